@@ -1,0 +1,81 @@
+# make help says what there is. Everything is installed below this folder, redis-server excepted.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+PY := .venv/bin/python
+export VIRTUAL_ENV := $(CURDIR)/.venv
+# One interpreter for every build: another one would make cargo build the bindings anew.
+export PYO3_PYTHON := $(CURDIR)/$(PY)
+
+CORE   := Cargo.toml $(wildcard Cargo.lock) core/Cargo.toml $(shell find core/src -name '*.rs' -o -name '*.lua')
+PYSRC  := $(shell find bindings-python -name '*.rs' -o -name '*.toml')
+NODESRC := $(shell find bindings-node \( -name '*.rs' -o -name '*.toml' -o -name '*.ts' -o -name '*.mjs' -o -name 'tsconfig*.json' \) \
+	-not -name 'native.d.ts' -not -path '*/dist/*')
+PY_BUILT   := target/built-python
+NODE_BUILT := target/built-node
+
+.PHONY: help
+help: ## this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
+
+.PHONY: setup
+setup: ## check the tools, install what is missing
+	@scripts/setup
+
+.PHONY: build
+build: setup ## build the Python and the Node package in place
+	@$(MAKE) --no-print-directory $(PY_BUILT) $(NODE_BUILT)
+
+$(PY_BUILT): $(CORE) $(PYSRC) pyproject.toml .venv/.installed
+	.venv/bin/maturin develop --release --quiet
+	@touch $@
+
+$(NODE_BUILT): $(CORE) $(NODESRC) package.json node_modules/.installed
+	npm run --silent build
+	@touch $@
+
+.PHONY: demo
+demo: build ## the quickstart, then a flash sale over a throw-away Redis
+	@$(PY) examples/demo.py
+
+.PHONY: test test-rust test-python test-node
+test: build test-rust test-python test-node ## every test, in three languages
+test-rust:
+	cargo test --workspace
+test-python:
+	$(PY) -m pytest tests/python tests/cross
+test-node:
+	node --test --test-reporter=spec $(wildcard tests/node/*.test.mjs tests/node/*.test.js tests/node/*.test.cjs)
+
+.PHONY: ready lint stubs
+ready: build lint test ## what a change must pass: lints, types, stubs, tests
+lint: stubs
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy --strict
+	$(PY) -m mypy.stubtest redlock
+	npx --no-install tsc -p bindings-node --noEmit
+	npx --no-install biome ci .
+
+# Generated files are committed: regenerating them must change nothing.
+stubs:
+	@scripts/stubs
+	git diff --exit-code -- bindings-python/python/redlock/_native.pyi bindings-node/native.d.ts
+
+.PHONY: bench
+bench: build ## side by side with other libraries (docs/speed.md)
+	@bench/run
+
+.PHONY: wheels
+wheels: build ## a wheel and an npm package into dist/
+	.venv/bin/maturin build --release --out dist
+	npm pack --pack-destination dist
+
+.PHONY: clean
+clean: ## remove everything that was built or installed here
+	rm -rf target dist .venv node_modules bench/.venv bench/node_modules bench/out
