@@ -1,0 +1,66 @@
+// A holder in Node: one JSON command a line on stdin, one JSON reply a line on stdout. README.md has the protocol.
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { LockError, Redlock } from "redlock-native";
+
+const client = new Redlock(process.argv[2].split(","), { restartGuard: 0 });
+let lease;
+
+// Node's clock does not count suspend; the difference to the clock that does is fixed while nothing suspends.
+const offset = BigInt(process.env.BOOTTIME_OFFSET_NS ?? 0);
+const now = () => Number(process.hrtime.bigint() + offset);
+
+const lockOf = ({ name, ttl_ms }) => client.lock(name, { ttl: ttl_ms });
+
+const keep = (acquired) => {
+  const at = now();
+  lease = acquired;
+  return { at, token: lease.token, remaining_ms: lease.remaining };
+};
+
+const commands = {
+  acquire: async (command) =>
+    keep(await lockOf(command).acquire({ wait: command.wait_ms ?? Number.POSITIVE_INFINITY })),
+  try: async (command) => {
+    const acquired = await lockOf(command).tryAcquire();
+    return acquired ? keep(acquired) : { ok: false, code: "held", message: "held by another" };
+  },
+  attach: async ({ name, token, ttl_ms }) => keep(await client.attach(name, token, { ttl: ttl_ms })),
+  extend: async ({ ttl_ms }) => {
+    await lease.extend(ttl_ms);
+    return { remaining_ms: lease.remaining };
+  },
+  release: async () => {
+    await lease.release();
+    return {};
+  },
+  held: async () => ({ held: lease.held, remaining_ms: lease.remaining }),
+  lost: async ({ timeout_ms }) => {
+    const giveUp = now() + timeout_ms * 1e6;
+    while (lease.held) {
+      if (now() > giveUp) return { ok: false, code: "timeout", message: "not lost" };
+      await sleep(1);
+    }
+    return { at: now(), reason: lease.signal.reason?.reason };
+  },
+};
+
+const run = async (command) => {
+  try {
+    const reply = await commands[command.do](command);
+    return { ok: true, at: now(), ...reply };
+  } catch (error) {
+    if (!(error instanceof LockError)) throw error;
+    return { ok: false, at: now(), code: error.code, message: error.message };
+  }
+};
+
+const say = (reply) => process.stdout.write(`${JSON.stringify(reply)}\n`);
+
+say({ ready: true, pid: process.pid });
+for await (const line of createInterface({ input: process.stdin })) {
+  const command = JSON.parse(line);
+  if (command.do === "quit") break;
+  say(await run(command));
+}
+process.exit(0);

@@ -1,0 +1,98 @@
+"""A holder in Python: one JSON command a line on stdin, one JSON reply a line on stdout.
+
+README.md has the protocol.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import redlock
+
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+Reply = dict[str, Any]
+
+
+def now() -> int:
+    return time.clock_gettime_ns(CLOCK)
+
+
+class Agent:
+    def __init__(self, nodes: list[str]) -> None:
+        self.client = redlock.Redlock(nodes, restart_guard=0)
+        self.lease: redlock.Lease | None = None
+
+    def lock(self, command: Reply) -> redlock.Lock:
+        return self.client.lock(command["name"], ttl=command["ttl_ms"] / 1000)
+
+    def held_lease(self) -> redlock.Lease:
+        assert self.lease is not None
+        return self.lease
+
+    def keep(self, lease: redlock.Lease) -> Reply:
+        at = now()
+        self.lease = lease
+        return {"at": at, "token": lease.token, "remaining_ms": lease.remaining * 1000}
+
+    def acquire(self, command: Reply) -> Reply:
+        wait = command["wait_ms"]
+        return self.keep(self.lock(command).acquire(wait=None if wait is None else wait / 1000))
+
+    def try_(self, command: Reply) -> Reply:
+        lease = self.lock(command).try_acquire()
+        if lease is None:
+            return {"ok": False, "code": "held", "message": "held by another"}
+        return self.keep(lease)
+
+    def attach(self, command: Reply) -> Reply:
+        return self.keep(
+            self.client.attach(command["name"], command["token"], ttl=command["ttl_ms"] / 1000)
+        )
+
+    def extend(self, command: Reply) -> Reply:
+        self.held_lease().extend(ttl=command["ttl_ms"] / 1000)
+        return {"remaining_ms": self.held_lease().remaining * 1000}
+
+    def release(self, command: Reply) -> Reply:
+        self.held_lease().release()
+        return {}
+
+    def held(self, command: Reply) -> Reply:
+        lease = self.held_lease()
+        return {"held": lease.held, "remaining_ms": lease.remaining * 1000}
+
+    def lost(self, command: Reply) -> Reply:
+        give_up = now() + command["timeout_ms"] * 1_000_000
+        while self.held_lease().held:
+            if now() > give_up:
+                return {"ok": False, "code": "timeout", "message": "not lost"}
+            time.sleep(0.001)
+        at = now()
+        try:
+            self.held_lease().ensure_held()
+        except redlock.LockLost as error:
+            return {"at": at, "reason": error.reason}
+        return {"ok": False, "code": "held", "message": "ensure_held() did not raise"}
+
+    def run(self, command: Reply) -> Reply:
+        verb = getattr(self, {"try": "try_"}.get(command["do"], command["do"]))
+        try:
+            reply = verb(command)
+        except redlock.LockError as error:
+            reply = {"ok": False, "code": error.code, "message": str(error)}
+        return {"ok": True, "at": now(), **reply}
+
+
+def main() -> None:
+    agent = Agent(sys.argv[1].split(","))
+    print(json.dumps({"ready": True, "pid": os.getpid()}), flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        if command["do"] == "quit":
+            return
+        print(json.dumps(agent.run(command)), flush=True)
+
+
+main()

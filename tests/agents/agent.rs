@@ -1,0 +1,135 @@
+//! A holder in Rust: one JSON command a line on stdin, one JSON reply a line on stdout. `README.md` has the protocol.
+
+use redlock::{Error, Hold, Lease, Lock, Redlock, Unit};
+use serde_json::{Value, json};
+use std::io::{BufRead, Write};
+use std::time::Duration;
+
+fn main() {
+    let nodes = std::env::args().nth(1).expect("agent NODES");
+    let client = Redlock::builder(nodes.split(',')).restart_guard(Duration::ZERO).build().expect("a client");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut agent = Agent { client, lease: None };
+    say(&json!({"ready": true, "pid": std::process::id()}));
+    for line in std::io::stdin().lock().lines() {
+        let command: Value = serde_json::from_str(&line.expect("a line")).expect("a JSON object");
+        if command["do"] == "quit" {
+            return;
+        }
+        say(&runtime.block_on(agent.run(&command)));
+    }
+}
+
+struct Agent {
+    client: Redlock,
+    lease: Option<Lease>,
+}
+
+impl Agent {
+    async fn run(&mut self, command: &Value) -> Value {
+        let reply = match command["do"].as_str() {
+            Some("acquire") => self.acquire(command).await,
+            Some("try") => self.try_acquire(command).await,
+            Some("attach") => self.attach(command).await,
+            Some("extend") => self.extend(command).await,
+            Some("release") => self.release().await,
+            Some("held") => Ok(json!({"held": self.hold().held(), "remaining_ms": millis(self.hold().remaining())})),
+            Some("lost") => Ok(self.lost(command).await),
+            other => panic!("no such command: {other:?}"),
+        };
+        stamped(reply)
+    }
+
+    async fn acquire(&mut self, command: &Value) -> Result<Value, Error> {
+        let wait = command["wait_ms"].as_f64().unwrap_or(f64::INFINITY);
+        let lease = self.lock(command).acquire_args(Some(wait), Unit::Milliseconds)?.await?;
+        Ok(self.keep(lease))
+    }
+
+    async fn try_acquire(&mut self, command: &Value) -> Result<Value, Error> {
+        Ok(match self.lock(command).try_acquire().await? {
+            Some(lease) => self.keep(lease),
+            None => json!({"ok": false, "code": "held", "message": "held by another"}),
+        })
+    }
+
+    async fn attach(&mut self, command: &Value) -> Result<Value, Error> {
+        let token = command["token"].as_str().expect("a token");
+        let lease = self.lock(command).attach(token).await?;
+        Ok(self.keep(lease))
+    }
+
+    async fn extend(&mut self, command: &Value) -> Result<Value, Error> {
+        self.hold().extend_args(command["ttl_ms"].as_f64(), Unit::Milliseconds)?.await?;
+        Ok(json!({"remaining_ms": millis(self.hold().remaining())}))
+    }
+
+    async fn release(&mut self) -> Result<Value, Error> {
+        self.hold().release().await?;
+        Ok(json!({}))
+    }
+
+    /// The signal itself is what is measured: `held` is asked only once `lost` has spoken.
+    async fn lost(&mut self, command: &Value) -> Value {
+        let patience = Duration::from_millis(command["timeout_ms"].as_u64().expect("timeout_ms"));
+        let hold: Hold = (**self.lease.as_ref().expect("a lease")).clone();
+        let Ok(error) = tokio::time::timeout(patience, hold.lost()).await else {
+            return json!({"ok": false, "code": "timeout", "message": "not lost"});
+        };
+        while hold.held() {
+            std::hint::spin_loop();
+        }
+        json!({"at": now(), "reason": error.reason()})
+    }
+
+    fn lock(&self, command: &Value) -> Lock {
+        let name = command["name"].as_str().expect("a name");
+        let lock = self.client.lock(name);
+        match command["ttl_ms"].as_u64() {
+            Some(ttl) => lock.ttl(Duration::from_millis(ttl)),
+            None => lock,
+        }
+    }
+
+    fn keep(&mut self, lease: Lease) -> Value {
+        let at = now();
+        let reply = json!({"at": at, "token": lease.token(), "remaining_ms": millis(lease.remaining())});
+        self.lease = Some(lease);
+        reply
+    }
+
+    fn hold(&self) -> &Hold {
+        self.lease.as_ref().expect("a lease")
+    }
+}
+
+fn stamped(reply: Result<Value, Error>) -> Value {
+    let at = now();
+    let mut reply =
+        reply.unwrap_or_else(|error| json!({"ok": false, "code": error.code(), "message": error.to_string()}));
+    let fields = reply.as_object_mut().expect("an object");
+    fields.entry("ok").or_insert(json!(true));
+    fields.entry("at").or_insert(json!(at));
+    reply
+}
+
+fn say(reply: &Value) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{reply}").and_then(|()| out.flush()).expect("stdout");
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+/// Nanoseconds of the clock that counts suspend and is the same in every process.
+fn now() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    #[cfg(target_os = "linux")]
+    let clock = libc::CLOCK_BOOTTIME;
+    #[cfg(not(target_os = "linux"))]
+    let clock = libc::CLOCK_MONOTONIC;
+    // SAFETY: `time` is a valid place for the answer.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
