@@ -1,0 +1,129 @@
+"""The other end of tests/agents: starts a holder in any of the three languages and talks to it."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "tests" / "agents"
+LANGUAGES = ("rust", "python", "node")
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+PATIENCE = 60.0
+
+Reply = dict[str, Any]
+
+
+def now() -> int:
+    """The time on the agents' clock, in nanoseconds."""
+    return time.clock_gettime_ns(CLOCK)
+
+
+@cache
+def rust_agent() -> str:
+    """The path of the Rust agent, built first if need be."""
+    build = subprocess.run(
+        ["cargo", "build", "--quiet", "-p", "redlock-tests", "--bin", "agent"]
+        + ["--message-format", "json"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    artifacts = [json.loads(line) for line in build.stdout.splitlines()]
+    return next(str(a["executable"]) for a in artifacts if a.get("executable"))
+
+
+def command_line(language: str) -> list[str]:
+    match language:
+        case "rust":
+            return [rust_agent()]
+        case "python":
+            return [sys.executable, str(FOLDER / "agent.py")]
+        case _:
+            return ["node", str(FOLDER / "agent.mjs")]
+
+
+class Agent:
+    """One holder process. `send` and `receive` are apart, so that a blocking acquire can be left to wait."""
+
+    def __init__(self, language: str, nodes: list[str]) -> None:
+        offset = str(now() - time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+        self.process = subprocess.Popen(
+            [*command_line(language), ",".join(nodes)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={**os.environ, "BOOTTIME_OFFSET_NS": offset},
+        )
+        self._replies: queue.Queue[Reply | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        assert self.receive()["ready"]
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._replies.put(json.loads(line))
+        self._replies.put(None)
+
+    def send(self, do: str, **fields: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
+        self.process.stdin.flush()
+
+    def receive(self, timeout: float = PATIENCE) -> Reply:
+        reply = self._replies.get(timeout=timeout)
+        if reply is None:
+            raise EOFError("the agent has ended")
+        return reply
+
+    def silent_for(self, seconds: float) -> bool:
+        """Whether no reply comes for that long (a reply that does come is kept)."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if not self._replies.empty():
+                return False
+            time.sleep(0.01)
+        return True
+
+    def ask(self, do: str, **fields: Any) -> Reply:
+        self.send(do, **fields)
+        return self.receive()
+
+    def must(self, do: str, **fields: Any) -> Reply:
+        reply = self.ask(do, **fields)
+        assert reply["ok"], reply
+        return reply
+
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> int:
+        """Kills it at once and says when."""
+        self.process.kill()
+        at = now()
+        self.process.wait()
+        return at
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()

@@ -1,0 +1,23 @@
+"""Servers shared by the tests of a session, and names that no two tests share."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from .servers import Server
+
+
+@pytest.fixture(scope="session")
+def five() -> Iterator[list[Server]]:
+    """Five servers that stay alive. A test that kills servers starts its own."""
+    servers = [Server() for _ in range(5)]
+    yield servers
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def name() -> str:
+    """A lock name of this test alone."""
+    return f"test-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,85 @@
+"""Throw-away Redis servers on free ports of the loopback address."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from types import TracebackType
+from typing import Any, Self
+
+import redis
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """One redis-server without persistence; `kill` is a crash, `close` also removes its folder."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.mkdtemp(prefix="redlock-test-")
+        for _ in range(5):  # somebody may take the port between the probe and the start
+            self.port = free_port()
+            self.process = self._start()
+            if self._answers():
+                break
+        else:
+            raise RuntimeError("redis-server does not start")
+        self.url = f"redis://127.0.0.1:{self.port}"
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no"}
+        options |= {"dir": self.folder, "maxmemory-policy": "noeviction"}
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        return subprocess.Popen(
+            ["redis-server", *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+
+    def _answers(self) -> bool:
+        end = time.monotonic() + 10
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                return bool(self.client().ping())
+            except redis.ConnectionError:
+                time.sleep(0.02)
+        return False
+
+    def client(self) -> Any:
+        """A plain client, to look at keys from outside. Untyped: redis-py's own types mix async in."""
+        return redis.Redis(port=self.port, decode_responses=True, socket_timeout=5)
+
+    def get(self, key: str) -> str | None:
+        with self.client() as client:
+            value: str | None = client.get(key)
+            return value
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,92 @@
+"""Many processes on one name, killed and frozen at random: at no time do two of them hold it.
+
+Each stint is written down by its holder in CLOCK_BOOTTIME: from the moment the acquire returned to the last moment at
+which `held` was still true. No two stints may overlap, whatever happened to the processes.
+"""
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from .agents import LANGUAGES, Agent, now
+from .servers import Server
+
+SECONDS = 15
+TTL_MS = 600
+Stint = tuple[int, int, str]
+
+
+class Worker:
+    """One agent after the other: acquires, looks at `held`, releases, and is sometimes killed or frozen."""
+
+    def __init__(self, language: str, nodes: list[str], name: str, seed: int) -> None:
+        self.language, self.nodes, self.name = language, nodes, name
+        self.random = random.Random(seed)
+        self.stints: list[Stint] = []
+        self.done = threading.Event()
+
+    def run(self) -> list[Stint]:
+        while not self.done.is_set():
+            with Agent(self.language, self.nodes) as agent:
+                while not self.done.is_set() and self.turn(agent):
+                    pass
+        return self.stints
+
+    def turn(self, agent: Agent) -> bool:
+        """One stint; false when the agent did not survive it."""
+        reply = agent.ask("acquire", name=self.name, ttl_ms=TTL_MS, wait_ms=2000)
+        if not reply["ok"]:
+            assert reply["code"] == "timeout", reply
+            return True
+        fate = self.random.random()
+        last = self.watch(agent, reply["at"], self.random.uniform(0, 0.05))
+        if fate < 0.15:
+            agent.pause()
+            time.sleep(self.random.uniform(0.1, 2.5 * TTL_MS / 1000))
+            agent.resume()
+            last = self.watch(agent, last, 0.02)
+        self.stints.append((reply["at"], last, f"{self.language} {agent.process.pid}"))
+        if fate > 0.92:
+            agent.kill()
+            return False
+        released = agent.ask("release")
+        assert released["ok"] or released["code"] == "lost", released
+        return True
+
+    def watch(self, agent: Agent, last: int, seconds: float) -> int:
+        """The last moment at which the agent held for sure."""
+        end = time.monotonic() + seconds
+        while True:
+            asked = now()  # `held` never turns true again: what is held later was held now
+            if not agent.must("held")["held"]:
+                return last
+            last = max(last, asked)
+            if time.monotonic() > end:
+                return last
+
+
+def overlaps(stints: list[Stint]) -> list[tuple[Stint, Stint]]:
+    found, longest = [], stints[0]
+    for stint in stints[1:]:
+        if longest[1] > stint[0]:
+            found.append((longest, stint))
+        longest = max(longest, stint, key=lambda each: each[1])
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_no_two_at_once(count: int, five: list[Server], name: str) -> None:
+    nodes = [server.url for server in five[:count]]
+    workers = [Worker(language, nodes, name, seed) for seed, language in enumerate(LANGUAGES * 2)]
+    with ThreadPoolExecutor(len(workers)) as pool:
+        running = [pool.submit(worker.run) for worker in workers]
+        time.sleep(SECONDS)
+        for worker in workers:
+            worker.done.set()
+        stints = sorted(stint for future in running for stint in future.result())
+    assert not overlaps(stints), overlaps(stints)
+    assert len(stints) > 20, f"only {len(stints)} stints: too few to tell"
+    assert {who.split()[0] for _, _, who in stints} == set(LANGUAGES)

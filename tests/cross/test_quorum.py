@@ -1,0 +1,130 @@
+"""A quorum with dead nodes, with an even number of nodes, with split votes."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from .agents import LANGUAGES, Agent
+from .servers import Server
+
+
+@pytest.fixture
+def mortal() -> Iterator[list[Server]]:
+    """Five servers for one test, which may kill them."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(Server()) for _ in range(5)]
+
+
+def urls(servers: list[Server]) -> list[str]:
+    return [server.url for server in servers]
+
+
+def key_is_gone(servers: list[Server], key: str, within: float) -> bool:
+    """Clean-up is sent before an acquire gives up, and arrives soon after."""
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        if not any(server.get(key) for server in servers):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_two_of_five_dead(language: str, mortal: list[Server], name: str) -> None:
+    for server in mortal[:2]:
+        server.kill()
+    with Agent(language, urls(mortal)) as holder, Agent("rust", urls(mortal)) as contender:
+        for _ in range(3):
+            holder.must("acquire", name=name, ttl_ms=10_000, wait_ms=2000)
+            assert contender.ask("try", name=name, ttl_ms=10_000)["code"] == "held"
+            holder.must("extend", ttl_ms=12_000)
+            holder.must("release")
+
+
+def test_two_of_five_die_while_held(mortal: list[Server], name: str) -> None:
+    with Agent("rust", urls(mortal)) as holder:
+        holder.must("acquire", name=name, ttl_ms=1500, wait_ms=2000)
+        mortal[0].kill()
+        mortal[1].freeze()
+        time.sleep(3)
+        assert holder.must("held")["held"], "renewal needs no more than a quorum"
+        holder.must("release")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_three_of_five_dead(language: str, mortal: list[Server], name: str) -> None:
+    for server in mortal[:3]:
+        server.kill()
+    with Agent(language, urls(mortal)) as agent:
+        for wait_ms in (0, 2000):
+            began = time.monotonic()
+            refused = agent.ask("acquire", name=name, ttl_ms=10_000, wait_ms=wait_ms)
+            took = time.monotonic() - began
+            assert refused["code"] == "unavailable", refused
+            assert took < wait_ms / 1000 + 1.5, f"took {took:.3f} s"
+            for server in mortal[:3]:
+                assert str(server.port) in refused["message"], refused
+            assert key_is_gone(mortal[3:], f"lock:{name}", within=1)
+
+
+def test_three_of_five_frozen(mortal: list[Server], name: str) -> None:
+    """A frozen node accepts connections and says nothing."""
+    for server in mortal[:3]:
+        server.freeze()
+    with Agent("rust", urls(mortal)) as agent:
+        began = time.monotonic()
+        refused = agent.ask("acquire", name=name, ttl_ms=10_000, wait_ms=1500)
+        took = time.monotonic() - began
+        assert refused["code"] == "unavailable", refused
+        assert took < 3, f"took {took:.3f} s"
+        assert key_is_gone(mortal[3:], f"lock:{name}", within=1)
+        for server in mortal[:3]:
+            server.thaw()
+        agent.must("acquire", name=name, ttl_ms=10_000, wait_ms=5000)
+
+
+@pytest.mark.parametrize(("count", "dead", "works"), [(2, 0, True), (2, 1, False), (4, 1, True), (4, 2, False)])
+def test_even_counts(count: int, dead: int, works: bool, mortal: list[Server], name: str) -> None:
+    nodes = mortal[:count]
+    for server in nodes[:dead]:
+        server.kill()
+    with Agent("rust", urls(nodes)) as agent:
+        reply = agent.ask("acquire", name=name, ttl_ms=5000, wait_ms=1000)
+        assert reply["ok"] == works, reply
+        assert works or reply["code"] == "unavailable", reply
+        assert not works or agent.must("release")
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_tie_is_a_failed_round(count: int, five: list[Server], name: str) -> None:
+    nodes = five[:count]
+    for server in nodes[: count // 2]:
+        server.client().set(f"lock:{name}", "somebody", px=60_000)
+    with Agent("rust", urls(nodes)) as agent:
+        assert agent.ask("try", name=name, ttl_ms=5000)["code"] == "held"
+        began = time.monotonic()
+        refused = agent.ask("acquire", name=name, ttl_ms=5000, wait_ms=1000)
+        assert refused["code"] == "timeout", refused
+        assert time.monotonic() - began < 2.5
+        assert key_is_gone(nodes[count // 2 :], f"lock:{name}", within=1)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_everybody_gets_through_an_even_count(count: int, five: list[Server], name: str) -> None:
+    """Contenders that split the votes again and again still get the lock, one after the other."""
+    nodes = urls(five[:count])
+    with ExitStack() as stack:
+        agents = [stack.enter_context(Agent("rust", nodes)) for _ in range(6)]
+        for agent in agents:
+            agent.send("acquire", name=name, ttl_ms=10_000, wait_ms=20_000)
+        waiting = list(agents)
+        while waiting:
+            held = [agent for agent in waiting if not agent.silent_for(0.01)]
+            assert len(held) <= 1, "two at once"
+            for agent in held:
+                reply = agent.receive()
+                assert reply["ok"], reply
+                agent.must("release")
+                waiting.remove(agent)

@@ -1,0 +1,126 @@
+"""What a holder that is late, frozen or half deaf may do, and what it may not."""
+
+import time
+import uuid
+from contextlib import ExitStack
+
+import pytest
+
+from .agents import LANGUAGES, Agent
+from .proxy import Proxy
+from .servers import Server
+
+COUNTS = pytest.mark.parametrize("count", [1, 5])
+
+
+@COUNTS
+@pytest.mark.parametrize("late", ["release", "extend", "held"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_frozen_beyond_the_ttl(
+    language: str, late: str, count: int, five: list[Server], name: str
+) -> None:
+    """The next holder's lock is not touched, and the late one hears that it lost its own."""
+    nodes = [server.url for server in five[:count]]
+    with Agent(language, nodes) as sleeper, Agent("rust", nodes) as successor:
+        sleeper.must("acquire", name=name, ttl_ms=1000, wait_ms=0)
+        sleeper.pause()
+        second = successor.must("acquire", name=name, ttl_ms=20_000, wait_ms=5000)
+        sleeper.resume()
+        reply = sleeper.ask(late, ttl_ms=1000)
+        if late == "held":
+            assert reply["ok"] and not reply["held"], reply
+        else:
+            assert reply["code"] == "lost", reply
+        assert sleeper.ask("lost", timeout_ms=2000)["ok"]
+        assert successor.must("held")["held"]
+        time.sleep(0.1)
+        owners = [server.get(f"lock:{name}") for server in five[:count]]
+        assert owners.count(second["token"]) > count // 2, owners
+        successor.must("release")
+
+
+@COUNTS
+def test_deleted_by_hand(count: int, five: list[Server], name: str) -> None:
+    """Renewal finds the key gone long before the ttl is over, and never makes it again."""
+    with Agent("rust", [server.url for server in five[:count]]) as holder:
+        holder.must("acquire", name=name, ttl_ms=3000, wait_ms=0)
+        for server in five[:count]:
+            server.client().delete(f"lock:{name}")
+        lost = holder.ask("lost", timeout_ms=2500)
+        assert lost["ok"], lost
+        assert not any(server.get(f"lock:{name}") for server in five[:count])
+        assert holder.ask("release")["code"] == "lost"
+
+
+@COUNTS
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_lost_reply_locks_nobody_out(
+    language: str, count: int, five: list[Server], name: str
+) -> None:
+    """The nodes granted, the replies never came: the grant is taken back long before its ttl of a minute."""
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(Proxy(server)) for server in five[:count]]
+        agent = stack.enter_context(Agent(language, [proxy.url for proxy in proxies]))
+        agent.must("acquire", name=f"{name}-warm-up", ttl_ms=60_000, wait_ms=2000)
+        agent.must("release")
+        for proxy in proxies:
+            proxy.drop_replies = True
+        refused = agent.ask("acquire", name=name, ttl_ms=60_000, wait_ms=500)
+        assert refused["code"] == "unavailable", refused
+        assert any(proxy.dropped for proxy in proxies)
+        for proxy in proxies:
+            proxy.drop_replies = False
+            proxy.reset()
+        began = time.monotonic()
+        agent.must("acquire", name=name, ttl_ms=60_000, wait_ms=20_000)
+        assert time.monotonic() - began < 8
+        agent.must("release")
+
+
+@COUNTS
+def test_connection_reset_under_the_round(count: int, five: list[Server], name: str) -> None:
+    """Connections that die again and again with a reply under way leave no key behind."""
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(Proxy(server)) for server in five[:count]]
+        agent = stack.enter_context(Agent("rust", [proxy.url for proxy in proxies]))
+        for proxy in proxies:
+            proxy.delay = 0.05
+        for turn in range(8):
+            agent.send("acquire", name=f"{name}-{turn}", ttl_ms=60_000, wait_ms=10_000)
+            time.sleep(0.02)
+            for proxy in proxies:
+                proxy.reset()
+            reply = agent.receive()
+            if reply["ok"]:
+                agent.must("release")
+        time.sleep(2)
+        left = [server.client().keys(f"lock:{name}-*") for server in five[:count]]
+        assert not any(left), left
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_full_validity_after_waiting(language: str, five: list[Server]) -> None:
+    """The time spent waiting is not taken off the lease."""
+    for nodes in ([five[0].url], [server.url for server in five]):
+        name = f"test-{uuid.uuid4().hex[:8]}"
+        with Agent("rust", nodes) as holder, Agent(language, nodes) as waiter:
+            holder.must("acquire", name=name, ttl_ms=1000, wait_ms=0)
+            waiter.send("acquire", name=name, ttl_ms=3000, wait_ms=None)
+            assert waiter.silent_for(2)
+            holder.must("release")
+            reply = waiter.receive()
+            assert reply["ok"], reply
+            # 3000 less drift (1 % and 2 ms) and the round itself.
+            assert 2500 < reply["remaining_ms"] <= 2968, reply
+
+
+def test_slow_round_is_never_a_lease(five: list[Server], name: str) -> None:
+    """Replies that come after the ttl is over grant nothing."""
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(Proxy(server)) for server in five]
+        agent = stack.enter_context(Agent("rust", [proxy.url for proxy in proxies]))
+        agent.must("acquire", name=f"{name}-warm-up", ttl_ms=5000, wait_ms=2000)
+        for proxy in proxies:
+            proxy.delay = 0.4
+        reply = agent.ask("acquire", name=name, ttl_ms=300, wait_ms=1500)
+        assert not reply["ok"], reply
