@@ -39,7 +39,12 @@ $(NODE_BUILT): $(CORE) $(NODESRC) package.json node_modules/.installed
 
 .PHONY: demo
 demo: build ## the quickstart, then a flash sale over a throw-away Redis
-	@$(PY) examples/demo.py
+	@cargo build --quiet --release -p redlock-tests --example quickstart
+	@echo; echo "1. The quickstart in Python, Node and Rust, on memory://"
+	@$(PY) examples/quickstart/quickstart.py | sed 's/^/   python  /'
+	@node examples/quickstart/quickstart.mjs | sed 's/^/   node    /'
+	@target/release/examples/quickstart | sed 's/^/   rust    /'
+	@$(PY) examples/flash-sale/demo.py
 
 .PHONY: test test-rust test-python test-node
 test: build test-rust test-python test-node ## every test, in three languages
