@@ -1,4 +1,4 @@
-"""Acquire and release, one after the other: pair.py PORT PAIRS redlock|redis-py prints the median us."""
+"""Acquire and release, one after the other, median in us: pair.py PORT PAIRS redlock|redis-py."""
 
 import statistics
 import sys

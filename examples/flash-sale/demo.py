@@ -1,6 +1,7 @@
-"""A flash sale over a throw-away Redis: with the lock, and without it. Fails if either is not as told."""
+"""A flash sale over a throw-away Redis, with the lock and without. Fails if it is not as told."""
 
 import contextlib
+import itertools
 import json
 import shutil
 import socket
@@ -78,7 +79,7 @@ def ledger(shop: redis.Redis) -> list[dict]:
 
 
 def overlaps(entries: list[dict]) -> int:
-    pairs = zip(entries, entries[1:], strict=False)
+    pairs = itertools.pairwise(entries)
     return sum(earlier["to"] > later["from"] for earlier, later in pairs)
 
 

@@ -31,8 +31,7 @@ def now() -> int:
 def rust_agent() -> str:
     """The path of the Rust agent, built first if need be."""
     build = subprocess.run(
-        ["cargo", "build", "--quiet", "-p", "redlock-tests", "--bin", "agent"]
-        + ["--message-format", "json"],
+        "cargo build --quiet -p redlock-tests --bin agent --message-format json".split(),
         cwd=ROOT,
         check=True,
         stdout=subprocess.PIPE,
@@ -53,7 +52,7 @@ def command_line(language: str) -> list[str]:
 
 
 class Agent:
-    """One holder process. `send` and `receive` are apart, so that a blocking acquire can be left to wait."""
+    """One holder process. `send` and `receive` are apart, so that an acquire can be left to wait."""
 
     def __init__(self, language: str, nodes: list[str]) -> None:
         offset = str(now() - time.clock_gettime_ns(time.CLOCK_MONOTONIC))
@@ -75,7 +74,7 @@ class Agent:
             self._replies.put(json.loads(line))
         self._replies.put(None)
 
-    def send(self, do: str, **fields: Any) -> None:
+    def send(self, do: str, **fields: object) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
         self.process.stdin.flush()
@@ -95,11 +94,11 @@ class Agent:
             time.sleep(0.01)
         return True
 
-    def ask(self, do: str, **fields: Any) -> Reply:
+    def ask(self, do: str, **fields: object) -> Reply:
         self.send(do, **fields)
         return self.receive()
 
-    def must(self, do: str, **fields: Any) -> Reply:
+    def must(self, do: str, **fields: object) -> Reply:
         reply = self.ask(do, **fields)
         assert reply["ok"], reply
         return reply

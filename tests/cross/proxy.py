@@ -10,7 +10,7 @@ from .servers import Server
 
 
 class Proxy:
-    """Passes everything on until told otherwise. What it is told holds for present and later connections.
+    """Passes everything on until told otherwise, on present and later connections alike.
 
     blackhole: bytes vanish in both directions, connections stay open and new ones are accepted.
     drop_replies: commands reach the server, nothing comes back.

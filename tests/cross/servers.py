@@ -50,8 +50,8 @@ class Server:
                 time.sleep(0.02)
         return False
 
-    def client(self) -> Any:
-        """A plain client, to look at keys from outside. Untyped: redis-py's own types mix async in."""
+    def client(self) -> Any:  # noqa: ANN401  (redis-py's own types mix async in)
+        """A plain client, to look at keys from outside."""
         return redis.Redis(port=self.port, decode_responses=True, socket_timeout=5)
 
     def get(self, key: str) -> str | None:

@@ -1,7 +1,7 @@
 """Many processes on one name, killed and frozen at random: at no time do two of them hold it.
 
-Each stint is written down by its holder in CLOCK_BOOTTIME: from the moment the acquire returned to the last moment at
-which `held` was still true. No two stints may overlap, whatever happened to the processes.
+A stint lasts from the moment the acquire returned to the last moment at which `held` was still
+true, in CLOCK_BOOTTIME. No two stints may overlap, whatever happened to the processes.
 """
 
 import random
@@ -20,7 +20,7 @@ Stint = tuple[int, int, str]
 
 
 class Worker:
-    """One agent after the other: acquires, looks at `held`, releases, and is sometimes killed or frozen."""
+    """One agent after the other: each acquires, releases, and is sometimes killed or frozen."""
 
     def __init__(self, language: str, nodes: list[str], name: str, seed: int) -> None:
         self.language, self.nodes, self.name = language, nodes, name

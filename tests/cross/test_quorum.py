@@ -85,7 +85,9 @@ def test_three_of_five_frozen(mortal: list[Server], name: str) -> None:
         agent.must("acquire", name=name, ttl_ms=10_000, wait_ms=5000)
 
 
-@pytest.mark.parametrize(("count", "dead", "works"), [(2, 0, True), (2, 1, False), (4, 1, True), (4, 2, False)])
+@pytest.mark.parametrize(
+    ("count", "dead", "works"), [(2, 0, True), (2, 1, False), (4, 1, True), (4, 2, False)]
+)
 def test_even_counts(count: int, dead: int, works: bool, mortal: list[Server], name: str) -> None:
     nodes = mortal[:count]
     for server in nodes[:dead]:

@@ -1,4 +1,4 @@
-"""The README's three examples are the files of examples/quickstart, run as they stand, and do the same thing."""
+"""The README's examples are the files of examples/quickstart: they run and do the same thing."""
 
 import re
 import subprocess
@@ -38,7 +38,9 @@ def run(extension: str, source: str, folder: Path) -> str:
     match extension:
         case "rs":
             command = ["cargo", "run", "--quiet", "-p", "redlock-tests", "--example", "quickstart"]
-            return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+            return subprocess.run(
+                command, cwd=ROOT, check=True, capture_output=True, text=True
+            ).stdout
         case "py":
             command = [sys.executable, "-c", source]
         case _:
