@@ -1,0 +1,351 @@
+//! The client: validated nodes and options, and what lives behind them once something is asked.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::background::{self, fork_generation};
+use crate::clock::{Clock, Instant, SystemClock};
+use crate::error::{Error, LossReason, Result};
+use crate::lease::{Hold, State, Terms};
+use crate::lock::Lock;
+use crate::node::{Address, MemoryNode, Node, RedisNode, Watch};
+use crate::options::{ClientArgs, LockArgs, Names, Options};
+use crate::quorum::Quorum;
+use crate::renew::Keeper;
+use crate::wait::Queue;
+
+const DEFAULT_PREFIX: &str = "lock:";
+const DEFAULT_GUARD: Duration = Duration::from_secs(60);
+
+/// The client: nodes and options. Cheap to clone and to share; nothing connects before the first use.
+#[derive(Clone)]
+pub struct Redlock(Arc<Inner>);
+
+struct Inner {
+    config: Config,
+    live: ArcSwapOption<Live>,
+    closed: AtomicBool,
+    closing: Notify,
+}
+
+struct Config {
+    nodes: Vec<Address>,
+    key_prefix: String,
+    node_timeout: Option<Duration>,
+    guard: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+/// What works for a client in this process; a forked child makes its own.
+pub(crate) struct Live {
+    generation: u32,
+    pub(crate) quorum: Arc<Quorum>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) keeper: Arc<Keeper>,
+}
+
+impl Live {
+    fn start(config: &Config) -> Self {
+        let (changed, changes) = unbounded_channel();
+        let watch = Arc::new(Watch::new(changed));
+        let keeper = Arc::new(Keeper::new(Arc::clone(&config.clock)));
+        let node = |address: &Address| -> Arc<dyn Node> {
+            let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(&watch));
+            match address {
+                Address::Memory(name) => Arc::new(MemoryNode::new(name, clock, watch)),
+                Address::Server(server) => {
+                    let url = address.redacted();
+                    Arc::new(RedisNode::new(
+                        url,
+                        server.clone(),
+                        config.guard,
+                        clock,
+                        watch,
+                    ))
+                }
+            }
+        };
+        let nodes = config.nodes.iter().map(node).collect();
+        background::spawn(Arc::clone(&keeper).run(changes)).detach();
+        Self {
+            generation: fork_generation(),
+            quorum: Arc::new(Quorum {
+                nodes,
+                clock: Arc::clone(&config.clock),
+            }),
+            queue: Arc::default(),
+            watch,
+            keeper,
+        }
+    }
+
+    /// A lease on what a round granted, kept from now on: (deadline, ttl, whether `max_hold` cut it).
+    pub(crate) fn lease(&self, terms: Terms, end: (Instant, Duration, bool)) -> Arc<State> {
+        State::new(terms, end, &self.quorum, &self.watch, &self.keeper)
+    }
+}
+
+impl Redlock {
+    /// A client over these nodes, one URL each: `redis://`, `unix://` or `memory://`. One node is a lock on that
+    /// node; several are a quorum of independent servers.
+    pub fn builder<I, S>(nodes: I) -> Builder
+    where
+        I: IntoIterator<Item = S>,
+        S: Into<String>,
+    {
+        Builder {
+            nodes: nodes.into_iter().map(Into::into).collect(),
+            key_prefix: DEFAULT_PREFIX.to_owned(),
+            node_timeout: None,
+            restart_guard: None,
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// [`Redlock::builder`] for other languages.
+    pub fn from_args(nodes: Vec<String>, args: &ClientArgs) -> Result<Self> {
+        let time =
+            |name, value: Option<f64>| value.map(|v| args.unit.duration(name, v)).transpose();
+        let mut builder = Self::builder(nodes);
+        builder.node_timeout = time("node_timeout", args.node_timeout)?;
+        builder.restart_guard = time("restart_guard", args.restart_guard)?;
+        if let Some(prefix) = &args.key_prefix {
+            builder = builder.key_prefix(prefix.clone());
+        }
+        builder.build()
+    }
+
+    /// Describes a lock on one name, or on several as one lease. Nothing is sent.
+    pub fn lock(&self, names: impl Into<Names>) -> Lock {
+        let options = Options {
+            node_timeout: self.0.config.node_timeout,
+            ..Options::default()
+        };
+        Lock::new(self, names.into().0, options)
+    }
+
+    /// [`Redlock::lock`] for other languages: every option is checked at once.
+    pub fn lock_from_args(&self, names: Vec<String>, args: &LockArgs) -> Result<Lock> {
+        let mut options = Options::from_args(args)?;
+        options.node_timeout = options.node_timeout.or(self.0.config.node_timeout);
+        let lock = Lock::new(self, names, options);
+        lock.check()?;
+        Ok(lock)
+    }
+
+    /// Deletes the keys of these names on every node, whoever holds them; true if there was one.
+    ///
+    /// The holder, if it runs, is told that its lease is lost. Fails with `Unavailable` without a quorum's answers.
+    pub fn force_release(
+        &self,
+        names: impl Into<Names>,
+    ) -> impl Future<Output = Result<bool>> + Send + 'static {
+        let lock = self.lock(names);
+        async move { lock.force_release().await }
+    }
+
+    /// The leases this client holds now.
+    pub fn leases(&self) -> Vec<Hold> {
+        let live = self
+            .0
+            .live
+            .load_full()
+            .filter(|live| live.generation == fork_generation());
+        let states = live.map(|live| live.keeper.leases()).unwrap_or_default();
+        states
+            .into_iter()
+            .filter(|state| state.held())
+            .map(Hold)
+            .collect()
+    }
+
+    /// Releases every lease this client holds; the number of them, or the first error once all were tried.
+    pub fn release_all(&self) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
+        let releases: Vec<_> = self.leases().iter().map(Hold::release).collect();
+        async move {
+            let results = futures_util::future::join_all(releases).await;
+            let count = results.len();
+            results.into_iter().collect::<Result<()>>().map(|()| count)
+        }
+    }
+
+    /// Ends the client: waiting acquires fail with `Closed`, and leases still held are lost with reason `closed`.
+    /// Nothing is deleted under a body that still runs: keys live out their ttl, unless released before.
+    pub fn close(&self) {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.closing.notify_waiters();
+        if let Some(live) = self.0.live.swap(None) {
+            if live.generation == fork_generation() {
+                live.keeper
+                    .leases()
+                    .iter()
+                    .for_each(|state| state.lose(LossReason::Closed));
+            } else {
+                std::mem::forget(live);
+            }
+        }
+    }
+
+    /// The nodes' URLs, without passwords.
+    pub fn nodes(&self) -> Vec<String> {
+        self.0.config.nodes.iter().map(Address::redacted).collect()
+    }
+
+    pub(crate) fn guard(&self) -> Duration {
+        self.0.config.guard
+    }
+
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.0.config.key_prefix)
+    }
+
+    pub(crate) fn live(&self, key: &str) -> Result<Arc<Live>> {
+        loop {
+            if self.0.closed.load(Ordering::Acquire) {
+                return Err(Error::closed(key));
+            }
+            let current = self.0.live.load();
+            match &*current {
+                Some(live) if live.generation == fork_generation() => return Ok(Arc::clone(live)),
+                stale => {
+                    let started = Arc::new(Live::start(&self.0.config));
+                    let parents = self.0.live.compare_and_swap(stale, Some(started));
+                    // Ending the parent's connections from its child would write into the parent's sockets.
+                    std::mem::forget(parents.clone());
+                }
+            }
+        }
+    }
+
+    /// Ends when the client is closed.
+    pub(crate) async fn closed(&self) {
+        let mut closing = std::pin::pin!(self.0.closing.notified());
+        closing.as_mut().enable();
+        if !self.0.closed.load(Ordering::Acquire) {
+            closing.await;
+        }
+    }
+}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redlock")
+            .field("nodes", &self.nodes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Options of a client; [`Builder::build`] checks them.
+pub struct Builder {
+    nodes: Vec<String>,
+    key_prefix: String,
+    node_timeout: Option<Duration>,
+    restart_guard: Option<Duration>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Builder {
+    /// Goes before every name; default `lock:`. An empty one shares keys with other libraries.
+    #[must_use]
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.key_prefix = prefix.into();
+        self
+    }
+
+    /// Deadline of one vote; default min(1 s, ttl/5).
+    #[must_use]
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = Some(timeout);
+        self
+    }
+
+    /// Over several nodes, a node younger than this takes no first vote, and no ttl may exceed it; default 60 s.
+    /// Zero turns it off: then a node that restarts without its data may vote for a second holder.
+    #[must_use]
+    pub fn restart_guard(mut self, guard: Duration) -> Self {
+        self.restart_guard = Some(guard);
+        self
+    }
+
+    /// Another clock, for tests; default [`SystemClock`].
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The client, or the rule that an option broke. Nothing is sent.
+    pub fn build(self) -> Result<Redlock> {
+        let nodes = self
+            .nodes
+            .iter()
+            .map(|node| Address::parse(node))
+            .collect::<Result<Vec<_>>>()?;
+        if nodes.is_empty() {
+            return Err(Error::invalid(
+                "no nodes were given: a client needs at least one URL",
+            ));
+        }
+        let mut seen = HashSet::new();
+        if let Some(twice) = nodes.iter().find(|node| !seen.insert(node.identity())) {
+            let url = twice.redacted();
+            let text = format!("node {url} is given twice: a quorum needs independent nodes");
+            return Err(Error::invalid(text));
+        }
+        let guard = match self.restart_guard {
+            Some(guard) => guard,
+            None if nodes.len() > 1 => DEFAULT_GUARD,
+            None => Duration::ZERO,
+        };
+        let config = Config {
+            nodes,
+            key_prefix: self.key_prefix,
+            node_timeout: self.node_timeout,
+            guard,
+            clock: self.clock,
+        };
+        Ok(Redlock(Arc::new(Inner {
+            config,
+            live: ArcSwapOption::empty(),
+            closed: AtomicBool::new(false),
+            closing: Notify::new(),
+        })))
+    }
+}
+
+/// The default client's nodes: `REDLOCK_NODES` (URLs separated by white space, or by commas followed by a scheme),
+/// else `REDIS_URL`, else the local server.
+pub fn default_nodes(
+    redlock_nodes: Option<String>,
+    redis_url: Option<String>,
+) -> Result<Vec<String>> {
+    let given = redlock_nodes.filter(|nodes| !nodes.trim().is_empty());
+    let Some(list) = given else {
+        let url = redis_url.filter(|url| !url.trim().is_empty());
+        return Ok(vec![
+            url.unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned()),
+        ]);
+    };
+    let mut nodes: Vec<String> = Vec::new();
+    for part in list.split_whitespace().flat_map(|word| word.split(',')) {
+        match nodes.last_mut() {
+            // A comma that no scheme follows belongs to the URL before it.
+            Some(last) if !part.contains("://") && !part.is_empty() => {
+                last.push(',');
+                last.push_str(part);
+            }
+            _ if part.is_empty() => {}
+            _ => nodes.push(part.to_owned()),
+        }
+    }
+    Ok(nodes)
+}

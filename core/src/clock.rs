@@ -1,0 +1,106 @@
+//! Time that nobody can step: monotonic, and counting while the machine is suspended.
+
+use std::future::Future;
+use std::ops::{Add, Sub};
+use std::pin::Pin;
+use std::time::Duration;
+
+/// A point in time of one [`Clock`]; only differences mean anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instant(Duration);
+
+impl Instant {
+    /// The instant this long after the clock's own start.
+    pub const fn from_start(elapsed: Duration) -> Self {
+        Self(elapsed)
+    }
+
+    /// Time from `earlier` to here; zero if `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Nanoseconds since the clock's own start.
+    pub fn as_nanos(self) -> u128 {
+        self.0.as_nanos()
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(rhs))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(rhs))
+    }
+}
+
+/// A future that ends at some instant.
+pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where every deadline of the library comes from.
+pub trait Clock: Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> Instant;
+
+    /// Ends at `at`, also when the machine was suspended meanwhile.
+    fn sleep_until(&self, at: Instant) -> Sleep;
+}
+
+/// The machine's own clock: `CLOCK_BOOTTIME` on Linux, elsewhere the monotonic clock that counts suspend.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+/// Timers of the operating system stop during a suspend; short slices bound how late that makes us.
+const SLICE: Duration = Duration::from_millis(100);
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        Instant(raw_now())
+    }
+
+    fn sleep_until(&self, at: Instant) -> Sleep {
+        Box::pin(async move {
+            loop {
+                let left = at.since(Instant(raw_now()));
+                if left.is_zero() {
+                    return;
+                }
+                crate::background::sleep(left.min(SLICE)).await;
+            }
+        })
+    }
+}
+
+#[cfg(unix)]
+fn raw_now() -> Duration {
+    // macOS: CLOCK_MONOTONIC goes on during sleep there, unlike CLOCK_UPTIME_RAW.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const ID: libc::clockid_t = libc::CLOCK_BOOTTIME;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const ID: libc::clockid_t = libc::CLOCK_MONOTONIC;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid timespec and both ids exist on every supported kernel.
+    let answer = unsafe { libc::clock_gettime(ID, &raw mut time) };
+    assert_eq!(answer, 0, "the system has no monotonic clock");
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or_default(),
+        u32::try_from(time.tv_nsec).unwrap_or_default(),
+    )
+}
+
+#[cfg(not(unix))]
+fn raw_now() -> Duration {
+    // The performance counter behind std's Instant goes on during sleep on Windows.
+    use std::sync::OnceLock;
+    static START: OnceLock<std::time::Instant> = OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed()
+}

@@ -1,0 +1,97 @@
+//! Who holds a key, by each node's word.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::node::{Fault, Holder, Node};
+use crate::quorum::{Poll, Quorum};
+
+/// A snapshot of a lock.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// One owner has a key on a quorum of nodes.
+    pub held: bool,
+    /// What is left of it there; `None` when free, or without a known end.
+    pub remaining: Option<Duration>,
+    /// Each node's word on each key.
+    pub nodes: Vec<NodeInspection>,
+}
+
+/// One node's word on one key.
+#[derive(Clone, Debug)]
+pub struct NodeInspection {
+    /// The node's URL, without its password.
+    pub url: String,
+    /// The Redis key.
+    pub key: String,
+    /// `free`, `held` or `fault`.
+    pub state: &'static str,
+    /// What is left; `None` when free, at a fault, or without a known end.
+    pub remaining: Option<Duration>,
+    /// The first 8 digits of the owner's token.
+    pub token: Option<String>,
+    /// The fault's own text.
+    pub error: Option<String>,
+}
+
+pub(crate) async fn inspection(quorum: &Quorum, keys: &[String], patience: Duration) -> Inspection {
+    let clock = &*quorum.clock;
+    let deadline = clock.now() + patience;
+    let ask = |key: &String| {
+        let replies = quorum.nodes.iter().map(|node| node.inspect(key)).collect();
+        (key.clone(), Poll::new(replies, Option::is_some))
+    };
+    let mut inspection = Inspection {
+        held: false,
+        remaining: None,
+        nodes: Vec::new(),
+    };
+    for (key, mut poll) in keys.iter().map(ask).collect::<Vec<_>>() {
+        poll.complete(clock, deadline).await;
+        if let Some(remaining) = quorums_holder(&poll) {
+            inspection.held = true;
+            inspection.remaining = inspection.remaining.max(remaining);
+        }
+        let answers = quorum.nodes.iter().zip(poll.answers);
+        inspection
+            .nodes
+            .extend(answers.map(|(node, answer)| word(node, &key, answer)));
+    }
+    inspection
+}
+
+/// What is left of the lease that a quorum of nodes knows: the time at which the quorum breaks.
+fn quorums_holder(poll: &Poll<Option<Holder>>) -> Option<Option<Duration>> {
+    let mut by_token: HashMap<&str, Vec<Duration>> = HashMap::new();
+    for holder in poll.answers.iter().flatten().flatten().flatten() {
+        let left = holder.remaining.unwrap_or(Duration::MAX);
+        by_token.entry(&holder.token).or_default().push(left);
+    }
+    let needed = poll.tally.quorum();
+    let mut lefts = by_token.into_values().find(|lefts| lefts.len() >= needed)?;
+    lefts.sort_unstable();
+    let left = lefts[lefts.len() - needed];
+    Some((left != Duration::MAX).then_some(left))
+}
+
+fn word(
+    node: &Arc<dyn Node>,
+    key: &str,
+    answer: Option<Result<Option<Holder>, Fault>>,
+) -> NodeInspection {
+    let (state, holder, error) = match answer {
+        Some(Ok(Some(holder))) => ("held", Some(holder), None),
+        Some(Ok(None)) => ("free", None, None),
+        Some(Err(fault)) => ("fault", None, Some(fault.to_string())),
+        None => ("fault", None, Some("no answer in time".to_owned())),
+    };
+    NodeInspection {
+        url: node.url().to_owned(),
+        key: key.to_owned(),
+        state,
+        remaining: holder.as_ref().and_then(|holder| holder.remaining),
+        token: holder.map(|holder| holder.token.chars().take(8).collect()),
+        error,
+    }
+}

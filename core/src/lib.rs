@@ -1,0 +1,38 @@
+//! Distributed locks over Redis: on one node, or on a quorum of independent ones (Redlock).
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), redlock::Error> {
+//! use std::time::Duration;
+//! let redlock = redlock::Redlock::builder(["redis://127.0.0.1:6379"]).build()?;
+//! let lease = redlock.lock("job").ttl(Duration::from_secs(10)).acquire().await?;
+//! lease.release().await
+//! # }
+//! ```
+//!
+//! Read it from the top down; a module calls only what stands below it:
+//! [`Redlock`] (`client`) makes a [`Lock`] (`lock`: ask, count, wait, ask again), which gives a [`Lease`]
+//! (`lease`: what is held, and its loss) that the keeper (`renew`) extends; rounds and their tally are in
+//! `quorum`, waiting in `wait`, one server in `node`, time in `clock`, the thread that drives I/O in `background`.
+
+mod background;
+mod client;
+pub mod clock;
+mod error;
+mod inspect;
+mod lease;
+mod lock;
+mod node;
+mod options;
+mod quorum;
+mod renew;
+mod wait;
+
+#[doc(hidden)]
+pub use background::{Task, fork_generation, spawn};
+pub use client::{Builder, Redlock, default_nodes};
+pub use error::{Error, ErrorKind, LossReason, NodeReport, Result};
+pub use inspect::{Inspection, NodeInspection};
+pub use lease::{Hold, Lease};
+pub use lock::Lock;
+pub use options::{ClientArgs, LONG_TTL, LockArgs, MIN_TTL, Names, Unit};
+pub use quorum::{Tally, drift};

@@ -1,0 +1,221 @@
+//! Opening a connection: who we are, which protocol, how old the server is, and our scripts.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use redis::{Cmd, ServerError, Value, ValueCodec, cmd};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::codec::Decoder;
+
+use super::super::Fault;
+use super::super::address::Server;
+use super::super::reply;
+use super::super::script::SCRIPTS;
+use super::stream::Stream;
+
+/// A name that cannot be resolved or a host that drops packets would hold a connection attempt much longer.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A connection that is ready for locks.
+pub(super) struct Greeting {
+    pub(super) stream: Stream,
+    pub(super) codec: ValueCodec,
+    pub(super) unread: BytesMut,
+    pub(super) pushes: bool,
+    /// How long the server may not take first votes; `None`: its age cannot be read.
+    pub(super) votes_after: Option<Duration>,
+}
+
+pub(super) async fn open(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
+    match tokio::time::timeout(TIMEOUT, greet(server, guard)).await {
+        Ok(greeted) => greeted,
+        Err(_) => Err(Fault::new(format!(
+            "no connection within {} s",
+            TIMEOUT.as_secs()
+        ))),
+    }
+}
+
+async fn greet(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
+    let stream = Stream::connect(&server.place)
+        .await
+        .map_err(|error| Fault::new(format!("cannot connect: {error}")))?;
+    let mut talk = Talk {
+        stream,
+        codec: ValueCodec::default(),
+        unread: BytesMut::new(),
+    };
+    let resp3 = log_in(&mut talk, server).await?;
+    let steps = steps(server, guard, resp3);
+    let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
+    let (mut pushes, mut votes_after) = (false, None);
+    for ((step, _), answer) in steps.iter().zip(talk.ask(&commands).await?) {
+        match (step, answer) {
+            (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
+            (Step::Tracking, answer) => pushes = answer == Value::Okay,
+            (Step::Age, answer) => votes_after = quarantine(&answer, guard),
+            _ => {}
+        }
+    }
+    let Talk {
+        stream,
+        codec,
+        unread,
+    } = talk;
+    Ok(Greeting {
+        stream,
+        codec,
+        unread,
+        pushes,
+        votes_after,
+    })
+}
+
+enum Step {
+    Optional,
+    Required,
+    Tracking,
+    Age,
+}
+
+fn steps(server: &Server, guard: Duration, resp3: bool) -> Vec<(Step, Cmd)> {
+    let mut steps = vec![(
+        Step::Optional,
+        cmd("CLIENT").arg("SETNAME").arg("redlock").clone(),
+    )];
+    if server.db != 0 {
+        steps.push((Step::Required, cmd("SELECT").arg(server.db).clone()));
+    }
+    if resp3 {
+        steps.push((
+            Step::Tracking,
+            cmd("CLIENT").arg(&["TRACKING", "ON", "NOLOOP"]).clone(),
+        ));
+    }
+    if !guard.is_zero() {
+        steps.push((Step::Age, cmd("INFO").arg("server").clone()));
+    }
+    steps.extend(load_scripts().map(|load| (Step::Required, load)));
+    steps
+}
+
+/// True with RESP3; servers that do not know it are spoken to in RESP2, without pushes.
+async fn log_in(talk: &mut Talk, server: &Server) -> Result<bool, Fault> {
+    let mut hello = cmd("HELLO");
+    hello.arg(3);
+    if let Some(password) = &server.password {
+        hello
+            .arg("AUTH")
+            .arg(server.username.as_deref().unwrap_or("default"))
+            .arg(password);
+    }
+    match talk.ask(&[hello]).await?.remove(0) {
+        Value::Map(_) | Value::Array(_) => return Ok(true),
+        Value::ServerError(error) => {
+            let unknown = error
+                .details()
+                .unwrap_or_default()
+                .contains("unknown command");
+            if !unknown && error.code() != "NOPROTO" {
+                return Err(refused(&error));
+            }
+        }
+        other => return Err(no_redis(&other)),
+    }
+    let Some(password) = &server.password else {
+        return Ok(false);
+    };
+    let mut auth = cmd("AUTH");
+    if let Some(username) = &server.username {
+        auth.arg(username);
+    }
+    auth.arg(password);
+    match talk.ask(&[auth]).await?.remove(0) {
+        Value::Okay => Ok(false),
+        Value::ServerError(error) => Err(refused(&error)),
+        other => Err(no_redis(&other)),
+    }
+}
+
+fn refused(error: &ServerError) -> Fault {
+    reply::refusal(&format!(
+        "{} {}",
+        error.code(),
+        error.details().unwrap_or_default()
+    ))
+}
+
+fn no_redis(value: &Value) -> Fault {
+    let kind: String = format!("{value:?}").chars().take(40).collect();
+    Fault::new(format!(
+        "the greeting was answered by {kind}: is it a Redis server?"
+    ))
+}
+
+pub(super) fn load_scripts() -> impl Iterator<Item = Cmd> {
+    SCRIPTS
+        .iter()
+        .map(|script| cmd("SCRIPT").arg("LOAD").arg(script.text).clone())
+}
+
+/// How long a node must still wait before it may vote: uptime is told in whole seconds, rounded down.
+fn quarantine(info: &Value, guard: Duration) -> Option<Duration> {
+    let text = match info {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::VerbatimString { text, .. } => text.clone(),
+        _ => return None,
+    };
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("uptime_in_seconds:"))?;
+    let uptime = Duration::from_secs(line.trim().parse().ok()?);
+    Some((guard.mul_f64(1.01) + Duration::from_secs(1)).saturating_sub(uptime))
+}
+
+struct Talk {
+    stream: Stream,
+    codec: ValueCodec,
+    unread: BytesMut,
+}
+
+impl Talk {
+    /// Sends all commands at once; one answer each, pushes left out.
+    async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
+        let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
+        self.stream.write_all(&bytes).await.map_err(broken)?;
+        let mut answers = Vec::with_capacity(commands.len());
+        while answers.len() < commands.len() {
+            match self.codec.decode(&mut self.unread) {
+                Ok(Some(Value::Push { .. })) => {}
+                Ok(Some(value)) => answers.push(value),
+                Ok(None) => {
+                    if self
+                        .stream
+                        .read_buf(&mut self.unread)
+                        .await
+                        .map_err(broken)?
+                        == 0
+                    {
+                        return Err(Fault::new(
+                            "the server closed the connection during the greeting",
+                        ));
+                    }
+                }
+                Err(_) => {
+                    return Err(Fault::new(
+                        "the greeting was not answered in Redis' protocol",
+                    ));
+                }
+            }
+        }
+        Ok(answers)
+    }
+}
+
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "the shape that map_err wants"
+)]
+fn broken(error: std::io::Error) -> Fault {
+    Fault::new(format!("the connection broke: {error}"))
+}

@@ -1,0 +1,181 @@
+//! `memory://`: a node inside this process, for unit tests and first steps. Full semantics, no server.
+
+use std::collections::HashMap;
+use std::future::ready;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use super::{Ask, Change, Claim, Extension, Fault, Holder, Node, Reply, Vote, Watch};
+use crate::clock::{Clock, Instant};
+
+#[derive(Default)]
+struct Store {
+    keys: Mutex<HashMap<String, Entry>>,
+    watchers: Mutex<Vec<Weak<Watch>>>,
+}
+
+struct Entry {
+    token: String,
+    expires: Instant,
+}
+
+/// One named store, shared by every client of the process that names it.
+pub(crate) struct MemoryNode {
+    url: String,
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    watch: Arc<Watch>,
+}
+
+impl MemoryNode {
+    pub(crate) fn new(name: &str, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
+        let store = named(name);
+        let mut watchers = store
+            .watchers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        watchers.retain(|watcher| watcher.strong_count() > 0);
+        watchers.push(Arc::downgrade(&watch));
+        drop(watchers);
+        Self {
+            url: format!("memory://{name}"),
+            store,
+            clock,
+            watch,
+        }
+    }
+
+    /// Runs one command on the keys that have not expired.
+    fn run<T>(&self, command: impl FnOnce(&mut HashMap<String, Entry>, Instant) -> T) -> T {
+        let mut keys = self
+            .store
+            .keys
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
+        keys.retain(|_, entry| entry.expires > now);
+        command(&mut keys, now)
+    }
+
+    /// Tells every other client, as a server does; a client's own changes are told by the client itself.
+    fn tell(&self, keys: &[String]) {
+        let watchers = self
+            .store
+            .watchers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for watch in watchers.iter().filter_map(Weak::upgrade) {
+            if !Arc::ptr_eq(&watch, &self.watch) {
+                keys.iter()
+                    .for_each(|key| watch.changed(Change::Key(key.clone())));
+            }
+        }
+    }
+}
+
+fn named(name: &str) -> Arc<Store> {
+    static STORES: OnceLock<Mutex<HashMap<String, Arc<Store>>>> = OnceLock::new();
+    let stores = STORES.get_or_init(Mutex::default);
+    let mut stores = stores.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(stores.entry(name.to_owned()).or_default())
+}
+
+fn answer<T: Send + 'static>(value: T) -> Reply<T> {
+    Box::pin(ready(Ok::<T, Fault>(value)))
+}
+
+impl Node for MemoryNode {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn pushes(&self) -> bool {
+        true
+    }
+
+    fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote> {
+        answer(self.run(|keys, now| {
+            let others = claim.keys.iter().filter_map(|key| keys.get(key));
+            let others = others.filter(|entry| *entry.token != *claim.token);
+            if let Some(last) = others.map(|entry| entry.expires).max() {
+                return Vote::Held(Some(last.since(now)));
+            }
+            for key in claim.keys.iter() {
+                let kept = keys.get(key).map_or(now, |entry| entry.expires);
+                let expires = kept.max(now + ask.ttl);
+                keys.insert(
+                    key.clone(),
+                    Entry {
+                        token: claim.token.to_string(),
+                        expires,
+                    },
+                );
+            }
+            Vote::Granted
+        }))
+    }
+
+    fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension> {
+        answer(self.run(|keys, now| {
+            let owners: Vec<_> = claim.keys.iter().map(|key| keys.get(key)).collect();
+            if owners
+                .iter()
+                .flatten()
+                .any(|entry| *entry.token != *claim.token)
+            {
+                return Extension::Taken;
+            }
+            if owners.contains(&None) {
+                return Extension::Missing;
+            }
+            for key in claim.keys.iter() {
+                if let Some(entry) = keys.get_mut(key) {
+                    entry.expires = entry.expires.max(now + ask.ttl);
+                }
+            }
+            Extension::Extended
+        }))
+    }
+
+    fn release(&self, claim: &Claim, _owed: Duration) -> Reply<bool> {
+        let deleted = self.run(|keys, _| {
+            let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
+            let deleted: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
+            deleted.iter().for_each(|key| drop(keys.remove(key)));
+            deleted
+        });
+        self.tell(&deleted);
+        answer(deleted.len() == claim.keys.len())
+    }
+
+    fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
+        answer(self.run(|keys, now| {
+            keys.get(key).map(|entry| Holder {
+                token: entry.token.clone(),
+                remaining: Some(entry.expires.since(now)),
+            })
+        }))
+    }
+
+    fn force_release(&self, names: &[String]) -> Reply<bool> {
+        let deleted = self.run(|keys, _| {
+            names
+                .iter()
+                .filter(|key| keys.remove(*key).is_some())
+                .count()
+        });
+        self.tell(names);
+        // A forced delete takes the key from our own leases too, so they are told like anybody's.
+        names
+            .iter()
+            .for_each(|key| self.watch.changed(Change::Key(key.clone())));
+        answer(deleted > 0)
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.token == other.token
+    }
+}

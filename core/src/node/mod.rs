@@ -1,0 +1,110 @@
+//! One logical Redis, as the algorithm sees it: it votes, and it tells when a key changed.
+
+mod address;
+mod connection;
+mod memory;
+mod redis;
+mod reply;
+mod script;
+mod watch;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use address::Address;
+pub(crate) use memory::MemoryNode;
+pub(crate) use redis::RedisNode;
+pub(crate) use watch::{Change, Watch};
+
+/// What a round asks for: these keys, for the owner of this token.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Claim {
+    pub(crate) keys: Arc<[String]>,
+    pub(crate) token: Arc<str>,
+}
+
+impl Claim {
+    /// A claim under a token of its own: a delete of it can never hit another round's grant.
+    pub(crate) fn new(keys: Arc<[String]>) -> Self {
+        let token = uuid::Uuid::new_v4().simple().to_string().into();
+        Self { keys, token }
+    }
+}
+
+/// A node's answer to an acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vote {
+    Granted,
+    /// Another owner's, for this long; `None`: without a known end.
+    Held(Option<Duration>),
+}
+
+/// A node's answer to an extend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extension {
+    Extended,
+    Missing,
+    Taken,
+}
+
+/// Who has a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) token: String,
+    pub(crate) remaining: Option<Duration>,
+}
+
+/// Why a node gave no answer that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault(Arc<str>);
+
+impl Fault {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into().into())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An answer on its way. The command was sent when the method returned; dropping this unsends nothing.
+pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
+
+/// How a vote is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    /// What the key is to live for, from the moment the node runs the command.
+    pub(crate) ttl: Duration,
+    /// How long the caller listens for the answer.
+    pub(crate) patience: Duration,
+    /// A lease's first vote here: a node that restarted too recently must refuse it.
+    pub(crate) first: bool,
+}
+
+/// A server that votes. Commands of one node are carried out in the order in which they were given.
+pub(crate) trait Node: Send + Sync {
+    /// The node's URL, without its password.
+    fn url(&self) -> &str;
+
+    /// Whether changes of keys are told by push at this moment.
+    fn pushes(&self) -> bool;
+
+    fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote>;
+
+    fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension>;
+
+    /// Deletes the claim's keys where they are still its own. `owed` is how long the delete stays worth sending
+    /// if the connection dies first: by then the keys have expired.
+    fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool>;
+
+    fn inspect(&self, key: &str) -> Reply<Option<Holder>>;
+
+    /// Deletes the keys whoever has them; true if there was one.
+    fn force_release(&self, keys: &[String]) -> Reply<bool>;
+}

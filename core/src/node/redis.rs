@@ -1,0 +1,140 @@
+//! A Redis server as a node: methods into commands, commands into the connection's queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, Value, cmd};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::address::Server;
+use super::connection::{Command, Connection, Link, Purpose};
+use super::reply::{self, Answer};
+use super::script::{ACQUIRE, EXTEND, INSPECT, RELEASE, SCRIPTS};
+use super::{Ask, Change, Claim, Extension, Fault, Holder, Node, Reply, Vote, Watch};
+use crate::background;
+use crate::clock::Clock;
+
+pub(crate) struct RedisNode {
+    url: String,
+    queue: UnboundedSender<Command>,
+    link: Arc<Link>,
+    watch: Arc<Watch>,
+    clock: Arc<dyn Clock>,
+}
+
+impl RedisNode {
+    /// Starts the node's connection, which waits for the first command before it connects.
+    pub(crate) fn new(
+        url: String,
+        server: Server,
+        guard: Duration,
+        clock: Arc<dyn Clock>,
+        watch: Arc<Watch>,
+    ) -> Self {
+        let (queue, commands) = unbounded_channel();
+        let link = Arc::new(Link::default());
+        let connection = Connection::new(
+            url.clone(),
+            server,
+            guard,
+            Arc::clone(&clock),
+            Arc::clone(&watch),
+            Arc::clone(&link),
+            commands,
+        );
+        background::spawn(connection.run()).detach();
+        Self {
+            url,
+            queue,
+            link,
+            watch,
+            clock,
+        }
+    }
+
+    fn send<T: Send + 'static>(
+        &self,
+        command: &Cmd,
+        purpose: Purpose,
+        patience: Duration,
+        read: fn(Value) -> Answer<T>,
+    ) -> Reply<T> {
+        let (answer, reply) = oneshot::channel();
+        let bytes = command.get_packed_command();
+        // A send can fail only when the connection is gone for good; the dropped answer says so below.
+        let _ = self
+            .queue
+            .send(Command::new(bytes, purpose, patience, answer));
+        Box::pin(async move {
+            match reply.await {
+                Ok(answer) => answer.and_then(read),
+                Err(_) => Err(Fault::new("the client is closed")),
+            }
+        })
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+/// How long answers to questions without a deadline of their own are waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Node for RedisNode {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn pushes(&self) -> bool {
+        self.link.pushes()
+    }
+
+    fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote> {
+        let mut command = SCRIPTS[ACQUIRE].on(&claim.keys);
+        command.arg(&*claim.token).arg(millis(ask.ttl));
+        let purpose = if ask.first {
+            Purpose::FirstVote
+        } else {
+            Purpose::Question
+        };
+        self.send(&command, purpose, ask.patience, reply::vote)
+    }
+
+    fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension> {
+        let mut command = SCRIPTS[EXTEND].on(&claim.keys);
+        command.arg(&*claim.token).arg(millis(ask.ttl));
+        self.send(&command, Purpose::Question, ask.patience, reply::extension)
+    }
+
+    fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
+        let mut command = SCRIPTS[RELEASE].on(&claim.keys);
+        command.arg(&*claim.token);
+        let until = self.clock.now() + owed;
+        self.send(
+            &command,
+            Purpose::Delete { until },
+            PATIENCE,
+            reply::released,
+        )
+    }
+
+    fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
+        let command = SCRIPTS[INSPECT].on(&[key.to_owned()]);
+        self.send(&command, Purpose::Question, PATIENCE, reply::holder)
+    }
+
+    fn force_release(&self, keys: &[String]) -> Reply<bool> {
+        let reply = self.send(
+            cmd("DEL").arg(keys),
+            Purpose::Question,
+            PATIENCE,
+            reply::count,
+        );
+        // The server does not push to the connection that deleted; what is asked now goes behind the delete.
+        keys.iter()
+            .for_each(|key| self.watch.changed(Change::Key(key.clone())));
+        reply
+    }
+}

@@ -1,0 +1,40 @@
+//! The scripts and their digests.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Script as Digest, cmd};
+
+pub(super) struct Script {
+    pub(super) text: &'static str,
+    digest: String,
+}
+
+impl Script {
+    fn new(text: &'static str) -> Self {
+        Self {
+            text,
+            digest: Digest::new(text).get_hash().to_owned(),
+        }
+    }
+
+    /// The call of this script on these keys; arguments follow.
+    pub(super) fn on(&self, keys: &[String]) -> Cmd {
+        let mut command = cmd("EVALSHA");
+        command.arg(&self.digest).arg(keys.len()).arg(keys);
+        command
+    }
+}
+
+pub(super) const ACQUIRE: usize = 0;
+pub(super) const EXTEND: usize = 1;
+pub(super) const RELEASE: usize = 2;
+pub(super) const INSPECT: usize = 3;
+
+pub(super) static SCRIPTS: LazyLock<[Script; 4]> = LazyLock::new(|| {
+    [
+        Script::new(include_str!("scripts/acquire.lua")),
+        Script::new(include_str!("scripts/extend.lua")),
+        Script::new(include_str!("scripts/release.lua")),
+        Script::new(include_str!("scripts/inspect.lua")),
+    ]
+});

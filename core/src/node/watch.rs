@@ -1,0 +1,123 @@
+//! Who wants to know when a key changes: waiters, and the holders of leases.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// What was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Key(String),
+    /// Any key may have changed: a flush, or a connection that ended or began.
+    All,
+}
+
+/// One client's interests. Nodes ring it, waiters subscribe, the keeper of leases listens to all of it.
+pub(crate) struct Watch {
+    signals: Mutex<HashMap<String, Vec<Arc<Signal>>>>,
+    leases: UnboundedSender<Change>,
+}
+
+#[derive(Default)]
+struct Signal {
+    changes: AtomicU64,
+    bell: Notify,
+}
+
+impl Signal {
+    fn ring(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+        self.bell.notify_waiters();
+    }
+}
+
+impl Watch {
+    pub(crate) fn new(leases: UnboundedSender<Change>) -> Self {
+        Self {
+            signals: Mutex::default(),
+            leases,
+        }
+    }
+
+    /// A node's word: wakes waiters, and has the leases concerned checked.
+    pub(crate) fn changed(&self, change: Change) {
+        self.wake(&change);
+        let _ = self.leases.send(change);
+    }
+
+    /// Wakes waiters only: for changes that this client made itself.
+    pub(crate) fn wake(&self, change: &Change) {
+        let signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
+        match change {
+            Change::Key(key) => signals
+                .get(key)
+                .into_iter()
+                .flatten()
+                .for_each(|s| s.ring()),
+            Change::All => signals.values().flatten().for_each(|s| s.ring()),
+        }
+    }
+
+    pub(crate) fn subscribe(self: &Arc<Self>, keys: &Arc<[String]>) -> Subscription {
+        let signal = Arc::new(Signal::default());
+        let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in keys.iter() {
+            signals
+                .entry(key.clone())
+                .or_default()
+                .push(Arc::clone(&signal));
+        }
+        drop(signals);
+        Subscription {
+            watch: Arc::clone(self),
+            keys: Arc::clone(keys),
+            signal,
+        }
+    }
+}
+
+/// An interest in some keys, for as long as it lives.
+pub(crate) struct Subscription {
+    watch: Arc<Watch>,
+    keys: Arc<[String]>,
+    signal: Arc<Signal>,
+}
+
+impl Subscription {
+    /// Changes so far: read it before asking the nodes, and hand it to [`Self::changed_since`].
+    pub(crate) fn mark(&self) -> u64 {
+        self.signal.changes.load(Ordering::Acquire)
+    }
+
+    /// Ends once something changed after `mark`.
+    pub(crate) async fn changed_since(&self, mark: u64) {
+        loop {
+            let bell = self.signal.bell.notified();
+            if self.mark() != mark {
+                return;
+            }
+            bell.await;
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut signals = self
+            .watch
+            .signals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for key in self.keys.iter() {
+            if let Some(list) = signals.get_mut(key) {
+                list.retain(|signal| !Arc::ptr_eq(signal, &self.signal));
+                if list.is_empty() {
+                    signals.remove(key);
+                }
+            }
+        }
+    }
+}

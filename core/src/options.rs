@@ -1,0 +1,236 @@
+//! Every option, its default, and the rule each must obey.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::error::{Error, Result, seconds};
+
+/// The least ttl: below it a scheduler's hiccup alone would end leases.
+pub const MIN_TTL: Duration = Duration::from_millis(100);
+/// Above this a ttl is unusual enough to be a wrong unit; it is allowed, with a warning.
+pub const LONG_TTL: Duration = Duration::from_secs(3600);
+/// Any time option above this is a mistake, and would overflow a server's expiry.
+const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const MAX_NAME: usize = 64 * 1024;
+
+/// The unit in which a language writes times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Python and the command line.
+    #[default]
+    Seconds,
+    /// Node.
+    Milliseconds,
+}
+
+impl Unit {
+    /// The duration that `value` of option `name` means; NaN, infinite and negative values break the rule.
+    pub fn duration(self, name: &str, value: f64) -> Result<Duration> {
+        let (scale, unit) = match self {
+            Self::Seconds => (1.0, "seconds"),
+            Self::Milliseconds => (1e-3, "milliseconds"),
+        };
+        if value.is_nan() || value < 0.0 {
+            let rule = format!("{name} is {value}: it must be a number of {unit}, 0 or more");
+            return Err(Error::invalid(rule));
+        }
+        Duration::try_from_secs_f64(value * scale)
+            .ok()
+            .filter(|time| *time <= MAX_TIME)
+            .ok_or_else(|| {
+                Error::invalid(format!(
+                    "{name} is {value} {unit}: at most ten years make sense"
+                ))
+            })
+    }
+
+    fn short_ttl_hint(self) -> &'static str {
+        match self {
+            Self::Seconds => "ttl is in seconds",
+            Self::Milliseconds => "ttl is in milliseconds",
+        }
+    }
+}
+
+/// What a caller in another language gave for a client; `None` means not given.
+#[derive(Clone, Debug, Default)]
+pub struct ClientArgs {
+    /// The unit of the times below.
+    pub unit: Unit,
+    /// Goes before every name. Default `lock:`.
+    pub key_prefix: Option<String>,
+    /// Deadline of one vote. Default min(1 s, ttl/5).
+    pub node_timeout: Option<f64>,
+    /// Youngest age at which a node of several may vote. Default 60 s; 0 = no guard.
+    pub restart_guard: Option<f64>,
+}
+
+/// What a caller in another language gave for a lock; `None` means not given.
+#[derive(Clone, Debug, Default)]
+pub struct LockArgs {
+    /// The unit of the times below.
+    pub unit: Unit,
+    /// How long the lease lives without renewal. Default 10 s.
+    pub ttl: Option<f64>,
+    /// How long to wait for somebody else. Default, and at infinity: for ever.
+    pub wait: Option<f64>,
+    /// Extend at a third of the ttl until released. Default on.
+    pub renew: Option<bool>,
+    /// Upper bound on the total hold. Default none.
+    pub max_hold: Option<f64>,
+    /// Deadline of one vote. Default the client's.
+    pub node_timeout: Option<f64>,
+}
+
+/// The options of a lock, resolved.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) renew: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) node_timeout: Option<Duration>,
+    pub(crate) unit: Unit,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(10),
+            wait: None,
+            renew: true,
+            max_hold: None,
+            node_timeout: None,
+            unit: Unit::Seconds,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn from_args(args: &LockArgs) -> Result<Self> {
+        let time =
+            |name, value: Option<f64>| value.map(|v| args.unit.duration(name, v)).transpose();
+        let defaults = Self::default();
+        Ok(Self {
+            ttl: time("ttl", args.ttl)?.unwrap_or(defaults.ttl),
+            wait: wait_from(args.wait, args.unit)?.unwrap_or(defaults.wait),
+            renew: args.renew.unwrap_or(defaults.renew),
+            max_hold: time("max_hold", args.max_hold)?,
+            node_timeout: time("node_timeout", args.node_timeout)?,
+            unit: args.unit,
+        })
+    }
+
+    /// The deadline of one vote: min(1 s, ttl/5) unless chosen.
+    pub(crate) fn node_timeout(&self) -> Duration {
+        self.node_timeout
+            .unwrap_or_else(|| (self.ttl / 5).min(Duration::from_secs(1)))
+    }
+
+    pub(crate) fn check(&self, guard: Duration) -> Result<()> {
+        check_ttl(self.ttl, guard, self.unit)?;
+        if let Some(max_hold) = self.max_hold
+            && max_hold < MIN_TTL
+        {
+            let text = format!(
+                "max_hold is {}: at least 0.1 s are needed",
+                seconds(max_hold)
+            );
+            return Err(Error::invalid(text));
+        }
+        if self.node_timeout().is_zero() || self.node_timeout() >= self.ttl {
+            return Err(Error::invalid(format!(
+                "node_timeout is {}: it must be above 0 and below the ttl of {}",
+                seconds(self.node_timeout()),
+                seconds(self.ttl)
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// `Some(None)` is for ever, `None` is not given.
+pub(crate) fn wait_from(wait: Option<f64>, unit: Unit) -> Result<Option<Option<Duration>>> {
+    match wait {
+        None => Ok(None),
+        Some(f64::INFINITY) => Ok(Some(None)),
+        Some(value) => unit.duration("wait", value).map(|time| Some(Some(time))),
+    }
+}
+
+pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()> {
+    if ttl < MIN_TTL {
+        return Err(Error::invalid(format!(
+            "ttl is {}: at least 0.1 s (100 ms) are needed; {}",
+            seconds(ttl),
+            unit.short_ttl_hint()
+        )));
+    }
+    if !guard.is_zero() && ttl > guard {
+        return Err(Error::invalid(format!(
+            "ttl is {}, above restart_guard ({}): a restarted node could vote while such a lease lives. \
+             Shorten the ttl and let renewal extend it, or raise restart_guard on every client",
+            seconds(ttl),
+            seconds(guard)
+        )));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_names(names: &[String]) -> Result<()> {
+    if names.is_empty() {
+        return Err(Error::invalid(
+            "no name was given: a lock needs at least one",
+        ));
+    }
+    let mut seen = HashSet::new();
+    for name in names {
+        if name.is_empty() {
+            return Err(Error::invalid(
+                "a name is empty: every lock needs a name of its own",
+            ));
+        }
+        if name.len() > MAX_NAME {
+            let text = format!("a name has {} bytes: at most 65536 are allowed", name.len());
+            return Err(Error::invalid(text));
+        }
+        if !seen.insert(name) {
+            return Err(Error::invalid(format!("the name {name:?} is given twice")));
+        }
+    }
+    Ok(())
+}
+
+/// One name, or several to be held as one lease.
+#[derive(Clone, Debug)]
+pub struct Names(pub(crate) Vec<String>);
+
+impl From<&str> for Names {
+    fn from(name: &str) -> Self {
+        Self(vec![name.to_owned()])
+    }
+}
+
+impl From<String> for Names {
+    fn from(name: String) -> Self {
+        Self(vec![name])
+    }
+}
+
+impl From<Vec<String>> for Names {
+    fn from(names: Vec<String>) -> Self {
+        Self(names)
+    }
+}
+
+impl From<&[&str]> for Names {
+    fn from(names: &[&str]) -> Self {
+        Self(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for Names {
+    fn from(names: [&str; N]) -> Self {
+        names.as_slice().into()
+    }
+}

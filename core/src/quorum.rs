@@ -1,0 +1,262 @@
+//! Ask every node at once, count, stop as soon as the outcome is certain, clean up.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task;
+use std::time::Duration;
+
+use crate::clock::{Clock, Instant};
+use crate::error::{NodeReport, seconds};
+use crate::node::{Ask, Claim, Extension, Fault, Node, Reply, Vote};
+
+/// The arithmetic of a vote: pure, no I/O.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    nodes: usize,
+    granted: usize,
+    refused: usize,
+    faults: usize,
+}
+
+impl Tally {
+    /// An empty tally over this many nodes.
+    pub fn new(nodes: usize) -> Self {
+        Self {
+            nodes,
+            ..Self::default()
+        }
+    }
+
+    /// Counts a node that granted.
+    pub fn grant(&mut self) {
+        self.granted += 1;
+    }
+
+    /// Counts a node that cleanly refused.
+    pub fn refuse(&mut self) {
+        self.refused += 1;
+    }
+
+    /// Counts a node that gave no answer that counts.
+    pub fn fault(&mut self) {
+        self.faults += 1;
+    }
+
+    /// More than half of the nodes.
+    pub fn quorum(&self) -> usize {
+        self.nodes / 2 + 1
+    }
+
+    /// A quorum granted.
+    pub fn met(&self) -> bool {
+        self.granted >= self.quorum()
+    }
+
+    /// The nodes that have not refused or failed could still make a quorum.
+    pub fn can_be_met(&self) -> bool {
+        self.nodes - self.refused - self.faults >= self.quorum()
+    }
+
+    /// So many nodes refused that no answer of the others could make a quorum.
+    pub fn denied(&self) -> bool {
+        self.nodes - self.refused < self.quorum()
+    }
+
+    /// So many nodes are faults that no quorum is possible, whoever holds the lock.
+    pub fn unavailable(&self) -> bool {
+        self.nodes - self.faults < self.quorum()
+    }
+
+    fn decided(&self) -> bool {
+        self.met() || !self.can_be_met()
+    }
+}
+
+/// What is left for sure of a lease of this ttl: clocks may run at rates that differ by 1 %, and expiry has
+/// a granularity of 1 ms on each side. The rule is the Redis documentation's, "Distributed Locks with Redis".
+pub fn drift(ttl: Duration) -> Duration {
+    ttl / 100 + Duration::from_millis(2)
+}
+
+/// One question to every node: the answers as far as they came, and the count.
+pub(crate) struct Poll<T> {
+    replies: Vec<Reply<T>>,
+    yes: fn(&T) -> bool,
+    pub(crate) tally: Tally,
+    pub(crate) answers: Vec<Option<Result<T, Fault>>>,
+}
+
+impl<T> Poll<T> {
+    pub(crate) fn new(replies: Vec<Reply<T>>, yes: fn(&T) -> bool) -> Self {
+        let tally = Tally::new(replies.len());
+        let answers = replies.iter().map(|_| None).collect();
+        Self {
+            replies,
+            yes,
+            tally,
+            answers,
+        }
+    }
+
+    /// Collects answers until the outcome is certain or the deadline is there; by then silence is a fault.
+    pub(crate) async fn decide(&mut self, clock: &dyn Clock, deadline: Instant) {
+        self.collect(clock, deadline, |poll| poll.tally.decided())
+            .await;
+        if !self.tally.decided() {
+            self.answers
+                .iter()
+                .filter(|answer| answer.is_none())
+                .for_each(|_| self.tally.fault());
+        }
+    }
+
+    /// Collects the answers that a decision did not need, until the deadline.
+    pub(crate) async fn complete(&mut self, clock: &dyn Clock, deadline: Instant) {
+        self.collect(clock, deadline, |poll| {
+            poll.answers.iter().all(Option::is_some)
+        })
+        .await;
+    }
+
+    async fn collect(&mut self, clock: &dyn Clock, deadline: Instant, enough: fn(&Self) -> bool) {
+        let mut timer = None;
+        poll_fn(|cx| {
+            self.take_ready(cx);
+            if enough(self) {
+                return task::Poll::Ready(());
+            }
+            let timer = timer.get_or_insert_with(|| clock.sleep_until(deadline));
+            timer.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    fn take_ready(&mut self, cx: &mut task::Context<'_>) {
+        for (reply, slot) in self.replies.iter_mut().zip(&mut self.answers) {
+            if slot.is_none()
+                && let task::Poll::Ready(answer) = reply.as_mut().poll(cx)
+            {
+                match &answer {
+                    Ok(value) if (self.yes)(value) => self.tally.grant(),
+                    Ok(_) => self.tally.refuse(),
+                    Err(_) => self.tally.fault(),
+                }
+                *slot = Some(answer);
+            }
+        }
+    }
+}
+
+/// The nodes of one client.
+pub(crate) struct Quorum {
+    pub(crate) nodes: Vec<Arc<dyn Node>>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Quorum {
+    /// Sends an extend to every node, now.
+    pub(crate) fn extend(&self, claim: &Claim, ask: Ask) -> Poll<Extension> {
+        let replies = self
+            .nodes
+            .iter()
+            .map(|node| node.extend(claim, ask))
+            .collect();
+        Poll::new(replies, |answer| *answer == Extension::Extended)
+    }
+
+    /// Sends a release to every node, now. `owed` is by when the keys have expired anyway.
+    pub(crate) fn release(&self, claim: &Claim, owed: Duration) -> Poll<bool> {
+        let replies = self
+            .nodes
+            .iter()
+            .map(|node| node.release(claim, owed))
+            .collect();
+        Poll::new(replies, |deleted| *deleted)
+    }
+
+    /// What each node said, for an error. Those without an answer were listened to for `patience`.
+    pub(crate) fn report<T>(&self, poll: &Poll<T>, patience: Duration) -> Vec<NodeReport> {
+        let report = |(node, answer): (&Arc<dyn Node>, &Option<Result<T, Fault>>)| {
+            let (state, error) = match answer {
+                Some(Ok(value)) if (poll.yes)(value) => ("granted", None),
+                Some(Ok(_)) => ("held", None),
+                Some(Err(fault)) => ("fault", Some(fault.to_string())),
+                None => (
+                    "fault",
+                    Some(format!("no answer within {}", seconds(patience))),
+                ),
+            };
+            NodeReport {
+                url: node.url().to_owned(),
+                state,
+                error,
+            }
+        };
+        self.nodes.iter().zip(&poll.answers).map(report).collect()
+    }
+}
+
+/// One round of votes under a token of its own. Whatever ends it without a grant, also its being dropped,
+/// sends the deletes that leave no vote of it behind.
+pub(crate) struct Ballot {
+    quorum: Arc<Quorum>,
+    pub(crate) claim: Claim,
+    ask: Ask,
+    pub(crate) started: Instant,
+    pub(crate) votes: Poll<Vote>,
+    kept: bool,
+}
+
+impl Ballot {
+    /// Sends an acquire to every node, now.
+    pub(crate) fn open(quorum: &Arc<Quorum>, claim: Claim, ask: Ask) -> Self {
+        let started = quorum.clock.now();
+        let replies = quorum
+            .nodes
+            .iter()
+            .map(|node| node.acquire(&claim, ask))
+            .collect();
+        let votes = Poll::new(replies, |vote| *vote == Vote::Granted);
+        Self {
+            quorum: Arc::clone(quorum),
+            claim,
+            ask,
+            started,
+            votes,
+            kept: false,
+        }
+    }
+
+    pub(crate) async fn count(&mut self) -> Tally {
+        let quorum = Arc::clone(&self.quorum);
+        self.votes
+            .decide(&*quorum.clock, self.started + self.ask.patience)
+            .await;
+        self.votes.tally
+    }
+
+    /// When the lease of this round ends for sure.
+    pub(crate) fn validity_ends(&self) -> Instant {
+        self.started + self.ask.ttl.saturating_sub(drift(self.ask.ttl))
+    }
+
+    /// The votes, also those still under way, belong to a lease from now on.
+    pub(crate) fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Ballot {
+    fn drop(&mut self) {
+        // An acquire that is still listened to may be sent again after a script reload; its delete must be last.
+        self.votes.replies.clear();
+        if self.kept {
+            return;
+        }
+        for (node, vote) in self.quorum.nodes.iter().zip(&self.votes.answers) {
+            if !matches!(vote, Some(Ok(Vote::Held(_)))) {
+                drop(node.release(&self.claim, self.ask.ttl));
+            }
+        }
+    }
+}
