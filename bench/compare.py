@@ -1,7 +1,7 @@
 """Runs the programs beside this file in turn, round after round, and prints medians and ratios.
 
 Client and server share one core: what is compared is the sum of all work, which repeats within a
-few per cent. The ratio of each round is taken in that round; the table has the median of the ratios.
+few per cent. The ratio of each round is taken in that round; the table shows their median.
 
 compare.py [ROUNDS]
 """

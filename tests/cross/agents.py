@@ -31,7 +31,7 @@ def now() -> int:
 def rust_agent() -> str:
     """The path of the Rust agent, built first if need be."""
     build = subprocess.run(
-        "cargo build --quiet -p redlock-tests --bin agent --message-format json".split(),
+        ["cargo", "build", "-qp", "redlock-tests", "--bin", "agent", "--message-format", "json"],
         cwd=ROOT,
         check=True,
         stdout=subprocess.PIPE,
@@ -52,7 +52,7 @@ def command_line(language: str) -> list[str]:
 
 
 class Agent:
-    """One holder process. `send` and `receive` are apart, so that an acquire can be left to wait."""
+    """One holder process. `send` and `receive` are apart: an acquire can be left to wait."""
 
     def __init__(self, language: str, nodes: list[str]) -> None:
         offset = str(now() - time.clock_gettime_ns(time.CLOCK_MONOTONIC))
