@@ -1,0 +1,5 @@
+//! Passes napi's linker settings on.
+
+fn main() {
+    napi_build::setup();
+}

@@ -1,0 +1,169 @@
+/** The client, and the default one behind the module's own functions. */
+
+import { attempt, runtime, settled, unwrap } from "./calls.js";
+import { InvalidOption } from "./errors.js";
+import { Lease } from "./lease.js";
+import { Lock } from "./lock.js";
+import { defaultNodes, NativeClient, type NativeLock } from "./native.js";
+import {
+  CLIENT,
+  CONFIGURE,
+  checked,
+  LOCK,
+  type LockOptions,
+  nameList,
+  type RedlockOptions,
+} from "./options.js";
+
+/** The work to be done under a lock. */
+export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
+
+function nativeLock(client: NativeClient, names: string[], options: LockOptions): NativeLock {
+  return attempt(() => client.lock(names, options));
+}
+
+/** The client: nodes and options. Cheap to share; nothing connects before the first use. */
+export class Redlock {
+  readonly #native: NativeClient;
+
+  constructor(nodes: string | readonly string[], options?: RedlockOptions) {
+    const urls = nameList(nodes, "nodes (URLs such as redis://host:6379)", "Redlock()");
+    const args = checked(options, CLIENT, "Redlock()");
+    this.#native = attempt(() => new NativeClient(runtime, urls, args));
+  }
+
+  /** The nodes' URLs without passwords. */
+  get nodes(): string[] {
+    return this.#native.nodes;
+  }
+
+  /** Describes a lock on one name, or on several as one lease. Locks nothing yet. */
+  lock(names: string | readonly string[], options?: LockOptions): Lock {
+    const list = nameList(names, "the name", "lock()");
+    const args = checked(options, LOCK, "lock()");
+    const native = nativeLock(this.#native, list, args);
+    return new Lock(() => native, args);
+  }
+
+  /** Runs `body` while the lock is held: `lock(names, options).using(body)`. */
+  async using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
+  async using<T>(
+    names: string | readonly string[],
+    options: LockOptions,
+    body: Body<T>,
+  ): Promise<T>;
+  async using<T>(
+    names: string | readonly string[],
+    second: LockOptions | Body<T>,
+    third?: Body<T>,
+  ): Promise<T> {
+    const [options, body] = bodyOf(second, third);
+    return await this.lock(names, options).using(body);
+  }
+
+  /** Takes over a lease by its token: `lock(names, options).attach(token)`. */
+  async attach(
+    names: string | readonly string[],
+    token: string,
+    options?: LockOptions,
+  ): Promise<Lease> {
+    return await this.lock(names, options).attach(token);
+  }
+
+  /** Deletes the lock's keys whoever holds them; true if there was something to delete. */
+  async forceRelease(names: string | readonly string[]): Promise<boolean> {
+    const list = nameList(names, "the name", "forceRelease()");
+    return unwrap(await settled(attempt(() => this.#native.forceRelease(list))));
+  }
+
+  /** What this client holds now. */
+  leases(): Lease[] {
+    return this.#native.leases().map((id) => new Lease(id, runtime.leaseKey(id) ?? ""));
+  }
+
+  /** Releases all that this client holds, and tells how many there were. */
+  async releaseAll(): Promise<number> {
+    return unwrap(await settled(this.#native.releaseAll()));
+  }
+
+  /** Ends it: waiting acquires reject with `ClientClosed`, leases are lost, keys end with their ttl. */
+  close(): void {
+    this.#native.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+  }
+
+  /** @internal */
+  bind(names: string[], options: LockOptions): NativeLock {
+    return nativeLock(this.#native, names, options);
+  }
+}
+
+let standard: Redlock | undefined;
+let standardInUse = false;
+let checker: NativeClient | undefined;
+
+/** Chooses the nodes behind `lock()` and `using()`; an error once they are in use, unless `replace` is true. */
+export function configure(
+  nodes: string | readonly string[],
+  options?: RedlockOptions & { replace?: boolean },
+): void {
+  const { replace = false, ...rest } = checked(options, CONFIGURE, "configure()");
+  if (standardInUse && !replace) {
+    const text =
+      "configure(): the default client is in use already. Configure it first, or give replace: true";
+    throw new InvalidOption(text);
+  }
+  standard = new Redlock(nodes, rest);
+  standardInUse = false;
+}
+
+/** The configured client, else the one that REDLOCK_NODES or REDIS_URL names, else Redis on this machine. */
+function standardClient(): Redlock {
+  standard ??= new Redlock(
+    attempt(() => defaultNodes(process.env.REDLOCK_NODES, process.env.REDIS_URL)),
+  );
+  standardInUse = true;
+  return standard;
+}
+
+/** Describes a lock of the default client, which is looked up at each acquire. */
+export function lock(names: string | readonly string[], options?: LockOptions): Lock {
+  const list = nameList(names, "the name", "lock()");
+  const args = checked(options, LOCK, "lock()");
+  // Options are checked now, though no client is chosen yet: a mistake shows where it was made.
+  checker ??= attempt(() => new NativeClient(runtime, ["memory://"], {}));
+  nativeLock(checker, list, args);
+  let bound: { client: Redlock; native: NativeLock } | undefined;
+  return new Lock(() => {
+    const client = standardClient();
+    if (bound?.client !== client) bound = { client, native: client.bind(list, args) };
+    return bound.native;
+  }, args);
+}
+
+/** Runs `body` while a lock of the default client is held. */
+export function using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
+export function using<T>(
+  names: string | readonly string[],
+  options: LockOptions,
+  body: Body<T>,
+): Promise<T>;
+export async function using<T>(
+  names: string | readonly string[],
+  second: LockOptions | Body<T>,
+  third?: Body<T>,
+): Promise<T> {
+  const [options, body] = bodyOf(second, third);
+  return await lock(names, options).using(body);
+}
+
+function bodyOf<T>(second: LockOptions | Body<T>, third?: Body<T>): [LockOptions, Body<T>] {
+  const [options, body] = typeof second === "function" ? [{}, second] : [second, third];
+  if (typeof body !== "function") {
+    throw new InvalidOption("using(): the last argument must be the function to run");
+  }
+  return [options, body];
+}

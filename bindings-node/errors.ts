@@ -1,0 +1,115 @@
+/** The exception classes: one per code, the same codes in every language. */
+
+/** What one node had to say. */
+export interface NodeReport {
+  /** The node's URL without its password. */
+  url: string;
+  /** `granted`, `held` or `fault`. */
+  state: string;
+  /** The fault's own text. */
+  error?: string;
+}
+
+/** Why a lease ended without a release. */
+export type LossReason =
+  | "expired"
+  | "taken"
+  | "missing"
+  | "quorum"
+  | "max_hold"
+  | "forked"
+  | "closed";
+
+/** What an error knows besides its message. */
+export interface LockErrorDetails {
+  resource?: string;
+  waited?: number;
+  remaining?: number;
+  reason?: string;
+  nodes?: NodeReport[];
+  cause?: unknown;
+}
+
+/** The base of every error here; `code` tells them apart without the classes. */
+export class LockError extends Error {
+  readonly code: string = "internal";
+  /** The Redis key it is about. */
+  readonly resource: string | undefined;
+  /** How long the acquire had waited, in ms. */
+  readonly waited: number | undefined;
+  /** What is left of the holder's lease in ms, where a node told it. */
+  readonly remaining: number | undefined;
+  /** Why the lease was lost. */
+  readonly reason: LossReason | undefined;
+  /** What each node had to say, where the nodes are the cause. */
+  readonly nodes: readonly NodeReport[];
+
+  constructor(message: string, details: LockErrorDetails = {}) {
+    super(message, "cause" in details ? { cause: details.cause } : undefined);
+    this.resource = details.resource;
+    this.waited = details.waited;
+    this.remaining = details.remaining;
+    this.reason = details.reason as LossReason | undefined;
+    this.nodes = details.nodes ?? [];
+  }
+
+  override get name(): string {
+    return this.constructor.name;
+  }
+}
+
+/** Not acquired within `wait`: somebody else holds it, or the votes stayed split. */
+export class LockTimeout extends LockError {
+  override readonly code = "timeout";
+}
+
+/** The lease ended without our release; `reason` says why. */
+export class LockLost extends LockError {
+  override readonly code = "lost";
+}
+
+/** Too many nodes are faults for a quorum; `nodes` lists each one's own error. */
+export class QuorumUnavailable extends LockError {
+  override readonly code = "unavailable";
+}
+
+/** A value broke a rule; nothing was sent. */
+export class InvalidOption extends LockError {
+  override readonly code = "invalid";
+}
+
+/** The client was closed. */
+export class ClientClosed extends LockError {
+  override readonly code = "closed";
+}
+
+const CLASSES: Record<string, typeof LockError> = {
+  timeout: LockTimeout,
+  lost: LockLost,
+  unavailable: QuorumUnavailable,
+  invalid: InvalidOption,
+  closed: ClientClosed,
+};
+
+/** Core writes option names with underscores. */
+const CORE_NAMES = /\b(key_prefix|node_timeout|restart_guard|max_hold)\b/g;
+
+interface Failure extends LockErrorDetails {
+  code: string;
+  message: string;
+}
+
+/**
+ * The exception for a failure told by core. Made where it is thrown, so that its stack leads to the caller's line.
+ * @internal
+ */
+export function toError(thrown: unknown): Error {
+  const failure = thrown as Failure;
+  if (!Array.isArray(failure.nodes)) return thrown as Error;
+  const Class = CLASSES[failure.code] ?? LockError;
+  const camel = (name: string) => name.replace(/_(.)/, (_, letter: string) => letter.toUpperCase());
+  const message =
+    failure.code === "invalid" ? failure.message.replace(CORE_NAMES, camel) : failure.message;
+  const { resource, waited, remaining, reason, nodes } = failure;
+  return new Class(message, { resource, waited, remaining, reason, nodes });
+}

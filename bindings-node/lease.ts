@@ -1,0 +1,122 @@
+/** What you hold. */
+
+import { attempt, listen, runtime, settled, unwrap, warn } from "./calls.js";
+import { LockLost, type QuorumUnavailable, toError } from "./errors.js";
+import { checked, LOCK } from "./options.js";
+
+/** Where a lease was acquired: a stack that costs its text only if somebody reads it. */
+export interface Place {
+  stack?: string;
+}
+
+interface Held {
+  id: number;
+  key: string;
+  place: Place;
+}
+
+/**
+ * A lease that is collected is not released: `lock.acquire()` as a statement must not unlock at once. Renewal ends, the
+ * key lives out its ttl, and a warning says where the lease came from.
+ */
+const collected = new FinalizationRegistry<Held>(({ id, key, place }) => {
+  if (!runtime.leaseAbandon(id)) return;
+  const frames = (place.stack ?? "").split("\n").slice(1);
+  const where = frames.map((line) => line.trim()).join(", ");
+  warn(
+    `${key}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired ${where}`,
+  );
+});
+
+/** What you hold: made by `lock.acquire()`, ended by `release()`. */
+export class Lease {
+  /** The exact Redis key (several names: what errors call them). */
+  readonly key: string;
+  readonly #id: number;
+  #token: string | undefined;
+  #released = false;
+  #loss: AbortController | undefined;
+
+  /** @internal */
+  constructor(id: number, key: string, place?: Place) {
+    this.#id = id;
+    this.key = key;
+    if (place !== undefined) collected.register(this, { id, key, place }, this);
+  }
+
+  /** The owner's token, the value of the Redis key. */
+  get token(): string {
+    this.#token ??= runtime.leaseToken(this.#id) ?? "";
+    return this.#token;
+  }
+
+  /** Whether it is valid now, by this process's clock. */
+  get held(): boolean {
+    return runtime.leaseHeld(this.#id);
+  }
+
+  /** Milliseconds that are left for sure; 0 once it is over. */
+  get remaining(): number {
+    return runtime.leaseRemaining(this.#id);
+  }
+
+  /** Throws `LockLost` unless the lease is held. */
+  ensureHeld(): void {
+    const failure = runtime.leaseFailure(this.#id);
+    if (failure) throw toError(failure);
+    if (!this.held) throw new LockLost(`${this.key}: the lease is over`, { resource: this.key });
+  }
+
+  /** Makes the lease last at least `ttl` ms from now, and renews by it from then on. Never shortens. */
+  async extend(ttl?: number): Promise<void> {
+    checked({ ttl }, LOCK, "extend()");
+    const call = attempt(() => runtime.leaseExtend(this.#id, ttl));
+    if (call === null) throw new LockLost(`${this.key}: the lease is over`, { resource: this.key });
+    unwrap(await settled(call));
+  }
+
+  /** Deletes the key if it is still ours. A second release does nothing; after a loss it rejects with `LockLost`. */
+  async release(): Promise<void> {
+    if (this.#released) return;
+    this.#token ??= this.token;
+    const call = runtime.leaseRelease(this.#id);
+    if (call === null) return;
+    unwrap(await settled(call));
+    this.#released = true;
+    collected.unregister(this);
+  }
+
+  /** Aborts, with a `LockLost` as its reason, when the lease is lost. A release does not abort it. */
+  get signal(): AbortSignal {
+    this.#loss ??= this.#watch();
+    return this.#loss.signal;
+  }
+
+  /** Calls back once if the lease is lost; soon, if it is lost already. */
+  onLost(callback: (error: LockLost) => void): void {
+    const { signal } = this;
+    const tell = () => callback(signal.reason as LockLost);
+    if (signal.aborted) queueMicrotask(tell);
+    else signal.addEventListener("abort", tell, { once: true });
+  }
+
+  #watch(): AbortController {
+    const loss = new AbortController();
+    const failure = runtime.leaseFailure(this.#id);
+    const call = failure ? null : runtime.leaseWatch(this.#id);
+    if (failure) loss.abort(toError(failure));
+    // The controller only: a lease that is watched can still be collected.
+    if (call !== null) listen(call, (lost) => loss.abort(toError(lost)));
+    return loss;
+  }
+
+  /** The end of a scope: as `release()`, but unreachable nodes are only warned of, since the key ends by itself. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await this.release();
+    } catch (error) {
+      if ((error as QuorumUnavailable).code !== "unavailable") throw error;
+      warn(`${(error as Error).message}; the key ends with its ttl`);
+    }
+  }
+}

@@ -1,0 +1,108 @@
+//! The client: nodes and options.
+
+use std::rc::Rc;
+
+use napi::bindgen_prelude::Env;
+use napi_derive::napi;
+use redlock::{Redlock, Unit};
+
+use crate::error::throw;
+use crate::lock::{LockArgs, NativeLock};
+use crate::outcome::Outcome;
+use crate::runtime::{Local, Runtime};
+
+/// The options of a client, as the caller gave them. Times are milliseconds.
+#[napi(object, object_to_js = false)]
+pub struct ClientArgs {
+    pub key_prefix: Option<String>,
+    pub node_timeout: Option<f64>,
+    pub restart_guard: Option<f64>,
+}
+
+/// One list of nodes with its options.
+#[napi]
+pub struct NativeClient {
+    local: Rc<Local>,
+    client: Redlock,
+}
+
+#[napi]
+impl NativeClient {
+    /// Connects to nothing yet.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(
+        env: Env,
+        runtime: &Runtime,
+        nodes: Vec<String>,
+        args: ClientArgs,
+    ) -> napi::Result<Self> {
+        let args = redlock::ClientArgs {
+            unit: Unit::Milliseconds,
+            key_prefix: args.key_prefix,
+            node_timeout: args.node_timeout,
+            restart_guard: args.restart_guard,
+        };
+        let client = Redlock::from_args(nodes, &args).map_err(|error| throw(env, &error))?;
+        let local = runtime.local.clone();
+        Ok(Self { local, client })
+    }
+
+    /// The nodes' URLs without passwords.
+    #[napi(getter, catch_unwind)]
+    pub fn nodes(&self) -> Vec<String> {
+        self.client.nodes()
+    }
+
+    /// Describes a lock; every option is checked here.
+    #[napi(catch_unwind)]
+    pub fn lock(&self, names: Vec<String>, args: LockArgs) -> napi::Result<NativeLock> {
+        let lock = self
+            .client
+            .lock_from_args(names, &args.into())
+            .map_err(|error| throw(self.local.env, &error))?;
+        let local = self.local.clone();
+        Ok(NativeLock { local, lock })
+    }
+
+    /// Settles with whether something was deleted.
+    #[napi(catch_unwind)]
+    pub fn force_release(&self, names: Vec<String>) -> u32 {
+        let release = self.client.force_release(names);
+        self.local
+            .start(async move { release.await.map_or_else(Outcome::Failed, Outcome::Yes) })
+    }
+
+    /// The numbers of what this client holds now.
+    #[napi(catch_unwind)]
+    pub fn leases(&self) -> Vec<u32> {
+        let holds = self.client.leases();
+        let known = |hold| self.local.leases.id_of(hold);
+        holds.iter().filter_map(known).collect()
+    }
+
+    /// Settles with how many leases were released.
+    #[napi(catch_unwind)]
+    pub fn release_all(&self) -> u32 {
+        let release = self.client.release_all();
+        self.local.start(async move {
+            let count = |count| Outcome::Count(u32::try_from(count).unwrap_or(u32::MAX));
+            release.await.map_or_else(Outcome::Failed, count)
+        })
+    }
+
+    /// Ends waiting acquires and leases; keys live out their ttl.
+    #[napi(catch_unwind)]
+    pub fn close(&self) {
+        self.client.close();
+    }
+}
+
+/// The default client's nodes: from these two variables if given, else the one on this machine.
+#[napi(catch_unwind)]
+pub fn default_nodes(
+    env: Env,
+    redlock_nodes: Option<String>,
+    redis_url: Option<String>,
+) -> napi::Result<Vec<String>> {
+    redlock::default_nodes(redlock_nodes, redis_url).map_err(|error| throw(env, &error))
+}

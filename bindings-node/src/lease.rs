@@ -1,0 +1,152 @@
+//! What this JavaScript thread holds: leases by the number of the call that acquired them.
+//!
+//! A number, not an object of its own: making and collecting a wrapped object costs more than the rest of a release.
+//! Numbers whose lease is over stay unknown, and answer as a lease that is not held.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use futures_util::future::AbortHandle;
+use napi_derive::napi;
+use redlock::{Hold, Unit};
+
+use crate::error::{Failure, millis, throw};
+use crate::outcome::Outcome;
+use crate::runtime::Runtime;
+
+struct Entry {
+    hold: Hold,
+    /// Waits for the loss, once somebody asked to be told; ends with the entry.
+    watch: Option<AbortHandle>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(watch) = &self.watch {
+            watch.abort();
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Leases(RefCell<HashMap<u32, Entry>>);
+
+impl Leases {
+    pub(crate) fn insert(&self, id: u32, hold: Hold) {
+        self.0.borrow_mut().insert(id, Entry { hold, watch: None });
+    }
+
+    pub(crate) fn remove(&self, id: u32) -> Option<Hold> {
+        self.0
+            .borrow_mut()
+            .remove(&id)
+            .map(|entry| entry.hold.clone())
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<Hold> {
+        self.0.borrow().get(&id).map(|entry| entry.hold.clone())
+    }
+
+    /// The number under which this hold is known here.
+    pub(crate) fn id_of(&self, hold: &Hold) -> Option<u32> {
+        let leases = self.0.borrow();
+        let same = |(_, entry): &(&u32, &Entry)| entry.hold.token() == hold.token();
+        leases.iter().find(same).map(|(id, _)| *id)
+    }
+
+    fn ask<T>(&self, id: u32, question: impl FnOnce(&Hold) -> T) -> Option<T> {
+        self.0.borrow().get(&id).map(|entry| question(&entry.hold))
+    }
+}
+
+impl Drop for Leases {
+    /// The environment ended, not the work: what was held lives out its ttl.
+    fn drop(&mut self) {
+        for entry in self.0.get_mut().values() {
+            entry.hold.abandon();
+        }
+    }
+}
+
+#[napi]
+impl Runtime {
+    /// Whether the lease is valid now.
+    #[napi(catch_unwind)]
+    pub fn lease_held(&self, id: u32) -> bool {
+        self.local.leases.ask(id, Hold::held).unwrap_or(false)
+    }
+
+    /// Milliseconds that are left for sure.
+    #[napi(catch_unwind)]
+    pub fn lease_remaining(&self, id: u32) -> f64 {
+        let left = self.local.leases.ask(id, Hold::remaining);
+        left.map_or(0.0, millis)
+    }
+
+    /// Why the lease is not held; nothing while it is.
+    #[napi(catch_unwind)]
+    pub fn lease_failure(&self, id: u32) -> Option<Failure> {
+        let answer = self.local.leases.ask(id, Hold::ensure_held)?;
+        answer.err().as_ref().map(Failure::from)
+    }
+
+    /// The owner's token; nothing once it is over.
+    #[napi(catch_unwind)]
+    pub fn lease_token(&self, id: u32) -> Option<String> {
+        self.local.leases.ask(id, |hold| hold.token().to_owned())
+    }
+
+    /// The exact Redis key; nothing once it is over.
+    #[napi(catch_unwind)]
+    pub fn lease_key(&self, id: u32) -> Option<String> {
+        self.local.leases.ask(id, Hold::key)
+    }
+
+    /// Starts an extension to at least `ttl` from now; the lease's own ttl if not given. Nothing if the lease is over.
+    #[napi(catch_unwind)]
+    pub fn lease_extend(&self, id: u32, ttl: Option<f64>) -> napi::Result<Option<u32>> {
+        let Some(hold) = self.local.leases.get(id) else {
+            return Ok(None);
+        };
+        let extension = hold
+            .extend_args(ttl, Unit::Milliseconds)
+            .map_err(|error| throw(self.local.env, &error))?;
+        let call = async move {
+            extension
+                .await
+                .map_or_else(Outcome::Failed, |()| Outcome::Done)
+        };
+        Ok(Some(self.local.start(call)))
+    }
+
+    /// Starts the release. Nothing if the lease is over.
+    #[napi(catch_unwind)]
+    pub fn lease_release(&self, id: u32) -> Option<u32> {
+        let release = self.local.leases.get(id)?.release();
+        let call = async move {
+            release
+                .await
+                .map_or_else(Outcome::Failed, |()| Outcome::Released(id))
+        };
+        Some(self.local.start(call))
+    }
+
+    /// Starts waiting for the loss, which does not keep the process alive. Nothing if the lease is over.
+    #[napi(catch_unwind)]
+    pub fn lease_watch(&self, id: u32) -> Option<u32> {
+        let lost = self.local.leases.get(id)?.lost();
+        let (call, watch) = self.local.watch(async move { Outcome::Lost(lost.await) });
+        let mut leases = self.local.leases.0.borrow_mut();
+        leases.get_mut(&id)?.watch = Some(watch);
+        Some(call)
+    }
+
+    /// Ends renewal and forgets the lease; its key lives out its ttl. True if it was still held.
+    #[napi(catch_unwind)]
+    pub fn lease_abandon(&self, id: u32) -> bool {
+        self.local
+            .leases
+            .remove(id)
+            .is_some_and(|hold| hold.abandon())
+    }
+}
