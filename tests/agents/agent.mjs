@@ -25,7 +25,8 @@ const commands = {
     const acquired = await lockOf(command).tryAcquire();
     return acquired ? keep(acquired) : { ok: false, code: "held", message: "held by another" };
   },
-  attach: async ({ name, token, ttl_ms }) => keep(await client.attach(name, token, { ttl: ttl_ms })),
+  attach: async ({ name, token, ttl_ms }) =>
+    keep(await client.attach(name, token, { ttl: ttl_ms })),
   extend: async ({ ttl_ms }) => {
     await lease.extend(ttl_ms);
     return { remaining_ms: lease.remaining };

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 fn main() {
     let nodes = std::env::args().nth(1).expect("agent NODES");
-    let client = Redlock::builder(nodes.split(',')).restart_guard(Duration::ZERO).build().expect("a client");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let client =
+        Redlock::builder(nodes.split(',')).restart_guard(Duration::ZERO).build().expect("a client");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut agent = Agent { client, lease: None };
     say(&json!({"ready": true, "pid": std::process::id()}));
     for line in std::io::stdin().lock().lines() {
@@ -33,7 +35,9 @@ impl Agent {
             Some("attach") => self.attach(command).await,
             Some("extend") => self.extend(command).await,
             Some("release") => self.release().await,
-            Some("held") => Ok(json!({"held": self.hold().held(), "remaining_ms": millis(self.hold().remaining())})),
+            Some("held") => Ok(
+                json!({"held": self.hold().held(), "remaining_ms": millis(self.hold().remaining())}),
+            ),
             Some("lost") => Ok(self.lost(command).await),
             other => panic!("no such command: {other:?}"),
         };
@@ -93,7 +97,8 @@ impl Agent {
 
     fn keep(&mut self, lease: Lease) -> Value {
         let at = now();
-        let reply = json!({"at": at, "token": lease.token(), "remaining_ms": millis(lease.remaining())});
+        let reply =
+            json!({"at": at, "token": lease.token(), "remaining_ms": millis(lease.remaining())});
         self.lease = Some(lease);
         reply
     }
@@ -105,8 +110,9 @@ impl Agent {
 
 fn stamped(reply: Result<Value, Error>) -> Value {
     let at = now();
-    let mut reply =
-        reply.unwrap_or_else(|error| json!({"ok": false, "code": error.code(), "message": error.to_string()}));
+    let mut reply = reply.unwrap_or_else(
+        |error| json!({"ok": false, "code": error.code(), "message": error.to_string()}),
+    );
     let fields = reply.as_object_mut().expect("an object");
     fields.entry("ok").or_insert(json!(true));
     fields.entry("at").or_insert(json!(at));

@@ -41,15 +41,30 @@ def test_frozen_beyond_the_ttl(
 
 @COUNTS
 def test_deleted_by_hand(count: int, five: list[Server], name: str) -> None:
-    """Renewal finds the key gone long before the ttl is over, and never makes it again."""
+    """A holder whose keys are gone hears of it long before its ttl is over, and never makes them again."""
     with Agent("rust", [server.url for server in five[:count]]) as holder:
         holder.must("acquire", name=name, ttl_ms=3000, wait_ms=0)
+        holder.pause()  # node by node it would give the lease back to each that had lost it
         for server in five[:count]:
             server.client().delete(f"lock:{name}")
+        holder.resume()
         lost = holder.ask("lost", timeout_ms=2500)
         assert lost["ok"], lost
+        assert lost["reason"] == "missing", lost
+        time.sleep(0.1)
         assert not any(server.get(f"lock:{name}") for server in five[:count])
         assert holder.ask("release")["code"] == "lost"
+
+
+def test_single_nodes_get_the_lease_back(five: list[Server], name: str) -> None:
+    """A minority that lost the key gets it again, so that the lease survives the next loss."""
+    with Agent("rust", [server.url for server in five]) as holder:
+        token = holder.must("acquire", name=name, ttl_ms=1500, wait_ms=0)["token"]
+        for server in five[:2]:
+            server.client().delete(f"lock:{name}")
+        time.sleep(1)
+        assert [server.get(f"lock:{name}") for server in five] == [token] * 5
+        assert holder.must("held")["held"]
 
 
 @COUNTS
