@@ -1,6 +1,5 @@
 //! The client: validated nodes and options, and what lives behind them once something is asked.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -12,18 +11,17 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::background::{self, fork_generation};
-use crate::clock::{Clock, Instant, SystemClock};
+use crate::builder::{Builder, Config};
+use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
-use crate::lease::{Hold, State, Terms};
+use crate::lease::Hold;
 use crate::lock::Lock;
 use crate::node::{Address, MemoryNode, Node, RedisNode, Watch};
 use crate::options::{ClientArgs, LockArgs, Names, Options};
 use crate::quorum::Quorum;
 use crate::renew::Keeper;
+use crate::state::{State, Terms};
 use crate::wait::Queue;
-
-const DEFAULT_PREFIX: &str = "lock:";
-const DEFAULT_GUARD: Duration = Duration::from_secs(60);
 
 /// The client: nodes and options. Cheap to clone and to share; nothing connects before the first use.
 #[derive(Clone)]
@@ -34,14 +32,6 @@ struct Inner {
     live: ArcSwapOption<Live>,
     closed: AtomicBool,
     closing: Notify,
-}
-
-struct Config {
-    nodes: Vec<Address>,
-    key_prefix: String,
-    node_timeout: Option<Duration>,
-    guard: Duration,
-    clock: Arc<dyn Clock>,
 }
 
 /// What works for a client in this process; a forked child makes its own.
@@ -55,8 +45,8 @@ pub(crate) struct Live {
 
 impl Live {
     fn start(config: &Config) -> Self {
-        let (changed, changes) = unbounded_channel();
-        let watch = Arc::new(Watch::new(changed));
+        let (tell, changes) = unbounded_channel();
+        let watch = Arc::new(Watch::new(tell));
         let keeper = Arc::new(Keeper::new(Arc::clone(&config.clock)));
         let node = |address: &Address| -> Arc<dyn Node> {
             let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(&watch));
@@ -64,13 +54,7 @@ impl Live {
                 Address::Memory(name) => Arc::new(MemoryNode::new(name, clock, watch)),
                 Address::Server(server) => {
                     let url = address.redacted();
-                    Arc::new(RedisNode::new(
-                        url,
-                        server.clone(),
-                        config.guard,
-                        clock,
-                        watch,
-                    ))
+                    Arc::new(RedisNode::new(url, server.clone(), config.guard, clock, watch))
                 }
             }
         };
@@ -78,10 +62,7 @@ impl Live {
         background::spawn(Arc::clone(&keeper).run(changes)).detach();
         Self {
             generation: fork_generation(),
-            quorum: Arc::new(Quorum {
-                nodes,
-                clock: Arc::clone(&config.clock),
-            }),
+            quorum: Arc::new(Quorum { nodes, clock: Arc::clone(&config.clock) }),
             queue: Arc::default(),
             watch,
             keeper,
@@ -95,6 +76,15 @@ impl Live {
 }
 
 impl Redlock {
+    pub(crate) fn new(config: Config) -> Self {
+        Self(Arc::new(Inner {
+            config,
+            live: ArcSwapOption::empty(),
+            closed: AtomicBool::new(false),
+            closing: Notify::new(),
+        }))
+    }
+
     /// A client over these nodes, one URL each: `redis://`, `unix://` or `memory://`. One node is a lock on that
     /// node; several are a quorum of independent servers.
     pub fn builder<I, S>(nodes: I) -> Builder
@@ -102,13 +92,7 @@ impl Redlock {
         I: IntoIterator<Item = S>,
         S: Into<String>,
     {
-        Builder {
-            nodes: nodes.into_iter().map(Into::into).collect(),
-            key_prefix: DEFAULT_PREFIX.to_owned(),
-            node_timeout: None,
-            restart_guard: None,
-            clock: Arc::new(SystemClock),
-        }
+        Builder::new(nodes.into_iter().map(Into::into).collect())
     }
 
     /// [`Redlock::builder`] for other languages.
@@ -126,10 +110,7 @@ impl Redlock {
 
     /// Describes a lock on one name, or on several as one lease. Nothing is sent.
     pub fn lock(&self, names: impl Into<Names>) -> Lock {
-        let options = Options {
-            node_timeout: self.0.config.node_timeout,
-            ..Options::default()
-        };
+        let options = Options { node_timeout: self.0.config.node_timeout, ..Options::default() };
         Lock::new(self, names.into().0, options)
     }
 
@@ -155,17 +136,9 @@ impl Redlock {
 
     /// The leases this client holds now.
     pub fn leases(&self) -> Vec<Hold> {
-        let live = self
-            .0
-            .live
-            .load_full()
-            .filter(|live| live.generation == fork_generation());
+        let live = self.0.live.load_full().filter(|live| live.generation == fork_generation());
         let states = live.map(|live| live.keeper.leases()).unwrap_or_default();
-        states
-            .into_iter()
-            .filter(|state| state.held())
-            .map(Hold)
-            .collect()
+        states.into_iter().filter(|state| state.held()).map(Hold).collect()
     }
 
     /// Releases every lease this client holds; the number of them, or the first error once all were tried.
@@ -185,10 +158,7 @@ impl Redlock {
         self.0.closing.notify_waiters();
         if let Some(live) = self.0.live.swap(None) {
             if live.generation == fork_generation() {
-                live.keeper
-                    .leases()
-                    .iter()
-                    .for_each(|state| state.lose(LossReason::Closed));
+                live.keeper.leases().iter().for_each(|state| state.lose(LossReason::Closed));
             } else {
                 std::mem::forget(live);
             }
@@ -238,114 +208,6 @@ impl Redlock {
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redlock")
-            .field("nodes", &self.nodes())
-            .finish_non_exhaustive()
+        f.debug_struct("Redlock").field("nodes", &self.nodes()).finish_non_exhaustive()
     }
-}
-
-/// Options of a client; [`Builder::build`] checks them.
-pub struct Builder {
-    nodes: Vec<String>,
-    key_prefix: String,
-    node_timeout: Option<Duration>,
-    restart_guard: Option<Duration>,
-    clock: Arc<dyn Clock>,
-}
-
-impl Builder {
-    /// Goes before every name; default `lock:`. An empty one shares keys with other libraries.
-    #[must_use]
-    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.key_prefix = prefix.into();
-        self
-    }
-
-    /// Deadline of one vote; default min(1 s, ttl/5).
-    #[must_use]
-    pub fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.node_timeout = Some(timeout);
-        self
-    }
-
-    /// Over several nodes, a node younger than this takes no first vote, and no ttl may exceed it; default 60 s.
-    /// Zero turns it off: then a node that restarts without its data may vote for a second holder.
-    #[must_use]
-    pub fn restart_guard(mut self, guard: Duration) -> Self {
-        self.restart_guard = Some(guard);
-        self
-    }
-
-    /// Another clock, for tests; default [`SystemClock`].
-    #[must_use]
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// The client, or the rule that an option broke. Nothing is sent.
-    pub fn build(self) -> Result<Redlock> {
-        let nodes = self
-            .nodes
-            .iter()
-            .map(|node| Address::parse(node))
-            .collect::<Result<Vec<_>>>()?;
-        if nodes.is_empty() {
-            return Err(Error::invalid(
-                "no nodes were given: a client needs at least one URL",
-            ));
-        }
-        let mut seen = HashSet::new();
-        if let Some(twice) = nodes.iter().find(|node| !seen.insert(node.identity())) {
-            let url = twice.redacted();
-            let text = format!("node {url} is given twice: a quorum needs independent nodes");
-            return Err(Error::invalid(text));
-        }
-        let guard = match self.restart_guard {
-            Some(guard) => guard,
-            None if nodes.len() > 1 => DEFAULT_GUARD,
-            None => Duration::ZERO,
-        };
-        let config = Config {
-            nodes,
-            key_prefix: self.key_prefix,
-            node_timeout: self.node_timeout,
-            guard,
-            clock: self.clock,
-        };
-        Ok(Redlock(Arc::new(Inner {
-            config,
-            live: ArcSwapOption::empty(),
-            closed: AtomicBool::new(false),
-            closing: Notify::new(),
-        })))
-    }
-}
-
-/// The default client's nodes: `REDLOCK_NODES` (URLs separated by white space, or by commas followed by a scheme),
-/// else `REDIS_URL`, else the local server.
-pub fn default_nodes(
-    redlock_nodes: Option<String>,
-    redis_url: Option<String>,
-) -> Result<Vec<String>> {
-    let given = redlock_nodes.filter(|nodes| !nodes.trim().is_empty());
-    let Some(list) = given else {
-        let url = redis_url.filter(|url| !url.trim().is_empty());
-        return Ok(vec![
-            url.unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned()),
-        ]);
-    };
-    let mut nodes: Vec<String> = Vec::new();
-    for part in list.split_whitespace().flat_map(|word| word.split(',')) {
-        match nodes.last_mut() {
-            // A comma that no scheme follows belongs to the URL before it.
-            Some(last) if !part.contains("://") && !part.is_empty() => {
-                last.push(',');
-                last.push_str(part);
-            }
-            _ if part.is_empty() => {}
-            _ => nodes.push(part.to_owned()),
-        }
-    }
-    Ok(nodes)
 }

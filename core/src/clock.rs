@@ -84,10 +84,7 @@ fn raw_now() -> Duration {
     const ID: libc::clockid_t = libc::CLOCK_BOOTTIME;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const ID: libc::clockid_t = libc::CLOCK_MONOTONIC;
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec and both ids exist on every supported kernel.
     let answer = unsafe { libc::clock_gettime(ID, &raw mut time) };
     assert_eq!(answer, 0, "the system has no monotonic clock");

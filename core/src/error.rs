@@ -117,11 +117,8 @@ impl Error {
     }
 
     pub(crate) fn lost(key: &str, reason: LossReason, ago: Duration) -> Self {
-        let text = format!(
-            "{key}: the lease was lost {} ago: {}",
-            seconds(ago),
-            reason.explanation()
-        );
+        let text =
+            format!("{key}: the lease was lost {} ago: {}", seconds(ago), reason.explanation());
         let mut error = Self::new(ErrorKind::Lost, text).about(key);
         error.0.reason = Some(reason);
         error

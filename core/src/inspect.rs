@@ -42,11 +42,7 @@ pub(crate) async fn inspection(quorum: &Quorum, keys: &[String], patience: Durat
         let replies = quorum.nodes.iter().map(|node| node.inspect(key)).collect();
         (key.clone(), Poll::new(replies, Option::is_some))
     };
-    let mut inspection = Inspection {
-        held: false,
-        remaining: None,
-        nodes: Vec::new(),
-    };
+    let mut inspection = Inspection { held: false, remaining: None, nodes: Vec::new() };
     for (key, mut poll) in keys.iter().map(ask).collect::<Vec<_>>() {
         poll.complete(clock, deadline).await;
         if let Some(remaining) = quorums_holder(&poll) {
@@ -54,9 +50,7 @@ pub(crate) async fn inspection(quorum: &Quorum, keys: &[String], patience: Durat
             inspection.remaining = inspection.remaining.max(remaining);
         }
         let answers = quorum.nodes.iter().zip(poll.answers);
-        inspection
-            .nodes
-            .extend(answers.map(|(node, answer)| word(node, &key, answer)));
+        inspection.nodes.extend(answers.map(|(node, answer)| word(node, &key, answer)));
     }
     inspection
 }

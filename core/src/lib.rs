@@ -10,11 +10,13 @@
 //! ```
 //!
 //! Read it from the top down; a module calls only what stands below it:
-//! [`Redlock`] (`client`) makes a [`Lock`] (`lock`: ask, count, wait, ask again), which gives a [`Lease`]
+//! [`Redlock`] (`client`) makes a [`Lock`] (`lock`; `acquire`: ask, count, wait, ask again), which gives a [`Lease`]
 //! (`lease`: what is held, and its loss) that the keeper (`renew`) extends; rounds and their tally are in
 //! `quorum`, waiting in `wait`, one server in `node`, time in `clock`, the thread that drives I/O in `background`.
 
+mod acquire;
 mod background;
+mod builder;
 mod client;
 pub mod clock;
 mod error;
@@ -25,11 +27,13 @@ mod node;
 mod options;
 mod quorum;
 mod renew;
+mod state;
 mod wait;
 
 #[doc(hidden)]
 pub use background::{Task, fork_generation, spawn};
-pub use client::{Builder, Redlock, default_nodes};
+pub use builder::{Builder, default_nodes};
+pub use client::Redlock;
 pub use error::{Error, ErrorKind, LossReason, NodeReport, Result};
 pub use inspect::{Inspection, NodeInspection};
 pub use lease::{Hold, Lease};

@@ -10,10 +10,11 @@ use crate::client::Redlock;
 use crate::clock::Instant;
 use crate::error::{Error, NodeReport, Result, seconds};
 use crate::inspect::{Inspection, inspection};
-use crate::lease::{Lease, State, Terms};
+use crate::lease::Lease;
 use crate::node::{Ask, Claim};
 use crate::options::{LONG_TTL, Options, Unit, check_names, wait_from};
 use crate::quorum::{Poll, drift};
+use crate::state::{State, Terms};
 
 /// What to lock. No state of its own: it can be shared by threads and tasks, and used many times.
 #[derive(Clone)]

@@ -34,14 +34,9 @@ impl Unit {
             let rule = format!("{name} is {value}: it must be a number of {unit}, 0 or more");
             return Err(Error::invalid(rule));
         }
-        Duration::try_from_secs_f64(value * scale)
-            .ok()
-            .filter(|time| *time <= MAX_TIME)
-            .ok_or_else(|| {
-                Error::invalid(format!(
-                    "{name} is {value} {unit}: at most ten years make sense"
-                ))
-            })
+        Duration::try_from_secs_f64(value * scale).ok().filter(|time| *time <= MAX_TIME).ok_or_else(
+            || Error::invalid(format!("{name} is {value} {unit}: at most ten years make sense")),
+        )
     }
 
     fn short_ttl_hint(self) -> &'static str {
@@ -123,8 +118,7 @@ impl Options {
 
     /// The deadline of one vote: min(1 s, ttl/5) unless chosen.
     pub(crate) fn node_timeout(&self) -> Duration {
-        self.node_timeout
-            .unwrap_or_else(|| (self.ttl / 5).min(Duration::from_secs(1)))
+        self.node_timeout.unwrap_or_else(|| (self.ttl / 5).min(Duration::from_secs(1)))
     }
 
     pub(crate) fn check(&self, guard: Duration) -> Result<()> {
@@ -132,10 +126,7 @@ impl Options {
         if let Some(max_hold) = self.max_hold
             && max_hold < MIN_TTL
         {
-            let text = format!(
-                "max_hold is {}: at least 0.1 s are needed",
-                seconds(max_hold)
-            );
+            let text = format!("max_hold is {}: at least 0.1 s are needed", seconds(max_hold));
             return Err(Error::invalid(text));
         }
         if self.node_timeout().is_zero() || self.node_timeout() >= self.ttl {
@@ -179,16 +170,12 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
 
 pub(crate) fn check_names(names: &[String]) -> Result<()> {
     if names.is_empty() {
-        return Err(Error::invalid(
-            "no name was given: a lock needs at least one",
-        ));
+        return Err(Error::invalid("no name was given: a lock needs at least one"));
     }
     let mut seen = HashSet::new();
     for name in names {
         if name.is_empty() {
-            return Err(Error::invalid(
-                "a name is empty: every lock needs a name of its own",
-            ));
+            return Err(Error::invalid("a name is empty: every lock needs a name of its own"));
         }
         if name.len() > MAX_NAME {
             let text = format!("a name has {} bytes: at most 65536 are allowed", name.len());

@@ -21,10 +21,7 @@ pub struct Tally {
 impl Tally {
     /// An empty tally over this many nodes.
     pub fn new(nodes: usize) -> Self {
-        Self {
-            nodes,
-            ..Self::default()
-        }
+        Self { nodes, ..Self::default() }
     }
 
     /// Counts a node that granted.
@@ -90,32 +87,20 @@ impl<T> Poll<T> {
     pub(crate) fn new(replies: Vec<Reply<T>>, yes: fn(&T) -> bool) -> Self {
         let tally = Tally::new(replies.len());
         let answers = replies.iter().map(|_| None).collect();
-        Self {
-            replies,
-            yes,
-            tally,
-            answers,
-        }
+        Self { replies, yes, tally, answers }
     }
 
     /// Collects answers until the outcome is certain or the deadline is there; by then silence is a fault.
     pub(crate) async fn decide(&mut self, clock: &dyn Clock, deadline: Instant) {
-        self.collect(clock, deadline, |poll| poll.tally.decided())
-            .await;
+        self.collect(clock, deadline, |poll| poll.tally.decided()).await;
         if !self.tally.decided() {
-            self.answers
-                .iter()
-                .filter(|answer| answer.is_none())
-                .for_each(|_| self.tally.fault());
+            self.answers.iter().filter(|answer| answer.is_none()).for_each(|_| self.tally.fault());
         }
     }
 
     /// Collects the answers that a decision did not need, until the deadline.
     pub(crate) async fn complete(&mut self, clock: &dyn Clock, deadline: Instant) {
-        self.collect(clock, deadline, |poll| {
-            poll.answers.iter().all(Option::is_some)
-        })
-        .await;
+        self.collect(clock, deadline, |poll| poll.answers.iter().all(Option::is_some)).await;
     }
 
     async fn collect(&mut self, clock: &dyn Clock, deadline: Instant, enough: fn(&Self) -> bool) {
@@ -156,21 +141,13 @@ pub(crate) struct Quorum {
 impl Quorum {
     /// Sends an extend to every node, now.
     pub(crate) fn extend(&self, claim: &Claim, ask: Ask) -> Poll<Extension> {
-        let replies = self
-            .nodes
-            .iter()
-            .map(|node| node.extend(claim, ask))
-            .collect();
+        let replies = self.nodes.iter().map(|node| node.extend(claim, ask)).collect();
         Poll::new(replies, |answer| *answer == Extension::Extended)
     }
 
     /// Sends a release to every node, now. `owed` is by when the keys have expired anyway.
     pub(crate) fn release(&self, claim: &Claim, owed: Duration) -> Poll<bool> {
-        let replies = self
-            .nodes
-            .iter()
-            .map(|node| node.release(claim, owed))
-            .collect();
+        let replies = self.nodes.iter().map(|node| node.release(claim, owed)).collect();
         Poll::new(replies, |deleted| *deleted)
     }
 
@@ -181,16 +158,9 @@ impl Quorum {
                 Some(Ok(value)) if (poll.yes)(value) => ("granted", None),
                 Some(Ok(_)) => ("held", None),
                 Some(Err(fault)) => ("fault", Some(fault.to_string())),
-                None => (
-                    "fault",
-                    Some(format!("no answer within {}", seconds(patience))),
-                ),
+                None => ("fault", Some(format!("no answer within {}", seconds(patience)))),
             };
-            NodeReport {
-                url: node.url().to_owned(),
-                state,
-                error,
-            }
+            NodeReport { url: node.url().to_owned(), state, error }
         };
         self.nodes.iter().zip(&poll.answers).map(report).collect()
     }
@@ -211,27 +181,14 @@ impl Ballot {
     /// Sends an acquire to every node, now.
     pub(crate) fn open(quorum: &Arc<Quorum>, claim: Claim, ask: Ask) -> Self {
         let started = quorum.clock.now();
-        let replies = quorum
-            .nodes
-            .iter()
-            .map(|node| node.acquire(&claim, ask))
-            .collect();
+        let replies = quorum.nodes.iter().map(|node| node.acquire(&claim, ask)).collect();
         let votes = Poll::new(replies, |vote| *vote == Vote::Granted);
-        Self {
-            quorum: Arc::clone(quorum),
-            claim,
-            ask,
-            started,
-            votes,
-            kept: false,
-        }
+        Self { quorum: Arc::clone(quorum), claim, ask, started, votes, kept: false }
     }
 
     pub(crate) async fn count(&mut self) -> Tally {
         let quorum = Arc::clone(&self.quorum);
-        self.votes
-            .decide(&*quorum.clock, self.started + self.ask.patience)
-            .await;
+        self.votes.decide(&*quorum.clock, self.started + self.ask.patience).await;
         self.votes.tally
     }
 

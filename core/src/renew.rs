@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock::{Clock, Instant};
-use crate::lease::State;
 use crate::node::Change;
+use crate::state::State;
 
 /// New leases are looked at this often; one that is gone by then was never looked at.
 const GRACE: Duration = Duration::from_millis(100);
@@ -54,11 +54,7 @@ impl Keeper {
             new: Vec::new(),
             planned: FAR,
         };
-        Self {
-            clock,
-            book: Mutex::new(book),
-            wake: Notify::new(),
-        }
+        Self { clock, book: Mutex::new(book), wake: Notify::new() }
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -99,11 +95,7 @@ impl Keeper {
 
     /// The leases that were not released yet.
     pub(crate) fn leases(&self) -> Vec<Arc<State>> {
-        self.book()
-            .leases
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect()
+        self.book().leases.values().filter_map(Weak::upgrade).collect()
     }
 
     /// This client's own lease on a key, if it holds one.
@@ -151,17 +143,12 @@ impl Keeper {
         let now = self.clock.now();
         let mut book = self.book();
         let new = std::mem::take(&mut book.new);
-        let states: Vec<_> = new
-            .iter()
-            .filter_map(|id| book.leases.get(id).and_then(Weak::upgrade))
-            .collect();
+        let states: Vec<_> =
+            new.iter().filter_map(|id| book.leases.get(id).and_then(Weak::upgrade)).collect();
         let soon = if new.is_empty() { FAR } else { now + GRACE };
         let events = states.iter().flat_map(events);
         agenda.extend(events.map(Reverse));
-        let next = agenda
-            .peek()
-            .map_or(FAR, |Reverse((at, _, _))| *at)
-            .min(soon);
+        let next = agenda.peek().map_or(FAR, |Reverse((at, _, _))| *at).min(soon);
         book.planned = next;
         drop(book);
         next
@@ -175,12 +162,7 @@ impl Keeper {
             && at <= now
         {
             agenda.pop();
-            due.extend(
-                book.leases
-                    .get(&id)
-                    .and_then(Weak::upgrade)
-                    .map(|state| (what, state)),
-            );
+            due.extend(book.leases.get(&id).and_then(Weak::upgrade).map(|state| (what, state)));
         }
         due
     }
@@ -208,9 +190,7 @@ fn events(state: &Arc<State>) -> impl Iterator<Item = (Instant, Due, u64)> + use
     let id = state.id;
     let acquired = state.terms.acquired;
     let deadline = state.deadline().map(|at| (at, Due::Deadline, id));
-    let renewal = state
-        .renewal()
-        .map(|ttl| (acquired + ttl / 3, Due::Renewal, id));
+    let renewal = state.renewal().map(|ttl| (acquired + ttl / 3, Due::Renewal, id));
     deadline.into_iter().chain(renewal)
 }
 

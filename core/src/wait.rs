@@ -37,11 +37,7 @@ impl Queue {
             }
         }
         drop(lines);
-        Ticket {
-            queue: Arc::clone(self),
-            keys: Arc::clone(keys),
-            id,
-        }
+        Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), id }
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
@@ -103,10 +99,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn new(first: Duration, longest: Duration) -> Self {
-        Self {
-            next: first,
-            longest,
-        }
+        Self { next: first, longest }
     }
 
     pub(crate) fn delay(&mut self) -> Duration {

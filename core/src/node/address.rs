@@ -118,9 +118,5 @@ fn hide_password(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     let shown = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
     let shown = shown.split_once('?').map_or(shown, |(place, _)| place);
-    if scheme.is_empty() {
-        format!("{shown:?}")
-    } else {
-        format!("\"{scheme}://{shown}\"")
-    }
+    if scheme.is_empty() { format!("{shown:?}") } else { format!("\"{scheme}://{shown}\"") }
 }

@@ -2,77 +2,36 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::oneshot;
 
 use super::address::Server;
 use super::{Change, Fault, Watch};
 use crate::clock::{Clock, Instant};
 
+mod command;
 mod handshake;
 mod session;
 mod stream;
 
+pub(super) use command::{Command, Link, Purpose, Question};
 use session::{End, Session};
 
-/// What a command is for decides what becomes of it when the connection dies.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Purpose {
-    /// A lease's first vote: subject to the restart guard, and not sent once nobody listens for it.
-    FirstVote,
-    Question,
-    /// Owed until then: if its answer was never read, it goes first on the next connection.
-    Delete {
-        until: Instant,
-    },
+/// From when on a node may take first votes.
+#[derive(Clone, Copy)]
+enum VotesFrom {
+    Now,
+    At(Instant),
+    Never,
 }
 
-pub(super) struct Command {
-    bytes: Vec<u8>,
-    purpose: Purpose,
-    patience: Duration,
-    answer: oneshot::Sender<Result<Value, Fault>>,
-    reloaded: bool,
-}
-
-impl Command {
-    pub(super) fn new(
-        bytes: Vec<u8>,
-        purpose: Purpose,
-        patience: Duration,
-        answer: oneshot::Sender<Result<Value, Fault>>,
-    ) -> Self {
-        Self {
-            bytes,
-            purpose,
-            patience,
-            answer,
-            reloaded: false,
-        }
-    }
-}
-
-/// What the node may know of its connection without asking.
-#[derive(Default)]
-pub(super) struct Link {
-    pushes: AtomicBool,
-    /// Clock nanoseconds before which a first vote is refused; `u64::MAX`: its age cannot be read.
-    votes_from: AtomicU64,
-}
-
-impl Link {
-    pub(super) fn pushes(&self) -> bool {
-        self.pushes.load(Ordering::Relaxed)
-    }
-}
+const AGELESS: &str =
+    "its uptime cannot be read (INFO), so it takes no part while restart_guard is on";
 
 /// A delete that was never confirmed.
 struct Owed {
-    bytes: Vec<u8>,
+    question: Question,
     until: Instant,
 }
 
@@ -90,6 +49,7 @@ pub(super) struct Connection {
     link: Arc<Link>,
     commands: UnboundedReceiver<Command>,
     owed: VecDeque<Owed>,
+    votes_from: VotesFrom,
 }
 
 impl Connection {
@@ -102,7 +62,6 @@ impl Connection {
         link: Arc<Link>,
         commands: UnboundedReceiver<Command>,
     ) -> Self {
-        let owed = VecDeque::new();
         Self {
             url,
             server,
@@ -111,7 +70,8 @@ impl Connection {
             watch,
             link,
             commands,
-            owed,
+            owed: VecDeque::new(),
+            votes_from: VotesFrom::Now,
         }
     }
 
@@ -123,19 +83,18 @@ impl Connection {
         let mut waiting = Some(first);
         let mut pause = FIRST_PAUSE;
         loop {
-            let opened = match waiting.is_some() {
-                // Only a node's very first attempt is worth waiting for.
-                true => handshake::open(&self.server, self.guard).await,
-                false => match self.open_refusing().await {
-                    Some(opened) => opened,
-                    None => return,
-                },
+            // Only a node's very first attempt is worth waiting for.
+            let opened = if waiting.is_some() {
+                handshake::open(&self.server, self.guard).await
+            } else {
+                let Some(opened) = self.open_refusing().await else { return };
+                opened
             };
             let fault = match opened {
                 Ok(greeting) => {
                     pause = FIRST_PAUSE;
                     let end = self.serve(greeting, waiting.take()).await;
-                    self.link.pushes.store(false, Ordering::Relaxed);
+                    self.link.closed();
                     match end {
                         End::Idle => return,
                         End::Broken(fault) => fault,
@@ -157,13 +116,13 @@ impl Connection {
     }
 
     async fn serve(&mut self, greeting: handshake::Greeting, first: Option<Command>) -> End {
-        let now = self.clock.now();
-        let votes_from = greeting.votes_after.map_or(u64::MAX, |wait| {
-            u64::try_from((now + wait).as_nanos()).unwrap_or(u64::MAX)
-        });
-        let votes_from = if self.guard.is_zero() { 0 } else { votes_from };
-        self.link.votes_from.store(votes_from, Ordering::Relaxed);
-        self.link.pushes.store(greeting.pushes, Ordering::Relaxed);
+        let votes_from = match greeting.votes_after {
+            _ if self.guard.is_zero() => VotesFrom::Now,
+            Some(wait) => VotesFrom::At(self.clock.now() + wait),
+            None => VotesFrom::Never,
+        };
+        self.votes_from = votes_from;
+        self.link.opened(greeting.pushes);
         if !greeting.pushes {
             tracing::info!(target: "redlock", node = %self.url, "no client tracking: waiters poll");
         }
@@ -191,17 +150,16 @@ impl Connection {
         loop {
             tokio::select! {
                 () = &mut over => return true,
-                command = self.commands.recv() => match command {
-                    Some(command) => self.refuse(command, &text),
-                    None => {
-                        self.forget_expired();
-                        if self.owed.is_empty() {
-                            return false;
-                        }
-                        over.as_mut().await;
-                        return true;
+                command = self.commands.recv() => if let Some(command) = command {
+                    self.refuse(command, &text);
+                } else {
+                    self.forget_expired();
+                    if self.owed.is_empty() {
+                        return false;
                     }
-                },
+                    over.as_mut().await;
+                    return true;
+                }
             }
         }
     }
@@ -213,16 +171,13 @@ impl Connection {
     }
 
     fn owe(&mut self, command: &Command) {
-        if let Purpose::Delete { until } = command.purpose
+        if let Purpose::Delete { until } = command.question.purpose
             && until > self.clock.now()
         {
             if self.owed.len() >= MAX_OWED {
                 self.owed.pop_front();
             }
-            self.owed.push_back(Owed {
-                bytes: command.bytes.clone(),
-                until,
-            });
+            self.owed.push_back(Owed { question: command.question.clone(), until });
         }
     }
 
@@ -233,16 +188,13 @@ impl Connection {
 
     /// Why this vote may not be given, if it may not.
     fn guarded(&self, command: &Command) -> Option<Fault> {
-        let from = self.link.votes_from.load(Ordering::Relaxed);
-        if !matches!(command.purpose, Purpose::FirstVote) || from == 0 {
-            return None;
-        }
-        if from == u64::MAX {
-            return Some(Fault::new(
-                "its uptime cannot be read (INFO), so it takes no part while restart_guard is on",
-            ));
-        }
-        let left = Instant::from_start(Duration::from_nanos(from)).since(self.clock.now());
+        let from = match self.votes_from {
+            _ if !matches!(command.question.purpose, Purpose::FirstVote) => return None,
+            VotesFrom::Now => return None,
+            VotesFrom::Never => return Some(Fault::new(AGELESS)),
+            VotesFrom::At(from) => from,
+        };
+        let left = from.since(self.clock.now());
         (!left.is_zero()).then(|| {
             Fault::new(format!(
                 "it restarted within restart_guard and votes again in {:.1} s",

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Ask, Change, Claim, Extension, Fault, Holder, Node, Reply, Vote, Watch};
+use super::{Ask, Claim, Extension, Fault, Holder, Node, Reply, Vote, Watch};
 use crate::clock::{Clock, Instant};
 
 #[derive(Default)]
@@ -30,28 +30,16 @@ pub(crate) struct MemoryNode {
 impl MemoryNode {
     pub(crate) fn new(name: &str, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let store = named(name);
-        let mut watchers = store
-            .watchers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = store.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.retain(|watcher| watcher.strong_count() > 0);
         watchers.push(Arc::downgrade(&watch));
         drop(watchers);
-        Self {
-            url: format!("memory://{name}"),
-            store,
-            clock,
-            watch,
-        }
+        Self { url: format!("memory://{name}"), store, clock, watch }
     }
 
     /// Runs one command on the keys that have not expired.
     fn run<T>(&self, command: impl FnOnce(&mut HashMap<String, Entry>, Instant) -> T) -> T {
-        let mut keys = self
-            .store
-            .keys
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.store.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         keys.retain(|_, entry| entry.expires > now);
         command(&mut keys, now)
@@ -59,16 +47,10 @@ impl MemoryNode {
 
     /// Tells every other client, as a server does; a client's own changes are told by the client itself.
     fn tell(&self, keys: &[String]) {
-        let watchers = self
-            .store
-            .watchers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let watchers = self.store.watchers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for watch in watchers.iter().filter_map(Weak::upgrade) {
             if !Arc::ptr_eq(&watch, &self.watch) {
-                keys.iter()
-                    .for_each(|key| watch.changed(Change::Key(key.clone())));
+                watch.changed_keys(keys);
             }
         }
     }
@@ -104,13 +86,7 @@ impl Node for MemoryNode {
             for key in claim.keys.iter() {
                 let kept = keys.get(key).map_or(now, |entry| entry.expires);
                 let expires = kept.max(now + ask.ttl);
-                keys.insert(
-                    key.clone(),
-                    Entry {
-                        token: claim.token.to_string(),
-                        expires,
-                    },
-                );
+                keys.insert(key.clone(), Entry { token: claim.token.to_string(), expires });
             }
             Vote::Granted
         }))
@@ -119,11 +95,7 @@ impl Node for MemoryNode {
     fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension> {
         answer(self.run(|keys, now| {
             let owners: Vec<_> = claim.keys.iter().map(|key| keys.get(key)).collect();
-            if owners
-                .iter()
-                .flatten()
-                .any(|entry| *entry.token != *claim.token)
-            {
+            if owners.iter().flatten().any(|entry| *entry.token != *claim.token) {
                 return Extension::Taken;
             }
             if owners.contains(&None) {
@@ -142,7 +114,7 @@ impl Node for MemoryNode {
         let deleted = self.run(|keys, _| {
             let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
             let deleted: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
-            deleted.iter().for_each(|key| drop(keys.remove(key)));
+            keys.retain(|key, _| !deleted.contains(key));
             deleted
         });
         self.tell(&deleted);
@@ -159,17 +131,11 @@ impl Node for MemoryNode {
     }
 
     fn force_release(&self, names: &[String]) -> Reply<bool> {
-        let deleted = self.run(|keys, _| {
-            names
-                .iter()
-                .filter(|key| keys.remove(*key).is_some())
-                .count()
-        });
+        let deleted =
+            self.run(|keys, _| names.iter().filter(|key| keys.remove(*key).is_some()).count());
         self.tell(names);
         // A forced delete takes the key from our own leases too, so they are told like anybody's.
-        names
-            .iter()
-            .for_each(|key| self.watch.changed(Change::Key(key.clone())));
+        self.watch.changed_keys(names);
         answer(deleted > 0)
     }
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::address::Server;
-use super::connection::{Command, Connection, Link, Purpose};
+use super::connection::{Command, Connection, Link, Purpose, Question};
 use super::reply::{self, Answer};
-use super::script::{ACQUIRE, EXTEND, INSPECT, RELEASE, SCRIPTS};
-use super::{Ask, Change, Claim, Extension, Fault, Holder, Node, Reply, Vote, Watch};
+use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, SCRIPTS};
+use super::{Ask, Claim, Extension, Fault, Holder, Node, Reply, Vote, Watch};
 use crate::background;
 use crate::clock::Clock;
 
@@ -44,31 +44,29 @@ impl RedisNode {
             commands,
         );
         background::spawn(connection.run()).detach();
-        Self {
-            url,
-            queue,
-            link,
-            watch,
-            clock,
-        }
+        Self { url, queue, link, watch, clock }
     }
 
     fn send<T: Send + 'static>(
         &self,
         command: &Cmd,
+        echo: &str,
         purpose: Purpose,
         patience: Duration,
-        read: fn(Value) -> Answer<T>,
+        read: fn(&Value) -> Answer<T>,
     ) -> Reply<T> {
         let (answer, reply) = oneshot::channel();
-        let bytes = command.get_packed_command();
+        let question = Question {
+            bytes: command.get_packed_command(),
+            echo: Some(echo.into()),
+            purpose,
+            patience,
+        };
         // A send can fail only when the connection is gone for good; the dropped answer says so below.
-        let _ = self
-            .queue
-            .send(Command::new(bytes, purpose, patience, answer));
+        let _ = self.queue.send(Command::new(question, answer));
         Box::pin(async move {
             match reply.await {
-                Ok(answer) => answer.and_then(read),
+                Ok(answer) => answer.and_then(|value| read(&value)),
                 Err(_) => Err(Fault::new("the client is closed")),
             }
         })
@@ -94,47 +92,34 @@ impl Node for RedisNode {
     fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote> {
         let mut command = SCRIPTS[ACQUIRE].on(&claim.keys);
         command.arg(&*claim.token).arg(millis(ask.ttl));
-        let purpose = if ask.first {
-            Purpose::FirstVote
-        } else {
-            Purpose::Question
-        };
-        self.send(&command, purpose, ask.patience, reply::vote)
+        let purpose = if ask.first { Purpose::FirstVote } else { Purpose::Question };
+        self.send(&command, &claim.token, purpose, ask.patience, reply::vote)
     }
 
     fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension> {
         let mut command = SCRIPTS[EXTEND].on(&claim.keys);
         command.arg(&*claim.token).arg(millis(ask.ttl));
-        self.send(&command, Purpose::Question, ask.patience, reply::extension)
+        let purpose = Purpose::Question;
+        self.send(&command, &claim.token, purpose, ask.patience, reply::extension)
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
         let mut command = SCRIPTS[RELEASE].on(&claim.keys);
         command.arg(&*claim.token);
-        let until = self.clock.now() + owed;
-        self.send(
-            &command,
-            Purpose::Delete { until },
-            PATIENCE,
-            reply::released,
-        )
+        let purpose = Purpose::Delete { until: self.clock.now() + owed };
+        self.send(&command, &claim.token, purpose, PATIENCE, reply::released)
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
         let command = SCRIPTS[INSPECT].on(&[key.to_owned()]);
-        self.send(&command, Purpose::Question, PATIENCE, reply::holder)
+        self.send(&command, key, Purpose::Question, PATIENCE, reply::holder)
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        let reply = self.send(
-            cmd("DEL").arg(keys),
-            Purpose::Question,
-            PATIENCE,
-            reply::count,
-        );
+        let command = SCRIPTS[FORCE].on(keys);
+        let reply = self.send(&command, &keys[0], Purpose::Question, PATIENCE, reply::count);
         // The server does not push to the connection that deleted; what is asked now goes behind the delete.
-        keys.iter()
-            .for_each(|key| self.watch.changed(Change::Key(key.clone())));
+        self.watch.changed_keys(keys);
         reply
     }
 }

@@ -8,52 +8,66 @@ use super::{Extension, Fault, Holder, Vote};
 
 pub(super) type Answer<T> = Result<T, Fault>;
 
-pub(super) fn vote(value: Value) -> Answer<Vote> {
-    let Value::Array(parts) = &value else {
-        return Err(unexpected(&value));
-    };
-    match parts.as_slice() {
+/// Whether an answer is one to this question: it ends with what the script was asked for.
+/// A server's error names nothing, and never counts.
+pub(super) fn echoes(value: &Value, asked: &str) -> bool {
+    match value {
+        Value::Array(parts) => {
+            matches!(parts.last(), Some(Value::BulkString(echo)) if echo == asked.as_bytes())
+        }
+        Value::ServerError(_) => true,
+        _ => false,
+    }
+}
+
+pub(super) fn vote(value: &Value) -> Answer<Vote> {
+    match parts(value)? {
         [Value::Int(1), Value::Int(_)] => Ok(Vote::Granted),
         [Value::Int(0), Value::Int(left)] => Ok(Vote::Held(remaining(*left))),
-        _ => Err(unexpected(&value)),
+        _ => Err(unexpected(value)),
     }
 }
 
-pub(super) fn extension(value: Value) -> Answer<Extension> {
-    match value {
-        Value::Int(1) => Ok(Extension::Extended),
-        Value::Int(0) => Ok(Extension::Missing),
-        Value::Int(-1) => Ok(Extension::Taken),
-        other => Err(unexpected(&other)),
+pub(super) fn extension(value: &Value) -> Answer<Extension> {
+    match parts(value)? {
+        [Value::Int(1)] => Ok(Extension::Extended),
+        [Value::Int(0)] => Ok(Extension::Missing),
+        [Value::Int(-1)] => Ok(Extension::Taken),
+        _ => Err(unexpected(value)),
     }
 }
 
-pub(super) fn released(value: Value) -> Answer<bool> {
-    match value {
-        Value::Int(1) => Ok(true),
-        Value::Int(0) => Ok(false),
-        other => Err(unexpected(&other)),
+pub(super) fn released(value: &Value) -> Answer<bool> {
+    match parts(value)? {
+        [Value::Int(1)] => Ok(true),
+        [Value::Int(0)] => Ok(false),
+        _ => Err(unexpected(value)),
     }
 }
 
-pub(super) fn count(value: Value) -> Answer<bool> {
-    match value {
-        Value::Int(deleted @ 0..) => Ok(deleted > 0),
-        other => Err(unexpected(&other)),
+pub(super) fn count(value: &Value) -> Answer<bool> {
+    match parts(value)? {
+        [Value::Int(deleted @ 0..)] => Ok(*deleted > 0),
+        _ => Err(unexpected(value)),
     }
 }
 
-pub(super) fn holder(value: Value) -> Answer<Option<Holder>> {
-    let Value::Array(parts) = &value else {
-        return Err(unexpected(&value));
-    };
-    match parts.as_slice() {
+pub(super) fn holder(value: &Value) -> Answer<Option<Holder>> {
+    match parts(value)? {
         [Value::Nil, Value::Int(_)] => Ok(None),
         [Value::BulkString(token), Value::Int(left)] => Ok(Some(Holder {
             token: String::from_utf8_lossy(token).into_owned(),
             remaining: remaining(*left),
         })),
-        _ => Err(unexpected(&value)),
+        _ => Err(unexpected(value)),
+    }
+}
+
+/// What a script answered, without the echo.
+fn parts(value: &Value) -> Answer<&[Value]> {
+    match value {
+        Value::Array(parts) => Ok(parts.split_last().map_or(&[], |(_, parts)| parts)),
+        other => Err(unexpected(other)),
     }
 }
 
@@ -81,7 +95,7 @@ pub(super) fn refusal(text: &str) -> Fault {
     Fault::new(format!("the server answered {text}{hint}"))
 }
 
-fn unexpected(value: &Value) -> Fault {
+pub(super) fn unexpected(value: &Value) -> Fault {
     match value {
         Value::ServerError(error) => {
             let details = error.details().unwrap_or_default();
@@ -90,9 +104,7 @@ fn unexpected(value: &Value) -> Fault {
         other => {
             let kind = format!("{other:?}");
             let shown: String = kind.chars().take(60).collect();
-            Fault::new(format!(
-                "the server gave no answer that a lock can have: {shown}"
-            ))
+            Fault::new(format!("the server gave no answer that a lock can have: {shown}"))
         }
     }
 }

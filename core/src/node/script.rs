@@ -11,10 +11,7 @@ pub(super) struct Script {
 
 impl Script {
     fn new(text: &'static str) -> Self {
-        Self {
-            text,
-            digest: Digest::new(text).get_hash().to_owned(),
-        }
+        Self { text, digest: Digest::new(text).get_hash().to_owned() }
     }
 
     /// The call of this script on these keys; arguments follow.
@@ -29,12 +26,14 @@ pub(super) const ACQUIRE: usize = 0;
 pub(super) const EXTEND: usize = 1;
 pub(super) const RELEASE: usize = 2;
 pub(super) const INSPECT: usize = 3;
+pub(super) const FORCE: usize = 4;
 
-pub(super) static SCRIPTS: LazyLock<[Script; 4]> = LazyLock::new(|| {
+pub(super) static SCRIPTS: LazyLock<[Script; 5]> = LazyLock::new(|| {
     [
         Script::new(include_str!("scripts/acquire.lua")),
         Script::new(include_str!("scripts/extend.lua")),
         Script::new(include_str!("scripts/release.lua")),
         Script::new(include_str!("scripts/inspect.lua")),
+        Script::new(include_str!("scripts/force.lua")),
     ]
 });

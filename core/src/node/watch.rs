@@ -36,10 +36,7 @@ impl Signal {
 
 impl Watch {
     pub(crate) fn new(leases: UnboundedSender<Change>) -> Self {
-        Self {
-            signals: Mutex::default(),
-            leases,
-        }
+        Self { signals: Mutex::default(), leases }
     }
 
     /// A node's word: wakes waiters, and has the leases concerned checked.
@@ -48,15 +45,18 @@ impl Watch {
         let _ = self.leases.send(change);
     }
 
+    /// [`Watch::changed`] for several keys.
+    pub(crate) fn changed_keys(&self, keys: &[String]) {
+        for key in keys {
+            self.changed(Change::Key(key.clone()));
+        }
+    }
+
     /// Wakes waiters only: for changes that this client made itself.
     pub(crate) fn wake(&self, change: &Change) {
         let signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
         match change {
-            Change::Key(key) => signals
-                .get(key)
-                .into_iter()
-                .flatten()
-                .for_each(|s| s.ring()),
+            Change::Key(key) => signals.get(key).into_iter().flatten().for_each(|s| s.ring()),
             Change::All => signals.values().flatten().for_each(|s| s.ring()),
         }
     }
@@ -65,17 +65,10 @@ impl Watch {
         let signal = Arc::new(Signal::default());
         let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
         for key in keys.iter() {
-            signals
-                .entry(key.clone())
-                .or_default()
-                .push(Arc::clone(&signal));
+            signals.entry(key.clone()).or_default().push(Arc::clone(&signal));
         }
         drop(signals);
-        Subscription {
-            watch: Arc::clone(self),
-            keys: Arc::clone(keys),
-            signal,
-        }
+        Subscription { watch: Arc::clone(self), keys: Arc::clone(keys), signal }
     }
 }
 
@@ -106,11 +99,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut signals = self
-            .watch
-            .signals
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut signals = self.watch.signals.lock().unwrap_or_else(PoisonError::into_inner);
         for key in self.keys.iter() {
             if let Some(list) = signals.get_mut(key) {
                 list.retain(|signal| !Arc::ptr_eq(signal, &self.signal));

@@ -29,10 +29,7 @@ pub(super) struct Greeting {
 pub(super) async fn open(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
     match tokio::time::timeout(TIMEOUT, greet(server, guard)).await {
         Ok(greeted) => greeted,
-        Err(_) => Err(Fault::new(format!(
-            "no connection within {} s",
-            TIMEOUT.as_secs()
-        ))),
+        Err(_) => Err(Fault::new(format!("no connection within {} s", TIMEOUT.as_secs()))),
     }
 }
 
@@ -40,11 +37,7 @@ async fn greet(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
     let stream = Stream::connect(&server.place)
         .await
         .map_err(|error| Fault::new(format!("cannot connect: {error}")))?;
-    let mut talk = Talk {
-        stream,
-        codec: ValueCodec::default(),
-        unread: BytesMut::new(),
-    };
+    let mut talk = Talk { stream, codec: ValueCodec::default(), unread: BytesMut::new() };
     let resp3 = log_in(&mut talk, server).await?;
     let steps = steps(server, guard, resp3);
     let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
@@ -57,18 +50,8 @@ async fn greet(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
             _ => {}
         }
     }
-    let Talk {
-        stream,
-        codec,
-        unread,
-    } = talk;
-    Ok(Greeting {
-        stream,
-        codec,
-        unread,
-        pushes,
-        votes_after,
-    })
+    let Talk { stream, codec, unread } = talk;
+    Ok(Greeting { stream, codec, unread, pushes, votes_after })
 }
 
 enum Step {
@@ -79,18 +62,12 @@ enum Step {
 }
 
 fn steps(server: &Server, guard: Duration, resp3: bool) -> Vec<(Step, Cmd)> {
-    let mut steps = vec![(
-        Step::Optional,
-        cmd("CLIENT").arg("SETNAME").arg("redlock").clone(),
-    )];
+    let mut steps = vec![(Step::Optional, cmd("CLIENT").arg("SETNAME").arg("redlock").clone())];
     if server.db != 0 {
         steps.push((Step::Required, cmd("SELECT").arg(server.db).clone()));
     }
     if resp3 {
-        steps.push((
-            Step::Tracking,
-            cmd("CLIENT").arg(&["TRACKING", "ON", "NOLOOP"]).clone(),
-        ));
+        steps.push((Step::Tracking, cmd("CLIENT").arg(&["TRACKING", "ON", "NOLOOP"]).clone()));
     }
     if !guard.is_zero() {
         steps.push((Step::Age, cmd("INFO").arg("server").clone()));
@@ -104,18 +81,12 @@ async fn log_in(talk: &mut Talk, server: &Server) -> Result<bool, Fault> {
     let mut hello = cmd("HELLO");
     hello.arg(3);
     if let Some(password) = &server.password {
-        hello
-            .arg("AUTH")
-            .arg(server.username.as_deref().unwrap_or("default"))
-            .arg(password);
+        hello.arg("AUTH").arg(server.username.as_deref().unwrap_or("default")).arg(password);
     }
     match talk.ask(&[hello]).await?.remove(0) {
         Value::Map(_) | Value::Array(_) => return Ok(true),
         Value::ServerError(error) => {
-            let unknown = error
-                .details()
-                .unwrap_or_default()
-                .contains("unknown command");
+            let unknown = error.details().unwrap_or_default().contains("unknown command");
             if !unknown && error.code() != "NOPROTO" {
                 return Err(refused(&error));
             }
@@ -138,24 +109,16 @@ async fn log_in(talk: &mut Talk, server: &Server) -> Result<bool, Fault> {
 }
 
 fn refused(error: &ServerError) -> Fault {
-    reply::refusal(&format!(
-        "{} {}",
-        error.code(),
-        error.details().unwrap_or_default()
-    ))
+    reply::refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
 }
 
 fn no_redis(value: &Value) -> Fault {
     let kind: String = format!("{value:?}").chars().take(40).collect();
-    Fault::new(format!(
-        "the greeting was answered by {kind}: is it a Redis server?"
-    ))
+    Fault::new(format!("the greeting was answered by {kind}: is it a Redis server?"))
 }
 
 pub(super) fn load_scripts() -> impl Iterator<Item = Cmd> {
-    SCRIPTS
-        .iter()
-        .map(|script| cmd("SCRIPT").arg("LOAD").arg(script.text).clone())
+    SCRIPTS.iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(script.text).clone())
 }
 
 /// How long a node must still wait before it may vote: uptime is told in whole seconds, rounded down.
@@ -165,9 +128,7 @@ fn quarantine(info: &Value, guard: Duration) -> Option<Duration> {
         Value::VerbatimString { text, .. } => text.clone(),
         _ => return None,
     };
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("uptime_in_seconds:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"))?;
     let uptime = Duration::from_secs(line.trim().parse().ok()?);
     Some((guard.mul_f64(1.01) + Duration::from_secs(1)).saturating_sub(uptime))
 }
@@ -189,22 +150,14 @@ impl Talk {
                 Ok(Some(Value::Push { .. })) => {}
                 Ok(Some(value)) => answers.push(value),
                 Ok(None) => {
-                    if self
-                        .stream
-                        .read_buf(&mut self.unread)
-                        .await
-                        .map_err(broken)?
-                        == 0
-                    {
+                    if self.stream.read_buf(&mut self.unread).await.map_err(broken)? == 0 {
                         return Err(Fault::new(
                             "the server closed the connection during the greeting",
                         ));
                     }
                 }
                 Err(_) => {
-                    return Err(Fault::new(
-                        "the greeting was not answered in Redis' protocol",
-                    ));
+                    return Err(Fault::new("the greeting was not answered in Redis' protocol"));
                 }
             }
         }
@@ -212,10 +165,7 @@ impl Talk {
     }
 }
 
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "the shape that map_err wants"
-)]
+#[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
 fn broken(error: std::io::Error) -> Fault {
     Fault::new(format!("the connection broke: {error}"))
 }

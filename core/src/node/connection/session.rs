@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 use redis::{Cmd, PushKind, Value, ValueCodec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::codec::Decoder;
 
+use super::super::reply;
 use super::handshake::{Greeting, load_scripts};
 use super::stream::Stream;
-use super::{Change, Command, Connection, Fault, Purpose};
+use super::{Change, Command, Connection, Fault, Purpose, Question};
 
 /// How a session ended.
 pub(super) enum End {
@@ -118,7 +118,7 @@ impl<'a> Session<'a> {
     }
 
     fn take(&mut self, command: Command) {
-        if matches!(command.purpose, Purpose::FirstVote) && command.answer.is_closed() {
+        if matches!(command.question.purpose, Purpose::FirstVote) && command.answer.is_closed() {
             return;
         }
         if let Some(fault) = self.connection.guarded(&command) {
@@ -132,20 +132,14 @@ impl<'a> Session<'a> {
         if self.open.is_empty() {
             self.silence = Duration::ZERO;
         }
-        self.unsent.extend_from_slice(&command.bytes);
+        self.unsent.extend_from_slice(&command.question.bytes);
         self.open.push_back(command);
     }
 
     fn pay_debts(&mut self) {
         self.connection.forget_expired();
         for debt in std::mem::take(&mut self.connection.owed) {
-            let purpose = Purpose::Delete { until: debt.until };
-            self.write(Command::new(
-                debt.bytes,
-                purpose,
-                SILENCE,
-                oneshot::channel().0,
-            ));
+            self.write(Command::unheard(debt.question));
         }
     }
 
@@ -162,7 +156,9 @@ impl<'a> Session<'a> {
                     let Some(command) = self.open.pop_front() else {
                         return Some(Fault::new("the server answered what nobody asked"));
                     };
-                    self.answer(command, value);
+                    if let Some(fault) = self.answer(command, value) {
+                        return Some(fault);
+                    }
                 }
                 Ok(None) => return None,
                 Err(_) => return Some(Fault::new("the server did not speak Redis' protocol")),
@@ -170,21 +166,26 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn answer(&mut self, mut command: Command, value: Value) {
+    fn answer(&mut self, mut command: Command, value: Value) -> Option<Fault> {
+        let question = &command.question;
+        if question.echo.as_deref().is_some_and(|echo| !reply::echoes(&value, echo)) {
+            let fault = reply::unexpected(&value);
+            self.connection.refuse(command, &fault);
+            return Some(fault);
+        }
         let forgotten = matches!(&value, Value::ServerError(error) if error.code() == "NOSCRIPT");
         let wanted =
-            matches!(command.purpose, Purpose::Delete { .. }) || !command.answer.is_closed();
-        if forgotten && wanted && !command.reloaded {
+            matches!(question.purpose, Purpose::Delete { .. }) || !command.answer.is_closed();
+        if forgotten && wanted && !command.again {
             // A round that is over drops its answers before it sends its deletes, so an acquire
             // that is still listened to has no delete ahead of it here.
-            for load in load_scripts() {
-                self.write(ignored(&load));
-            }
-            command.reloaded = true;
+            load_scripts().for_each(|load| self.write(unheard(&load)));
+            command.again = true;
             self.write(command);
         } else {
             let _ = command.answer.send(Ok(value));
         }
+        None
     }
 
     fn pushed(&self, kind: &PushKind, data: &[Value]) {
@@ -206,18 +207,18 @@ impl<'a> Session<'a> {
 
     fn listen_to_silence(&mut self) -> Option<Fault> {
         self.silence += TICK;
-        let patience = self.open.iter().map(|command| command.patience).max();
+        let patience = self.open.iter().map(|command| command.question.patience).max();
         let limit = patience.unwrap_or_default().max(SILENCE);
-        (self.silence > limit + TICK).then(|| {
-            Fault::new(format!(
-                "the server was silent for {:.1} s",
-                limit.as_secs_f64()
-            ))
-        })
+        (self.silence > limit + TICK)
+            .then(|| Fault::new(format!("the server was silent for {:.1} s", limit.as_secs_f64())))
     }
 }
 
-fn ignored(command: &Cmd) -> Command {
-    let bytes = command.get_packed_command();
-    Command::new(bytes, Purpose::Question, SILENCE, oneshot::channel().0)
+fn unheard(command: &Cmd) -> Command {
+    Command::unheard(Question {
+        bytes: command.get_packed_command(),
+        echo: None,
+        purpose: Purpose::Question,
+        patience: SILENCE,
+    })
 }

@@ -1,0 +1,252 @@
+//! The acquire loop: ask, count, wait, ask again, until the deadline.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Live;
+use crate::clock::Instant;
+use crate::error::{Error, NodeReport, Result, seconds};
+use crate::lease::Lease;
+use crate::lock::Lock;
+use crate::node::{Ask, Claim, Vote};
+use crate::quorum::{Ballot, Poll};
+use crate::wait::{Backoff, jittered};
+
+/// How long a waiter relies on being told before it asks anyway.
+const FALLBACK: Duration = Duration::from_secs(1);
+/// Between rounds that votes were split over: some round-trip times, growing while the contention lasts.
+const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Between rounds where no node can tell of a change.
+const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+
+/// How one round ended.
+enum Round {
+    Granted(Lease),
+    Refused(Refusal),
+}
+
+/// Why there is no lease yet.
+enum Refusal {
+    /// Callers of this process were here first.
+    Queued,
+    /// Others have it; perhaps free after this long, `None`: without a known end.
+    Held(Option<Duration>),
+    /// Nobody got a quorum.
+    Split,
+    Unavailable(Vec<NodeReport>),
+}
+
+pub(crate) async fn acquire(lock: Lock, wait: Option<Duration>) -> Result<Lease> {
+    lock.check()?;
+    let live = lock.client.live(&lock.key())?;
+    let mut attempt = Attempt::new(&lock, &live, wait);
+    tokio::select! {
+        outcome = attempt.run() => outcome,
+        () = lock.client.closed() => Err(Error::closed(&lock.key())),
+    }
+}
+
+pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
+    lock.check()?;
+    let live = lock.client.live(&lock.key())?;
+    let ticket = live.queue.join(&lock.keys);
+    if !ticket.is_head() {
+        return Ok(None);
+    }
+    match round(&lock, &live, lock.options.node_timeout()).await {
+        Round::Granted(lease) => Ok(Some(lease)),
+        Round::Refused(Refusal::Unavailable(nodes)) => Err(lock.unavailable(nodes)),
+        Round::Refused(_) => Ok(None),
+    }
+}
+
+/// One round under a token of its own.
+async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration) -> Round {
+    let options = &lock.options;
+    let ttl = options.max_hold.map_or(options.ttl, |max_hold| max_hold.min(options.ttl));
+    let ask = Ask { ttl, patience, first: true };
+    let mut ballot = Ballot::open(&live.quorum, Claim::new(Arc::clone(&lock.keys)), ask);
+    let tally = ballot.count().await;
+    if tally.met() {
+        // A grant that took so long that nothing is left of it is never handed out.
+        if live.quorum.clock.now() >= ballot.validity_ends() {
+            return Round::Refused(Refusal::Split);
+        }
+        ballot.keep();
+        let terms = lock.terms(ballot.claim.clone(), ballot.started);
+        let end = (ballot.validity_ends(), options.ttl, ttl < options.ttl);
+        return Round::Granted(Lease::new(live.lease(terms, end)));
+    }
+    Round::Refused(if tally.unavailable() {
+        Refusal::Unavailable(live.quorum.report(&ballot.votes, patience))
+    } else {
+        free_in(&ballot.votes).map_or(Refusal::Split, Refusal::Held)
+    })
+}
+
+/// When a quorum may be free by the holders' own ttls; the inner `None` is without a known end.
+/// `None`: the nodes that refused are too few to keep a quorum from being free right now.
+fn free_in(votes: &Poll<Vote>) -> Option<Option<Duration>> {
+    let clean = votes.answers.iter().flatten().flatten();
+    let mut held: Vec<_> = clean
+        .filter_map(|vote| match vote {
+            Vote::Held(left) => Some(left.unwrap_or(Duration::MAX)),
+            Vote::Granted => None,
+        })
+        .collect();
+    held.sort_unstable();
+    let spare = votes.answers.len() - votes.tally.quorum();
+    let decisive = held.len().checked_sub(spare + 1)?;
+    let left = held[decisive];
+    Some((left != Duration::MAX).then_some(left))
+}
+
+/// One acquire from its first round to its deadline.
+struct Attempt<'a> {
+    lock: &'a Lock,
+    live: &'a Arc<Live>,
+    started: Instant,
+    wait: Option<Duration>,
+    last: Refusal,
+    unavailable_since: Option<Instant>,
+    split: Backoff,
+    poll: Backoff,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(lock: &'a Lock, live: &'a Arc<Live>, wait: Option<Duration>) -> Self {
+        Self {
+            lock,
+            live,
+            started: live.quorum.clock.now(),
+            wait,
+            last: Refusal::Queued,
+            unavailable_since: None,
+            split: Backoff::new(SPLIT.0, SPLIT.1),
+            poll: Backoff::new(POLL.0, POLL.1),
+        }
+    }
+
+    async fn run(&mut self) -> Result<Lease> {
+        let clock = Arc::clone(&self.live.quorum.clock);
+        let ticket = self.live.queue.join(&self.lock.keys);
+        if !ticket.is_head() {
+            tokio::select! {
+                biased;
+                () = ticket.turn() => {}
+                () = self.deadline() => return Err(self.failure()),
+            }
+        }
+        let interest = self.live.watch.subscribe(&self.lock.keys);
+        loop {
+            // Read before asking: a change that comes while the nodes answer is a reason to ask again.
+            let mark = interest.mark();
+            let (patience, cut) = self.patience();
+            match round(self.lock, self.live, patience).await {
+                Round::Granted(lease) => return Ok(lease),
+                Round::Refused(refusal) => self.note(refusal, cut),
+            }
+            let Some(pause) = self.pause() else { return Err(self.failure()) };
+            // After a split, being woken at once would only split the votes again.
+            let told = !matches!(self.last, Refusal::Split);
+            tokio::select! {
+                () = clock.sleep_until(clock.now() + pause) => {}
+                () = interest.changed_since(mark), if told => {}
+                () = self.deadline() => return Err(self.failure()),
+            }
+        }
+    }
+
+    async fn deadline(&self) {
+        match self.wait {
+            Some(wait) => self.live.quorum.clock.sleep_until(self.started + wait).await,
+            None => pending().await,
+        }
+    }
+
+    fn waited(&self) -> Duration {
+        self.live.quorum.clock.now().since(self.started)
+    }
+
+    /// How long a round may take, and whether `wait` cut it: one vote's deadline, within what is left of `wait`.
+    /// A `wait` of 0 is one whole round.
+    fn patience(&self) -> (Duration, bool) {
+        let whole = self.lock.options.node_timeout();
+        match self.wait {
+            None | Some(Duration::ZERO) => (whole, false),
+            Some(wait) => {
+                let left = wait.saturating_sub(self.waited());
+                (whole.min(left), left < whole)
+            }
+        }
+    }
+
+    /// Remembers why there is no lease. Silence in a round that `wait` cut says less than a clean answer before it.
+    fn note(&mut self, refusal: Refusal, cut: bool) {
+        let unavailable = matches!(refusal, Refusal::Unavailable(_));
+        let known = matches!(self.last, Refusal::Held(_) | Refusal::Split);
+        if unavailable && cut && known {
+            return;
+        }
+        self.unavailable_since = match self.unavailable_since {
+            _ if !unavailable => None,
+            None => Some(self.live.quorum.clock.now()),
+            since => since,
+        };
+        if !matches!(refusal, Refusal::Split) {
+            self.split = Backoff::new(SPLIT.0, SPLIT.1);
+        }
+        self.last = refusal;
+    }
+
+    /// How long to sleep before the next round; `None` where there is none.
+    fn pause(&mut self) -> Option<Duration> {
+        if self.wait.is_some_and(|wait| self.waited() >= wait) {
+            return None;
+        }
+        let now = self.live.quorum.clock.now();
+        match self.last {
+            Refusal::Split => Some(self.split.delay()),
+            Refusal::Held(free) => Some(self.until_free(free)),
+            Refusal::Unavailable(_) | Refusal::Queued => {
+                let since = self.unavailable_since.map_or(Duration::ZERO, |at| now.since(at));
+                (since < self.lock.options.ttl).then(|| self.poll.delay())
+            }
+        }
+    }
+
+    /// Until the holder's own ttl ends, or it is time to ask without having been told.
+    fn until_free(&mut self, free: Option<Duration>) -> Duration {
+        let nodes = &self.live.quorum.nodes;
+        let told = nodes.iter().filter(|node| node.pushes()).count() * 2 > nodes.len();
+        let ask = if told { jittered(FALLBACK) } else { self.poll.delay() };
+        let ends = free.map(|free| free + jittered(Duration::from_millis(4)));
+        ends.map_or(ask, |ends| ends.min(ask))
+    }
+
+    fn failure(&mut self) -> Error {
+        let (why, remaining) = match &mut self.last {
+            Refusal::Unavailable(nodes) => {
+                let nodes = std::mem::take(nodes);
+                return self.lock.unavailable(nodes).with_waited(self.waited());
+            }
+            Refusal::Queued => ("others in this process were first".to_owned(), None),
+            Refusal::Split => ("the votes stayed split".to_owned(), None),
+            Refusal::Held(None) => ("somebody else holds it, without a known end".to_owned(), None),
+            Refusal::Held(Some(left)) => {
+                let left = *left;
+                (
+                    format!("somebody else holds it, for {} unless renewed", seconds(left)),
+                    Some(left),
+                )
+            }
+        };
+        let keeper = &self.live.keeper;
+        let held = |key: &String| keeper.holder(key).is_some_and(|state| state.held());
+        let own = self.lock.keys.iter().any(held);
+        let note = if own { "; this client holds it itself: a lock is not reentrant" } else { "" };
+        Error::timeout(&self.lock.key(), self.waited(), &format!("{why}{note}"))
+            .with_remaining(remaining)
+    }
+}

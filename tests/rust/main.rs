@@ -1,0 +1,10 @@
+//! The core's promises, each by the test that would fail without it.
+
+#![allow(missing_docs, reason = "tests document themselves by their names")]
+
+mod faults;
+mod quorum;
+mod single;
+mod support;
+mod tidy;
+mod vectors;

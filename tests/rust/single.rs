@@ -1,0 +1,309 @@
+//! One node, real and in memory: exclusion, token safety, waiting, loss.
+
+use std::time::{Duration, Instant};
+
+use redlock::{ErrorKind, LossReason, Redlock};
+
+use crate::support::{Mode, Proxy, Server, client, millis};
+
+fn memory(name: &str) -> Redlock {
+    Redlock::builder([format!("memory://{name}")]).build().unwrap()
+}
+
+async fn excludes(redlock: Redlock, other: Redlock) {
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    assert!(lease.held());
+    assert!(other.lock("job").try_acquire().await.unwrap().is_none());
+    let timeout = other.lock("job").wait(millis(50)).acquire().await.unwrap_err();
+    assert_eq!(timeout.kind(), ErrorKind::Timeout);
+    assert!(timeout.waited().unwrap() >= millis(50), "{timeout}");
+    assert!(timeout.remaining().unwrap() > Duration::from_secs(5), "{timeout}");
+    lease.release().await.unwrap();
+    other.lock("job").wait(Duration::ZERO).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn two_clients_exclude_each_other() {
+    let server = Server::start();
+    excludes(client([&server]), client([&server])).await;
+    excludes(memory("exclude"), memory("exclude")).await;
+}
+
+#[tokio::test]
+async fn the_key_is_prefix_plus_name_and_its_value_the_token() {
+    let server = Server::start();
+    let redlock = Redlock::builder([server.url()]).key_prefix("app:").build().unwrap();
+    let lease = redlock.lock("job").ttl(millis(5000)).acquire().await.unwrap();
+    assert_eq!(lease.key(), "app:job");
+    assert_eq!(server.ask("GET app:job"), lease.token());
+    assert!(lease.token().len() == 32 && lease.token().bytes().all(|b| b.is_ascii_hexdigit()));
+    let left: i64 = server.ask("PTTL app:job").trim_start_matches(':').parse().unwrap();
+    assert!((4000..=5000).contains(&left), "{left}");
+    assert!(lease.remaining() <= millis(5000 - 52) && lease.remaining() > millis(4000));
+    lease.release().await.unwrap();
+    assert_eq!(server.ask("EXISTS app:job"), ":0");
+}
+
+#[tokio::test]
+async fn several_names_are_all_or_nothing() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    let lease = one.lock(["a", "b"]).acquire().await.unwrap();
+    assert!(two.lock(["b", "c"]).try_acquire().await.unwrap().is_none());
+    assert_eq!(server.ask("EXISTS lock:c"), ":0");
+    assert_eq!(server.ask("GET lock:a"), server.ask("GET lock:b"));
+    lease.release().await.unwrap();
+    let lease = two.lock(["b", "c"]).try_acquire().await.unwrap().unwrap();
+    lease.release().await.unwrap();
+    assert_eq!(server.ask("DBSIZE"), ":0");
+}
+
+#[tokio::test]
+async fn renewal_keeps_a_lease_beyond_its_ttl() {
+    let server = Server::start();
+    for redlock in [client([&server]), memory("renewal")] {
+        let lease = redlock.lock("job").ttl(millis(300)).acquire().await.unwrap();
+        tokio::time::sleep(millis(1500)).await;
+        lease.ensure_held().unwrap();
+        assert!(redlock.lock("job").try_acquire().await.unwrap().is_none());
+        lease.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn without_renewal_it_expires_and_never_touches_the_next_holder() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    let stale = one.lock("job").ttl(millis(200)).renew(false).acquire().await.unwrap();
+    let lost = stale.lost();
+    let next = two.lock("job").wait(millis(3000)).acquire().await.unwrap();
+    assert_eq!(lost.await.loss_reason(), Some(LossReason::Expired));
+    assert!(!stale.held());
+    assert_eq!(stale.extend(millis(500)).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(stale.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(server.ask("GET lock:job"), next.token());
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn extend_never_shortens_and_sets_the_ttl_of_renewals() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lease = redlock.lock("job").ttl(millis(10_000)).renew(false).acquire().await.unwrap();
+    lease.extend(millis(500)).await.unwrap();
+    assert!(lease.remaining() > millis(8000), "{:?}", lease.remaining());
+    lease.extend(millis(30_000)).await.unwrap();
+    assert!(lease.remaining() > millis(28_000));
+    let left: i64 = server.ask("PTTL lock:job").trim_start_matches(':').parse().unwrap();
+    assert!(left > 28_000);
+    assert_eq!(lease.extend(millis(50)).await.unwrap_err().kind(), ErrorKind::Invalid);
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn max_hold_ends_a_renewed_lease() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lock = redlock.lock("job").ttl(millis(300)).max_hold(millis(800));
+    let started = Instant::now();
+    let lease = lock.acquire().await.unwrap();
+    let error = lease.lost().await;
+    let held = started.elapsed();
+    assert_eq!(error.reason(), Some("max_hold"));
+    assert!(held >= millis(600) && held <= millis(1500), "{held:?}");
+    drop(lease);
+}
+
+#[tokio::test]
+async fn a_dropped_acquire_leaves_no_key_and_no_place_in_the_line() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    let lease = one.lock("job").acquire().await.unwrap();
+    let waiting = tokio::time::timeout(millis(50), two.lock("job").acquire()).await;
+    assert!(waiting.is_err());
+    lease.release().await.unwrap();
+    tokio::time::sleep(millis(50)).await;
+    assert_eq!(server.ask("EXISTS lock:job"), ":0");
+    // Dropped between sending and the answer: the grant is on its way, and so is its delete.
+    let lock = two.lock("job");
+    for _ in 0..20 {
+        let mut acquire = std::pin::pin!(lock.acquire());
+        let polled = futures_util::poll!(acquire.as_mut());
+        assert!(polled.is_pending());
+    }
+    let lease = one.lock("job").wait(millis(1000)).acquire().await.unwrap();
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dropped_lease_is_released_and_an_abandoned_one_is_not() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    drop(one.lock("job").acquire().await.unwrap());
+    let lease = two.lock("job").wait(millis(2000)).acquire().await.unwrap();
+    assert!(lease.into_hold().abandon());
+    assert!(one.lock("job").try_acquire().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn waiters_are_woken_by_whoever_deletes_the_key() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    for delete in ["DEL lock:job", "FLUSHALL", "PEXPIRE lock:job 0"] {
+        server.ask("SET lock:job somebody PX 60000");
+        let waiting = tokio::spawn(redlock.lock("job").wait(millis(10_000)).acquire());
+        tokio::time::sleep(millis(100)).await;
+        let started = Instant::now();
+        server.ask(delete);
+        let lease = waiting.await.unwrap().unwrap();
+        // Far below the fallback's half second.
+        assert!(started.elapsed() < millis(300), "{delete}: {:?}", started.elapsed());
+        lease.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_holder_is_told_when_its_key_goes() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    for (delete, reason) in
+        [("DEL lock:job", "missing"), ("FLUSHALL", "missing"), ("SET lock:job thief", "taken")]
+    {
+        let lease = redlock.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
+        let lost = lease.lost();
+        server.ask(delete);
+        let error = tokio::time::timeout(millis(2000), lost).await.expect("told by push");
+        assert_eq!(error.reason(), Some(reason), "{delete}");
+        drop(lease);
+        server.ask("DEL lock:job");
+    }
+}
+
+#[tokio::test]
+async fn a_restarted_server_without_data_ends_the_lease() {
+    let mut server = Server::start();
+    let redlock = client([&server]);
+    let lease = redlock.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
+    server.kill();
+    server.restart();
+    let error = tokio::time::timeout(millis(5000), lease.lost()).await.expect("told");
+    assert_eq!(error.reason(), Some("missing"));
+}
+
+#[tokio::test]
+async fn one_process_serves_its_waiters_in_order_of_arrival() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for number in 0..10 {
+        let (lock, order) = (redlock.lock("job"), std::sync::Arc::clone(&order));
+        waiters.push(tokio::spawn(async move {
+            let lease = lock.acquire().await.unwrap();
+            order.lock().unwrap().push(number);
+            lease.release().await.unwrap();
+        }));
+        tokio::time::sleep(millis(5)).await;
+    }
+    assert!(redlock.lock("job").try_acquire().await.unwrap().is_none());
+    lease.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), (0..10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_lost_reply_does_not_lock_the_caller_out() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
+    proxy.set(Mode::DropReplies);
+    let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    proxy.set(Mode::Pass);
+    let lease = redlock.lock("job").ttl(millis(20_000)).wait(millis(8000)).acquire().await.unwrap();
+    assert!(lease.remaining() > millis(18_000), "validity counts from its own round");
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_script_flush_is_not_noticed() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    for _ in 0..3 {
+        let lease = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap();
+        server.ask("SCRIPT FLUSH");
+        lease.extend(millis(10_000)).await.unwrap();
+        server.ask("SCRIPT FLUSH");
+        lease.release().await.unwrap();
+        assert_eq!(server.ask("EXISTS lock:job"), ":0");
+        server.ask("SCRIPT FLUSH");
+    }
+}
+
+#[tokio::test]
+async fn attach_continues_a_lease_and_refuses_a_wrong_token() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    let lease = one.lock("job").ttl(millis(500)).acquire().await.unwrap();
+    let token = lease.token().to_owned();
+    assert!(lease.into_hold().abandon());
+    let lease = two.lock("job").ttl(millis(500)).attach(&token).await.unwrap();
+    tokio::time::sleep(millis(1000)).await;
+    lease.ensure_held().unwrap();
+    let error = one.lock("job").attach("not-the-token").await.unwrap_err();
+    assert_eq!(error.reason(), Some("taken"));
+    lease.release().await.unwrap();
+    let error = one.lock("job").attach(&token).await.unwrap_err();
+    assert_eq!(error.reason(), Some("missing"));
+}
+
+#[tokio::test]
+async fn inspect_and_force_release() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    let lease = one.lock("job").acquire().await.unwrap();
+    let seen = two.lock("job").inspect().await.unwrap();
+    assert!(seen.held && seen.remaining.unwrap() > millis(5000));
+    assert_eq!(seen.nodes[0].token.as_deref(), Some(&lease.token()[..8]));
+    assert!(two.force_release("job").await.unwrap());
+    assert!(!two.force_release("job").await.unwrap());
+    let error = tokio::time::timeout(millis(2000), lease.lost()).await.unwrap();
+    assert_eq!(error.reason(), Some("missing"));
+    assert!(!two.lock("job").inspect().await.unwrap().held);
+}
+
+#[tokio::test]
+async fn close_ends_waiting_and_loses_leases_without_deleting() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    let lease = one.lock("job").acquire().await.unwrap();
+    let waiting = tokio::spawn(one.lock("job").acquire());
+    let waiting_first = tokio::spawn({
+        two.lock("other").acquire().await.unwrap().into_hold();
+        one.lock("other").acquire()
+    });
+    tokio::time::sleep(millis(50)).await;
+    assert_eq!(one.leases().len(), 1);
+    one.close();
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(waiting_first.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(lease.lost().await.reason(), Some("closed"));
+    assert_eq!(server.ask("EXISTS lock:job"), ":1");
+    assert_eq!(one.lock("job").acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[tokio::test]
+async fn release_all_releases_what_this_client_holds() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let a = redlock.lock("a").acquire().await.unwrap().into_hold();
+    let b = redlock.lock("b").acquire().await.unwrap().into_hold();
+    assert_eq!(redlock.release_all().await.unwrap(), 2);
+    assert!(a.released() && b.released());
+    a.release().await.unwrap();
+    assert_eq!(server.ask("DBSIZE"), ":0");
+}
