@@ -3,7 +3,7 @@
 Client and server share one core: what is compared is the sum of all work, which repeats within a
 few per cent. The ratio of each round is taken in that round; the table shows their median.
 
-compare.py [ROUNDS]
+compare.py [ROUNDS [WORD]]: with a word, only what has it in its name, e.g. Node.
 """
 
 import contextlib
@@ -78,9 +78,9 @@ def run(program: list[str], port: str) -> float:
     return float(done.stdout)
 
 
-def print_table(results: dict[str, list[float]]) -> None:
+def print_table(goals: list[Goal], results: dict[str, list[float]]) -> None:
     print(f"{'':<26} {'p50 or rate':>14}   {'against':<32} {'p50 or rate':>14}  ratio   goal")
-    for goal in GOALS:
+    for goal in goals:
         ours, theirs = results[goal.ours], results[goal.theirs]
         ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
         mine = f"{statistics.median(ours):,.0f} {goal.unit}"
@@ -93,22 +93,24 @@ def print_table(results: dict[str, list[float]]) -> None:
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    goals = [goal for goal in GOALS if sys.argv[2:] == [] or sys.argv[2] in goal.ours]
+    names = [name for goal in goals for name in (goal.theirs, goal.ours)]
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # inherited by all that follows
     else:
         print("this system cannot pin processes to a core: read the ratios with care")
     server, port = start_server()
-    results: dict[str, list[float]] = {name: [] for name in PROGRAMS}
+    results: dict[str, list[float]] = {name: [] for name in names}
     try:
         for number in range(rounds):
             print(f"\rround {number + 1} of {rounds}", end="", flush=True, file=sys.stderr)
-            for name, program in PROGRAMS.items():
-                results[name].append(run(program, port))
+            for name in names:
+                results[name].append(run(PROGRAMS[name], port))
     finally:
         server.kill()
         server.wait()
     print(file=sys.stderr)
-    print_table(results)
+    print_table(goals, results)
 
 
 main()

@@ -1,3 +1,5 @@
+//! The README's example in Rust.
+
 use redlock::{Error, Redlock};
 use std::time::Duration;
 
