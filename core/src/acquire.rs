@@ -182,10 +182,10 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Remembers why there is no lease. Silence in a round that `wait` cut says less than a clean answer before it.
+    /// Remembers why there is no lease. What a round that `wait` cut lacks says less than a whole round before it.
     fn note(&mut self, refusal: Refusal, cut: bool) {
         let unavailable = matches!(refusal, Refusal::Unavailable(_));
-        let known = matches!(self.last, Refusal::Held(_) | Refusal::Split);
+        let known = !matches!(self.last, Refusal::Queued);
         if unavailable && cut && known {
             return;
         }

@@ -71,7 +71,7 @@ impl LossReason {
 pub struct NodeReport {
     /// The node's URL without its password.
     pub url: String,
-    /// `granted`, `held` or `fault`.
+    /// `granted`, `held`, `fault`, or `pending`: the others had decided before it answered.
     pub state: &'static str,
     /// The fault's own text.
     pub error: Option<String>,

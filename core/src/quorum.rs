@@ -81,19 +81,22 @@ pub(crate) struct Poll<T> {
     yes: fn(&T) -> bool,
     pub(crate) tally: Tally,
     pub(crate) answers: Vec<Option<Result<T, Fault>>>,
+    /// The deadline came before a decision: those that had not answered are faults.
+    silence_counts: bool,
 }
 
 impl<T> Poll<T> {
     pub(crate) fn new(replies: Vec<Reply<T>>, yes: fn(&T) -> bool) -> Self {
         let tally = Tally::new(replies.len());
         let answers = replies.iter().map(|_| None).collect();
-        Self { replies, yes, tally, answers }
+        Self { replies, yes, tally, answers, silence_counts: false }
     }
 
     /// Collects answers until the outcome is certain or the deadline is there; by then silence is a fault.
     pub(crate) async fn decide(&mut self, clock: &dyn Clock, deadline: Instant) {
         self.collect(clock, deadline, |poll| poll.tally.decided()).await;
-        if !self.tally.decided() {
+        self.silence_counts = !self.tally.decided();
+        if self.silence_counts {
             self.answers.iter().filter(|answer| answer.is_none()).for_each(|_| self.tally.fault());
         }
     }
@@ -151,14 +154,17 @@ impl Quorum {
         Poll::new(replies, |deleted| *deleted)
     }
 
-    /// What each node said, for an error. Those without an answer were listened to for `patience`.
+    /// What each node said, for an error. The silent were listened to for `patience`.
     pub(crate) fn report<T>(&self, poll: &Poll<T>, patience: Duration) -> Vec<NodeReport> {
         let report = |(node, answer): (&Arc<dyn Node>, &Option<Result<T, Fault>>)| {
             let (state, error) = match answer {
                 Some(Ok(value)) if (poll.yes)(value) => ("granted", None),
                 Some(Ok(_)) => ("held", None),
                 Some(Err(fault)) => ("fault", Some(fault.to_string())),
-                None => ("fault", Some(format!("no answer within {}", seconds(patience)))),
+                None if poll.silence_counts => {
+                    ("fault", Some(format!("no answer within {}", seconds(patience))))
+                }
+                None => ("pending", None),
             };
             NodeReport { url: node.url().to_owned(), state, error }
         };

@@ -1,1 +1,158 @@
+//! Servers that answer wrongly, late or not at all: a fault each, in time, never a grant and never "held".
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use redlock::{Error, ErrorKind, Redlock};
+
+use crate::support::{Server, free_port, millis};
+
+/// A server that greets politely (every handshake command gets a fitting answer) and answers EVALSHA with `reply`.
+fn polite_then(reply: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut buffer = [0; 65536];
+                while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                    let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+                    let mut answer = Vec::new();
+                    for command in text.split("\r\n$").filter(|part| !part.is_empty()) {
+                        let word = command.split("\r\n").nth(1).unwrap_or_default();
+                        match word {
+                            "HELLO" => answer.extend(b"%1\r\n$5\r\nproto\r\n:3\r\n"),
+                            "SETNAME" | "TRACKING" | "SELECT" => answer.extend(b"+OK\r\n"),
+                            "LOAD" => answer.extend(b"$2\r\nok\r\n"),
+                            "EVALSHA" => answer.extend(reply),
+                            _ => {}
+                        }
+                    }
+                    if stream.write_all(&answer).is_err()
+                        || reply.is_empty() && text.contains("EVALSHA")
+                    {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+async fn refused(url: &str) -> (Error, Duration) {
+    let redlock = Redlock::builder([url]).build().unwrap();
+    let started = Instant::now();
+    let outcome = redlock.lock("job").wait(millis(500)).acquire().await;
+    (outcome.expect_err("nobody granted it"), started.elapsed())
+}
+
+#[tokio::test]
+async fn no_odd_answer_is_a_grant_or_a_refusal() {
+    let odd: &[&[u8]] = &[
+        b":42\r\n",
+        b":1\r\n",
+        b"+OK\r\n",
+        b"+QUEUED\r\n",
+        b"$-1\r\n",
+        b"_\r\n",
+        b"*0\r\n",
+        b"*2\r\n:1\r\n:10000\r\n",
+        b"*3\r\n:1\r\n:10000\r\n$5\r\nother\r\n",
+        b"*1\r\n*3\r\n:1\r\n:10000\r\n$5\r\nother\r\n",
+        b"*1000000000\r\n",
+        b"$1000000000\r\nx",
+        b"#t\r\n",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"*3\r\n:1\r\n:10",
+        b"",
+        b"-NOAUTH Authentication required.\r\n",
+        b"-NOPERM this user has no permissions\r\n",
+        b"-LOADING Redis is loading the dataset in memory\r\n",
+        b"-READONLY You can't write against a read only replica.\r\n",
+        b"-MOVED 3999 127.0.0.1:6381\r\n",
+        b"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+        b"-BUSY Redis is busy running a script.\r\n",
+        b"-MASTERDOWN Link with MASTER is down\r\n",
+        b"-NOSCRIPT No matching script.\r\n",
+        b"-ERR unknown command 'EVALSHA'\r\n",
+    ];
+    for reply in odd {
+        let (error, took) = refused(&polite_then(reply)).await;
+        let shown = String::from_utf8_lossy(reply).into_owned();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{shown:?}: {error}");
+        assert!(error.nodes()[0].error.is_some(), "{shown:?}: {error}");
+        assert!(took < millis(1500), "{shown:?} took {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_servers_own_words_are_in_the_error() {
+    for (reply, word) in [
+        (&b"-READONLY You can't write against a read only replica.\r\n"[..], "replica"),
+        (b"-NOPERM this user has no permissions\r\n", "NOPERM"),
+        (b"-OOM command not allowed when used memory > 'maxmemory'.\r\n", "maxmemory"),
+        (b"-MOVED 3999 127.0.0.1:6381\r\n", "MOVED"),
+    ] {
+        let (error, _) = refused(&polite_then(reply)).await;
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_silent_server_costs_what_wait_allows() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    let (error, took) = refused(&url).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(took >= millis(450) && took < millis(1500), "{took:?}");
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_so() {
+    let (error, took) = refused(&format!("redis://127.0.0.1:{}", free_port())).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("refused"), "{error}");
+    assert!(took < millis(1500), "{took:?}");
+}
+
+#[tokio::test]
+async fn passwords_work_and_are_never_shown() {
+    let server = Server::with(&["--requirepass", "s3cret-word"]);
+    let place = format!("127.0.0.1:{}", server.port);
+    let good = Redlock::builder([format!("redis://:s3cret-word@{place}/2")]).build().unwrap();
+    good.lock("job").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(good.nodes(), [format!("redis://{place}/2")]);
+    let named = Redlock::builder([format!("redis://default:s3cret-word@{place}")]).build().unwrap();
+    named.lock("job").acquire().await.unwrap().release().await.unwrap();
+    for (url, word) in [
+        (format!("redis://{place}"), "NOAUTH"),
+        (format!("redis://:wr0ng-word@{place}"), "WRONGPASS"),
+        (format!("redis://nobody:wr0ng-word@{place}"), "WRONGPASS"),
+    ] {
+        let (error, _) = refused(&url).await;
+        assert!(error.to_string().contains(word), "{error}");
+        let all = format!("{error} {error:?} {good:?}");
+        assert!(!all.contains("s3cret") && !all.contains("wr0ng"), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_named() {
+    let server = Server::start();
+    server.ask("HSET lock:job field value");
+    let (error, _) = refused(&server.url()).await;
+    assert!(error.to_string().contains("another type"), "{error}");
+    assert_eq!(server.ask("TYPE lock:job"), "+hash");
+}
+
+#[tokio::test]
+async fn a_string_without_a_ttl_is_held_without_a_known_end() {
+    let server = Server::start();
+    server.ask("SET lock:job somebody");
+    let (error, _) = refused(&server.url()).await;
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.to_string().contains("without a known end"), "{error}");
+    assert_eq!(error.remaining(), None);
+}

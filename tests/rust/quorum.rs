@@ -1,1 +1,223 @@
+//! Redlock over several nodes: dead, frozen, restarted and cut-off minorities, and majorities.
 
+use std::time::{Duration, Instant};
+
+use redlock::{ErrorKind, Redlock};
+
+use crate::support::{Mode, Proxy, Server, client, millis, servers};
+
+#[tokio::test]
+async fn a_dead_minority_changes_nothing() {
+    let mut nodes = servers(5);
+    let (one, two) = (client(&nodes), client(&nodes));
+    nodes[0].kill();
+    nodes[3].kill();
+    let lease = one.lock("job").acquire().await.unwrap();
+    assert!(two.lock("job").try_acquire().await.unwrap().is_none());
+    lease.extend(millis(10_000)).await.unwrap();
+    lease.release().await.unwrap();
+    let lease = two.lock("job").wait(millis(2000)).acquire().await.unwrap();
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dead_majority_is_unavailable_in_time_and_leaves_no_key() {
+    let mut nodes = servers(5);
+    let redlock = client(&nodes);
+    for node in &mut nodes[2..] {
+        node.kill();
+    }
+    let started = Instant::now();
+    let error = redlock.lock("job").wait(millis(1000)).acquire().await.unwrap_err();
+    assert!(started.elapsed() < millis(2000), "{:?}", started.elapsed());
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.nodes().iter().filter(|node| node.state == "fault").count(), 3, "{error}");
+    tokio::time::sleep(millis(100)).await;
+    for node in &nodes[..2] {
+        assert_eq!(node.ask("EXISTS lock:job"), ":0");
+    }
+}
+
+#[tokio::test]
+async fn faults_are_retried_for_one_ttl_when_wait_is_for_ever() {
+    let mut nodes = servers(3);
+    let redlock = client(&nodes);
+    nodes[0].kill();
+    nodes[1].kill();
+    let started = Instant::now();
+    let error = redlock.lock("job").ttl(millis(500)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(started.elapsed() >= millis(450) && started.elapsed() < millis(3000));
+}
+
+#[tokio::test]
+async fn a_frozen_minority_is_not_waited_for() {
+    let nodes = servers(5);
+    let redlock = client(&nodes);
+    redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
+    nodes[0].signal(libc::SIGSTOP);
+    nodes[1].signal(libc::SIGSTOP);
+    let lock = redlock.lock("job").ttl(millis(5000));
+    for _ in 0..5 {
+        let started = Instant::now();
+        lock.acquire().await.unwrap().release().await.unwrap();
+        assert!(started.elapsed() < millis(500), "{:?}", started.elapsed());
+    }
+    nodes[0].signal(libc::SIGCONT);
+    nodes[1].signal(libc::SIGCONT);
+    let end = Instant::now() + millis(8000);
+    while nodes.iter().any(|node| node.ask("EXISTS lock:job") != ":0") {
+        assert!(Instant::now() < end, "a stray key outlived one ttl");
+        tokio::time::sleep(millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn even_node_counts_work_and_a_tie_is_no_hang() {
+    for count in [2, 4] {
+        let nodes = servers(count);
+        let (one, two) = (client(&nodes), client(&nodes));
+        for node in &nodes[..count / 2] {
+            node.ask("SET lock:job somebody PX 600");
+        }
+        assert!(one.lock("job").try_acquire().await.unwrap().is_none());
+        let lease = one.lock("job").wait(millis(5000)).acquire().await.unwrap();
+        assert!(two.lock("job").try_acquire().await.unwrap().is_none());
+        lease.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn split_votes_are_rolled_back_and_somebody_wins() {
+    let nodes = servers(3);
+    let mut contenders = Vec::new();
+    for _ in 0..8 {
+        let redlock = client(&nodes);
+        contenders.push(tokio::spawn(async move {
+            let lease = redlock.lock("job").wait(millis(20_000)).acquire().await.unwrap();
+            tokio::time::sleep(millis(2)).await;
+            lease.release().await.unwrap();
+        }));
+    }
+    for contender in contenders {
+        contender.await.unwrap();
+    }
+    tokio::time::sleep(millis(100)).await;
+    assert!(nodes.iter().all(|node| node.ask("DBSIZE") == ":0"));
+}
+
+#[tokio::test]
+async fn renewal_heals_a_node_that_lost_the_key() {
+    let nodes = servers(3);
+    let redlock = client(&nodes);
+    let lease = redlock.lock("job").ttl(millis(600)).acquire().await.unwrap();
+    nodes[2].ask("DEL lock:job");
+    let end = Instant::now() + millis(5000);
+    while nodes[2].ask("GET lock:job") != lease.token() {
+        assert!(Instant::now() < end, "not healed");
+        tokio::time::sleep(millis(20)).await;
+    }
+    lease.ensure_held().unwrap();
+    lease.release().await.unwrap();
+    assert!(nodes.iter().all(|node| node.ask("EXISTS lock:job") == ":0"));
+}
+
+#[tokio::test]
+async fn a_majority_that_lost_the_key_ends_the_lease_at_once() {
+    let nodes = servers(3);
+    let redlock = client(&nodes);
+    let lease = redlock.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
+    nodes[0].ask("DEL lock:job");
+    nodes[1].ask("DEL lock:job");
+    // Either both deletes came first, or the first was healed; a third makes sure.
+    nodes[2].ask("DEL lock:job");
+    nodes[0].ask("DEL lock:job");
+    let error = tokio::time::timeout(millis(5000), lease.lost()).await;
+    if error.is_err() {
+        assert!(lease.held() && healed(&nodes, lease.token()) >= 2, "held without a quorum");
+    }
+}
+
+fn healed(nodes: &[Server], token: &str) -> usize {
+    nodes.iter().filter(|node| node.ask("GET lock:job") == token).count()
+}
+
+#[tokio::test]
+async fn a_holder_cut_off_is_told_before_anybody_can_hold() {
+    let nodes = servers(3);
+    let proxies: Vec<_> = nodes.iter().map(|node| Proxy::to(node.port)).collect();
+    let cut = Redlock::builder(proxies.iter().map(Proxy::url))
+        .restart_guard(Duration::ZERO)
+        .build()
+        .unwrap();
+    let other = client(&nodes);
+    for mode in [Mode::Blackhole, Mode::DropReplies] {
+        let lease = cut.lock("job").ttl(millis(1000)).acquire().await.unwrap();
+        proxies.iter().for_each(|proxy| proxy.set(mode));
+        let lost = tokio::spawn({
+            let lost = lease.lost();
+            async move { (lost.await, Instant::now()) }
+        });
+        let next = other.lock("job").wait(millis(20_000)).acquire().await.unwrap();
+        assert!(!lease.held(), "two holders");
+        let (error, told) = lost.await.unwrap();
+        assert_eq!(error.reason(), Some("expired"));
+        assert!(told <= Instant::now());
+        next.release().await.unwrap();
+        drop(lease);
+        proxies.iter().for_each(|proxy| {
+            proxy.set(Mode::Pass);
+            proxy.reset();
+        });
+        let lock = cut.lock("job").wait(millis(10_000));
+        lock.acquire().await.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_young_server_takes_no_first_vote_and_says_when_it_will() {
+    let nodes = servers(3);
+    let urls = nodes.iter().map(Server::url);
+    let guarded = Redlock::builder(urls).restart_guard(Duration::from_secs(30)).build().unwrap();
+    let lock = guarded.lock("job").wait(Duration::ZERO);
+    let error = lock.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("votes again in"), "{error}");
+    let error = lock.clone().ttl(Duration::from_secs(31)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("restart_guard"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_old_enough_votes_again() {
+    let nodes = servers(3);
+    let urls = nodes.iter().map(Server::url);
+    let guarded = Redlock::builder(urls).restart_guard(millis(1500)).build().unwrap();
+    let lock = guarded.lock("job").ttl(millis(1500)).wait(millis(20_000));
+    let lease = lock.acquire().await;
+    // Faults are retried for one ttl only, so the wait for age may take a second attempt.
+    let lease = match lease {
+        Ok(lease) => lease,
+        Err(_) => lock.acquire().await.unwrap(),
+    };
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reset_connection_pays_its_owed_deletes_first() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let lease = redlock.lock("job").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    proxy.set(Mode::Blackhole);
+    let error = lease.release().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(server.ask("EXISTS lock:job"), ":1");
+    proxy.set(Mode::Pass);
+    proxy.reset();
+    let end = Instant::now() + millis(5000);
+    while server.ask("EXISTS lock:job") != ":0" {
+        assert!(Instant::now() < end, "the delete was never sent again");
+        tokio::time::sleep(millis(20)).await;
+    }
+}

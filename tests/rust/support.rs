@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 use redlock::Redlock;
 
 /// A redis-server of the test's own, killed when dropped.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
-    pub port: u16,
+    pub(crate) port: u16,
     folder: std::path::PathBuf,
     extra: Vec<String>,
 }
 
 impl Server {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::with(&[])
     }
 
-    pub fn with(extra: &[&str]) -> Self {
+    pub(crate) fn with(extra: &[&str]) -> Self {
         let port = free_port();
         let folder =
             std::env::temp_dir().join(format!("redlock-test-{}-{port}", std::process::id()));
@@ -42,28 +42,28 @@ impl Server {
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Starts it again, empty, on the same port.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.child = spawn(self.port, &self.folder, &self.extra);
         self.wait_ready();
     }
 
-    pub fn signal(&self, signal: i32) {
+    pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: the child is ours and not yet reaped.
         assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
     }
 
     /// One command of an inline kind, and the first line of its answer (a bulk string's text).
-    pub fn ask(&self, command: &str) -> String {
+    pub(crate) fn ask(&self, command: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
         let mut text = Vec::new();
@@ -100,28 +100,28 @@ fn spawn(port: u16, folder: &std::path::Path, extra: &[String]) -> Child {
         .expect("redis-server is needed by the tests")
 }
 
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-pub fn servers(count: usize) -> Vec<Server> {
+pub(crate) fn servers(count: usize) -> Vec<Server> {
     (0..count).map(|_| Server::start()).collect()
 }
 
 /// A client over fresh servers: they are younger than the default restart guard.
-pub fn client<'a>(nodes: impl IntoIterator<Item = &'a Server>) -> Redlock {
+pub(crate) fn client<'a>(nodes: impl IntoIterator<Item = &'a Server>) -> Redlock {
     let urls: Vec<String> = nodes.into_iter().map(Server::url).collect();
     Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap()
 }
 
-pub fn millis(count: u64) -> Duration {
+pub(crate) fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
 /// How the proxy treats the servers' answers and the clients' bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Mode {
+pub(crate) enum Mode {
     Pass,
     /// Nothing passes in either direction.
     Blackhole,
@@ -130,15 +130,15 @@ pub enum Mode {
 }
 
 /// A TCP proxy in front of a server.
-pub struct Proxy {
-    pub port: u16,
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
     mode: Arc<AtomicU8>,
     streams: Arc<Mutex<Vec<TcpStream>>>,
-    pub connections: Arc<AtomicUsize>,
+    pub(crate) connections: Arc<AtomicUsize>,
 }
 
 impl Proxy {
-    pub fn to(port: u16) -> Self {
+    pub(crate) fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
@@ -168,16 +168,16 @@ impl Proxy {
         proxy
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub fn set(&self, mode: Mode) {
+    pub(crate) fn set(&self, mode: Mode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
     /// Ends every connection there is.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         for stream in self.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }

@@ -1,1 +1,66 @@
+//! Rules of the tree that no compiler checks.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if path.is_dir() && !["node_modules", "dist", "npm", "__pycache__"].contains(&&*name) {
+            found.extend(files(&path, endings));
+        } else if endings.iter().any(|ending| name.ends_with(ending)) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn mentions(folder: &str, word: &str, allowed: &[&str]) {
+    for path in files(&root().join(folder), &[".rs"]) {
+        let shown = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        if allowed.iter().any(|place| shown.contains(place)) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let hit = code.clone().any(|line| line.contains(word));
+        assert!(!hit, "{shown} mentions {word}");
+    }
+}
+
+#[test]
+fn each_dependency_stays_in_its_place() {
+    mentions("core/src", "redis::", &["core/src/node/"]);
+    mentions("core/src", "spawn(", &["background.rs", "client.rs", "node/redis.rs"]);
+    mentions("core/src", "Instant::now", &["clock.rs"]);
+    mentions("core/src", "SystemTime", &[]);
+    mentions("bindings-python/src", "detach(py", &["runtime"]);
+    mentions("bindings-node/src", "ThreadsafeFunction", &["runtime"]);
+}
+
+#[test]
+fn files_stay_readable() {
+    for folder in ["core/src", "bindings-python", "bindings-node", "tests"] {
+        for path in files(&root().join(folder), &[".rs", ".py", ".ts", ".lua"]) {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let lines = fs::read_to_string(&path).unwrap().lines().count();
+            let generated = name == "native.d.ts";
+            assert!(generated || lines <= 420, "{} has {lines} lines", path.display());
+        }
+    }
+}
+
+#[test]
+fn one_version_everywhere() {
+    let package = fs::read_to_string(root().join("package.json")).unwrap();
+    let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(package.contains(&version), "package.json and Cargo.toml disagree");
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    assert!(changelog.contains(env!("CARGO_PKG_VERSION")), "CHANGELOG.md lacks this version");
+}
