@@ -64,14 +64,14 @@ export class Lease {
   ensureHeld(): void {
     const failure = runtime.leaseFailure(this.#id);
     if (failure) throw toError(failure);
-    if (!this.held) throw new LockLost(`${this.key}: the lease is over`, { resource: this.key });
+    if (!this.held) throw this.#over();
   }
 
   /** Makes the lease last at least `ttl` ms from now, and renews by it from then on. Never shortens. */
   async extend(ttl?: number): Promise<void> {
     checked({ ttl }, LOCK, "extend()");
     const call = attempt(() => runtime.leaseExtend(this.#id, ttl));
-    if (call === null) throw new LockLost(`${this.key}: the lease is over`, { resource: this.key });
+    if (call === null) throw this.#over();
     unwrap(await settled(call));
   }
 
@@ -104,10 +104,16 @@ export class Lease {
     const loss = new AbortController();
     const failure = runtime.leaseFailure(this.#id);
     const call = failure ? null : runtime.leaseWatch(this.#id);
-    if (failure) loss.abort(toError(failure));
+    // A released lease is not held either, but that is no loss.
+    if (failure?.reason) loss.abort(toError(failure));
     // The controller only: a lease that is watched can still be collected.
     if (call !== null) listen(call, (lost) => loss.abort(toError(lost)));
     return loss;
+  }
+
+  #over(): LockLost {
+    const text = `${this.key}: the lease was released; nothing is held`;
+    return new LockLost(text, { resource: this.key });
   }
 
   /** The end of a scope: as `release()`, but unreachable nodes are only warned of, since the key ends by itself. */

@@ -24,6 +24,11 @@ export class Lock {
     return this.#bind().key;
   }
 
+  /** The exact Redis keys. */
+  get keys(): string[] {
+    return this.#bind().keys;
+  }
+
   /**
    * The lease, as soon as nobody else holds the lock. Rejects with `LockTimeout` when `wait` is over, with
    * `QuorumUnavailable` when too many nodes fail, and with the signal's reason when it aborts.

@@ -48,11 +48,7 @@ impl Calls {
     pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
         let outbox = Arc::<Outbox>::default();
         let driver = redlock::spawn(drive(outbox.clone(), inbox));
-        Self {
-            outbox,
-            gathering: Cell::new(false),
-            _driver: driver,
-        }
+        Self { outbox, gathering: Cell::new(false), _driver: driver }
     }
 
     /// The outcome goes into the inbox with this number; a panic is an outcome too.
@@ -62,11 +58,7 @@ impl Calls {
     {
         let (call, handle) = abortable(AssertUnwindSafe(future).catch_unwind());
         let call = call.map(move |ended| Some((id, ended.ok()?.unwrap_or(Outcome::Broken))));
-        let mut calls = self
-            .outbox
-            .calls
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.outbox.calls.lock().unwrap_or_else(PoisonError::into_inner);
         calls.push_back(Box::pin(call));
         drop(calls);
         if !self.gathering.get() {

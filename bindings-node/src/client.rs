@@ -68,8 +68,7 @@ impl NativeClient {
     #[napi(catch_unwind)]
     pub fn force_release(&self, names: Vec<String>) -> u32 {
         let release = self.client.force_release(names);
-        self.local
-            .start(async move { release.await.map_or_else(Outcome::Failed, Outcome::Yes) })
+        self.local.start(async move { release.await.map_or_else(Outcome::Failed, Outcome::Yes) })
     }
 
     /// The numbers of what this client holds now.

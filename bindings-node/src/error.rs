@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use napi::bindgen_prelude::{Env, ToNapiValue, Unknown};
+use napi::Status;
+use napi::bindgen_prelude::Env;
 use napi_derive::napi;
 
 /// What went wrong, in the words of core. Times are whole milliseconds.
@@ -56,15 +57,10 @@ pub(crate) fn millis(time: Duration) -> f64 {
 
 /// Makes the running export throw the error's plain object.
 pub(crate) fn throw(env: Env, error: &redlock::Error) -> napi::Error {
-    let thrown = || -> napi::Result<napi::Error> {
-        // SAFETY: exports run on the JavaScript thread, inside their own environment's scope.
-        let object = unsafe {
-            let raw = Failure::to_napi_value(env.raw(), Failure::from(error))?;
-            Unknown::from_raw_unchecked(env.raw(), raw)
-        };
-        Ok(napi::Error::from_unknown_without_coercion(object))
-    };
-    thrown().unwrap_or_else(|broken| broken)
+    match env.throw(Failure::from(error)) {
+        Ok(()) => napi::Error::new(Status::PendingException, error.to_string()),
+        Err(broken) => broken,
+    }
 }
 
 impl Failure {

@@ -37,10 +37,7 @@ impl Leases {
     }
 
     pub(crate) fn remove(&self, id: u32) -> Option<Hold> {
-        self.0
-            .borrow_mut()
-            .remove(&id)
-            .map(|entry| entry.hold.clone())
+        self.0.borrow_mut().remove(&id).map(|entry| entry.hold.clone())
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<Hold> {
@@ -111,11 +108,7 @@ impl Runtime {
         let extension = hold
             .extend_args(ttl, Unit::Milliseconds)
             .map_err(|error| throw(self.local.env, &error))?;
-        let call = async move {
-            extension
-                .await
-                .map_or_else(Outcome::Failed, |()| Outcome::Done)
-        };
+        let call = async move { extension.await.map_or_else(Outcome::Failed, |()| Outcome::Done) };
         Ok(Some(self.local.start(call)))
     }
 
@@ -123,11 +116,8 @@ impl Runtime {
     #[napi(catch_unwind)]
     pub fn lease_release(&self, id: u32) -> Option<u32> {
         let release = self.local.leases.get(id)?.release();
-        let call = async move {
-            release
-                .await
-                .map_or_else(Outcome::Failed, |()| Outcome::Released(id))
-        };
+        let call =
+            async move { release.await.map_or_else(Outcome::Failed, |()| Outcome::Released(id)) };
         Some(self.local.start(call))
     }
 
@@ -144,9 +134,6 @@ impl Runtime {
     /// Ends renewal and forgets the lease; its key lives out its ttl. True if it was still held.
     #[napi(catch_unwind)]
     pub fn lease_abandon(&self, id: u32) -> bool {
-        self.local
-            .leases
-            .remove(id)
-            .is_some_and(|hold| hold.abandon())
+        self.local.leases.remove(id).is_some_and(|hold| hold.abandon())
     }
 }

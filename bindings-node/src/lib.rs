@@ -3,10 +3,7 @@
 //! Reading order: `runtime` (every hazard between Rust's threads and JavaScript's), `calls`, `client`, `lock`, `lease`, `outcome`, `error`, `log`.
 //! What JavaScript users see is in `index.ts`; nothing here is public API.
 
-#![allow(
-    clippy::needless_pass_by_value,
-    reason = "napi hands owned values to every export"
-)]
+#![allow(clippy::needless_pass_by_value, reason = "napi hands owned values to every export")]
 #![allow(
     unreachable_pub,
     reason = "exports are reached from JavaScript, which no module path shows"

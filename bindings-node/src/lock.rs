@@ -102,9 +102,7 @@ impl NativeLock {
             .lock
             .acquire_args(wait, Unit::Milliseconds)
             .map_err(|error| throw(self.local.env, &error))?;
-        Ok(self
-            .local
-            .start(async move { Outcome::lease(acquire.await) }))
+        Ok(self.local.start(async move { Outcome::lease(acquire.await) }))
     }
 
     /// Settles with true (the lease has this call's number) or false: somebody else holds it.
@@ -124,8 +122,7 @@ impl NativeLock {
     #[napi(catch_unwind)]
     pub fn attach(&self, token: String) -> u32 {
         let attach = self.lock.attach(&token);
-        self.local
-            .start(async move { Outcome::lease(attach.await) })
+        self.local.start(async move { Outcome::lease(attach.await) })
     }
 
     /// Settles with an `Inspection`.

@@ -177,11 +177,7 @@ impl Runtime {
             .build_callback(move |_| {
                 let outcomes = drained.take();
                 let owner = owner.borrow().upgrade();
-                let settle = || {
-                    owner
-                        .map(|local| local.settle(outcomes))
-                        .unwrap_or_default()
-                };
+                let settle = || owner.map(|local| local.settle(outcomes)).unwrap_or_default();
                 let batch = catch_unwind(AssertUnwindSafe(settle)).unwrap_or_default();
                 Ok(FnArgs::from((batch,)))
             })?;

@@ -1,0 +1,78 @@
+// Many callers at once, and a thread that is blocked while its calls are answered.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Redlock } from "redlock-native";
+import { block, fresh, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+
+test("many callers on names of their own all get and release", async () => {
+  const redlock = new Redlock(shared.server.url);
+  const locks = Array.from({ length: 64 }, () => redlock.lock(fresh("many")));
+  const rounds = async (lock) => {
+    for (let round = 0; round < 20; round++) {
+      const lease = await lock.acquire();
+      assert.equal(lease.held, true);
+      await lease.release();
+    }
+  };
+  await Promise.all(locks.map(rounds));
+  assert.equal(await shared.server.cli("KEYS", "lock:many*"), "");
+  assert.deepEqual(redlock.leases(), []);
+});
+
+test("many callers on one name never overlap, and are served in their order", async () => {
+  const lock = new Redlock(shared.server.url).lock(fresh());
+  const order = [];
+  let inside = 0;
+  const turn = async (number) => {
+    const lease = await lock.acquire();
+    inside += 1;
+    assert.equal(inside, 1);
+    order.push(number);
+    await undefined;
+    inside -= 1;
+    await lease.release();
+  };
+  const numbers = Array.from({ length: 30 }, (_, number) => number);
+  await Promise.all(numbers.map(turn));
+  assert.deepEqual(order, numbers);
+});
+
+test("a lease that expired while the thread was blocked is tried again, not handed out", async () => {
+  const lock = new Redlock(shared.server.url).lock(fresh(), { ttl: 150, renew: false });
+  await (await lock.acquire()).release();
+  const call = lock.acquire();
+  await undefined;
+  block(500);
+  const lease = await call;
+  assert.equal(lease.held, true);
+  assert.ok(lease.remaining > 50);
+  await lease.release();
+});
+
+test("the caller of one lease cannot make the next one's expire unseen", async () => {
+  const redlock = new Redlock("memory://");
+  const held = [];
+  const call = async () => {
+    const lease = await redlock.lock(fresh(), { ttl: 150, renew: false }).acquire();
+    held.push(lease.held);
+    block(200);
+  };
+  await Promise.all([call(), call(), call()]);
+  assert.deepEqual(held, [true, true, true]);
+});
+
+test("one that cannot be had again within wait ends with LockTimeout", async () => {
+  const { server } = shared;
+  const lock = new Redlock(server.url).lock(fresh(), { ttl: 150, renew: false, wait: 300 });
+  await (await lock.acquire()).release();
+  const call = lock.acquire();
+  await undefined;
+  block(400);
+  // Somebody else's by the time this thread runs again.
+  const foreign = server.cli("SET", lock.key, "x", "NX", "PX", "60000");
+  const rejected = assert.rejects(call, { code: "timeout" });
+  block(400);
+  await Promise.all([rejected, foreign]);
+});

@@ -1,0 +1,67 @@
+// Error classes: codes, details, and stacks that lead to the caller's line.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as redlock from "redlock-native";
+import { freePort, fresh } from "./helper.mjs";
+
+const { LockError, LockLost, LockTimeout, QuorumUnavailable, InvalidOption, ClientClosed, Redlock } =
+  redlock;
+
+test("every class is a LockError with its own code and name", () => {
+  const codes = { LockTimeout, LockLost, QuorumUnavailable, InvalidOption, ClientClosed };
+  const seen = new Set();
+  for (const [name, Class] of Object.entries(codes)) {
+    const error = new Class("text", { resource: "lock:a", cause: 7 });
+    assert.ok(error instanceof LockError && error instanceof Error);
+    assert.equal(error.name, name);
+    assert.equal(error.message, "text");
+    assert.equal(error.resource, "lock:a");
+    assert.equal(error.cause, 7);
+    assert.match(String(error.stack), new RegExp(`^${name}: text`));
+    seen.add(error.code);
+  }
+  assert.deepEqual([...seen], ["timeout", "lost", "unavailable", "invalid", "closed"]);
+  assert.equal("cause" in new LockLost("text"), false);
+});
+
+test("QuorumUnavailable lists every node's own error, without passwords", async () => {
+  const [one, two] = [await freePort(), await freePort()];
+  const urls = [`redis://user:secret@127.0.0.1:${one}`, `redis://127.0.0.1:${two}`, "memory://"];
+  const lock = new Redlock(urls, { restartGuard: 0 }).lock(fresh(), { wait: 0, ttl: 1000 });
+  await assert.rejects(lock.acquire(), (error) => {
+    assert.equal(error.name, "QuorumUnavailable");
+    assert.equal(error.code, "unavailable");
+    assert.equal(error.resource, lock.key);
+    assert.equal(error.nodes.length, 3);
+    const faults = error.nodes.filter((node) => node.state === "fault");
+    assert.equal(faults.length, 2);
+    for (const fault of faults) {
+      assert.ok(fault.error.length > 0);
+      assert.ok(error.message.includes(fault.error));
+    }
+    assert.ok(error.nodes.some((node) => node.url.includes(`:${two}`)));
+    assert.ok(!JSON.stringify([error.message, error.nodes]).includes("secret"));
+    return true;
+  });
+});
+
+test("a rejection's stack shows the line that acquired", async () => {
+  const lock = new Redlock("memory://").lock(fresh(), { wait: 0 });
+  const lease = await lock.acquire();
+  async function theCaller() {
+    return await lock.acquire();
+  }
+  await assert.rejects(theCaller(), (error) => {
+    assert.match(error.stack, /theCaller/);
+    assert.match(error.stack, /errors\.test\.mjs/);
+    return true;
+  });
+  await lease.release();
+});
+
+test("a refused option's stack shows the line that gave it", () => {
+  function theCaller() {
+    new Redlock("memory://").lock("res", { ttl: 1 });
+  }
+  assert.throws(theCaller, (error) => /theCaller/.test(error.stack));
+});

@@ -1,0 +1,105 @@
+// What the tests share: throw-away servers, a look at their keys, programs in a process of their own.
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+/** A port nobody listens on, for a moment at least. */
+export async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** A Redis server in a folder of its own; `stop()` ends it at once. */
+export class Server {
+  static async start() {
+    const server = new Server();
+    server.port = await freePort();
+    server.folder = await mkdtemp(join(tmpdir(), "redlock-node-"));
+    const flags = ["--port", server.port, "--bind", "127.0.0.1", "--save", "", "--dir"];
+    const args = [...flags, server.folder].map(String);
+    server.process = spawn("redis-server", args, { stdio: "ignore" });
+    await eventually(async () => assert.equal(await server.cli("PING"), "PONG"));
+    return server;
+  }
+
+  get url() {
+    return `redis://127.0.0.1:${this.port}`;
+  }
+
+  async cli(...args) {
+    const { stdout } = await run("redis-cli", ["-p", this.port, "--raw", ...args].map(String));
+    return stdout.trimEnd();
+  }
+
+  async stop() {
+    this.process.kill("SIGKILL");
+    await once(this.process, "exit");
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** A server for the tests of one suite. */
+export function serverForSuite() {
+  const shared = {};
+  before(async () => {
+    shared.server = await Server.start();
+  });
+  after(() => shared.server?.stop());
+  return shared;
+}
+
+/** Tries again until it holds, or fails with the last error after `patience` ms. */
+export async function eventually(check, patience = 10_000) {
+  const deadline = performance.now() + patience;
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (performance.now() > deadline) throw error;
+      await sleep(20);
+    }
+  }
+}
+
+/** Blocks this thread, timers and all. */
+export function block(ms) {
+  const end = performance.now() + ms;
+  while (performance.now() < end);
+}
+
+let names = 0;
+
+/** A name that no other test uses. */
+export function fresh(about = "node") {
+  names += 1;
+  return `${about}-${process.pid}-${names}`;
+}
+
+/** Runs programs/NAME.mjs to its end: its lines, its warnings, its exit code. */
+export async function program(name, args = [], { flags = [], env = {}, timeout = 20_000 } = {}) {
+  const file = fileURLToPath(new URL(`programs/${name}.mjs`, import.meta.url));
+  const child = spawn(process.execPath, [...flags, file, ...args], {
+    env: { ...process.env, ...env },
+    timeout,
+    killSignal: "SIGKILL",
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.on("data", (chunk) => (stdout += chunk));
+  child.stderr.on("data", (chunk) => (stderr += chunk));
+  const [code] = await once(child, "close");
+  return { code, stderr, lines: stdout.split("\n").filter(Boolean) };
+}

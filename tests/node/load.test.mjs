@@ -1,0 +1,63 @@
+// Every way to load the package gives the same package.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { createRequire } from "node:module";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import * as esm from "redlock-native";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const cjs = createRequire(import.meta.url)("redlock-native");
+
+const PUBLIC = [
+  "ClientClosed",
+  "InvalidOption",
+  "Lease",
+  "Lock",
+  "LockError",
+  "LockLost",
+  "LockTimeout",
+  "QuorumUnavailable",
+  "Redlock",
+  "configure",
+  "lock",
+  "using",
+];
+
+test("require and import give the same classes under the same names", () => {
+  assert.deepEqual(Object.keys(esm).sort(), PUBLIC);
+  assert.deepEqual(Object.keys(cjs).sort(), PUBLIC);
+  for (const name of PUBLIC) assert.equal(esm[name], cjs[name]);
+});
+
+test("import alone starts no thread and keeps no process", async () => {
+  const code = `
+    require("redlock-native");
+    console.log(require("fs").readdirSync("/proc/self/task")
+      .map((id) => require("fs").readFileSync("/proc/self/task/" + id + "/comm", "utf8").trim())
+      .filter((name) => name === "redlock").length)`;
+  const { stdout } = await run(process.execPath, ["-e", code], { cwd: root, timeout: 10_000 });
+  assert.equal(stdout.trim(), "0");
+});
+
+test("the default client is the one that the environment names, looked up at each acquire", async () => {
+  const code = `
+    const { lock } = require("redlock-native");
+    const described = lock("a", { wait: 0 });
+    process.env.REDLOCK_NODES = "memory://one memory://two memory://three";
+    described.acquire().catch((error) => console.log(error.code, error.nodes.length))
+      .then((lease) => lease && console.log(lease.held))`;
+  const env = { ...process.env, REDLOCK_NODES: "", REDIS_URL: "redis://127.0.0.1:1" };
+  const { stdout } = await run(process.execPath, ["-e", code], { cwd: root, env, timeout: 10_000 });
+  assert.match(stdout, /^(true|unavailable 3)\n$/);
+});
+
+const projects = ["tsconfig.json", "commonjs.json", "bundler.json"];
+for (const project of projects) {
+  test(`types: ${project}`, async () => {
+    const args = ["node_modules/typescript/bin/tsc", "-p", `tests/node/types/${project}`];
+    await run(process.execPath, args, { cwd: root }).catch(({ stdout }) => assert.fail(stdout));
+  });
+}

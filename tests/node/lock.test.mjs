@@ -1,0 +1,220 @@
+// The verbs, over both kinds of node.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Lease, Redlock } from "redlock-native";
+import { eventually, fresh, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+const kinds = { "memory://": () => `memory://${fresh()}`, "redis://": () => shared.server.url };
+
+for (const [kind, url] of Object.entries(kinds)) {
+  describe(kind, () => {
+    const client = (options) => new Redlock(url(), options);
+
+    test("acquire gives a lease that is held until its release", async () => {
+      const name = fresh();
+      const lock = client().lock(name, { ttl: 5000 });
+      const lease = await lock.acquire();
+      assert.ok(lease instanceof Lease);
+      assert.equal(lock.key, `lock:${name}`);
+      assert.equal(lease.key, lock.key);
+      assert.match(lease.token, /^[0-9a-f]{32}$/);
+      assert.equal(lease.held, true);
+      assert.ok(Number.isInteger(lease.remaining) && lease.remaining > 3000);
+      assert.ok(lease.remaining <= 5000);
+      lease.ensureHeld();
+      const { token } = lease;
+      await lease.release();
+      assert.equal(lease.held, false);
+      assert.equal(lease.remaining, 0);
+      assert.equal(lease.token, token);
+      assert.throws(() => lease.ensureHeld(), { code: "lost", resource: lock.key });
+      await assert.rejects(lease.extend(), { code: "lost" });
+      await lease.release();
+      assert.equal(lease.signal.aborted, false);
+    });
+
+    test("two holders exclude each other; the second gets it after the release", async () => {
+      const lock = client().lock(fresh());
+      const first = await lock.acquire();
+      const second = lock.acquire();
+      assert.equal(await Promise.race([second, sleep(100, "waiting")]), "waiting");
+      await first.release();
+      const lease = await second;
+      assert.equal(lease.held, true);
+      assert.notEqual(lease.token, first.token);
+      await lease.release();
+    });
+
+    test("wait is over: LockTimeout names key, time and the holder's rest", async () => {
+      const redlock = client();
+      const lock = redlock.lock(fresh(), { ttl: 5000, wait: 150 });
+      const lease = await lock.acquire();
+      const started = performance.now();
+      await assert.rejects(lock.acquire(), (error) => {
+        assert.equal(error.name, "LockTimeout");
+        assert.equal(error.code, "timeout");
+        assert.equal(error.resource, lock.key);
+        assert.ok(error.message.includes(lock.key));
+        assert.ok(error.waited >= 100);
+        assert.ok(error.remaining > 0 && error.remaining <= 5000);
+        return true;
+      });
+      assert.ok(performance.now() - started >= 140);
+      await assert.rejects(lock.acquire({ wait: 0 }), { code: "timeout" });
+      await lease.release();
+    });
+
+    test("acquire({ wait }) overrides the lock's", async () => {
+      const lock = client().lock(fresh(), { wait: 0 });
+      const first = await lock.acquire();
+      const second = lock.acquire({ wait: Number.POSITIVE_INFINITY });
+      await sleep(50);
+      await first.release();
+      await (await second).release();
+    });
+
+    test("tryAcquire is null while somebody else holds it", async () => {
+      const lock = client().lock(fresh());
+      const lease = await lock.tryAcquire();
+      assert.equal(lease.held, true);
+      assert.equal(await lock.tryAcquire(), null);
+      await lease.release();
+      const again = await lock.tryAcquire();
+      assert.equal(again.held, true);
+      await again.release();
+    });
+
+    test("extend lengthens and never shortens", async () => {
+      const lock = client().lock(fresh(), { ttl: 1000, renew: false });
+      const lease = await lock.acquire();
+      await lease.extend(20_000);
+      assert.ok(lease.remaining > 15_000);
+      await lease.extend(1000);
+      assert.ok(lease.remaining > 15_000);
+      await lease.extend();
+      await lease.release();
+    });
+
+    test("renewal keeps it beyond its ttl, without it the lease ends", async () => {
+      const redlock = client();
+      const renewed = await redlock.lock(fresh(), { ttl: 300 }).acquire();
+      const single = await redlock.lock(fresh(), { ttl: 300, renew: false }).acquire();
+      await sleep(700);
+      assert.equal(renewed.held, true);
+      assert.equal(single.held, false);
+      assert.throws(() => single.ensureHeld(), { code: "lost", reason: "expired" });
+      await assert.rejects(single.release(), { code: "lost", reason: "expired" });
+      await renewed.release();
+    });
+
+    test("maxHold ends it in spite of renewal", async () => {
+      const lease = await client().lock(fresh(), { ttl: 300, maxHold: 500 }).acquire();
+      await eventually(() => assert.equal(lease.held, false), 3000);
+      assert.throws(() => lease.ensureHeld(), { code: "lost", reason: "max_hold" });
+    });
+
+    test("several names are one lease", async () => {
+      const redlock = client();
+      const [a, b, c] = [fresh(), fresh(), fresh()];
+      const both = await redlock.lock([a, b]).acquire();
+      assert.equal(await redlock.lock([b, c]).tryAcquire(), null);
+      assert.equal(await redlock.lock(a).tryAcquire(), null);
+      const free = await redlock.lock(c).tryAcquire();
+      await free.release();
+      await both.release();
+      await (await redlock.lock([b, c]).tryAcquire()).release();
+      assert.deepEqual(redlock.lock([a, b]).keys, [`lock:${a}`, `lock:${b}`]);
+    });
+
+    test("keyPrefix goes before the name, exactly", async () => {
+      const name = fresh();
+      assert.equal(client({ keyPrefix: "" }).lock(name).key, name);
+      assert.equal(client({ keyPrefix: "app:" }).lock(name).key, `app:${name}`);
+    });
+
+    test("inspect tells held, rest and each node's answer", async () => {
+      const lock = client().lock(fresh(), { ttl: 5000 });
+      const free = await lock.inspect();
+      assert.equal(free.held, false);
+      assert.equal(free.nodes[0].state, "free");
+      const lease = await lock.acquire();
+      const seen = await lock.inspect();
+      assert.equal(seen.held, true);
+      assert.ok(seen.remaining > 0 && seen.remaining <= 5000);
+      assert.equal(seen.nodes[0].state, "held");
+      assert.equal(seen.nodes[0].token, lease.token.slice(0, 8));
+      await lease.release();
+    });
+
+    test("forceRelease takes it from its holder", async () => {
+      const redlock = client();
+      const name = fresh();
+      assert.equal(await redlock.forceRelease(name), false);
+      const lease = await redlock.lock(name).acquire();
+      assert.equal(await redlock.forceRelease(name), true);
+      await assert.rejects(lease.release(), { code: "lost" });
+      await (await redlock.lock(name).tryAcquire()).release();
+    });
+
+    test("leases lists what is held, releaseAll ends it", async () => {
+      const redlock = client();
+      const one = await redlock.lock(fresh()).acquire();
+      const two = await redlock.lock(fresh()).acquire();
+      const tokens = redlock.leases().map((lease) => lease.token);
+      assert.deepEqual(tokens.sort(), [one.token, two.token].sort());
+      await redlock.leases()[0].release();
+      assert.equal(await redlock.releaseAll(), 1);
+      assert.equal(one.held || two.held, false);
+      assert.deepEqual(redlock.leases(), []);
+    });
+
+    test("attach takes a lease over by its token", async () => {
+      const nodes = url();
+      const name = fresh();
+      const lease = await new Redlock(nodes).lock(name, { ttl: 5000 }).acquire();
+      const other = new Redlock(nodes);
+      const taken = await other.attach(name, lease.token, { ttl: 5000 });
+      assert.equal(taken.token, lease.token);
+      assert.equal(taken.held, true);
+      await taken.release();
+      await assert.rejects(other.lock(name).attach(lease.token), { code: "lost" });
+    });
+
+    test("close ends waiting acquires and leases", async () => {
+      const redlock = client();
+      const lock = redlock.lock(fresh());
+      const lease = await lock.acquire();
+      const waiting = assert.rejects(lock.acquire(), { code: "closed", name: "ClientClosed" });
+      redlock.close();
+      await waiting;
+      assert.equal(lease.held, false);
+      assert.throws(() => lease.ensureHeld(), { code: "lost", reason: "closed" });
+      await assert.rejects(lock.acquire(), { code: "closed" });
+      await assert.rejects(redlock.lock(fresh()).tryAcquire(), { code: "closed" });
+    });
+  });
+}
+
+test("the key holds the token and nothing else, and goes with the release", async () => {
+  const { server } = shared;
+  const lease = await new Redlock(server.url).lock(fresh(), { ttl: 5000 }).acquire();
+  assert.equal(await server.cli("GET", lease.key), lease.token);
+  assert.equal(await server.cli("TYPE", lease.key), "string");
+  const left = Number(await server.cli("PTTL", lease.key));
+  assert.ok(left > 0 && left <= 5000);
+  await lease.release();
+  assert.equal(await server.cli("EXISTS", lease.key), "0");
+});
+
+test("a release after expiry leaves the next holder's key alone", async () => {
+  const { server } = shared;
+  const redlock = new Redlock(server.url);
+  const lock = redlock.lock(fresh(), { ttl: 200, renew: false });
+  const late = await lock.acquire();
+  const next = await lock.acquire();
+  assert.equal(next.held, true);
+  await assert.rejects(late.release(), { code: "lost" });
+  assert.equal(await server.cli("GET", next.key), next.token);
+});

@@ -1,0 +1,63 @@
+// What a process sees of the binding: when it ends, when it stays, what it is warned of.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redlock-native";
+import { fresh, program, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+
+test("a collected lease is not released: renewal ends, and a warning says where it came from", async () => {
+  const { server } = shared;
+  const { code, stderr, lines } = await program("gc", [server.url], { flags: ["--expose-gc"] });
+  assert.equal(code, 0, stderr);
+  assert.deepEqual(JSON.parse(lines.at(-1)), { early: "timeout", later: true, kept: true });
+  assert.match(stderr, /\[REDLOCK\] RedlockWarning: lock:collected: .*garbage-collected/);
+  assert.match(stderr, /forgetful.*gc\.mjs:9/);
+  assert.doesNotMatch(stderr, /lock:(released|kept)/);
+});
+
+test("a lease that is merely held does not keep the process", async () => {
+  const { server } = shared;
+  const started = performance.now();
+  const { code, stderr, lines } = await program("holds", [server.url]);
+  assert.equal(code, 0, stderr);
+  assert.ok(performance.now() - started < 2500);
+  assert.equal(await server.cli("GET", "lock:held"), lines[0]);
+  assert.equal(lines.length, 1);
+  // Not renewed by anybody: it goes with its ttl.
+  const next = await new Redlock(server.url).lock("held", { wait: 5000 }).acquire();
+  await next.release();
+});
+
+test("an unresolved acquire keeps the process, and so does an unresolved release", async () => {
+  const { server } = shared;
+  const lease = await new Redlock(server.url).lock("waited").acquire();
+  const running = program("waits", [server.url]);
+  assert.equal(await Promise.race([running, sleep(700, "running")]), "running");
+  await lease.release();
+  const { code, stderr, lines } = await running;
+  assert.equal(code, 0, stderr);
+  assert.deepEqual([lines[0], lines[2]], ["waiting", "released"]);
+  assert.match(lines[1], /^[0-9a-f]{32}$/);
+});
+
+test("an aborted acquire keeps it no longer", async () => {
+  const { server } = shared;
+  const lease = await new Redlock(server.url).lock("given-up").acquire();
+  const { code, stderr, lines } = await program("aborts", [server.url], { timeout: 5000 });
+  assert.equal(code, 0, stderr);
+  assert.deepEqual(lines, ["AbortError"]);
+  await lease.release();
+});
+
+test("core's warnings reach process.emitWarning with the code REDLOCK", async () => {
+  const { server } = shared;
+  const warned = once(process, "warning");
+  const lease = await new Redlock(server.url).lock(fresh(), { ttl: 600 }).acquire();
+  await server.cli("DEL", lease.key);
+  const [warning] = await warned;
+  assert.equal(warning.code, "REDLOCK");
+  assert.ok(warning.message.includes(lease.key), warning.message);
+});

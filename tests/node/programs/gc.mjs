@@ -1,0 +1,24 @@
+// Drops a lease on the floor. Run with --expose-gc; the argument is the node.
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redlock-native";
+
+const redlock = new Redlock(process.argv[2]);
+const lock = redlock.lock("collected", { ttl: 1000 });
+
+async function forgetful() {
+  await lock.acquire();
+}
+
+await forgetful();
+const released = await redlock.lock("released").acquire();
+await released.release();
+const kept = await redlock.lock("kept", { ttl: 300 }).acquire();
+for (let round = 0; round < 20; round++) {
+  await sleep(50);
+  global.gc();
+}
+// Neither unlocked at once nor renewed for ever; what is still referenced is renewed.
+const early = await redlock.lock("collected", { wait: 0 }).acquire().catch((error) => error.code);
+const later = await redlock.lock("collected", { wait: 5000 }).acquire();
+console.log(JSON.stringify({ early: early.held ?? early, later: later.held, kept: kept.held }));
+await later.release();

@@ -1,0 +1,9 @@
+// Waits for a lock that somebody else holds: the process stays until it has it.
+import { Redlock } from "redlock-native";
+
+const lock = new Redlock(process.argv[2]).lock("waited");
+console.log("waiting");
+lock.acquire().then(async (lease) => {
+  console.log(lease.token);
+  lease.release().then(() => console.log("released"));
+});

@@ -1,0 +1,19 @@
+// A worker thread: does what it is told and reports.
+import { parentPort, workerData } from "node:worker_threads";
+import { Redlock } from "redlock-native";
+
+const { node, name, task } = workerData;
+const lock = new Redlock(node).lock(name, { ttl: 1000 });
+
+if (task === "use") {
+  const lease = await lock.acquire();
+  parentPort.postMessage(lease.token);
+  await lease.release();
+} else if (task === "hold") {
+  const lease = await lock.acquire();
+  parentPort.postMessage(lease.token);
+  setInterval(() => lease.held, 50);
+} else {
+  lock.acquire().then(() => parentPort.postMessage("acquired"));
+  parentPort.postMessage("waiting");
+}

@@ -1,0 +1,175 @@
+// Scopes: using(), Symbol.asyncDispose, and how a loss is told.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { LockLost, Redlock } from "redlock-native";
+import { eventually, fresh, Server, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+
+/** Resolves when the signal aborts. */
+const aborted = (signal) =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", resolve, { once: true });
+  });
+
+describe("using()", () => {
+  const redlock = new Redlock("memory://");
+
+  test("gives the body's result and releases", async () => {
+    const name = fresh();
+    let seen;
+    const result = await redlock.using(name, { ttl: 1000 }, async (lease) => {
+      seen = lease;
+      assert.equal(lease.held, true);
+      assert.equal(await redlock.lock(name).tryAcquire(), null);
+      return 42;
+    });
+    assert.equal(result, 42);
+    assert.equal(seen.held, false);
+    await redlock.using(name, () => undefined);
+  });
+
+  test("keeps the body's error and releases", async () => {
+    const name = fresh();
+    const failure = new Error("body");
+    const thrower = () => {
+      throw failure;
+    };
+    await assert.rejects(redlock.using(name, thrower), (error) => error === failure);
+    await (await redlock.lock(name).tryAcquire()).release();
+  });
+
+  test("a body that released itself is fine", async () => {
+    await redlock.using(fresh(), (lease) => lease.release());
+  });
+
+  test("an acquire that fails runs no body", async () => {
+    const name = fresh();
+    const lease = await redlock.lock(name).acquire();
+    let ran = false;
+    const call = redlock.using(name, { wait: 0 }, () => {
+      ran = true;
+    });
+    await assert.rejects(call, { code: "timeout" });
+    assert.equal(ran, false);
+    await lease.release();
+  });
+});
+
+describe("a loss", () => {
+  test("aborts lease.signal with LockLost, once the key is gone", async () => {
+    const { server } = shared;
+    const lease = await new Redlock(server.url).lock(fresh(), { ttl: 600 }).acquire();
+    const { signal } = lease;
+    assert.equal(signal, lease.signal);
+    assert.equal(signal.aborted, false);
+    const told = [];
+    lease.onLost((error) => told.push(error));
+    await server.cli("DEL", lease.key);
+    await aborted(signal);
+    assert.ok(signal.reason instanceof LockLost);
+    assert.equal(signal.reason.reason, "missing");
+    assert.equal(signal.reason.resource, lease.key);
+    assert.equal(lease.held, false);
+    assert.deepEqual(told, [signal.reason]);
+    lease.onLost((error) => told.push(error));
+    await undefined;
+    assert.equal(told.length, 2);
+    assert.equal(await server.cli("EXISTS", lease.key), "0");
+  });
+
+  test("a signal first asked for after the loss is aborted already", async () => {
+    const lock = new Redlock("memory://").lock(fresh(), { ttl: 100, renew: false });
+    const lease = await lock.acquire();
+    await eventually(() => assert.equal(lease.held, false));
+    assert.equal(lease.signal.aborted, true);
+    assert.equal(lease.signal.reason.reason, "expired");
+  });
+
+  test("aborts at the end of validity when the server is gone", async () => {
+    const server = await Server.start();
+    const lease = await new Redlock(server.url).lock(fresh(), { ttl: 800 }).acquire();
+    const started = performance.now();
+    await server.stop();
+    await aborted(lease.signal);
+    assert.equal(lease.signal.reason.code, "lost");
+    assert.ok(performance.now() - started < 1500);
+  });
+
+  test("using() rejects with LockLost when the body did not fail", async () => {
+    const { server } = shared;
+    const redlock = new Redlock(server.url);
+    const body = async ({ key, signal }) => {
+      await server.cli("DEL", key);
+      await aborted(signal);
+      return "done";
+    };
+    await assert.rejects(redlock.using(fresh(), { ttl: 600 }, body), {
+      code: "lost",
+      reason: "missing",
+    });
+  });
+
+  test("using() keeps the body's own error, and hands on signal.reason", async () => {
+    const { server } = shared;
+    const redlock = new Redlock(server.url);
+    const failure = new Error("body");
+    const fails = async ({ key, signal }) => {
+      await server.cli("DEL", key);
+      await aborted(signal);
+      throw failure;
+    };
+    await assert.rejects(redlock.using(fresh(), { ttl: 600 }, fails), (error) => error === failure);
+    const passes = async ({ key, signal }) => {
+      await server.cli("DEL", key);
+      await sleep(60_000, undefined, { signal });
+    };
+    await assert.rejects(redlock.using(fresh(), { ttl: 600 }, passes), (error) => {
+      assert.equal(error.name, "AbortError");
+      assert.equal(error.cause.code, "lost");
+      return true;
+    });
+  });
+});
+
+describe("Symbol.asyncDispose", () => {
+  test("of a lease releases it", async () => {
+    const redlock = new Redlock("memory://");
+    const lock = redlock.lock(fresh());
+    const lease = await lock.acquire();
+    await lease[Symbol.asyncDispose]();
+    assert.equal(lease.held, false);
+    await lease[Symbol.asyncDispose]();
+    await (await lock.tryAcquire()).release();
+  });
+
+  test("of a lost lease rejects with LockLost", async () => {
+    const redlock = new Redlock("memory://");
+    const name = fresh();
+    const lease = await redlock.lock(name).acquire();
+    await redlock.forceRelease(name);
+    await assert.rejects(lease[Symbol.asyncDispose](), { code: "lost" });
+  });
+
+  test("of a lease whose server is gone warns, where release() rejects", async (context) => {
+    const server = await Server.start();
+    const redlock = new Redlock(server.url);
+    const explicit = await redlock.lock(fresh(), { ttl: 5000 }).acquire();
+    const scoped = await redlock.lock(fresh(), { ttl: 5000 }).acquire();
+    await server.stop();
+    await assert.rejects(explicit.release(), { code: "unavailable" });
+    const warned = context.mock.method(process, "emitWarning", () => undefined);
+    await scoped[Symbol.asyncDispose]();
+    const [text, { code }] = warned.mock.calls.at(-1).arguments;
+    assert.ok(text.includes(scoped.key));
+    assert.equal(code, "REDLOCK");
+  });
+
+  test("of a client closes it", async () => {
+    const redlock = new Redlock("memory://");
+    await redlock[Symbol.asyncDispose]();
+    await assert.rejects(redlock.lock(fresh()).acquire(), { code: "closed" });
+  });
+});

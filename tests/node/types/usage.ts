@@ -1,0 +1,74 @@
+// What TypeScript users may write, and what they may not.
+import {
+  configure,
+  type Inspection,
+  InvalidOption,
+  type Lease,
+  Lock,
+  LockError,
+  LockLost,
+  type LockOptions,
+  lock,
+  Redlock,
+  type RedlockOptions,
+  using,
+} from "redlock-native";
+
+const clientOptions: RedlockOptions = { keyPrefix: "", nodeTimeout: 500, restartGuard: 0 };
+const redlock = new Redlock(["redis://a", "redis://b"] as const, clientOptions);
+const options: LockOptions = { ttl: 10_000, wait: Number.POSITIVE_INFINITY, renew: true };
+const described: Lock = redlock.lock(["a", "b"], options);
+
+export async function verbs(signal: AbortSignal): Promise<void> {
+  const lease: Lease = await described.acquire({ signal, wait: 5 });
+  const tried: Lease | null = await described.tryAcquire();
+  await lease.extend(1000);
+  await lease.extend();
+  lease.onLost((error: LockLost) => error.reason === "expired");
+  const facts: [boolean, number, string, string] = [
+    lease.held,
+    lease.remaining,
+    lease.key,
+    lease.token,
+  ];
+  lease.ensureHeld();
+  await lease.release();
+  const seen: Inspection = await described.inspect();
+  const state: "free" | "held" | "fault" | undefined = seen.nodes[0]?.state;
+  const held: Lease[] = redlock.leases();
+  const done: [boolean, number] = [await redlock.forceRelease("a"), await redlock.releaseAll()];
+  await fetch("http://localhost", { signal: lease.signal });
+  void [tried, facts, state, held, done];
+}
+
+export async function scopes(): Promise<string> {
+  const text: string = await redlock.using("a", async (lease) => lease.token);
+  const sum: number = await redlock.using("a", { ttl: 1000 }, () => 1 + 1);
+  await using(["a", "b"], options, async ({ signal }) => signal.throwIfAborted());
+  await using("a", () => undefined);
+  await lock("a").using((lease) => lease.key, { wait: 0 });
+  await using held = await lock("a").acquire();
+  await using client = new Redlock("memory://");
+  void [sum, held, client];
+  return text;
+}
+
+export function errors(error: unknown): string | undefined {
+  if (error instanceof LockLost) return error.reason;
+  if (error instanceof InvalidOption) return error.code satisfies "invalid";
+  if (error instanceof LockError) return error.resource ?? error.nodes[0]?.error;
+  return undefined;
+}
+
+configure("redis://a", { replace: true });
+
+// @ts-expect-error a number is not options
+redlock.lock("a", 1000);
+// @ts-expect-error another library's option
+redlock.lock("a", { retryCount: 3 });
+// @ts-expect-error nodes are needed
+new Redlock();
+// @ts-expect-error only a lease can be released
+described.release();
+// @ts-expect-error a lease is read-only
+export const write = (lease: Lease) => (lease.key = "b");

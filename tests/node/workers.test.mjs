@@ -1,0 +1,66 @@
+// Worker threads: each has its own state, and may be terminated at any moment.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Worker } from "node:worker_threads";
+import { Redlock } from "redlock-native";
+import { fresh, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+
+function start(task, name) {
+  const file = new URL("programs/worker.mjs", import.meta.url);
+  return new Worker(file, { workerData: { node: shared.server.url, name, task } });
+}
+
+describe("a worker thread", () => {
+  test("acquires and releases, beside the main thread, and ends by itself", async () => {
+    const name = fresh();
+    const redlock = new Redlock(shared.server.url);
+    const workers = [1, 2, 3].map(() => start("use", name));
+    const ends = workers.map((worker) => once(worker, "exit"));
+    const tokens = await Promise.all(workers.map(async (worker) => (await once(worker, "message"))[0]));
+    assert.equal(new Set(tokens).size, 3);
+    for (const [code] of await Promise.all(ends)) assert.equal(code, 0);
+    await (await redlock.lock(name).acquire({ wait: 1000 })).release();
+  });
+
+  test("terminated while it waits leaves no key", async () => {
+    const { server } = shared;
+    const name = fresh();
+    const lock = new Redlock(server.url).lock(name);
+    const lease = await lock.acquire();
+    const worker = start("wait", name);
+    await once(worker, "message");
+    await sleep(100);
+    await worker.terminate();
+    await lease.release();
+    await sleep(300);
+    assert.equal(await server.cli("EXISTS", lock.key), "0");
+    await (await lock.tryAcquire()).release();
+  });
+
+  test("terminated while it holds: nobody renews, the key goes with its ttl", async () => {
+    const { server } = shared;
+    const name = fresh();
+    const worker = start("hold", name);
+    const [token] = await once(worker, "message");
+    await worker.terminate();
+    const lock = new Redlock(server.url).lock(name);
+    assert.equal(await server.cli("GET", lock.key), token);
+    const next = await lock.acquire({ wait: 5000 });
+    await next.release();
+  });
+
+  test("terminated in the middle of traffic, many times, leaves this thread working", async () => {
+    const name = fresh();
+    for (let round = 0; round < 10; round++) {
+      const workers = [start("use", name), start("use", fresh())];
+      await sleep(20 + round * 10);
+      await Promise.all(workers.map((worker) => worker.terminate()));
+    }
+    const lock = new Redlock(shared.server.url).lock(name);
+    await (await lock.acquire({ wait: 5000 })).release();
+  });
+});
