@@ -41,6 +41,7 @@ impl NativeClient {
             key_prefix: args.key_prefix,
             node_timeout: args.node_timeout,
             restart_guard: args.restart_guard,
+            ..Default::default()
         };
         let client = Redlock::from_args(nodes, &args).map_err(|error| throw(env, &error))?;
         let local = runtime.local.clone();

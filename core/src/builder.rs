@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::client::Redlock;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
-use crate::node::Address;
+use crate::node::{Address, Tls, TlsOptions};
 
 const DEFAULT_PREFIX: &str = "lock:";
 const DEFAULT_GUARD: Duration = Duration::from_secs(60);
@@ -28,6 +28,7 @@ pub struct Builder {
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) restart_guard: Option<Duration>,
     clock: Arc<dyn Clock>,
+    pub(crate) tls: TlsOptions,
 }
 
 impl Builder {
@@ -38,6 +39,7 @@ impl Builder {
             node_timeout: None,
             restart_guard: None,
             clock: Arc::new(SystemClock),
+            tls: TlsOptions::default(),
         }
     }
 
@@ -63,6 +65,13 @@ impl Builder {
         self
     }
 
+    /// Whom `rediss://` nodes must be and who we are to them; default: the system's trust, the URL's host.
+    #[must_use]
+    pub fn tls(mut self, tls: TlsOptions) -> Self {
+        self.tls = tls;
+        self
+    }
+
     /// Another clock, for tests; default [`SystemClock`].
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -83,6 +92,12 @@ impl Builder {
             let text = format!("node {url} is given twice: a quorum needs independent nodes");
             return Err(Error::invalid(text));
         }
+        let nodes = if nodes.iter().any(Address::is_tls) {
+            let tls = Tls::load(&self.tls)?;
+            nodes.into_iter().map(|node| node.with_tls(&tls)).collect()
+        } else {
+            nodes
+        };
         let guard = match self.restart_guard {
             Some(guard) => guard,
             None if nodes.len() > 1 => DEFAULT_GUARD,

@@ -102,6 +102,7 @@ impl Redlock {
         let mut builder = Self::builder(nodes);
         builder.node_timeout = time("node_timeout", args.node_timeout)?;
         builder.restart_guard = time("restart_guard", args.restart_guard)?;
+        builder.tls = args.tls.clone();
         if let Some(prefix) = &args.key_prefix {
             builder = builder.key_prefix(prefix.clone());
         }

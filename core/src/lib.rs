@@ -38,5 +38,6 @@ pub use error::{Error, ErrorKind, LossReason, NodeReport, Result};
 pub use inspect::{Inspection, NodeInspection};
 pub use lease::{Hold, Lease};
 pub use lock::Lock;
+pub use node::TlsOptions;
 pub use options::{ClientArgs, LONG_TTL, LockArgs, MIN_TTL, Names, Unit};
 pub use quorum::{Tally, drift};

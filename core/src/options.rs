@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::error::{Error, Result, seconds};
+use crate::node::TlsOptions;
 
 /// The least ttl: below it a scheduler's hiccup alone would end leases.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
@@ -58,6 +59,8 @@ pub struct ClientArgs {
     pub node_timeout: Option<f64>,
     /// Youngest age at which a node of several may vote. Default 60 s; 0 = no guard.
     pub restart_guard: Option<f64>,
+    /// Whom `rediss://` nodes must be and who we are to them.
+    pub tls: TlsOptions,
 }
 
 /// What a caller in another language gave for a lock; `None` means not given.

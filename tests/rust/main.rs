@@ -7,4 +7,5 @@ mod quorum;
 mod single;
 mod support;
 mod tidy;
+mod tls;
 mod vectors;

@@ -5,30 +5,34 @@ use std::path::PathBuf;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use url::Url;
 
+use super::tls::Tls;
 use crate::error::{Error, Result};
 
 /// Where a node is, and as whom to go there.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum Address {
     Memory(String),
     Server(Server),
 }
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Server {
     pub(super) place: Place,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
     pub(super) db: i64,
+    pub(super) tls: Option<Tls>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     Tcp(String, u16),
+    Tls(String, u16),
     Unix(PathBuf),
 }
 
-const SCHEMES: &str = "use redis://[user:pass@]host[:port][/db], unix:///path or memory://[name]";
+const SCHEMES: &str =
+    "use redis://[user:pass@]host[:port][/db], rediss:// for TLS, unix:///path or memory://[name]";
 
 impl Address {
     pub(crate) fn parse(text: &str) -> Result<Self> {
@@ -37,12 +41,26 @@ impl Address {
         };
         match scheme {
             "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
-            "redis" | "valkey" | "unix" => Server::parse(text).map(Self::Server),
-            "rediss" | "valkeys" => Err(invalid(text, "TLS is not supported yet")),
+            "redis" | "rediss" | "valkey" | "valkeys" | "unix" => {
+                Server::parse(text).map(Self::Server)
+            }
             "redis+sentinel" | "redis+cluster" => {
                 Err(invalid(text, "Sentinel and Cluster are not supported yet"))
             }
             _ => Err(invalid(text, "its scheme is unknown")),
+        }
+    }
+
+    /// Whether TLS options are needed to get there.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Self::Server(server) if matches!(server.place, Place::Tls(..)))
+    }
+
+    /// The same place, reached with these TLS options.
+    pub(crate) fn with_tls(self, tls: &Tls) -> Self {
+        match self {
+            Self::Server(server) => Self::Server(Server { tls: Some(tls.clone()), ..server }),
+            memory @ Self::Memory(_) => memory,
         }
     }
 
@@ -65,7 +83,7 @@ impl Address {
 
 impl Server {
     fn parse(text: &str) -> Result<Self> {
-        let url = Url::parse(text).map_err(|error| invalid(text, &error.to_string()))?;
+        let mut url = Url::parse(text).map_err(|error| invalid(text, &error.to_string()))?;
         let unknown =
             |key: &str| !(url.scheme() == "unix" && matches!(key, "db" | "user" | "pass"));
         if let Some((key, _)) = url.query_pairs().find(|(key, _)| unknown(key)) {
@@ -74,14 +92,21 @@ impl Server {
         if url.scheme() != "unix" && url.host_str().is_none_or(str::is_empty) {
             return Err(invalid(text, "it names no host"));
         }
+        if url.fragment().is_some() {
+            return Err(invalid(text, "what follows the # is unknown"));
+        }
+        // The parser knows TLS only with its own TLS stack; the scheme is all that differs.
+        let tls = matches!(url.scheme(), "rediss" | "valkeys");
+        if tls && url.set_scheme("redis").is_err() {
+            return Err(invalid(text, "its scheme is unknown"));
+        }
         let info = url
             .into_connection_info()
             .map_err(|_| invalid(text, "the path after the host must be a database number"))?;
         let settings = info.redis_settings();
         let place = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => {
-                Place::Tcp(host.trim_matches(['[', ']']).to_owned(), *port)
-            }
+            ConnectionAddr::Tcp(host, port) if tls => Place::Tls(host.clone(), *port),
+            ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
             _ => return Err(invalid(text, "its kind of connection is not supported")),
         };
@@ -90,13 +115,18 @@ impl Server {
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
             db: settings.db(),
+            tls: None,
         })
     }
 
     fn place(&self) -> String {
+        let at = |scheme: &str, host: &str, port: u16| {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+            format!("{scheme}://{host}:{port}")
+        };
         match &self.place {
-            Place::Tcp(host, port) if host.contains(':') => format!("redis://[{host}]:{port}"),
-            Place::Tcp(host, port) => format!("redis://{host}:{port}"),
+            Place::Tcp(host, port) => at("redis", host, *port),
+            Place::Tls(host, port) => at("rediss", host, *port),
             Place::Unix(path) => format!("unix://{}", path.display()),
         }
     }

@@ -6,6 +6,7 @@ mod memory;
 mod redis;
 mod reply;
 mod script;
+mod tls;
 mod watch;
 
 use std::fmt;
@@ -17,6 +18,8 @@ use std::time::Duration;
 pub(crate) use address::Address;
 pub(crate) use memory::MemoryNode;
 pub(crate) use redis::RedisNode;
+pub(crate) use tls::Tls;
+pub use tls::TlsOptions;
 pub(crate) use watch::{Change, Watch};
 
 /// What a round asks for: these keys, for the owner of this token.

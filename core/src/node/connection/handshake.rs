@@ -34,7 +34,7 @@ pub(super) async fn open(server: &Server, guard: Duration) -> Result<Greeting, F
 }
 
 async fn greet(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
-    let stream = Stream::connect(&server.place)
+    let stream = Stream::connect(server)
         .await
         .map_err(|error| Fault::new(format!("cannot connect: {error}")))?;
     let mut talk = Talk { stream, codec: ValueCodec::default(), unread: BytesMut::new() };

@@ -1,4 +1,4 @@
-//! The bytes' way: TCP or a Unix socket, as one type.
+//! The bytes' way: TCP or a Unix socket, or TLS, as one type.
 
 use std::io;
 use std::pin::Pin;
@@ -9,21 +9,30 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-use super::super::address::Place;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::super::address::{Place, Server};
 
 pub(super) enum Stream {
     Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
     #[cfg(unix)]
     Unix(UnixStream),
 }
 
 impl Stream {
-    pub(super) async fn connect(place: &Place) -> io::Result<Self> {
-        match place {
-            Place::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                stream.set_nodelay(true)?;
-                Ok(Self::Tcp(stream))
+    pub(super) async fn connect(server: &Server) -> io::Result<Self> {
+        match &server.place {
+            Place::Tcp(host, port) => Ok(Self::Tcp(tcp(host, *port).await?)),
+            Place::Tls(host, port) => {
+                let tls = server.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
+                let name = tls.name_for(host).map_err(io::Error::other)?;
+                let stream = tcp(host, *port).await?;
+                let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
+                let secured = connector.connect(name, stream).await;
+                let stream = secured.map_err(|error| io::Error::other(format!("TLS: {error}")))?;
+                Ok(Self::Tls(Box::new(stream)))
             }
             #[cfg(unix)]
             Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
@@ -32,14 +41,21 @@ impl Stream {
         }
     }
 
-    /// Writes what the socket takes at once, without waiting.
+    /// Writes what the socket takes at once, without waiting; TLS has to wait its turn.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
             #[cfg(unix)]
             Self::Unix(stream) => stream.try_write(bytes),
         }
     }
+}
+
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 impl AsyncRead for Stream {
@@ -50,6 +66,7 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
         }
@@ -64,6 +81,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
         }
@@ -72,6 +90,7 @@ impl AsyncWrite for Stream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
         }
@@ -80,6 +99,7 @@ impl AsyncWrite for Stream {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }

@@ -1,0 +1,103 @@
+//! TLS for `rediss://`: whom to trust, who we are, and which name the server must prove.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+use crate::error::{Error, Result};
+
+/// PEM files and a name for TLS connections; everything is optional.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// The certificates to trust instead of the system's.
+    pub ca: Option<PathBuf>,
+    /// The client's certificate chain, where the server asks for one; needs `key`.
+    pub cert: Option<PathBuf>,
+    /// The private key of `cert`.
+    pub key: Option<PathBuf>,
+    /// The name the server's certificate must carry (and SNI asks for) instead of the URL's host.
+    pub server_name: Option<String>,
+}
+
+/// Options, read and checked.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(super) config: Arc<ClientConfig>,
+    server_name: Option<ServerName<'static>>,
+}
+
+impl Tls {
+    pub(crate) fn load(options: &TlsOptions) -> Result<Self> {
+        let trust = match &options.ca {
+            Some(path) => trust_in(path)?,
+            None => system_trust()?,
+        };
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::invalid(format!("TLS: {error}")))?
+            .with_root_certificates(trust);
+        let config = match (&options.cert, &options.key) {
+            (None, None) => config.with_no_client_auth(),
+            (Some(cert), Some(key)) => {
+                let chain = certificates("tls_cert", cert)?;
+                let secret = PrivateKeyDer::from_pem_file(key)
+                    .map_err(|error| unreadable("tls_key", key, &error.to_string()))?;
+                config
+                    .with_client_auth_cert(chain, secret)
+                    .map_err(|error| unreadable("tls_cert", cert, &error.to_string()))?
+            }
+            _ => {
+                return Err(Error::invalid(
+                    "tls_cert and tls_key belong together: give both or none",
+                ));
+            }
+        };
+        let server_name = options.server_name.as_deref().map(name).transpose()?;
+        Ok(Self { config: Arc::new(config), server_name })
+    }
+
+    /// The name the server at `host` must prove.
+    pub(super) fn name_for(&self, host: &str) -> Result<ServerName<'static>> {
+        self.server_name.clone().map_or_else(|| name(host), Ok)
+    }
+}
+
+fn name(text: &str) -> Result<ServerName<'static>> {
+    ServerName::try_from(text.to_owned())
+        .map_err(|_| Error::invalid(format!("{text:?} is no name that a certificate can carry")))
+}
+
+fn trust_in(path: &Path) -> Result<RootCertStore> {
+    let mut trust = RootCertStore::empty();
+    for certificate in certificates("tls_ca", path)? {
+        let added = trust.add(certificate);
+        added.map_err(|error| unreadable("tls_ca", path, &error.to_string()))?;
+    }
+    Ok(trust)
+}
+
+fn system_trust() -> Result<RootCertStore> {
+    let mut trust = RootCertStore::empty();
+    trust.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if trust.is_empty() {
+        let text = "TLS: the system has no trusted certificates; name your own with tls_ca";
+        return Err(Error::invalid(text));
+    }
+    Ok(trust)
+}
+
+fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found = read.map_err(|error| unreadable(option, path, &error.to_string()))?;
+    if found.is_empty() {
+        return Err(unreadable(option, path, "it holds no PEM certificate"));
+    }
+    Ok(found)
+}
+
+fn unreadable(option: &str, path: &Path, why: &str) -> Error {
+    Error::invalid(format!("{option} is {}: {why}", path.display()))
+}

@@ -1,0 +1,169 @@
+//! `rediss://` and `unix://` against real servers: who is trusted, and who is not.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use redlock::{Error, ErrorKind, Redlock, TlsOptions};
+
+use crate::support::{Server, free_port, millis};
+
+/// A certificate authority of the test's own, a server's and a client's certificate.
+struct Papers(PathBuf);
+
+impl Papers {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!(
+            "redlock-tls-{}-{}",
+            std::process::id(),
+            free_port()
+        ));
+        std::fs::create_dir_all(&folder).unwrap();
+        let papers = Self(folder);
+        for ca in ["ca", "other-ca"] {
+            papers.openssl(&format!(
+                "req -x509 -newkey rsa:2048 -nodes -keyout {ca}.key -out {ca}.crt -days 2 -subj /CN={ca}"
+            ));
+        }
+        for (name, extension) in [
+            ("server", "subjectAltName=DNS:redis.test,IP:127.0.0.1"),
+            ("client", "extendedKeyUsage=clientAuth"),
+        ] {
+            std::fs::write(papers.0.join(format!("{name}.ext")), extension).unwrap();
+            papers.openssl(&format!(
+                "req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
+            ));
+            papers.openssl(&format!(
+                "x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
+                 -out {name}.crt -extfile {name}.ext"
+            ));
+        }
+        papers
+    }
+
+    fn openssl(&self, arguments: &str) {
+        let run = Command::new("openssl")
+            .args(arguments.split_whitespace())
+            .current_dir(&self.0)
+            .output();
+        let run = run.expect("openssl is needed by the tests");
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn server(&self, auth_clients: &str) -> (Server, u16) {
+        let port = free_port();
+        let path = |name: &str| self.path(name).to_string_lossy().into_owned();
+        let (cert, key, ca) = (path("server.crt"), path("server.key"), path("ca.crt"));
+        let server = Server::with(&[
+            "--tls-port",
+            &port.to_string(),
+            "--tls-cert-file",
+            &cert,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &ca,
+            "--tls-auth-clients",
+            auth_clients,
+        ]);
+        (server, port)
+    }
+}
+
+impl Drop for Papers {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn locks(url: String, tls: TlsOptions) -> Result<(), Error> {
+    let redlock = Redlock::builder([url]).tls(tls).build()?;
+    redlock.lock("job").wait(millis(1000)).acquire().await?.release().await
+}
+
+fn trusting(ca: &Path) -> TlsOptions {
+    TlsOptions { ca: Some(ca.to_owned()), ..TlsOptions::default() }
+}
+
+#[tokio::test]
+async fn trust_name_and_client_certificate_decide() {
+    let papers = Papers::new();
+    let (_server, port) = papers.server("no");
+    let (_strict, strict_port) = papers.server("yes");
+    let (ca, other) = (papers.path("ca.crt"), papers.path("other-ca.crt"));
+    let url = |port: u16| format!("rediss://127.0.0.1:{port}");
+
+    locks(url(port), trusting(&ca)).await.unwrap();
+    let named = TlsOptions { server_name: Some("redis.test".into()), ..trusting(&ca) };
+    locks(url(port), named).await.unwrap();
+    let shown = TlsOptions {
+        cert: Some(papers.path("client.crt")),
+        key: Some(papers.path("client.key")),
+        ..trusting(&ca)
+    };
+    locks(url(strict_port), shown).await.unwrap();
+
+    let wrong_name = TlsOptions { server_name: Some("other.test".into()), ..trusting(&ca) };
+    for (port, tls, word) in [
+        (port, trusting(&other), "UnknownIssuer"),
+        (port, wrong_name, "not valid for"),
+        (strict_port, trusting(&ca), ""),
+    ] {
+        let error = locks(url(port), tls).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn bad_tls_options_are_said_before_anything_is_sent() {
+    let papers = Papers::new();
+    let url = || "rediss://127.0.0.1:1".to_owned();
+    let (cert, key) = (Some(papers.path("client.crt")), Some(papers.path("client.key")));
+    for (tls, word) in [
+        (trusting(Path::new("nowhere.pem")), "nowhere.pem"),
+        (trusting(&papers.path("ca.key")), "no PEM certificate"),
+        (TlsOptions { cert: cert.clone(), ..trusting(&papers.path("ca.crt")) }, "tls_key"),
+        (TlsOptions { key, ..trusting(&papers.path("ca.crt")) }, "tls_cert"),
+        (
+            TlsOptions { server_name: Some("no name".into()), ..trusting(&papers.path("ca.crt")) },
+            "no name",
+        ),
+    ] {
+        let error = locks(url(), tls).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn tls_on_a_plain_port_and_the_reverse_are_faults_in_time() {
+    let papers = Papers::new();
+    let (server, port) = papers.server("no");
+    let ca = papers.path("ca.crt");
+    for url in [format!("rediss://127.0.0.1:{}", server.port), format!("redis://127.0.0.1:{port}")]
+    {
+        let started = std::time::Instant::now();
+        let error = locks(url, trusting(&ca)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(started.elapsed() < Duration::from_secs(3));
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_unix_socket_is_a_node() {
+    let folder = std::env::temp_dir().join(format!("redlock-unix-{}", free_port()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let socket = folder.join("redis.sock").to_string_lossy().into_owned();
+    let server = Server::with(&["--unixsocket", &socket]);
+    let redlock = Redlock::builder([format!("unix://{socket}")]).build().unwrap();
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    assert_eq!(server.ask("GET lock:job"), lease.token());
+    lease.release().await.unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+}
