@@ -64,8 +64,8 @@ lint: stubs
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy --strict
 	$(PY) -m mypy.stubtest redlock
-	npx --no-install tsc -p bindings-node --noEmit
-	npx --no-install biome ci .
+	npm run --silent types
+	npm run --silent lint
 
 # Generated files are committed: regenerating them must change nothing.
 stubs:
@@ -84,3 +84,4 @@ wheels: build ## a wheel and an npm package into dist/
 .PHONY: clean
 clean: ## remove everything that was built or installed here
 	rm -rf target dist .venv node_modules bench/.venv bench/node_modules bench/out
+	rm -rf bindings-node/dist bindings-python/python/redlock/_native.*.so
