@@ -28,6 +28,7 @@ impl From<LockArgs> for redlock::LockArgs {
             renew: args.renew,
             max_hold: args.max_hold,
             node_timeout: args.node_timeout,
+            ..Self::default()
         }
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use crate::client::Live;
 use crate::clock::Instant;
 use crate::error::{Error, NodeReport, Result, seconds};
+use crate::fence;
 use crate::lease::Lease;
 use crate::lock::Lock;
-use crate::node::{Ask, Claim, Vote};
+use crate::node::{Ask, Fencing, Vote};
 use crate::quorum::{Ballot, Poll};
 use crate::wait::{Backoff, jittered};
 
@@ -38,7 +39,7 @@ enum Refusal {
 }
 
 pub(crate) async fn acquire(lock: Lock, wait: Option<Duration>) -> Result<Lease> {
-    lock.check()?;
+    let lock = lock.checked()?;
     let live = lock.client.live(&lock.key())?;
     let mut attempt = Attempt::new(&lock, &live, wait);
     tokio::select! {
@@ -48,7 +49,7 @@ pub(crate) async fn acquire(lock: Lock, wait: Option<Duration>) -> Result<Lease>
 }
 
 pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
-    lock.check()?;
+    let lock = lock.checked()?;
     let live = lock.client.live(&lock.key())?;
     let ticket = live.queue.join(&lock.keys);
     if !ticket.is_head() {
@@ -65,16 +66,25 @@ pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
 async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration) -> Round {
     let options = &lock.options;
     let ttl = options.max_hold.map_or(options.ttl, |max_hold| max_hold.min(options.ttl));
-    let ask = Ask { ttl, patience, first: true };
-    let mut ballot = Ballot::open(&live.quorum, Claim::new(Arc::clone(&lock.keys)), ask);
+    let fencing = if options.fencing {
+        Fencing::Propose(live.quorum.clock.wall_micros())
+    } else {
+        Fencing::Off
+    };
+    let ask = Ask { ttl, patience, first: true, fencing };
+    let mut ballot = Ballot::open(&live.quorum, lock.claim(), ask);
     let tally = ballot.count().await;
     if tally.met() {
+        let fence = if options.fencing { fence::settle(&mut ballot, ask).await } else { None };
+        if options.fencing && fence.is_none() {
+            return Round::Refused(Refusal::Split);
+        }
         // A grant that took so long that nothing is left of it is never handed out.
         if live.quorum.clock.now() >= ballot.validity_ends() {
             return Round::Refused(Refusal::Split);
         }
         ballot.keep();
-        let terms = lock.terms(ballot.claim.clone(), ballot.started);
+        let terms = lock.terms(ballot.claim.clone(), ballot.started, fence);
         let end = (ballot.validity_ends(), options.ttl, ttl < options.ttl);
         return Round::Granted(Lease::new(live.lease(terms, end)));
     }
@@ -92,7 +102,7 @@ fn free_in(votes: &Poll<Vote>) -> Option<Option<Duration>> {
     let mut held: Vec<_> = clean
         .filter_map(|vote| match vote {
             Vote::Held(left) => Some(left.unwrap_or(Duration::MAX)),
-            Vote::Granted => None,
+            Vote::Granted(_) => None,
         })
         .collect();
     held.sort_unstable();
@@ -109,6 +119,8 @@ struct Attempt<'a> {
     started: Instant,
     wait: Option<Duration>,
     last: Refusal,
+    /// Had to let others of this process go first.
+    queued: bool,
     unavailable_since: Option<Instant>,
     split: Backoff,
     poll: Backoff,
@@ -122,6 +134,7 @@ impl<'a> Attempt<'a> {
             started: live.quorum.clock.now(),
             wait,
             last: Refusal::Queued,
+            queued: false,
             unavailable_since: None,
             split: Backoff::new(SPLIT.0, SPLIT.1),
             poll: Backoff::new(POLL.0, POLL.1),
@@ -131,7 +144,8 @@ impl<'a> Attempt<'a> {
     async fn run(&mut self) -> Result<Lease> {
         let clock = Arc::clone(&self.live.quorum.clock);
         let ticket = self.live.queue.join(&self.lock.keys);
-        if !ticket.is_head() {
+        self.queued = !ticket.is_head();
+        if self.queued {
             tokio::select! {
                 biased;
                 () = ticket.turn() => {}
@@ -185,7 +199,7 @@ impl<'a> Attempt<'a> {
     /// Remembers why there is no lease. What a round that `wait` cut lacks says less than a whole round before it.
     fn note(&mut self, refusal: Refusal, cut: bool) {
         let unavailable = matches!(refusal, Refusal::Unavailable(_));
-        let known = !matches!(self.last, Refusal::Queued);
+        let known = self.queued || !matches!(self.last, Refusal::Queued);
         if unavailable && cut && known {
             return;
         }

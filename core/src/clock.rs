@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::ops::{Add, Sub};
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in time of one [`Clock`]; only differences mean anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +48,9 @@ pub trait Clock: Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Instant;
 
+    /// Microseconds since 1970 by the wall clock. It may step: it is only ever a proposal for a fencing token.
+    fn wall_micros(&self) -> u64;
+
     /// Ends at `at`, also when the machine was suspended meanwhile.
     fn sleep_until(&self, at: Instant) -> Sleep;
 }
@@ -62,6 +65,11 @@ const SLICE: Duration = Duration::from_millis(100);
 impl Clock for SystemClock {
     fn now(&self) -> Instant {
         Instant(raw_now())
+    }
+
+    fn wall_micros(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
     fn sleep_until(&self, at: Instant) -> Sleep {

@@ -50,6 +50,17 @@ impl Hold {
         self.0.phase().map_or(Duration::ZERO, |phase| phase.ttl)
     }
 
+    /// The fencing token: larger than that of every earlier lease of the same lock, so that a resource that
+    /// remembers the largest one it has seen can refuse a holder whose time is over.
+    ///
+    /// Fails with `Invalid` where none was asked for. See Kleppmann, "How to do distributed locking" (2016).
+    pub fn fencing_token(&self) -> Result<u64> {
+        self.0.terms.fence.ok_or_else(|| {
+            let text = "no fencing token was asked for: make the lock with fencing on";
+            Error::invalid(format!("{}: {text}", self.key())).about(&self.key())
+        })
+    }
+
     /// Whether it was released by us.
     pub fn released(&self) -> bool {
         self.0.phase().is_some_and(|phase| phase.status == Status::Released)

@@ -20,6 +20,7 @@ mod builder;
 mod client;
 pub mod clock;
 mod error;
+mod fence;
 mod inspect;
 mod lease;
 mod lock;

@@ -9,9 +9,10 @@ use crate::acquire::{acquire, try_acquire};
 use crate::client::Redlock;
 use crate::clock::Instant;
 use crate::error::{Error, NodeReport, Result, seconds};
+use crate::fence::fence_key;
 use crate::inspect::{Inspection, inspection};
 use crate::lease::Lease;
-use crate::node::{Ask, Claim};
+use crate::node::{Ask, Claim, Fencing};
 use crate::options::{LONG_TTL, Options, Unit, check_names, wait_from};
 use crate::quorum::{Poll, drift};
 use crate::state::{State, Terms};
@@ -22,13 +23,15 @@ pub struct Lock {
     pub(crate) client: Redlock,
     names: Arc<[String]>,
     pub(crate) keys: Arc<[String]>,
+    /// Beside each key; empty where the key cannot have one.
+    fences: Arc<[String]>,
     pub(crate) options: Options,
 }
 
 impl Lock {
     pub(crate) fn new(client: &Redlock, names: Vec<String>, options: Options) -> Self {
-        let keys = names.iter().map(|name| client.key(name)).collect();
-        Self { client: client.clone(), names: names.into(), keys, options }
+        let keys: Arc<[String]> = names.iter().map(|name| client.key(name)).collect();
+        Self { client: client.clone(), names: names.into(), keys, fences: Arc::default(), options }
     }
 
     /// How long the lease lives without renewal; default 10 s, at least 100 ms.
@@ -59,6 +62,13 @@ impl Lock {
         self
     }
 
+    /// Whether to ask for a fencing token: larger than every earlier one of this lock; default off.
+    #[must_use]
+    pub fn fencing(mut self, fencing: bool) -> Self {
+        self.options.fencing = fencing;
+        self
+    }
+
     /// Deadline of one vote; default the client's, else min(1 s, ttl/5).
     #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
@@ -81,8 +91,25 @@ impl Lock {
         &self.names
     }
 
+    /// A claim under a token of its own.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim::new(Arc::clone(&self.keys), Arc::clone(&self.fences))
+    }
+
+    /// The lock with every rule checked, ready to be asked for.
+    pub(crate) fn checked(mut self) -> Result<Self> {
+        self.check()?;
+        if self.options.fencing {
+            self.fences = self.keys.iter().map(|key| fence_key(key)).collect::<Result<_>>()?;
+        }
+        Ok(self)
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         check_names(&self.names)?;
+        if self.options.fencing {
+            self.keys.iter().try_for_each(|key| fence_key(key).map(drop))?;
+        }
         self.options.check(self.client.guard()).map_err(|error| error.about(&self.key()))?;
         if self.options.ttl > LONG_TTL {
             let (key, ttl) = (self.key(), seconds(self.options.ttl));
@@ -116,10 +143,11 @@ impl Lock {
         try_acquire(self.clone())
     }
 
-    pub(crate) fn terms(&self, claim: Claim, started: Instant) -> Terms {
+    pub(crate) fn terms(&self, claim: Claim, started: Instant, fence: Option<u64>) -> Terms {
         Terms {
             claim,
             acquired: started,
+            fence,
             renew: self.options.renew,
             hold_end: self.options.max_hold.map(|max_hold| started + max_hold),
             node_timeout: self.options.node_timeout(),
@@ -139,18 +167,20 @@ impl Lock {
         token: &str,
     ) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
         let lock = self.clone();
-        let claim = Claim { keys: Arc::clone(&self.keys), token: token.into() };
+        let claim = Claim { token: token.into(), ..self.claim() };
         async move {
             lock.check()?;
             let live = lock.client.live(&lock.key())?;
             let (ttl, patience) = (lock.options.ttl, lock.options.node_timeout());
             let started = live.quorum.clock.now();
-            let ask = Ask { ttl, patience, first: false };
+            let ask = Ask { ttl, patience, first: false, fencing: Fencing::Off };
             let mut poll = live.quorum.extend(&claim, ask);
             poll.decide(&*live.quorum.clock, started + patience).await;
             let end = started + ttl.saturating_sub(drift(ttl));
             if poll.tally.met() && live.quorum.clock.now() < end {
-                return Ok(Lease::new(live.lease(lock.terms(claim, started), (end, ttl, false))));
+                return Ok(Lease::new(
+                    live.lease(lock.terms(claim, started, None), (end, ttl, false)),
+                ));
             }
             if poll.tally.denied() {
                 let reason = State::loss_reason(&poll);

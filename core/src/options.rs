@@ -78,6 +78,8 @@ pub struct LockArgs {
     pub max_hold: Option<f64>,
     /// Deadline of one vote. Default the client's.
     pub node_timeout: Option<f64>,
+    /// Ask for a fencing token. Default off.
+    pub fencing: Option<bool>,
 }
 
 /// The options of a lock, resolved.
@@ -88,6 +90,7 @@ pub(crate) struct Options {
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) node_timeout: Option<Duration>,
+    pub(crate) fencing: bool,
     pub(crate) unit: Unit,
 }
 
@@ -99,6 +102,7 @@ impl Default for Options {
             renew: true,
             max_hold: None,
             node_timeout: None,
+            fencing: false,
             unit: Unit::Seconds,
         }
     }
@@ -115,6 +119,7 @@ impl Options {
             renew: args.renew.unwrap_or(defaults.renew),
             max_hold: time("max_hold", args.max_hold)?,
             node_timeout: time("node_timeout", args.node_timeout)?,
+            fencing: args.fencing.unwrap_or(defaults.fencing),
             unit: args.unit,
         })
     }

@@ -175,7 +175,7 @@ impl Quorum {
 /// One round of votes under a token of its own. Whatever ends it without a grant, also its being dropped,
 /// sends the deletes that leave no vote of it behind.
 pub(crate) struct Ballot {
-    quorum: Arc<Quorum>,
+    pub(crate) quorum: Arc<Quorum>,
     pub(crate) claim: Claim,
     ask: Ask,
     pub(crate) started: Instant,
@@ -188,7 +188,7 @@ impl Ballot {
     pub(crate) fn open(quorum: &Arc<Quorum>, claim: Claim, ask: Ask) -> Self {
         let started = quorum.clock.now();
         let replies = quorum.nodes.iter().map(|node| node.acquire(&claim, ask)).collect();
-        let votes = Poll::new(replies, |vote| *vote == Vote::Granted);
+        let votes = Poll::new(replies, |vote| matches!(vote, Vote::Granted(_)));
         Self { quorum: Arc::clone(quorum), claim, ask, started, votes, kept: false }
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use crate::background::fork_generation;
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result, seconds};
-use crate::node::{Ask, Change, Claim, Extension, Watch};
+use crate::node::{Ask, Change, Claim, Extension, Fencing, Watch};
 use crate::options::Unit;
 use crate::quorum::{Poll, Quorum, drift};
 use crate::renew::Keeper;
@@ -17,6 +17,8 @@ use crate::renew::Keeper;
 pub(crate) struct Terms {
     pub(crate) claim: Claim,
     pub(crate) acquired: Instant,
+    /// The fencing token, where one was asked for.
+    pub(crate) fence: Option<u64>,
     pub(crate) renew: bool,
     pub(crate) hold_end: Option<Instant>,
     pub(crate) node_timeout: Duration,
@@ -164,13 +166,19 @@ impl State {
         }
     }
 
+    /// Whatever is asked for a lease that is ours keeps its fencing token from being forgotten.
+    fn ask(&self, ttl: Duration) -> Ask {
+        let fencing = Fencing::keep(self.terms.fence);
+        Ask { ttl, patience: self.terms.node_timeout, first: false, fencing }
+    }
+
     /// Sends an extend by `ttl` from now, cut at `max_hold`; `None` if the lease is over.
     /// What is sent is sent under the lease's lock, so that no extend or heal follows the release.
     pub(crate) fn send_extend(&self, ttl: Duration) -> Option<Sent> {
         let _phase = self.held_phase()?;
         let started = self.now();
         let left = self.terms.hold_end.map_or(ttl, |end| end.since(started));
-        let ask = Ask { ttl: ttl.min(left), patience: self.terms.node_timeout, first: false };
+        let ask = self.ask(ttl.min(left));
         Some((self.quorum.extend(&self.terms.claim, ask), ask, started))
     }
 
@@ -189,7 +197,7 @@ impl State {
             return;
         };
         let ttl = phase.deadline.since(self.now());
-        let ask = Ask { ttl, patience: self.terms.node_timeout, first: false };
+        let ask = self.ask(ttl);
         for (node, answer) in self.quorum.nodes.iter().zip(&poll.answers) {
             if matches!(answer, Some(Ok(Extension::Missing))) {
                 drop(node.acquire(&self.terms.claim, ask));

@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 
 mod faults;
+mod fencing;
 mod quorum;
 mod single;
 mod support;

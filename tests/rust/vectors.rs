@@ -140,6 +140,7 @@ fn lock_options() {
                 renew: None,
                 max_hold: get("max_hold"),
                 node_timeout: get("node_timeout"),
+                fencing: None,
             };
             check(&case.about, redlock.lock_from_args(names.clone(), &args), &case.error, &[]);
         }

@@ -5,12 +5,13 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Ask, Claim, Extension, Fault, Holder, Node, Reply, Vote, Watch};
+use super::{Ask, Claim, Extension, Fault, Fencing, Holder, Node, Reply, Vote, Watch};
 use crate::clock::{Clock, Instant};
 
 #[derive(Default)]
 struct Store {
     keys: Mutex<HashMap<String, Entry>>,
+    fences: Mutex<HashMap<String, u64>>,
     watchers: Mutex<Vec<Weak<Watch>>>,
 }
 
@@ -43,6 +44,14 @@ impl MemoryNode {
         let now = self.clock.now();
         keys.retain(|_, entry| entry.expires > now);
         command(&mut keys, now)
+    }
+
+    fn fence(&self, claim: &Claim, fencing: Fencing) -> Option<u64> {
+        let mut fences = self.store.fences.lock().unwrap_or_else(PoisonError::into_inner);
+        let stored = claim.fences.iter().filter_map(|key| fences.get(key)).max();
+        let next = fencing.next(stored.copied().unwrap_or(0), self.clock.wall_micros())?;
+        fences.extend(claim.fences.iter().map(|key| (key.clone(), next)));
+        Some(next)
     }
 
     /// Tells every other client, as a server does; a client's own changes are told by the client itself.
@@ -88,7 +97,7 @@ impl Node for MemoryNode {
                 let expires = kept.max(now + ask.ttl);
                 keys.insert(key.clone(), Entry { token: claim.token.to_string(), expires });
             }
-            Vote::Granted
+            Vote::Granted(self.fence(claim, ask.fencing))
         }))
     }
 
@@ -106,6 +115,7 @@ impl Node for MemoryNode {
                     entry.expires = entry.expires.max(now + ask.ttl);
                 }
             }
+            self.fence(claim, ask.fencing);
             Extension::Extended
         }))
     }

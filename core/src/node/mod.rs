@@ -15,6 +15,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::fence::SLACK;
+
 pub(crate) use address::Address;
 pub(crate) use memory::MemoryNode;
 pub(crate) use redis::RedisNode;
@@ -26,21 +28,24 @@ pub(crate) use watch::{Change, Watch};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Claim {
     pub(crate) keys: Arc<[String]>,
+    /// Where fencing tokens are kept, one for each key; empty without fencing.
+    pub(crate) fences: Arc<[String]>,
     pub(crate) token: Arc<str>,
 }
 
 impl Claim {
     /// A claim under a token of its own: a delete of it can never hit another round's grant.
-    pub(crate) fn new(keys: Arc<[String]>) -> Self {
+    pub(crate) fn new(keys: Arc<[String]>, fences: Arc<[String]>) -> Self {
         let token = uuid::Uuid::new_v4().simple().to_string().into();
-        Self { keys, token }
+        Self { keys, fences, token }
     }
 }
 
 /// A node's answer to an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
-    Granted,
+    /// With the fencing token that the node now keeps, where one was asked for.
+    Granted(Option<u64>),
     /// Another owner's, for this long; `None`: without a known end.
     Held(Option<Duration>),
 }
@@ -88,6 +93,36 @@ pub(crate) struct Ask {
     pub(crate) patience: Duration,
     /// A lease's first vote here: a node that restarted too recently must refuse it.
     pub(crate) first: bool,
+    pub(crate) fencing: Fencing,
+}
+
+/// What becomes of the fencing token that a node keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fencing {
+    Off,
+    /// A new one, larger than the last: this one, in microseconds of the client's clock, if the node's agrees.
+    Propose(u64),
+    /// The last, or this one if it is larger.
+    AtLeast(u64),
+}
+
+impl Fencing {
+    /// What a lease with this token asks for after its first round.
+    pub(crate) fn keep(token: Option<u64>) -> Self {
+        token.map_or(Self::Off, Self::AtLeast)
+    }
+
+    /// What a node keeps instead of `stored`, by its own clock; both in microseconds.
+    pub(crate) fn next(self, stored: u64, now: u64) -> Option<u64> {
+        let slack = u64::try_from(SLACK.as_micros()).unwrap_or(u64::MAX);
+        match self {
+            Self::Off => None,
+            Self::Propose(wanted) => {
+                Some(wanted.clamp(now.saturating_sub(slack), now + slack).max(stored + 1))
+            }
+            Self::AtLeast(token) => Some(stored.max(token)),
+        }
+    }
 }
 
 /// A server that votes. Commands of one node are carried out in the order in which they were given.

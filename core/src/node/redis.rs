@@ -1,5 +1,6 @@
 //! A Redis server as a node: methods into commands, commands into the connection's queue.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +12,10 @@ use super::address::Server;
 use super::connection::{Command, Connection, Link, Purpose, Question};
 use super::reply::{self, Answer};
 use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, SCRIPTS};
-use super::{Ask, Claim, Extension, Fault, Holder, Node, Reply, Vote, Watch};
+use super::{Ask, Claim, Extension, Fault, Fencing, Holder, Node, Reply, Vote, Watch};
 use crate::background;
 use crate::clock::Clock;
+use crate::fence::SLACK;
 
 pub(crate) struct RedisNode {
     url: String,
@@ -73,6 +75,18 @@ impl RedisNode {
     }
 }
 
+/// The keys that a script needs: the locks', and with fencing the fences'.
+fn lock_keys(claim: &Claim, ask: Ask) -> Cow<'_, [String]> {
+    match ask.fencing {
+        Fencing::Off => Cow::Borrowed(&claim.keys),
+        _ => Cow::Owned([&*claim.keys, &*claim.fences].concat()),
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
@@ -90,15 +104,23 @@ impl Node for RedisNode {
     }
 
     fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote> {
-        let mut command = SCRIPTS[ACQUIRE].on(&claim.keys);
+        let mut command = SCRIPTS[ACQUIRE].on(&lock_keys(claim, ask));
         command.arg(&*claim.token).arg(millis(ask.ttl));
+        match ask.fencing {
+            Fencing::Off => &mut command,
+            Fencing::Propose(fence) => command.arg(&[fence, 0]).arg(micros(SLACK)),
+            Fencing::AtLeast(fence) => command.arg(&[0, fence]).arg(micros(SLACK)),
+        };
         let purpose = if ask.first { Purpose::FirstVote } else { Purpose::Question };
         self.send(&command, &claim.token, purpose, ask.patience, reply::vote)
     }
 
     fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension> {
-        let mut command = SCRIPTS[EXTEND].on(&claim.keys);
+        let mut command = SCRIPTS[EXTEND].on(&lock_keys(claim, ask));
         command.arg(&*claim.token).arg(millis(ask.ttl));
+        if let Fencing::AtLeast(fence) = ask.fencing {
+            command.arg(fence);
+        }
         let purpose = Purpose::Question;
         self.send(&command, &claim.token, purpose, ask.patience, reply::extension)
     }

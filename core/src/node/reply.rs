@@ -22,9 +22,19 @@ pub(super) fn echoes(value: &Value, asked: &str) -> bool {
 
 pub(super) fn vote(value: &Value) -> Answer<Vote> {
     match parts(value)? {
-        [Value::Int(1), Value::Int(_)] => Ok(Vote::Granted),
-        [Value::Int(0), Value::Int(left)] => Ok(Vote::Held(remaining(*left))),
+        [Value::Int(1), Value::Int(_), Value::BulkString(fence)] => {
+            fence_token(fence).map(Vote::Granted).ok_or_else(|| unexpected(value))
+        }
+        [Value::Int(0), Value::Int(left), Value::BulkString(_)] => Ok(Vote::Held(remaining(*left))),
         _ => Err(unexpected(value)),
+    }
+}
+
+/// Digits only: a fence must come back exactly as the script wrote it.
+fn fence_token(digits: &[u8]) -> Option<Option<u64>> {
+    match std::str::from_utf8(digits).ok()? {
+        "" => Some(None),
+        text => text.parse().ok().map(Some),
     }
 }
 

@@ -1,20 +1,39 @@
--- KEYS: the lock keys. ARGV: token, ttl in ms. All keys or none; safe to run twice with one token.
--- Returns {1, ttl left, token} when granted; {0, ttl left or -1 for no end, token} when another has it.
--- Every script's answer ends with what it was asked for: an answer to another question is noticed.
+-- KEYS: the lock keys; with fencing, then as many fence keys. ARGV: token, ttl in ms; with fencing: the proposed
+-- fence (us), or 0, and the least it may be, or 0; the slack (us). All keys or none; safe to run twice.
+-- Returns {1, ttl left, fence or '', token} when granted, {0, ttl left or -1 for no end, '', token} when another
+-- has it. Every script's answer ends with what it was asked for: an answer to another question is noticed.
+local token, ttl = ARGV[1], tonumber(ARGV[2])
+local fencing = ARGV[3] ~= nil
+local locks = fencing and #KEYS / 2 or #KEYS
 local left
-for _, key in ipairs(KEYS) do
-  local owner = redis.call('GET', key)
-  if owner and owner ~= ARGV[1] then
-    local ttl = redis.call('PTTL', key)
-    if not left or ttl == -1 or (left ~= -1 and ttl > left) then left = ttl end
+for i = 1, locks do
+  local owner = redis.call('GET', KEYS[i])
+  if owner and owner ~= token then
+    local its = redis.call('PTTL', KEYS[i])
+    if not left or its == -1 or (left ~= -1 and its > left) then left = its end
   end
 end
-if left then return {0, left, ARGV[1]} end
-for _, key in ipairs(KEYS) do
-  if redis.call('PTTL', key) < tonumber(ARGV[2]) then
-    redis.call('SET', key, ARGV[1], 'PX', ARGV[2])
+if left then return {0, left, '', token} end
+
+local fence = ''
+if fencing then
+  local time = redis.call('TIME')
+  local now, slack = time[1] * 1000000 + time[2], tonumber(ARGV[5])
+  local highest = tonumber(ARGV[4])
+  if highest == 0 then highest = math.min(math.max(tonumber(ARGV[3]), now - slack), now + slack) end
+  local step = ARGV[4] == '0' and 1 or 0
+  for i = locks + 1, #KEYS do
+    highest = math.max(highest, (tonumber(redis.call('GET', KEYS[i])) or 0) + step)
   end
+  fence = string.format('%.0f', highest)
+  -- A node that has forgotten the fence is then already later than it, whatever it proposes next.
+  local forget = string.format('%.0f', math.floor(math.max(now, highest) / 1000) + 600000)
+  for i = locks + 1, #KEYS do redis.call('SET', KEYS[i], fence, 'PXAT', forget) end
+end
+
+for i = 1, locks do
+  if redis.call('PTTL', KEYS[i]) < ttl then redis.call('SET', KEYS[i], token, 'PX', ARGV[2]) end
 end
 -- The tracked read comes after the write: read first, the writer would never be told of a change.
-for _, key in ipairs(KEYS) do left = redis.call('PTTL', key) end
-return {1, left, ARGV[1]}
+for i = 1, locks do left = redis.call('PTTL', KEYS[i]) end
+return {1, left, fence, token}

@@ -1,13 +1,25 @@
--- KEYS: the lock keys. ARGV: token, ttl in ms. Never creates and never shortens.
+-- KEYS: the lock keys; with fencing, then as many fence keys. ARGV: token, ttl in ms; with fencing: the fence
+-- to raise the stored one to. Never creates a lock key and never shortens.
 -- Returns {1, token} when all keys are ours, {0, token} when one is missing, {-1, token} when another has one.
+local token, ttl = ARGV[1], tonumber(ARGV[2])
+local locks = ARGV[3] and #KEYS / 2 or #KEYS
 local missing = false
-for _, key in ipairs(KEYS) do
-  local owner = redis.call('GET', key)
-  if not owner then missing = true elseif owner ~= ARGV[1] then return {-1, ARGV[1]} end
+for i = 1, locks do
+  local owner = redis.call('GET', KEYS[i])
+  if not owner then missing = true elseif owner ~= token then return {-1, token} end
 end
-if missing then return {0, ARGV[1]} end
-for _, key in ipairs(KEYS) do
-  if redis.call('PTTL', key) < tonumber(ARGV[2]) then redis.call('PEXPIRE', key, ARGV[2]) end
+if missing then return {0, token} end
+for i = locks + 1, #KEYS do
+  local fence = tonumber(ARGV[3])
+  if (tonumber(redis.call('GET', KEYS[i])) or 0) < fence then
+    local time = redis.call('TIME')
+    local now = time[1] * 1000000 + time[2]
+    local forget = string.format('%.0f', math.floor(math.max(now, fence) / 1000) + 600000)
+    redis.call('SET', KEYS[i], ARGV[3], 'PXAT', forget)
+  end
 end
-for _, key in ipairs(KEYS) do redis.call('PTTL', key) end
-return {1, ARGV[1]}
+for i = 1, locks do
+  if redis.call('PTTL', KEYS[i]) < ttl then redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+end
+for i = 1, locks do redis.call('PTTL', KEYS[i]) end
+return {1, token}

@@ -1,0 +1,53 @@
+//! Fencing tokens: where they are stored, what is proposed, and when a quorum's answers agree.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::node::{Ask, Fencing, Vote};
+use crate::quorum::{Ballot, Poll};
+
+/// How far a proposal may be from a node's own clock.
+pub(crate) const SLACK: Duration = Duration::from_secs(5);
+
+/// The key beside a lock key that keeps its last fencing token: in the same hash slot, so that one script may
+/// write both on a Cluster. <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
+pub(crate) fn fence_key(key: &str) -> Result<String> {
+    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    match tag {
+        Some((tag, _)) if !tag.is_empty() => Ok(format!("{key}:fence")),
+        _ if key.contains('}') => Err(Error::invalid(format!(
+            "the key {key:?} cannot have a fencing token: no other key can be put into its hash slot. \
+             Use a name without '}}', or with a hash tag: {{tag}}"
+        ))),
+        _ => Ok(format!("{{{key}}}:fence")),
+    }
+}
+
+/// What the votes of a quorum say.
+pub(crate) enum Agreement {
+    /// The token stands after this one round.
+    Agreed(u64),
+    /// The largest answer; it stands once a quorum has stored it.
+    Largest(u64),
+}
+
+pub(crate) fn agreement(votes: &Poll<Vote>) -> Option<Agreement> {
+    let fence = |vote: &Vote| if let Vote::Granted(fence) = vote { *fence } else { None };
+    let fences = votes.answers.iter().flatten().flatten().filter_map(fence);
+    let (least, largest) = (fences.clone().min()?, fences.max()?);
+    Some(if least == largest { Agreement::Agreed(largest) } else { Agreement::Largest(largest) })
+}
+
+/// Settles the token of a round that a quorum granted; `None` if no quorum confirmed it in time.
+pub(crate) async fn settle(ballot: &mut Ballot, ask: Ask) -> Option<u64> {
+    let largest = match agreement(&ballot.votes)? {
+        Agreement::Agreed(token) => return Some(token),
+        Agreement::Largest(token) => token,
+    };
+    let ask = Ask { fencing: Fencing::AtLeast(largest), first: false, ..ask };
+    let quorum = &ballot.quorum;
+    let started = quorum.clock.now();
+    let mut poll = quorum.extend(&ballot.claim, ask);
+    poll.decide(&*quorum.clock, started + ask.patience).await;
+    poll.tally.met().then_some(largest)
+}

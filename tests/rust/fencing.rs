@@ -1,0 +1,125 @@
+//! Fencing tokens: strictly increasing over one node and over a quorum, whatever the clients' clocks say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock::clock::{Clock, Instant, Sleep, SystemClock};
+use redlock::{ErrorKind, Redlock};
+
+use crate::support::{Server, client, millis, servers};
+
+/// The system's clock with a wall clock that is off by some hours.
+struct Skewed(i64);
+
+impl Clock for Skewed {
+    fn now(&self) -> Instant {
+        SystemClock.now()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        SystemClock.wall_micros().saturating_add_signed(self.0 * 3_600_000_000)
+    }
+
+    fn sleep_until(&self, at: Instant) -> Sleep {
+        SystemClock.sleep_until(at)
+    }
+}
+
+fn skewed(nodes: &[Server], hours: i64) -> Redlock {
+    let builder = Redlock::builder(nodes.iter().map(Server::url)).restart_guard(Duration::ZERO);
+    builder.clock(Arc::new(Skewed(hours))).build().unwrap()
+}
+
+async fn increases(clients: Vec<Redlock>, rounds: usize) {
+    let mut last = 0;
+    for round in 0..rounds {
+        let redlock = &clients[round % clients.len()];
+        let lock = redlock.lock("job").fencing(true).wait(millis(10_000));
+        let lease = lock.acquire().await.unwrap();
+        let token = lease.fencing_token().unwrap();
+        assert!(token > last, "{token} after {last} in round {round}");
+        assert!(token < 1 << 53, "a JavaScript number must hold it");
+        last = token;
+        lease.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn tokens_increase_on_one_node_and_on_several_with_clocks_hours_apart() {
+    let one = servers(1);
+    increases(vec![skewed(&one, 0), skewed(&one, 7), skewed(&one, -7)], 60).await;
+    let five = servers(5);
+    increases(vec![skewed(&five, -3), skewed(&five, 0), skewed(&five, 9)], 60).await;
+    let memory = || Redlock::builder(["memory://fence"]).build().unwrap();
+    increases(vec![memory(), memory()], 20).await;
+}
+
+#[tokio::test]
+async fn tokens_increase_when_every_lease_has_another_minority_dead() {
+    let nodes = servers(5);
+    let redlock = client(&nodes);
+    let lock = redlock.lock("job").ttl(millis(2000)).fencing(true).wait(millis(20_000));
+    let mut last = 0;
+    for round in 0..10 {
+        let dead = [&nodes[round % 5], &nodes[(round + 1) % 5]];
+        dead.iter().for_each(|node| node.signal(libc::SIGSTOP));
+        let lease = lock.acquire().await.unwrap();
+        let token = lease.fencing_token().unwrap();
+        dead.iter().for_each(|node| node.signal(libc::SIGCONT));
+        assert!(token > last, "{token} after {last} in round {round}");
+        last = token;
+        lease.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_quorum_that_disagrees_stores_the_largest_before_the_lease_is_returned() {
+    let nodes = servers(3);
+    let redlock = client(&nodes);
+    let far = SystemClock.wall_micros() + 3_600_000_000;
+    nodes[0].ask(&format!("SET {{lock:job}}:fence {far}"));
+    let lease = redlock.lock("job").fencing(true).acquire().await.unwrap();
+    let token = lease.fencing_token().unwrap();
+    let stored = nodes.iter().filter(|node| {
+        node.ask("GET {lock:job}:fence").parse().is_ok_and(|stored: u64| stored >= token)
+    });
+    assert!(stored.count() >= 2);
+    lease.release().await.unwrap();
+    let next = redlock.lock("job").fencing(true).acquire().await.unwrap();
+    assert!(next.fencing_token().unwrap() > token);
+}
+
+#[tokio::test]
+async fn the_fence_outlives_the_lock_and_keeps_every_digit() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lease = redlock.lock("job").fencing(true).acquire().await.unwrap();
+    let token = lease.fencing_token().unwrap();
+    lease.release().await.unwrap();
+    assert_eq!(server.ask("GET {lock:job}:fence"), token.to_string());
+    let left: i64 = server.ask("PTTL {lock:job}:fence").trim_start_matches(':').parse().unwrap();
+    assert!((590_000..=606_000).contains(&left), "{left}");
+}
+
+#[tokio::test]
+async fn several_names_share_the_largest_token_under_each() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let far = SystemClock.wall_micros() + 3_600_000_000;
+    server.ask(&format!("SET {{lock:b}}:fence {far}"));
+    let lease = redlock.lock(["a", "b"]).fencing(true).acquire().await.unwrap();
+    assert_eq!(lease.fencing_token().unwrap(), far + 1);
+    lease.release().await.unwrap();
+    let lease = redlock.lock("a").fencing(true).acquire().await.unwrap();
+    assert!(lease.fencing_token().unwrap() > far + 1);
+}
+
+#[tokio::test]
+async fn a_token_nobody_asked_for_is_an_error_and_so_is_a_name_without_a_slot() {
+    let redlock = Redlock::builder(["memory://nofence"]).build().unwrap();
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    assert_eq!(lease.fencing_token().unwrap_err().kind(), ErrorKind::Invalid);
+    let error = redlock.lock("a}b").fencing(true).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    redlock.lock("a{tag}b").fencing(true).acquire().await.unwrap().release().await.unwrap();
+}
