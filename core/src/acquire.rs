@@ -43,6 +43,7 @@ pub(crate) async fn acquire(lock: Lock, wait: Option<Duration>) -> Result<Lease>
     let live = lock.client.live(&lock.key())?;
     let mut attempt = Attempt::new(&lock, &live, wait);
     tokio::select! {
+        biased;
         outcome = attempt.run() => outcome,
         () = lock.client.closed() => Err(Error::closed(&lock.key())),
     }
@@ -165,6 +166,7 @@ impl<'a> Attempt<'a> {
             // After a split, being woken at once would only split the votes again.
             let told = !matches!(self.last, Refusal::Split);
             tokio::select! {
+                biased;
                 () = clock.sleep_until(clock.now() + pause) => {}
                 () = interest.changed_since(mark), if told => {}
                 () = self.deadline() => return Err(self.failure()),

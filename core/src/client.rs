@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use crate::background::{self, fork_generation};
 use crate::builder::{Builder, Config};
-use crate::clock::Instant;
+use crate::clock::{Clock, Instant};
 use crate::error::{Error, LossReason, Result};
 use crate::lease::Hold;
 use crate::lock::Lock;
@@ -45,28 +46,31 @@ pub(crate) struct Live {
 
 impl Live {
     fn start(config: &Config) -> Self {
+        let (live, keeper) = Self::assemble(&config.clock, |watch| {
+            let nodes = config.nodes.iter();
+            nodes.map(|address| connect(address, config, watch)).collect()
+        });
+        background::spawn(keeper).detach();
+        live
+    }
+
+    /// The parts over these nodes, and the keeper of leases, which somebody must run.
+    pub(crate) fn assemble(
+        clock: &Arc<dyn Clock>,
+        nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
+    ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
         let (tell, changes) = unbounded_channel();
         let watch = Arc::new(Watch::new(tell));
-        let keeper = Arc::new(Keeper::new(Arc::clone(&config.clock)));
-        let node = |address: &Address| -> Arc<dyn Node> {
-            let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(&watch));
-            match address {
-                Address::Memory(name) => Arc::new(MemoryNode::new(name, clock, watch)),
-                Address::Server(server) => {
-                    let url = address.redacted();
-                    Arc::new(RedisNode::new(url, server.clone(), config.guard, clock, watch))
-                }
-            }
-        };
-        let nodes = config.nodes.iter().map(node).collect();
-        background::spawn(Arc::clone(&keeper).run(changes)).detach();
-        Self {
+        let keeper = Arc::new(Keeper::new(Arc::clone(clock)));
+        let quorum = Quorum { nodes: nodes(&watch), clock: Arc::clone(clock) };
+        let live = Self {
             generation: fork_generation(),
-            quorum: Arc::new(Quorum { nodes, clock: Arc::clone(&config.clock) }),
+            quorum: Arc::new(quorum),
             queue: Arc::default(),
             watch,
-            keeper,
-        }
+            keeper: Arc::clone(&keeper),
+        };
+        (live, Box::pin(keeper.run(changes)))
     }
 
     /// A lease on what a round granted, kept from now on: (deadline, ttl, whether `max_hold` cut it).
@@ -75,7 +79,26 @@ impl Live {
     }
 }
 
+fn connect(address: &Address, config: &Config, watch: &Arc<Watch>) -> Arc<dyn Node> {
+    let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
+    match address {
+        Address::Memory(name) => Arc::new(MemoryNode::new(name, clock, watch)),
+        Address::Server(server) => {
+            let url = address.redacted();
+            Arc::new(RedisNode::new(url, server.clone(), config.guard, clock, watch))
+        }
+    }
+}
+
 impl Redlock {
+    /// A client over nodes that are there already.
+    #[cfg(test)]
+    pub(crate) fn over(config: Config, live: Live) -> Self {
+        let client = Self::new(config);
+        client.0.live.store(Some(Arc::new(live)));
+        client
+    }
+
     pub(crate) fn new(config: Config) -> Self {
         Self(Arc::new(Inner {
             config,

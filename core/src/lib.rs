@@ -42,3 +42,7 @@ pub use lock::Lock;
 pub use node::TlsOptions;
 pub use options::{ClientArgs, LONG_TTL, LockArgs, MIN_TTL, Names, Unit};
 pub use quorum::{Tally, drift};
+
+#[cfg(test)]
+#[path = "../../tests/simulation/mod.rs"]
+mod simulation;

@@ -4,7 +4,7 @@
 //! alone turns Unknown into Lost.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Keeper {
 
 struct Book {
     next_id: u64,
-    leases: HashMap<u64, Weak<State>>,
+    leases: BTreeMap<u64, Weak<State>>,
     by_key: HashMap<String, u64>,
     new: Vec<u64>,
     /// When the keeper looks here by itself.
@@ -49,7 +49,7 @@ impl Keeper {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let book = Book {
             next_id: 0,
-            leases: HashMap::new(),
+            leases: BTreeMap::new(),
             by_key: HashMap::new(),
             new: Vec::new(),
             planned: FAR,
@@ -112,13 +112,7 @@ impl Keeper {
         loop {
             let next = self.plan(&mut agenda);
             tokio::select! {
-                change = changes.recv() => match change {
-                    Some(change) => self.concerned(&change).into_iter().for_each(|state| {
-                        renewals.push(check(state));
-                    }),
-                    None => return,
-                },
-                () = self.wake.notified() => {}
+                biased;
                 () = self.clock.sleep_until(next), if next < FAR => {
                     for (due, state) in self.due(&mut agenda) {
                         match due {
@@ -129,11 +123,16 @@ impl Keeper {
                         }
                     }
                 }
+                change = changes.recv() => match change {
+                    Some(change) => renewals.extend(self.concerned(&change).into_iter().map(check)),
+                    None => return,
+                },
                 Some(again) = renewals.next(), if !renewals.is_empty() => {
                     if let Some((at, id)) = again {
                         agenda.push(Reverse((at, Due::Renewal, id)));
                     }
                 }
+                () = self.wake.notified() => {}
             }
         }
     }

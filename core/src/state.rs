@@ -114,6 +114,20 @@ impl State {
         self.phase().filter(|phase| phase.status == Status::Held)
     }
 
+    /// Whether it would be held at `now`; unlike [`State::held`] it changes nothing.
+    #[cfg(test)]
+    pub(crate) fn valid_at(&self, now: Instant) -> bool {
+        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        phase.status == Status::Held && now < phase.deadline
+    }
+
+    /// Whether somebody has noticed that it ended.
+    #[cfg(test)]
+    pub(crate) fn ended(&self) -> Option<bool> {
+        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        (phase.status != Status::Held).then_some(matches!(phase.status, Status::Lost(..)))
+    }
+
     pub(crate) fn held(&self) -> bool {
         self.held_phase().is_some()
     }

@@ -1,6 +1,6 @@
 //! Who wants to know when a key changes: waiters, and the holders of leases.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ pub(crate) enum Change {
 
 /// One client's interests. Nodes ring it, waiters subscribe, the keeper of leases listens to all of it.
 pub(crate) struct Watch {
-    signals: Mutex<HashMap<String, Vec<Arc<Signal>>>>,
+    signals: Mutex<BTreeMap<String, Vec<Arc<Signal>>>>,
     leases: UnboundedSender<Change>,
 }
 

@@ -1,0 +1,427 @@
+//! Plays a scenario: one thread, virtual time, every task polled by us.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use crate::builder::Config;
+use crate::client::{Live, Redlock};
+use crate::clock::Clock;
+use crate::lease::{Hold, Lease};
+use crate::node::{Change, Node};
+use crate::options::Names;
+
+use super::clock::{ClientClock, Time};
+use super::monitor::Monitor;
+use super::scenario::{Action, BEGIN, End, Promise, Scenario, Use};
+use super::server::Server;
+use super::world::{Event, Link, MS, SimulatedNode, World};
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+struct Ready {
+    id: usize,
+    queue: Arc<Mutex<VecDeque<usize>>>,
+}
+
+impl Wake for Ready {
+    fn wake(self: Arc<Self>) {
+        let mut queue = self.queue.lock().unwrap();
+        if !queue.contains(&self.id) {
+            queue.push_back(self.id);
+        }
+    }
+}
+
+/// What the tasks of one client share with the player.
+#[derive(Clone)]
+struct Client {
+    id: usize,
+    redlock: Redlock,
+    clock: ClientClock,
+    monitor: Arc<Mutex<Monitor>>,
+    spawned: Arc<Mutex<Vec<(usize, Task)>>>,
+    fencing: bool,
+}
+
+struct Player<'a> {
+    scenario: &'a Scenario,
+    world: Arc<Mutex<World>>,
+    monitor: Arc<Mutex<Monitor>>,
+    clients: Vec<Option<Client>>,
+    tasks: BTreeMap<usize, (usize, Task, Waker)>,
+    next: usize,
+    queue: Arc<Mutex<VecDeque<usize>>>,
+    spawned: Arc<Mutex<Vec<(usize, Task)>>>,
+    paused_until: Vec<Time>,
+    parked: Vec<usize>,
+}
+
+/// Plays to the end; the first broken promise, if there is one.
+pub(super) fn play(scenario: &Scenario) -> Result<usize, String> {
+    Player::new(scenario, false).run().0
+}
+
+/// Everything that happened, a line each.
+pub(super) fn trace(scenario: &Scenario) -> Vec<String> {
+    Player::new(scenario, true).run().1
+}
+
+impl<'a> Player<'a> {
+    fn new(scenario: &'a Scenario, tracing: bool) -> Self {
+        fastrand::seed(scenario.seed);
+        let mut world = World::new(scenario.seed, scenario.latency, scenario.guard);
+        (world.now, world.tracing) = (BEGIN, tracing);
+        for &(ppm, offset_us) in &scenario.nodes {
+            world.servers.push(Server::new(ppm, offset_us));
+        }
+        world.clocks.clone_from(&scenario.clients);
+        let exclusion = scenario.promise != Promise::TokensDespiteDeletes;
+        let monitor = Monitor::new(exclusion, scenario.clients.len());
+        let mut player = Self {
+            scenario,
+            world: Arc::new(Mutex::new(world)),
+            monitor: Arc::new(Mutex::new(monitor)),
+            clients: Vec::new(),
+            tasks: BTreeMap::new(),
+            next: 0,
+            queue: Arc::default(),
+            spawned: Arc::default(),
+            paused_until: vec![0; scenario.clients.len()],
+            parked: Vec::new(),
+        };
+        for id in 0..scenario.clients.len() {
+            player.start_client(id);
+        }
+        let mut world = player.world.lock().unwrap();
+        for (at, step) in scenario.steps.iter().enumerate() {
+            world.at(step.at, Event::Step(at));
+        }
+        drop(world);
+        player
+    }
+
+    fn start_client(&mut self, id: usize) {
+        let clock = ClientClock { world: Arc::clone(&self.world), rate: self.scenario.clients[id] };
+        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        let mut watched = None;
+        let count = self.scenario.nodes.len();
+        let (live, keeper) = Live::assemble(&shared, |watch| {
+            watched = Some(Arc::clone(watch));
+            let node = |node| -> Arc<dyn Node> {
+                let url = format!("node://{node}");
+                Arc::new(SimulatedNode { world: Arc::clone(&self.world), client: id, node, url })
+            };
+            (0..count).map(node).collect()
+        });
+        let config = Config {
+            nodes: Vec::new(),
+            key_prefix: String::new(),
+            node_timeout: None,
+            guard: self.scenario.guard,
+            clock: shared,
+        };
+        let mut world = self.world.lock().unwrap();
+        world.links.push((0..count).map(|_| Link::default()).collect());
+        world.watches.push(watched);
+        world.dead.push(false);
+        for node in 0..count {
+            world.connect(id, node, 0);
+        }
+        drop(world);
+        let redlock = Redlock::over(config, live);
+        let (monitor, spawned) = (Arc::clone(&self.monitor), Arc::clone(&self.spawned));
+        let fencing = self.scenario.fencing;
+        self.clients.push(Some(Client { id, redlock, clock, monitor, spawned, fencing }));
+        self.spawn(id, keeper);
+    }
+
+    fn spawn(&mut self, client: usize, task: Task) {
+        let id = self.next;
+        self.next += 1;
+        let waker = Waker::from(Arc::new(Ready { id, queue: Arc::clone(&self.queue) }));
+        self.tasks.insert(id, (client, task, waker));
+        self.queue.lock().unwrap().push_back(id);
+    }
+
+    fn now(&self) -> Time {
+        self.world.lock().unwrap().now
+    }
+
+    fn run(mut self) -> (Result<usize, String>, Vec<String>) {
+        let last = self.scenario.steps.last().map_or(BEGIN, |step| step.at);
+        let calm = last + 20_000 * MS + u64::try_from(self.scenario.guard.as_nanos()).unwrap() * 2;
+        self.play_until(calm);
+        self.probe();
+        let end = self.now() + 30_000 * MS;
+        self.play_until(end);
+        let mut monitor = self.monitor.lock().unwrap();
+        let result = monitor.violation.take().map_or(Ok(monitor.grants), Err);
+        drop(monitor);
+        let trace = std::mem::take(&mut self.world.lock().unwrap().trace);
+        (result, trace)
+    }
+
+    fn play_until(&mut self, end: Time) {
+        loop {
+            self.poll_ready();
+            self.check();
+            if self.monitor.lock().unwrap().violation.is_some() {
+                return;
+            }
+            let mut world = self.world.lock().unwrap();
+            let Some(event) = world.pop() else {
+                world.now = world.now.max(end);
+                return;
+            };
+            if world.now > end {
+                let now = world.now;
+                world.at(now, event);
+                return;
+            }
+            drop(world);
+            self.apply(event);
+        }
+    }
+
+    fn check(&self) {
+        let world = self.world.lock().unwrap();
+        let (now, paused) = (world.now, &self.paused_until);
+        let runs = |client: usize| now >= paused[client] && !world.dead[client];
+        self.monitor.lock().unwrap().check(now, &self.scenario.clients, runs);
+    }
+
+    fn poll_ready(&mut self) {
+        loop {
+            let spawned = std::mem::take(&mut *self.spawned.lock().unwrap());
+            for (client, task) in spawned {
+                self.spawn(client, task);
+            }
+            let Some(id) = self.queue.lock().unwrap().pop_front() else { return };
+            let Some((client, mut task, waker)) = self.tasks.remove(&id) else { continue };
+            if self.now() < self.paused_until[client] {
+                self.tasks.insert(id, (client, task, waker));
+                self.parked.push(id);
+                continue;
+            }
+            if task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+                self.tasks.insert(id, (client, task, waker));
+            }
+        }
+    }
+
+    fn apply(&mut self, event: Event) {
+        let mut world = self.world.lock().unwrap();
+        match event {
+            Event::Wake(id) => {
+                let waker = world.take_waker(id);
+                drop(world);
+                waker.into_iter().for_each(Waker::wake);
+            }
+            Event::Arrive { .. } => world.arrive(event),
+            Event::Answer { client, node, epoch, id, answer } => {
+                world.answered(client, node, epoch, id, answer);
+            }
+            Event::Push { client, node, epoch, key } => {
+                if world.is_current(client, node, epoch)
+                    && let Some(watch) = &world.watches[client]
+                {
+                    watch.changed(Change::Key(key));
+                }
+            }
+            Event::Broken { client, node, epoch } => {
+                if world.is_current(client, node, epoch) {
+                    world.cut(client, node, 20 * MS);
+                }
+            }
+            Event::Connect { client, node, epoch } => world.connect(client, node, epoch),
+            Event::Resume(client) => {
+                drop(world);
+                if self.now() >= self.paused_until[client] {
+                    self.queue.lock().unwrap().extend(self.parked.drain(..));
+                }
+            }
+            Event::Step(at) => {
+                drop(world);
+                self.step(&self.scenario.steps[at].action.clone());
+            }
+        }
+    }
+
+    fn step(&mut self, action: &Action) {
+        let mut world = self.world.lock().unwrap();
+        world.log(|| format!("{action:?}"));
+        let now = world.now;
+        match *action {
+            Action::Lock { client, ref how } => {
+                drop(world);
+                if let Some(client) = self.clients[client].clone() {
+                    let (id, how) = (client.id, how.clone());
+                    self.spawn(
+                        id,
+                        Box::pin(async move {
+                            lock(client, how).await;
+                        }),
+                    );
+                }
+            }
+            Action::Pause { client, ms } => {
+                let until = now + ms * MS;
+                let before = self.paused_until[client].max(now);
+                self.paused_until[client] = before.max(until);
+                world.at(until, Event::Resume(client));
+                self.monitor.lock().unwrap().paused[client] += until.saturating_sub(before);
+            }
+            Action::CrashClient { client } => {
+                world.dead[client] = true;
+                drop(world);
+                self.monitor.lock().unwrap().client_gone(client);
+                self.clients[client] = None;
+                self.tasks.retain(|_, (owner, ..)| *owner != client);
+            }
+            Action::Cut { client, node, ms } => world.cut(client, node, ms * MS),
+            Action::Slow { client, node, by, ms } => world.slow(client, node, by * MS, ms * MS),
+            Action::Stop { node, ms } => {
+                let server = &mut world.servers[node];
+                server.paused_until = server.paused_until.max(now + ms * MS);
+            }
+            Action::Crash { node, keep, down } => self.crash(&mut world, node, keep, down),
+            Action::Delete { node, name } => {
+                let told = world.servers[node].delete(Some(name), false);
+                world.tell(node, told);
+            }
+            Action::Flush { node } => {
+                let told = world.servers[node].delete(None, true);
+                world.tell(node, told);
+            }
+        }
+    }
+
+    /// Down for a while, then up again: connections to it break when they are next used, or at once.
+    fn crash(&self, world: &mut World, node: usize, keep: bool, down: u64) {
+        let back = world.now + down * MS;
+        let server = &mut world.servers[node];
+        server.incarnation += 1;
+        server.restart(back);
+        // Nothing is carried out before it is back; who asks earlier is refused by its old incarnation.
+        server.paused_until = server.paused_until.max(back);
+        if !keep {
+            server.lose_data();
+        }
+        for client in 0..world.clocks.len() {
+            if !world.dead[client] {
+                world.cut(client, node, down * MS);
+            }
+        }
+    }
+
+    /// After all faults are over, every client that is left gets every lock: no queue is stuck.
+    fn probe(&mut self) {
+        let now = self.now();
+        for client in self.clients.clone().into_iter().flatten() {
+            let how = Use {
+                names: vec!["a", "b"],
+                ttl: 1000,
+                wait: Some(20_000),
+                renew: true,
+                max_hold: None,
+                hold: 1,
+                extend: None,
+                cancel: None,
+                end: End::Release,
+            };
+            let (id, monitor) = (client.id, Arc::clone(&self.monitor));
+            let task = async move {
+                if !lock(client, how).await {
+                    let stuck =
+                        format!("stuck: client {id} got no lock after all faults were over");
+                    monitor.lock().unwrap().violation.get_or_insert(stuck);
+                }
+            };
+            self.spawn(id, Box::pin(task));
+        }
+        self.world.lock().unwrap().at(now, Event::Resume(0));
+    }
+}
+
+impl Drop for Player<'_> {
+    fn drop(&mut self) {
+        // Tasks hold the world; ended here, they can still send into it.
+        self.tasks.clear();
+        self.clients.clear();
+        self.world.lock().unwrap().watches.clear();
+    }
+}
+
+/// One use of a lock, from acquire to its end; whether it was acquired.
+fn lock(client: Client, how: Use) -> impl Future<Output = bool> + Send {
+    let ms = Duration::from_millis;
+    async move {
+        let mut lock = client.redlock.lock(Names::from(how.names.as_slice())).ttl(ms(how.ttl));
+        lock = lock.renew(how.renew).fencing(client.fencing);
+        if let Some(wait) = how.wait {
+            lock = lock.wait(ms(wait));
+        }
+        if let Some(max_hold) = how.max_hold {
+            lock = lock.max_hold(ms(max_hold));
+        }
+        let Some(lease) = acquire(&client, &lock, &how).await else { return false };
+        let hold = lease.clone();
+        client.monitor.lock().unwrap().granted(client.id, &how.names, &hold);
+        watch(&client, &hold);
+        sleep(&client, how.hold / 2).await;
+        if let Some(extend) = how.extend {
+            let _ = hold.extend(ms(extend)).await;
+        }
+        sleep(&client, how.hold / 2).await;
+        match how.end {
+            End::Release => drop(lease.release().await),
+            End::Drop => drop(lease),
+            End::Abandon => drop(lease.into_hold().abandon()),
+            End::Keep => {
+                sleep(&client, how.ttl * 4).await;
+                drop(lease);
+            }
+        }
+        true
+    }
+}
+
+async fn acquire(client: &Client, lock: &crate::Lock, how: &Use) -> Option<Lease> {
+    let node_timeout = how.ttl / 5;
+    let now = client.clock.world.lock().unwrap().now;
+    let allowed = how.wait.map(|wait| now + (wait.max(node_timeout) * MS * 101) / 100);
+    // Fencing may ask a second time.
+    let allowed = allowed.map(|due| if client.fencing { due + node_timeout * MS } else { due });
+    let waiting = client.monitor.lock().unwrap().begins(client.id, allowed);
+    let acquire = lock.acquire();
+    let lease = match how.cancel {
+        None => acquire.await.ok(),
+        Some(cancel) => {
+            tokio::select! {
+                biased;
+                lease = acquire => lease.ok(),
+                () = sleep(client, cancel) => None,
+            }
+        }
+    };
+    client.monitor.lock().unwrap().ends(waiting);
+    lease
+}
+
+async fn sleep(client: &Client, ms: u64) {
+    client.clock.sleep_until(client.clock.now() + Duration::from_millis(ms)).await;
+}
+
+/// Notes when the holder is told of a loss.
+fn watch(client: &Client, hold: &Hold) {
+    let (lost, hold, monitor) = (hold.lost(), hold.clone(), Arc::clone(&client.monitor));
+    let task = async move {
+        lost.await;
+        monitor.lock().unwrap().told(&hold);
+    };
+    client.spawned.lock().unwrap().push((client.id, Box::pin(task)));
+}

@@ -1,0 +1,222 @@
+//! A node: the three scripts' semantics on its own clock, and whom it must tell of changes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::node::{Claim, Extension, Fencing, Vote};
+
+use super::clock::Time;
+
+/// Microseconds since 1970 at the start of every run.
+pub(super) const EPOCH_US: u64 = 1_790_000_000_000_000;
+
+/// What goes over the wire.
+#[derive(Clone, Debug)]
+pub(super) enum Request {
+    Acquire { claim: Claim, ttl: Duration, fencing: Fencing, first: bool },
+    Extend { claim: Claim, ttl: Duration, fencing: Fencing },
+    Release { claim: Claim },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    Vote(Vote),
+    Extension(Extension),
+    Released(bool),
+}
+
+/// One connection as the node knows it: client and epoch.
+pub(super) type Peer = (usize, u32);
+
+#[derive(Default)]
+pub(super) struct Server {
+    pub(super) up: bool,
+    /// Stopped until then: what arrives waits.
+    pub(super) paused_until: Time,
+    pub(super) incarnation: u32,
+    pub(super) started: Time,
+    pub(super) ppm: i64,
+    pub(super) offset_us: i64,
+    keys: BTreeMap<String, (String, u64)>,
+    fences: BTreeMap<String, (u64, u64)>,
+    tracked: BTreeMap<String, Vec<Peer>>,
+}
+
+impl Server {
+    pub(super) fn new(ppm: i64, offset_us: i64) -> Self {
+        Self { up: true, ppm, offset_us, ..Self::default() }
+    }
+
+    fn clock_us(&self, now: Time) -> u64 {
+        let run = i128::from(now) * (1_000_000 + i128::from(self.ppm)) / 1_000_000 / 1000;
+        EPOCH_US.saturating_add_signed(self.offset_us) + u64::try_from(run).unwrap()
+    }
+
+    pub(super) fn uptime_seconds(&self, now: Time) -> u64 {
+        (self.clock_us(now) - self.clock_us(self.started)) / 1_000_000
+    }
+
+    pub(super) fn lose_data(&mut self) {
+        self.keys.clear();
+        self.fences.clear();
+    }
+
+    pub(super) fn restart(&mut self, now: Time) {
+        self.up = true;
+        self.started = now;
+        self.tracked.clear();
+    }
+
+    fn expire(&mut self, now: Time) -> Vec<String> {
+        let ms = self.clock_us(now) / 1000;
+        let gone: Vec<String> = self
+            .keys
+            .iter()
+            .filter(|(_, (_, end))| *end <= ms)
+            .map(|(key, _)| key.clone())
+            .collect();
+        gone.iter().for_each(|key| drop(self.keys.remove(key)));
+        self.fences.retain(|_, (_, end)| *end > ms);
+        gone
+    }
+
+    fn changed(&mut self, keys: &[String], except: Option<Peer>) -> Vec<(Peer, String)> {
+        let mut told = Vec::new();
+        for key in keys {
+            for peer in self.tracked.remove(key).unwrap_or_default() {
+                if Some(peer) != except {
+                    told.push((peer, key.clone()));
+                }
+            }
+        }
+        told
+    }
+
+    fn track(&mut self, keys: &[String], peer: Peer) {
+        for key in keys {
+            let peers = self.tracked.entry(key.clone()).or_default();
+            if !peers.contains(&peer) {
+                peers.push(peer);
+            }
+        }
+    }
+
+    /// Deletes by hand, or flushes: whoever tracks the keys is told.
+    pub(super) fn delete(&mut self, key: Option<&str>, flush_fences: bool) -> Vec<(Peer, String)> {
+        let keys: Vec<String> = match key {
+            Some(key) => vec![key.to_owned()],
+            None => self.keys.keys().cloned().collect(),
+        };
+        keys.iter().for_each(|key| drop(self.keys.remove(key)));
+        if flush_fences {
+            self.fences.clear();
+        }
+        self.changed(&keys, None)
+    }
+
+    /// Runs one request; the answer, and who is told of a change.
+    pub(super) fn run(
+        &mut self,
+        request: &Request,
+        peer: Peer,
+        now: Time,
+    ) -> (Answer, Vec<(Peer, String)>) {
+        let expired = self.expire(now);
+        let mut told = self.changed(&expired, None);
+        let answer = match request {
+            Request::Acquire { claim, ttl, fencing, .. } => {
+                Answer::Vote(self.acquire(claim, *ttl, *fencing, peer, now, &mut told))
+            }
+            Request::Extend { claim, ttl, fencing } => {
+                Answer::Extension(self.extend(claim, *ttl, *fencing, peer, now, &mut told))
+            }
+            Request::Release { claim } => {
+                let ours: Vec<String> = claim
+                    .keys
+                    .iter()
+                    .filter(|key| self.owner(key) == Some(&*claim.token))
+                    .cloned()
+                    .collect();
+                ours.iter().for_each(|key| drop(self.keys.remove(key)));
+                told.extend(self.changed(&ours, Some(peer)));
+                Answer::Released(ours.len() == claim.keys.len())
+            }
+        };
+        (answer, told)
+    }
+
+    fn owner(&self, key: &str) -> Option<&str> {
+        self.keys.get(key).map(|(token, _)| token.as_str())
+    }
+
+    fn acquire(
+        &mut self,
+        claim: &Claim,
+        ttl: Duration,
+        fencing: Fencing,
+        peer: Peer,
+        now: Time,
+        told: &mut Vec<(Peer, String)>,
+    ) -> Vote {
+        let ms = self.clock_us(now) / 1000;
+        let others = claim.keys.iter().filter_map(|key| self.keys.get(key));
+        let busy =
+            others.filter(|(token, _)| *token != *claim.token).map(|(_, end)| end - ms).max();
+        if let Some(left) = busy {
+            self.track(&claim.keys, peer);
+            return Vote::Held(Some(Duration::from_millis(left)));
+        }
+        let fence = self.fence(claim, fencing, now);
+        let end = ms + u64::try_from(ttl.as_millis()).unwrap().max(1);
+        for key in claim.keys.iter() {
+            let kept = self.keys.get(key).map_or(0, |(_, end)| *end);
+            self.keys.insert(key.clone(), (claim.token.to_string(), end.max(kept)));
+        }
+        told.extend(self.changed(&claim.keys, Some(peer)));
+        self.track(&claim.keys, peer);
+        Vote::Granted(fence)
+    }
+
+    fn extend(
+        &mut self,
+        claim: &Claim,
+        ttl: Duration,
+        fencing: Fencing,
+        peer: Peer,
+        now: Time,
+        told: &mut Vec<(Peer, String)>,
+    ) -> Extension {
+        let owners: Vec<_> = claim.keys.iter().map(|key| self.owner(key)).collect();
+        if owners.iter().flatten().any(|owner| **owner != *claim.token) {
+            return Extension::Taken;
+        }
+        if owners.contains(&None) {
+            return Extension::Missing;
+        }
+        self.fence(claim, fencing, now);
+        let end = self.clock_us(now) / 1000 + u64::try_from(ttl.as_millis()).unwrap().max(1);
+        for key in claim.keys.iter() {
+            if let Some(entry) = self.keys.get_mut(key)
+                && entry.1 < end
+            {
+                entry.1 = end;
+                told.extend(self.changed(std::slice::from_ref(key), Some(peer)));
+            }
+        }
+        self.track(&claim.keys, peer);
+        Extension::Extended
+    }
+
+    /// The rule of `acquire.lua` and `extend.lua`.
+    fn fence(&mut self, claim: &Claim, fencing: Fencing, now: Time) -> Option<u64> {
+        let us = self.clock_us(now);
+        let stored =
+            claim.fences.iter().filter_map(|key| self.fences.get(key)).map(|(fence, _)| *fence);
+        let next = fencing.next(stored.max().unwrap_or(0), us)?;
+        let forget = us.max(next) / 1000 + 600_000;
+        for key in claim.fences.iter() {
+            self.fences.insert(key.clone(), (next, forget));
+        }
+        Some(next)
+    }
+}
