@@ -18,14 +18,22 @@ const pending = new Map<number, Deliver>();
 /** This thread's connection to the background thread. */
 export const runtime = new Runtime((batch) => void settle(batch));
 
-/** Calls that continuations make are sent together, but none waits longer than this (ms) for the others. */
-const GATHER = 1;
+/** A moment (ms): calls that continuations make are sent together, but none waits longer for the others. */
+const MOMENT = 1;
+
+let late = false;
+
+/** Whether the outcomes now being delivered were picked up more than a moment ago. */
+export function delayed(): boolean {
+  return late;
+}
 
 /**
  * One outcome at a time, each followed by what awaits it (an async function here, then its caller): otherwise the caller
  * of the first lease could block the thread until the second, already checked, has expired.
  */
 async function settle(batch: unknown[]): Promise<void> {
+  late = false;
   if (batch.length === 2) {
     deliver(batch[0] as number, batch[1]);
     return;
@@ -37,9 +45,10 @@ async function settle(batch: unknown[]): Promise<void> {
     await undefined;
     await undefined;
     const now = performance.now();
-    if (now - sent > GATHER) {
+    if (now - sent > MOMENT) {
       runtime.gather(true);
       sent = now;
+      late = true;
     }
   }
   runtime.gather(false);
@@ -71,17 +80,40 @@ export function settled(id: number): Promise<unknown> {
   return new Promise((resolve) => pending.set(id, resolve));
 }
 
+/** The calls that a signal would cancel: one listener for all, as Node warns of more than ten. */
+const cancels = new WeakMap<AbortSignal, Set<() => void>>();
+
+function onAbort(signal: AbortSignal): Set<() => void> {
+  let set = cancels.get(signal);
+  if (set === undefined) {
+    set = new Set();
+    cancels.set(signal, set);
+  }
+  return set;
+}
+
+function abortAll(this: AbortSignal): void {
+  for (const cancel of [...onAbort(this)]) cancel();
+}
+
 /** As `settled`; aborting the signal cancels the call, and rejects with the signal's reason. */
 export function settledUnless(id: number, signal: AbortSignal): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    const abort = () => {
+    const set = onAbort(signal);
+    const forget = () => {
+      set.delete(cancel);
+      if (set.size === 0) signal.removeEventListener("abort", abortAll);
+    };
+    const cancel = () => {
+      forget();
       pending.delete(id);
       runtime.cancel(id);
       reject(signal.reason);
     };
-    signal.addEventListener("abort", abort, { once: true });
+    if (set.size === 0) signal.addEventListener("abort", abortAll);
+    set.add(cancel);
     pending.set(id, (outcome) => {
-      signal.removeEventListener("abort", abort);
+      forget();
       resolve(outcome);
     });
   });

@@ -3,8 +3,8 @@
 import { attempt, runtime, settled, unwrap } from "./calls.js";
 import { InvalidOption } from "./errors.js";
 import { Lease } from "./lease.js";
-import { Lock } from "./lock.js";
-import { defaultNodes, NativeClient, type NativeLock } from "./native.js";
+import { Bound, Lock } from "./lock.js";
+import { defaultNodes, NativeClient } from "./native.js";
 import {
   CLIENT,
   CONFIGURE,
@@ -18,8 +18,8 @@ import {
 /** The work to be done under a lock. */
 export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
 
-function nativeLock(client: NativeClient, names: string[], options: LockOptions): NativeLock {
-  return attempt(() => client.lock(names, options));
+function bind(client: NativeClient, names: string[], options: LockOptions): Bound {
+  return new Bound(attempt(() => client.lock(names, options)));
 }
 
 /** The client: nodes and options. Cheap to share; nothing connects before the first use. */
@@ -41,8 +41,8 @@ export class Redlock {
   lock(names: string | readonly string[], options?: LockOptions): Lock {
     const list = nameList(names, "the name", "lock()");
     const args = checked(options, LOCK, "lock()");
-    const native = nativeLock(this.#native, list, args);
-    return new Lock(() => native, args);
+    const bound = bind(this.#native, list, args);
+    return new Lock(() => bound, args);
   }
 
   /** Runs `body` while the lock is held: `lock(names, options).using(body)`. */
@@ -96,8 +96,8 @@ export class Redlock {
   }
 
   /** @internal */
-  bind(names: string[], options: LockOptions): NativeLock {
-    return nativeLock(this.#native, names, options);
+  bind(names: string[], options: LockOptions): Bound {
+    return bind(this.#native, names, options);
   }
 }
 
@@ -135,12 +135,12 @@ export function lock(names: string | readonly string[], options?: LockOptions): 
   const args = checked(options, LOCK, "lock()");
   // Options are checked now, though no client is chosen yet: a mistake shows where it was made.
   checker ??= attempt(() => new NativeClient(runtime, ["memory://"], {}));
-  nativeLock(checker, list, args);
-  let bound: { client: Redlock; native: NativeLock } | undefined;
+  bind(checker, list, args);
+  let last: { client: Redlock; bound: Bound } | undefined;
   return new Lock(() => {
     const client = standardClient();
-    if (bound?.client !== client) bound = { client, native: client.bind(list, args) };
-    return bound.native;
+    if (last?.client !== client) last = { client, bound: client.bind(list, args) };
+    return last.bound;
   }, args);
 }
 

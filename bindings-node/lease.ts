@@ -1,12 +1,18 @@
 /** What you hold. */
 
+import { setTimeout } from "node:timers";
 import { attempt, listen, runtime, settled, unwrap, warn } from "./calls.js";
 import { LockLost, type QuorumUnavailable, toError } from "./errors.js";
 import { checked, LOCK } from "./options.js";
 
-/** Where a lease was acquired: a stack that costs its text only if somebody reads it. */
+/**
+ * Where a lease was acquired: a stack that costs its text only if somebody reads it.
+ * @internal
+ */
 export interface Place {
   stack?: string;
+  /** How many acquires were put down to it. */
+  uses: number;
 }
 
 interface Held {
@@ -21,12 +27,31 @@ interface Held {
  */
 const collected = new FinalizationRegistry<Held>(({ id, key, place }) => {
   if (!runtime.leaseAbandon(id)) return;
-  const frames = (place.stack ?? "").split("\n").slice(1);
-  const where = frames.map((line) => line.trim()).join(", ");
+  const frame = (place.stack ?? "").split("\n").at(-1)?.trim();
+  const where = place.uses === 1 ? frame : `${frame}, or by the same Lock within that moment`;
   warn(
     `${key}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired ${where}`,
   );
 });
+
+/** How long (ms) a lease is kept from collection before it is worth a place in the registry. */
+const YOUNG = 50;
+
+/** Most leases are released within a moment: a registry entry for each would cost as much as sending its request. */
+const young = new Map<Lease, Held>();
+let waiting = false;
+
+function watchOver(lease: Lease, held: Held): void {
+  if (!waiting) setTimeout(register, YOUNG).unref();
+  waiting = true;
+  young.set(lease, held);
+}
+
+function register(): void {
+  for (const [lease, held] of young) collected.register(lease, held, lease);
+  young.clear();
+  waiting = false;
+}
 
 /** What you hold: made by `lock.acquire()`, ended by `release()`. */
 export class Lease {
@@ -41,7 +66,7 @@ export class Lease {
   constructor(id: number, key: string, place?: Place) {
     this.#id = id;
     this.key = key;
-    if (place !== undefined) collected.register(this, { id, key, place }, this);
+    if (place !== undefined) watchOver(this, { id, key, place });
   }
 
   /** The owner's token, the value of the Redis key. */
@@ -83,7 +108,7 @@ export class Lease {
     if (call === null) return;
     unwrap(await settled(call));
     this.#released = true;
-    collected.unregister(this);
+    if (!young.delete(this)) collected.unregister(this);
   }
 
   /** Aborts, with a `LockLost` as its reason, when the lease is lost. A release does not abort it. */

@@ -1,17 +1,38 @@
 /** What to lock. */
 
-import { attempt, runtime, settled, settledUnless, unwrap } from "./calls.js";
+import { attempt, delayed, runtime, settled, settledUnless, unwrap } from "./calls.js";
 import { Lease, type Place } from "./lease.js";
 import type { Inspection, NativeLock } from "./native.js";
 import { ACQUIRE, type AcquireOptions, checked, type LockOptions } from "./options.js";
 
-/** What a lock needs of its client; the default client is looked up at each use. */
-export type Bind = () => NativeLock;
+/**
+ * A lock of one client.
+ * @internal
+ */
+export class Bound {
+  /** Asked for once: most leases never show it. */
+  readonly key: string;
+
+  constructor(readonly native: NativeLock) {
+    this.key = native.key;
+  }
+}
+
+/**
+ * What a lock needs of its client; the default client is looked up at each use.
+ * @internal
+ */
+export type Bind = () => Bound;
+
+/** For how long (ms) a lock's acquires are taken to come from one place; only warnings show it. */
+const SAME_PLACE = 50;
 
 /** What to lock: names and options. It has no state: share it, and use it as often as you like. */
 export class Lock {
   readonly #bind: Bind;
   readonly #wait: number;
+  #place: Place | undefined;
+  #placed = Number.NEGATIVE_INFINITY;
 
   /** @internal */
   constructor(bind: Bind, options: LockOptions) {
@@ -26,23 +47,26 @@ export class Lock {
 
   /** The exact Redis keys. */
   get keys(): string[] {
-    return this.#bind().keys;
+    return this.#bind().native.keys;
   }
 
   /**
    * The lease, as soon as nobody else holds the lock. Rejects with `LockTimeout` when `wait` is over, with
    * `QuorumUnavailable` when too many nodes fail, and with the signal's reason when it aborts.
    */
-  async acquire(options?: AcquireOptions): Promise<Lease> {
-    const place = here(this.acquire);
+  acquire(options?: AcquireOptions): Promise<Lease> {
+    return this.#acquire(options, this.#here(this.acquire));
+  }
+
+  async #acquire(options: AcquireOptions | undefined, place: Place): Promise<Lease> {
     const { signal, wait } = checked(options, ACQUIRE, "acquire()");
     signal?.throwIfAborted();
-    const lock = this.#bind();
+    const bound = this.#bind();
     const started = performance.now();
     for (let left = wait; ; left = this.#left(wait, started)) {
-      const id = attempt(() => lock.acquire(left));
-      unwrap(await (signal ? settledUnless(id, signal) : settled(id)));
-      const lease = stillHeld(id, lock, place);
+      const id = attempt(() => bound.native.acquire(left));
+      const held = unwrap<boolean>(await (signal ? settledUnless(id, signal) : settled(id)));
+      const lease = stillHeld(id, held, bound, place);
       if (lease !== undefined) return lease;
       signal?.throwIfAborted();
     }
@@ -50,12 +74,13 @@ export class Lock {
 
   /** The lease if it can be had in one round, `null` if somebody else holds it or waits for it. */
   async tryAcquire(): Promise<Lease | null> {
-    const place = here(this.tryAcquire);
-    const lock = this.#bind();
+    const place = this.#here(this.tryAcquire);
+    const bound = this.#bind();
     for (;;) {
-      const id = lock.tryAcquire();
-      if (!unwrap<boolean>(await settled(id))) return null;
-      const lease = stillHeld(id, lock, place);
+      const id = bound.native.tryAcquire();
+      const held = unwrap<boolean | null>(await settled(id));
+      if (held === null) return null;
+      const lease = stillHeld(id, held, bound, place);
       if (lease !== undefined) return lease;
     }
   }
@@ -65,7 +90,7 @@ export class Lock {
    * lease was lost meanwhile; `lease.signal` tells `body` in time.
    */
   async using<T>(body: (lease: Lease) => T | PromiseLike<T>, options?: AcquireOptions): Promise<T> {
-    const lease = await this.acquire(options);
+    const lease = await this.#acquire(options, this.#here(this.using));
     let result: T;
     try {
       result = await body(lease);
@@ -80,16 +105,32 @@ export class Lock {
 
   /** Takes over a lease by its token, from another process for instance, and renews it from here on. */
   async attach(token: string): Promise<Lease> {
-    const place = here(this.attach);
-    const lock = this.#bind();
-    const id = lock.attach(String(token));
+    const place = this.#here(this.attach);
+    const bound = this.#bind();
+    const id = bound.native.attach(String(token));
     unwrap(await settled(id));
-    return new Lease(id, lock.key, place);
+    return new Lease(id, bound.key, place);
   }
 
   /** What the nodes say now: held or not, for how long, and each node's answer. */
   async inspect(): Promise<Inspection> {
-    return unwrap(await settled(this.#bind().inspect()));
+    return unwrap(await settled(this.#bind().native.inspect()));
+  }
+
+  /** The caller's frame. Looking it up costs more than sending the request does, so it serves for a moment. */
+  #here(below: (...args: never[]) => unknown): Place {
+    const now = performance.now();
+    if (this.#place === undefined || now - this.#placed > SAME_PLACE) {
+      const place: Place = { uses: 0 };
+      const limit = Error.stackTraceLimit;
+      Error.stackTraceLimit = 1;
+      Error.captureStackTrace(place, below);
+      Error.stackTraceLimit = limit;
+      this.#place = place;
+      this.#placed = now;
+    }
+    this.#place.uses += 1;
+    return this.#place;
   }
 
   /** What is left of one budget over several attempts. */
@@ -99,19 +140,12 @@ export class Lock {
   }
 }
 
-/** Nothing if the lease ended before the caller could run, as when the thread was blocked: it is not handed out. */
-function stillHeld(id: number, lock: NativeLock, place: Place): Lease | undefined {
-  if (runtime.leaseHeld(id)) return new Lease(id, lock.key, place);
+/**
+ * Nothing if the lease ended before the caller could run, as when the thread was blocked: it is not handed out.
+ * `held` was true when the outcome was picked up; it is asked again if that is a while ago.
+ */
+function stillHeld(id: number, held: boolean, { key }: Bound, place: Place): Lease | undefined {
+  if (held && (!delayed() || runtime.leaseHeld(id))) return new Lease(id, key, place);
   runtime.leaseAbandon(id);
   return undefined;
-}
-
-/** Two frames of the caller are enough to find it, and cost less than ten. */
-function here(below: (...args: never[]) => unknown): Place {
-  const place: Place = {};
-  const limit = Error.stackTraceLimit;
-  Error.stackTraceLimit = 2;
-  Error.captureStackTrace(place, below);
-  Error.stackTraceLimit = limit;
-  return place;
 }

@@ -33,11 +33,11 @@ export declare class NativeLock {
   get key(): string
   /** The exact Redis keys. */
   get keys(): Array<string>
-  /** Settles with true: the lease has this call's number. */
+  /** Settles with whether the lease, which has this call's number, is still held. */
   acquire(wait?: number | undefined | null): number
-  /** Settles with true (the lease has this call's number) or false: somebody else holds it. */
+  /** As `acquire`, or settles with null: somebody else holds it. */
   tryAcquire(): number
-  /** Settles with true: the lease of that token has this call's number. */
+  /** As `acquire`, for the lease of that token. */
   attach(token: string): number
   /** Settles with an `Inspection`. */
   inspect(): number

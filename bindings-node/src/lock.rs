@@ -96,7 +96,7 @@ impl NativeLock {
         self.lock.keys().to_vec()
     }
 
-    /// Settles with true: the lease has this call's number.
+    /// Settles with whether the lease, which has this call's number, is still held.
     #[napi(catch_unwind)]
     pub fn acquire(&self, wait: Option<f64>) -> napi::Result<u32> {
         let acquire = self
@@ -106,20 +106,20 @@ impl NativeLock {
         Ok(self.local.start(async move { Outcome::lease(acquire.await) }))
     }
 
-    /// Settles with true (the lease has this call's number) or false: somebody else holds it.
+    /// As `acquire`, or settles with null: somebody else holds it.
     #[napi(catch_unwind)]
     pub fn try_acquire(&self) -> u32 {
         let acquire = self.lock.try_acquire();
         self.local.start(async move {
             match acquire.await {
                 Ok(Some(lease)) => Outcome::Lease(lease),
-                Ok(None) => Outcome::Yes(false),
+                Ok(None) => Outcome::Done,
                 Err(error) => Outcome::Failed(error),
             }
         })
     }
 
-    /// Settles with true: the lease of that token has this call's number.
+    /// As `acquire`, for the lease of that token.
     #[napi(catch_unwind)]
     pub fn attach(&self, token: String) -> u32 {
         let attach = self.lock.attach(&token);

@@ -128,8 +128,9 @@ impl Local {
         let wanted = |(id, outcome): (u32, Outcome)| {
             let outcome = (outcome.is_unasked() || self.finish(id).is_some()).then_some(outcome)?;
             if let Outcome::Lease(lease) = outcome {
+                let held = lease.held();
                 self.leases.insert(id, lease.into_hold());
-                return Some((id, Outcome::Yes(true)));
+                return Some((id, Outcome::Yes(held)));
             }
             if let Outcome::Released(lease) = outcome {
                 self.leases.remove(lease);

@@ -71,7 +71,10 @@ describe("an acquire with a signal", () => {
       name: "TimeoutError",
     });
     const either = AbortSignal.any([AbortSignal.timeout(50), new AbortController().signal]);
-    await assert.rejects(lock.using(() => 1, { signal: either }), { name: "TimeoutError" });
+    await assert.rejects(
+      lock.using(() => 1, { signal: either }),
+      { name: "TimeoutError" },
+    );
     await lease.release();
   });
 

@@ -4,8 +4,15 @@ import { test } from "node:test";
 import * as redlock from "redlock-native";
 import { freePort, fresh } from "./helper.mjs";
 
-const { LockError, LockLost, LockTimeout, QuorumUnavailable, InvalidOption, ClientClosed, Redlock } =
-  redlock;
+const {
+  LockError,
+  LockLost,
+  LockTimeout,
+  QuorumUnavailable,
+  InvalidOption,
+  ClientClosed,
+  Redlock,
+} = redlock;
 
 test("every class is a LockError with its own code and name", () => {
   const codes = { LockTimeout, LockLost, QuorumUnavailable, InvalidOption, ClientClosed };

@@ -20,7 +20,9 @@ describe("a worker thread", () => {
     const redlock = new Redlock(shared.server.url);
     const workers = [1, 2, 3].map(() => start("use", name));
     const ends = workers.map((worker) => once(worker, "exit"));
-    const tokens = await Promise.all(workers.map(async (worker) => (await once(worker, "message"))[0]));
+    const tokens = await Promise.all(
+      workers.map(async (worker) => (await once(worker, "message"))[0]),
+    );
     assert.equal(new Set(tokens).size, 3);
     for (const [code] of await Promise.all(ends)) assert.equal(code, 0);
     await (await redlock.lock(name).acquire({ wait: 1000 })).release();

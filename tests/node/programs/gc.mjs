@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 
 const redlock = new Redlock(process.argv[2]);
-const lock = redlock.lock("collected", { ttl: 1000 });
+const lock = redlock.lock("collected", { ttl: 3000 });
 
 async function forgetful() {
   await lock.acquire();
@@ -13,12 +13,12 @@ await forgetful();
 const released = await redlock.lock("released").acquire();
 await released.release();
 const kept = await redlock.lock("kept", { ttl: 300 }).acquire();
-for (let round = 0; round < 20; round++) {
+for (let round = 0; round < 10; round++) {
   await sleep(50);
   global.gc();
 }
 // Neither unlocked at once nor renewed for ever; what is still referenced is renewed.
-const early = await redlock.lock("collected", { wait: 0 }).acquire().catch((error) => error.code);
+const early = await redlock.lock("collected").tryAcquire();
 const later = await redlock.lock("collected", { wait: 5000 }).acquire();
-console.log(JSON.stringify({ early: early.held ?? early, later: later.held, kept: kept.held }));
+console.log(JSON.stringify({ early, later: later.held, kept: kept.held }));
 await later.release();

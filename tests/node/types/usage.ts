@@ -4,7 +4,7 @@ import {
   type Inspection,
   InvalidOption,
   type Lease,
-  Lock,
+  type Lock,
   LockError,
   LockLost,
   type LockOptions,
