@@ -1,0 +1,13 @@
+// `await using`, lowered by the compiler for a Node that does not know it yet.
+import { Redlock } from "redlock-native";
+
+const lock = new Redlock("memory://").lock("scoped");
+const free = async () => (await lock.inspect()).held === false;
+
+async function scope(): Promise<boolean> {
+  await using lease = await lock.acquire();
+  return lease.held && !(await free());
+}
+
+const inside = await scope();
+console.log(JSON.stringify({ inside, after: await free() }));
