@@ -1,0 +1,37 @@
+"""One lock over Redis, the same in Rust, Python and Node.
+
+    with redlock.lock("job", ttl=10) as lease:         # blocks without the GIL
+        ...
+    async with redlock.lock("job", ttl=10) as lease:   # asyncio: the body is cancelled if the lease is lost
+        ...
+
+`lock` and `configure` use the default client; `Redlock` makes others.
+"""
+
+from redlock._native import Inspection, Lease, Lock, NodeInspection, Redlock, configure, lock
+from redlock.errors import (
+    ClientClosed,
+    InvalidOption,
+    LockError,
+    LockLost,
+    LockTimeout,
+    NodeReport,
+    QuorumUnavailable,
+)
+
+__all__ = [
+    "ClientClosed",
+    "Inspection",
+    "InvalidOption",
+    "Lease",
+    "Lock",
+    "LockError",
+    "LockLost",
+    "LockTimeout",
+    "NodeInspection",
+    "NodeReport",
+    "QuorumUnavailable",
+    "Redlock",
+    "configure",
+    "lock",
+]

@@ -1,0 +1,344 @@
+//! The client, and the default one that module-level locks look up at each acquire.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use redlock::{ClientArgs, LockArgs, Unit};
+
+use crate::args::{self, lock_args, refuse};
+use crate::error::{check, invalid};
+use crate::lease::Lease;
+use crate::lock::{Lock, Names};
+use crate::registry;
+use crate::runtime::mailbox::submit;
+use crate::runtime::{dispatch, lock as locked, wait};
+
+const LOCK_OPTIONS: &str = "ttl=, wait=, renew=, max_hold=, node_timeout=";
+const CLIENT_OPTIONS: &str = "key_prefix=, node_timeout=, restart_guard=";
+
+/// Core's client under a number, by which leases know whose they are.
+#[derive(Clone)]
+pub(crate) struct Numbered(u64, redlock::Redlock);
+
+/// Where a lock finds its client.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Client(Numbered),
+    Default,
+}
+
+impl Source {
+    pub(crate) fn client(&self, py: Python<'_>) -> PyResult<(u64, redlock::Redlock)> {
+        let Numbered(number, client) = match self {
+            Self::Client(client) => client.clone(),
+            Self::Default => default(py)?,
+        };
+        Ok((number, client))
+    }
+
+    /// A client to check options by: looking at the default one would choose it.
+    pub(crate) fn checker(&self, py: Python<'_>) -> PyResult<redlock::Redlock> {
+        match self {
+            Self::Client(client) => Ok(client.1.clone()),
+            Self::Default => {
+                let nothing = vec!["memory://".to_owned()];
+                check(py, redlock::Redlock::from_args(nothing, &ClientArgs::default()))
+            }
+        }
+    }
+}
+
+struct Chosen {
+    client: Numbered,
+    used: bool,
+}
+
+static DEFAULT: Mutex<Option<Chosen>> = Mutex::new(None);
+
+fn default(py: Python<'_>) -> PyResult<Numbered> {
+    if let Some(chosen) = locked(&DEFAULT).as_mut() {
+        chosen.used = true;
+        return Ok(chosen.client.clone());
+    }
+    let set = |name| std::env::var(name).ok();
+    let nodes = check(py, redlock::default_nodes(set("REDLOCK_NODES"), set("REDIS_URL")))?;
+    let client = connect(py, nodes, &ClientArgs::default())?;
+    let nodes = client.1.nodes().join(" ");
+    let mut default = locked(&DEFAULT);
+    if default.is_none() {
+        tracing::info!(target: "redlock", "the default client's nodes: {nodes}");
+        *default = Some(Chosen { client, used: true });
+    }
+    drop(default);
+    self::default(py)
+}
+
+fn connect(py: Python<'_>, nodes: Vec<String>, args: &ClientArgs) -> PyResult<Numbered> {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    dispatch::start(py)?;
+    let client = check(py, redlock::Redlock::from_args(nodes, args))?;
+    Ok(Numbered(NUMBER.fetch_add(1, Ordering::Relaxed), client))
+}
+
+fn client_args(
+    key_prefix: Option<String>,
+    node_timeout: Option<&Bound<'_, PyAny>>,
+    restart_guard: Option<&Bound<'_, PyAny>>,
+) -> PyResult<ClientArgs> {
+    let node_timeout = args::seconds("node_timeout", node_timeout)?;
+    let restart_guard = args::seconds("restart_guard", restart_guard)?;
+    Ok(ClientArgs { unit: Unit::Seconds, key_prefix, node_timeout, restart_guard, ..ClientArgs::default() })
+}
+
+fn names(name: &Bound<'_, PyAny>) -> PyResult<Names> {
+    if name.is_callable() {
+        return Ok(Names::Of(name.clone().unbind()));
+    }
+    args::names(name).map(Names::Fixed)
+}
+
+/// The client: the nodes of one lock space, and what its locks have in common.
+///
+/// Nothing connects here. `with client:` and `async with client:` close it at the end.
+#[pyclass(frozen, weakref, module = "redlock")]
+pub(crate) struct Redlock {
+    client: Numbered,
+}
+
+#[pymethods]
+impl Redlock {
+    #[new]
+    #[pyo3(signature = (
+        nodes: "str | list[str] | tuple[str, ...]",
+        *args: "typing.Never",
+        key_prefix: "str | None" = None,
+        node_timeout: "float | datetime.timedelta | None" = None,
+        restart_guard: "float | datetime.timedelta | None" = None,
+        **kwargs: "typing.Never"
+    ))]
+    fn new(
+        py: Python<'_>,
+        nodes: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+        key_prefix: Option<String>,
+        node_timeout: Option<&Bound<'_, PyAny>>,
+        restart_guard: Option<&Bound<'_, PyAny>>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        refuse("Redlock()", CLIENT_OPTIONS, args, kwargs)?;
+        let options = client_args(key_prefix, node_timeout, restart_guard)?;
+        Ok(Self { client: connect(py, args::nodes(nodes)?, &options)? })
+    }
+
+    /// Describes a lock on one name, or on several as one; nothing is sent. Times are seconds or timedelta.
+    ///
+    /// As a decorator's, the name may be a function of the decorated function's arguments.
+    #[pyo3(signature = (
+        name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
+        *args: "typing.Never",
+        ttl: "float | datetime.timedelta | None" = None,
+        wait: "float | datetime.timedelta | None" = None,
+        renew: "bool | None" = None,
+        max_hold: "float | datetime.timedelta | None" = None,
+        node_timeout: "float | datetime.timedelta | None" = None,
+        **kwargs: "typing.Never"
+    ))]
+    fn lock(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        wait: Option<&Bound<'_, PyAny>>,
+        renew: Option<bool>,
+        max_hold: Option<&Bound<'_, PyAny>>,
+        node_timeout: Option<&Bound<'_, PyAny>>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Lock> {
+        refuse("lock()", LOCK_OPTIONS, args, kwargs)?;
+        let options = lock_args(ttl, wait, renew, max_hold, node_timeout)?;
+        Lock::make(py, Source::Client(self.client.clone()), names(name)?, options)
+    }
+
+    /// Continues the lease that another process holds under this token. Raises LockLost if it is not held.
+    #[pyo3(signature = (
+        name: "str | list[str] | tuple[str, ...]",
+        token: "str",
+        *,
+        ttl: "float | datetime.timedelta | None" = None
+    ))]
+    fn attach(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        token: &str,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<Lease>> {
+        self.plain(py, name, ttl)?.attach(py, token)
+    }
+
+    /// `attach` for asyncio.
+    #[pyo3(signature = (
+        name: "str | list[str] | tuple[str, ...]",
+        token: "str",
+        *,
+        ttl: "float | datetime.timedelta | None" = None
+    ) -> "collections.abc.Awaitable[Lease]")]
+    fn aattach<'py>(
+        &self,
+        py: Python<'py>,
+        name: &Bound<'py, PyAny>,
+        token: &str,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.plain(py, name, ttl)?.aattach(py, token)
+    }
+
+    /// Deletes the lock whoever holds it; True if there was something to delete. Its holder is told of the loss.
+    #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]"))]
+    fn force_release(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<bool> {
+        check(py, wait(py, self.client.1.force_release(args::names(name)?), |_| Ok(()))?)
+    }
+
+    /// `force_release` for asyncio.
+    #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]")]
+    fn aforce_release<'py>(&self, py: Python<'py>, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let sent = self.client.1.force_release(args::names(name)?);
+        submit(py, sent, |py, done| Ok(check(py, done)?.into_pyobject(py)?.to_owned().into_any().unbind()))
+    }
+
+    /// The leases that this client holds now.
+    fn leases(&self, py: Python<'_>) -> Vec<Py<Lease>> {
+        registry::of_client(py, self.client.0)
+    }
+
+    /// Releases all that this client holds; says how many.
+    fn release_all(&self, py: Python<'_>) -> PyResult<usize> {
+        check(py, wait(py, self.client.1.release_all(), |_| Ok(()))?)
+    }
+
+    /// `release_all` for asyncio.
+    #[pyo3(signature = () -> "collections.abc.Awaitable[int]")]
+    fn arelease_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        submit(py, self.client.1.release_all(), |py, done| Ok(check(py, done)?.into_pyobject(py)?.into_any().unbind()))
+    }
+
+    /// Ends it: waiting acquires fail with ClientClosed, its leases are lost, and their keys expire.
+    fn close(&self) {
+        self.client.1.close();
+    }
+
+    /// The nodes' URLs, without passwords.
+    #[getter]
+    fn nodes(&self) -> Vec<String> {
+        self.client.1.nodes()
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None")]
+    fn __exit__(&self, kind: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>, trace: &Bound<'_, PyAny>) {
+        let _ = (kind, error, trace);
+        self.close();
+    }
+
+    #[pyo3(signature = () -> "collections.abc.Coroutine[typing.Any, typing.Any, Redlock]")]
+    fn __aenter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        crate::lease::scope(slf.py())?.call_method1("enter_client", (slf,))
+    }
+
+    #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Coroutine[typing.Any, typing.Any, None]")]
+    fn __aexit__<'py>(
+        slf: &Bound<'py, Self>,
+        kind: &Bound<'py, PyAny>,
+        error: &Bound<'py, PyAny>,
+        trace: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = (kind, error, trace);
+        crate::lease::scope(slf.py())?.call_method1("leave_client", (slf,))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<redlock.Redlock {}>", self.client.1.nodes().join(" "))
+    }
+}
+
+impl Redlock {
+    fn plain(&self, py: Python<'_>, name: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<Lock> {
+        let options = LockArgs { ttl: args::seconds("ttl", ttl)?, ..LockArgs::default() };
+        Lock::make(py, Source::Client(self.client.clone()), Names::Fixed(args::names(name)?), options)
+    }
+}
+
+/// Describes a lock of the default client, which is looked up at each acquire: see `configure`.
+#[pyfunction]
+#[pyo3(signature = (
+    name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
+    *args: "typing.Never",
+    ttl: "float | datetime.timedelta | None" = None,
+    wait: "float | datetime.timedelta | None" = None,
+    renew: "bool | None" = None,
+    max_hold: "float | datetime.timedelta | None" = None,
+    node_timeout: "float | datetime.timedelta | None" = None,
+    **kwargs: "typing.Never"
+))]
+#[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
+pub(crate) fn lock(
+    py: Python<'_>,
+    name: &Bound<'_, PyAny>,
+    args: &Bound<'_, PyTuple>,
+    ttl: Option<&Bound<'_, PyAny>>,
+    wait: Option<&Bound<'_, PyAny>>,
+    renew: Option<bool>,
+    max_hold: Option<&Bound<'_, PyAny>>,
+    node_timeout: Option<&Bound<'_, PyAny>>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Lock> {
+    refuse("lock()", LOCK_OPTIONS, args, kwargs)?;
+    let options = lock_args(ttl, wait, renew, max_hold, node_timeout)?;
+    Lock::make(py, Source::Default, names(name)?, options)
+}
+
+/// Chooses the default client: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
+///
+/// Raises InvalidOption once the default client is in use, unless `replace` is true.
+#[pyfunction]
+#[pyo3(signature = (
+    nodes: "str | list[str] | tuple[str, ...]",
+    *args: "typing.Never",
+    replace: "bool" = false,
+    key_prefix: "str | None" = None,
+    node_timeout: "float | datetime.timedelta | None" = None,
+    restart_guard: "float | datetime.timedelta | None" = None,
+    **kwargs: "typing.Never"
+))]
+#[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
+pub(crate) fn configure(
+    py: Python<'_>,
+    nodes: &Bound<'_, PyAny>,
+    args: &Bound<'_, PyTuple>,
+    replace: bool,
+    key_prefix: Option<String>,
+    node_timeout: Option<&Bound<'_, PyAny>>,
+    restart_guard: Option<&Bound<'_, PyAny>>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Redlock> {
+    refuse("configure()", CLIENT_OPTIONS, args, kwargs)?;
+    let options = client_args(key_prefix, node_timeout, restart_guard)?;
+    let client = connect(py, args::nodes(nodes)?, &options)?;
+    let mut default = locked(&DEFAULT);
+    if default.as_ref().is_some_and(|chosen| chosen.used) && !replace {
+        return Err(invalid(
+            "the default client is in use already: configure() it before, or give replace=True",
+        ));
+    }
+    let old = default.replace(Chosen { client: client.clone(), used: false });
+    drop(default);
+    drop(old);
+    tracing::info!(target: "redlock", "the default client's nodes: {}", client.1.nodes().join(" "));
+    Ok(Redlock { client })
+}

@@ -1,0 +1,66 @@
+//! Core's errors as Python's: the only place that knows the classes' names.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use redlock::{Error, ErrorKind};
+
+mod classes {
+    pyo3::import_exception!(redlock.errors, LockError);
+    pyo3::import_exception!(redlock.errors, LockTimeout);
+    pyo3::import_exception!(redlock.errors, LockLost);
+    pyo3::import_exception!(redlock.errors, QuorumUnavailable);
+    pyo3::import_exception!(redlock.errors, InvalidOption);
+    pyo3::import_exception!(redlock.errors, ClientClosed);
+}
+
+/// The exception for one of core's errors; `hint` is what only this language knows about the cause.
+pub(crate) fn raise(py: Python<'_>, error: &Error, hint: Option<&str>) -> PyErr {
+    exception(py, error, hint).map_or_else(|failure| failure, PyErr::from_value)
+}
+
+/// As [`raise`], for the common case of a result without a hint.
+pub(crate) fn check<T>(py: Python<'_>, result: Result<T, Error>) -> PyResult<T> {
+    result.map_err(|error| raise(py, &error, None))
+}
+
+/// The exception as an object, for callbacks.
+pub(crate) fn exception<'py>(
+    py: Python<'py>,
+    error: &Error,
+    hint: Option<&str>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let message = hint.map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"));
+    let nodes = error
+        .nodes()
+        .iter()
+        .map(|node| node_report(py)?.call1((&node.url, node.state, node.error.as_deref())))
+        .collect::<PyResult<Vec<_>>>()?;
+    let fields = PyDict::new(py);
+    fields.set_item("resource", error.resource())?;
+    fields.set_item("waited", error.waited().map(|time| time.as_secs_f64()))?;
+    fields.set_item("remaining", error.remaining().map(|time| time.as_secs_f64()))?;
+    fields.set_item("reason", error.reason())?;
+    fields.set_item("nodes", PyTuple::new(py, nodes)?)?;
+    class(py, error.kind()).call((message,), Some(&fields))
+}
+
+/// A value or an argument that cannot be meant.
+pub(crate) fn invalid(message: impl Into<String>) -> PyErr {
+    classes::InvalidOption::new_err((message.into(),))
+}
+
+fn class(py: Python<'_>, kind: ErrorKind) -> Bound<'_, PyType> {
+    match kind {
+        ErrorKind::Timeout => py.get_type::<classes::LockTimeout>(),
+        ErrorKind::Lost => py.get_type::<classes::LockLost>(),
+        ErrorKind::Unavailable => py.get_type::<classes::QuorumUnavailable>(),
+        ErrorKind::Invalid => py.get_type::<classes::InvalidOption>(),
+        ErrorKind::Closed => py.get_type::<classes::ClientClosed>(),
+        _ => py.get_type::<classes::LockError>(),
+    }
+}
+
+fn node_report(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static CLASS: pyo3::sync::PyOnceLock<Py<PyType>> = pyo3::sync::PyOnceLock::new();
+    CLASS.import(py, "redlock.errors", "NodeReport")
+}

@@ -1,0 +1,45 @@
+//! Who holds what, as plain data.
+
+use std::time::Duration;
+
+use pyo3::prelude::*;
+
+/// Who holds a lock, by each node's word: a snapshot.
+#[pyclass(frozen, get_all, module = "redlock")]
+pub(crate) struct Inspection {
+    /// One owner has it on a quorum of nodes.
+    held: bool,
+    /// The seconds left of it there; None when free, or without a known end.
+    remaining: Option<f64>,
+    /// Each node's word on each key.
+    nodes: Vec<Py<NodeInspection>>,
+}
+
+/// One node's word on one key.
+#[pyclass(frozen, get_all, module = "redlock")]
+pub(crate) struct NodeInspection {
+    /// The node's URL, without its password.
+    url: String,
+    /// The Redis key.
+    key: String,
+    /// `free`, `held` or `fault`.
+    state: &'static str,
+    /// The seconds left; None when free, at a fault, or without a known end.
+    remaining: Option<f64>,
+    /// The first 8 digits of the owner's token.
+    token: Option<String>,
+    /// The fault's own text.
+    error: Option<String>,
+}
+
+impl Inspection {
+    pub(crate) fn make(py: Python<'_>, found: redlock::Inspection) -> PyResult<Py<Self>> {
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        let nodes = found.nodes.into_iter().map(|node| {
+            let redlock::NodeInspection { url, key, state, remaining, token, error } = node;
+            Py::new(py, NodeInspection { url, key, state, remaining: seconds(remaining), token, error })
+        });
+        let nodes = nodes.collect::<PyResult<_>>()?;
+        Py::new(py, Self { held: found.held, remaining: seconds(found.remaining), nodes })
+    }
+}

@@ -1,0 +1,312 @@
+//! What is held: thin answers from core's `Hold`, and what happens when Python forgets about it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use pyo3::exceptions::PyResourceWarning;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use redlock::{Hold, Task, Unit};
+
+use crate::error::check;
+use crate::runtime::mailbox::{Calls, submit};
+use crate::runtime::{Owner, dispatch, lock, mailbox, running_loop, wait};
+use crate::{args, registry};
+
+/// Where a lease was acquired.
+#[derive(Clone)]
+pub(crate) struct Place {
+    file: String,
+    line: u32,
+}
+
+impl Place {
+    pub(crate) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = frame.py();
+        let code = frame.getattr(intern!(py, "f_code"))?;
+        let file = code.getattr(intern!(py, "co_filename"))?.extract()?;
+        let line: Option<u32> = frame.getattr(intern!(py, "f_lineno"))?.extract()?;
+        Ok(Self { file, line: line.unwrap_or(0) })
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// A callback for the loss of a lease; dropping it ends the watching.
+pub(crate) struct Watch {
+    pub(crate) callback: Py<PyAny>,
+    pub(crate) calls: Weak<Calls>,
+    pub(crate) id: u64,
+    #[expect(dead_code, reason = "ends the watching when dropped")]
+    pub(crate) task: Task,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(calls) = self.calls.upgrade() {
+            lock(&calls).remove(&self.id);
+        }
+    }
+}
+
+/// What you hold: renewed in the background until released, lost, or collected.
+///
+/// `with lease:` and `async with lease:` release it at the end. A lease that is collected without a release is not
+/// released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
+#[pyclass(frozen, weakref, module = "redlock")]
+pub(crate) struct Lease {
+    pub(crate) hold: Hold,
+    pub(crate) client: u64,
+    pub(crate) place: Place,
+    owner: Owner,
+    id: u64,
+    watches: Mutex<Vec<Arc<Watch>>>,
+    body: Mutex<Option<Py<PyAny>>>,
+}
+
+impl Lease {
+    pub(crate) fn make(
+        py: Python<'_>,
+        hold: Hold,
+        (client, owner, place): (u64, Owner, Place),
+    ) -> PyResult<Py<Self>> {
+        static ID: AtomicU64 = AtomicU64::new(1);
+        let id = ID.fetch_add(1, Ordering::Relaxed);
+        let (watches, body) = Default::default();
+        let lease = Bound::new(py, Self { hold, client, place, owner, id, watches, body })?;
+        registry::add(owner, id, &lease)?;
+        Ok(lease.unbind())
+    }
+
+    /// The lease is over by our own will: nobody has to be told of its loss any more.
+    fn settle(&self) {
+        registry::remove(self.owner, self.id);
+        if self.hold.loss().is_none() {
+            let watches = std::mem::take(&mut *lock(&self.watches));
+            drop(watches);
+        }
+    }
+
+    fn watch(&self, watch: Arc<Watch>) {
+        lock(&self.watches).push(watch);
+    }
+
+    fn give_back(&self) -> impl Future<Output = Result<(), redlock::Error>> + Send + 'static + use<> {
+        let sent = self.hold.release();
+        self.settle();
+        sent
+    }
+}
+
+#[pymethods]
+impl Lease {
+    /// Whether it is still ours for sure, by the clock: no question to the nodes.
+    #[getter]
+    fn held(&self) -> bool {
+        self.hold.held()
+    }
+
+    /// The seconds for which it is ours for sure; 0 when it is over.
+    #[getter]
+    fn remaining(&self) -> f64 {
+        self.hold.remaining().as_secs_f64()
+    }
+
+    /// The Redis key, or keys separated by commas.
+    #[getter]
+    fn key(&self) -> String {
+        self.hold.key()
+    }
+
+    /// The Redis keys.
+    #[getter]
+    fn keys(&self) -> Vec<String> {
+        self.hold.keys().to_vec()
+    }
+
+    /// The value of the key while it is ours, as `attach` wants it.
+    #[getter]
+    fn token(&self) -> &str {
+        self.hold.token()
+    }
+
+    /// The seconds that a renewal makes it last.
+    #[getter]
+    fn ttl(&self) -> f64 {
+        self.hold.ttl().as_secs_f64()
+    }
+
+    /// Raises LockLost when it is over: ask before you write.
+    fn ensure_held(&self, py: Python<'_>) -> PyResult<()> {
+        check(py, self.hold.ensure_held())
+    }
+
+    /// Makes it last at least `ttl` seconds from now; also the ttl of later renewals. It never shortens.
+    #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None))]
+    fn extend(&self, py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let sent = check(py, self.hold.extend_args(args::seconds("ttl", ttl)?, Unit::Seconds))?;
+        check(py, wait(py, sent, |_| Ok(()))?)
+    }
+
+    /// `extend` for asyncio: sent at the call.
+    #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[None]")]
+    fn aextend<'py>(&self, py: Python<'py>, ttl: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let sent = check(py, self.hold.extend_args(args::seconds("ttl", ttl)?, Unit::Seconds))?;
+        submit(py, sent, |py, done| check(py, done).map(|()| py.None()))
+    }
+
+    /// Gives it back. A second time does nothing; after a loss it raises LockLost.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        check(py, wait(py, self.give_back(), |_| Ok(()))?)
+    }
+
+    /// `release` for asyncio: sent at the call, so that a cancellation only ends the waiting for its confirmation.
+    #[pyo3(signature = () -> "collections.abc.Awaitable[None]")]
+    fn arelease<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        submit(py, self.give_back(), |py, done| check(py, done).map(|()| py.None()))
+    }
+
+    /// Calls `callback(error)` once, when the lease is lost; soon, if it is lost already. Never after a release.
+    ///
+    /// On the running event loop, or else on a thread for such calls.
+    #[pyo3(signature = (callback: "collections.abc.Callable[[redlock.errors.LockLost], object]"))]
+    fn on_lost(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
+        let lost = self.hold.lost();
+        let watch = match running_loop(py)? {
+            Some(_) => mailbox::watch(py, lost, callback)?,
+            None => dispatch::watch(py, lost, callback)?,
+        };
+        self.watch(watch);
+        Ok(())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None")]
+    fn __exit__(
+        slf: &Bound<'_, Self>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let _ = (kind, trace);
+        scope(slf.py())?.call_method1("leave", (slf, error)).map(drop)
+    }
+
+    #[pyo3(signature = () -> "collections.abc.Awaitable[Lease]")]
+    fn __aenter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        scope(slf.py())?.call_method1("enter_lease", (slf,))
+    }
+
+    #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Awaitable[None]")]
+    fn __aexit__<'py>(
+        slf: &Bound<'py, Self>,
+        kind: &Bound<'py, PyAny>,
+        error: &Bound<'py, PyAny>,
+        trace: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = (kind, trace);
+        scope(slf.py())?.call_method1("leave_lease", (slf, error))
+    }
+
+    fn __repr__(&self) -> String {
+        let state = match (self.hold.held(), self.hold.released()) {
+            (true, _) => format!("{:.3} s left", self.hold.remaining().as_secs_f64()),
+            (false, true) => "released".to_owned(),
+            (false, false) => "lost".to_owned(),
+        };
+        format!("<redlock.Lease {:?}: {state}>", self.hold.key())
+    }
+
+    /// The body of an `async with` that runs under this lease; for `_scope`.
+    #[getter]
+    fn _body(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        lock(&self.body).as_ref().map(|body| body.clone_ref(py))
+    }
+
+    #[pyo3(signature = (body: "object"))]
+    fn _set_body(&self, body: Option<Py<PyAny>>) {
+        let old = std::mem::replace(&mut *lock(&self.body), body);
+        drop(old);
+    }
+
+    /// Why it was lost, if it was; for `_scope`.
+    #[pyo3(signature = () -> "redlock.errors.LockLost | None")]
+    fn _loss<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.hold.loss().map(|error| crate::error::exception(py, &error, None)).transpose()
+    }
+
+    /// Whether this thread or task acquired it; for `_scope`.
+    fn _mine(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.owner == Owner::current(py)?)
+    }
+
+    /// Sends the release and does not wait; for `_scope`.
+    fn _let_go(&self) {
+        redlock::spawn(drop_output(self.give_back())).detach();
+    }
+
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        if let Ok(watches) = self.watches.try_lock() {
+            watches.iter().try_for_each(|watch| visit.call(&watch.callback))?;
+        }
+        if let Ok(body) = self.body.try_lock() {
+            visit.call(&*body)?;
+        }
+        Ok(())
+    }
+
+    fn __clear__(&self) {
+        let watches = std::mem::take(&mut *lock(&self.watches));
+        let body = lock(&self.body).take();
+        drop((watches, body));
+    }
+}
+
+async fn drop_output<F: Future>(future: F) {
+    drop(future.await);
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        registry::remove(self.owner, self.id);
+        let left = self.hold.remaining().as_secs_f64();
+        if self.hold.released() || !self.hold.abandon() {
+            return;
+        }
+        let text = format!(
+            "{}: a lease was collected without a release; it was acquired at {}. The key stays for up to {:.3} s",
+            self.hold.key(),
+            self.place,
+            left
+        );
+        tracing::warn!(target: "redlock", "{text}");
+        Python::try_attach(|py| {
+            // We may be in the middle of somebody else's exception.
+            let current = PyErr::take(py);
+            let category = py.get_type::<PyResourceWarning>();
+            let text = std::ffi::CString::new(text.replace('\0', "?")).unwrap_or_default();
+            if let Err(error) = PyErr::warn(py, &category, &text, 1) {
+                error.write_unraisable(py, None);
+            }
+            if let Some(current) = current {
+                current.restore(py);
+            }
+        });
+    }
+}
+
+/// The Python half: with statements, frames, cancellation.
+pub(crate) fn scope(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static SCOPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    SCOPE
+        .get_or_try_init(py, || py.import("redlock._scope").map(|module| module.into_any().unbind()))
+        .map(|module| module.bind(py))
+}

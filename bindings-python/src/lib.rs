@@ -1,0 +1,25 @@
+//! What Python sees of the Rust core. `runtime` holds every hazard between the two; read it first.
+
+use pyo3::prelude::*;
+
+mod args;
+mod client;
+mod error;
+mod inspection;
+mod lease;
+mod lock;
+mod registry;
+mod runtime;
+
+/// The Rust half of `redlock`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::client::{Redlock, configure, lock};
+    #[pymodule_export]
+    use crate::inspection::{Inspection, NodeInspection};
+    #[pymodule_export]
+    use crate::lease::Lease;
+    #[pymodule_export]
+    use crate::lock::Lock;
+}

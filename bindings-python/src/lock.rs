@@ -1,0 +1,369 @@
+//! What to lock: arguments in, core's future on its way, a `Lease` out.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use redlock::{Error, LockArgs, Unit};
+
+use crate::args::{self, Wait, WaitArg, refuse};
+use crate::client::Source;
+use crate::error::{check, invalid, raise};
+use crate::inspection::Inspection;
+use crate::lease::{Lease, Place, scope};
+use crate::registry;
+use crate::runtime::mailbox::{cancel, submit};
+use crate::runtime::{self, Owner};
+
+/// The name, or the function of the decorated function's arguments that gives it.
+pub(crate) enum Names {
+    Fixed(Vec<String>),
+    Of(Py<PyAny>),
+}
+
+/// What to lock. No state of its own: share it between threads and tasks, and use it many times.
+///
+/// `with lock as lease:` and `async with lock as lease:` hold it for the block; `@lock` holds it for each call.
+#[pyclass(frozen, weakref, module = "redlock")]
+pub(crate) struct Lock {
+    source: Source,
+    names: Names,
+    args: LockArgs,
+    /// Core's lock, with the number of the client it belongs to: the default client may be another one later.
+    core: Mutex<Option<(u64, Arc<redlock::Lock>)>>,
+    /// The with statements that are under way; `_scope` keeps it.
+    entries: Py<PyList>,
+}
+
+/// Who asks, for what, and what they hold already.
+struct Asking {
+    lock: Arc<redlock::Lock>,
+    client: u64,
+    owner: Owner,
+    place: Place,
+    hint: Option<String>,
+}
+
+impl Asking {
+    fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
+        let timeout = error.kind() == redlock::ErrorKind::Timeout;
+        raise(py, error, self.hint.as_deref().filter(|_| timeout))
+    }
+
+    fn lease(&self, py: Python<'_>, granted: Result<redlock::Lease, Error>) -> PyResult<Py<Lease>> {
+        let hold = granted.map_err(|error| self.error(py, &error))?.into_hold();
+        Lease::make(py, hold, (self.client, self.owner, self.place.clone()))
+    }
+}
+
+impl Lock {
+    pub(crate) fn make(py: Python<'_>, source: Source, names: Names, args: LockArgs) -> PyResult<Self> {
+        let entries = PyList::empty(py).unbind();
+        let lock = Self { source, names, args, core: Mutex::default(), entries };
+        // A wrong option is told here, not at the first acquire.
+        if let Names::Fixed(names) = &lock.names {
+            check(py, lock.source.checker(py)?.lock_from_args(names.clone(), &lock.args))?;
+        }
+        Ok(lock)
+    }
+
+    fn core(&self, py: Python<'_>) -> PyResult<(u64, Arc<redlock::Lock>)> {
+        let Names::Fixed(names) = &self.names else {
+            return Err(invalid(
+                "this lock's name is a function of arguments: it can only decorate functions",
+            ));
+        };
+        let (number, client) = self.source.client(py)?;
+        if let Some((of, lock)) = &*runtime::lock(&self.core)
+            && *of == number
+        {
+            return Ok((number, Arc::clone(lock)));
+        }
+        let lock = Arc::new(check(py, client.lock_from_args(names.clone(), &self.args))?);
+        let old = runtime::lock(&self.core).replace((number, Arc::clone(&lock)));
+        drop(old);
+        Ok((number, lock))
+    }
+
+    /// Looks at who asks, and warns of a lock that would wait for itself.
+    fn asking(&self, frame: &Bound<'_, PyAny>, waits: bool) -> PyResult<Asking> {
+        let py = frame.py();
+        let (client, lock) = self.core(py)?;
+        let (owner, place) = (Owner::current(py)?, Place::of(frame)?);
+        let hint = already_held(py, owner, client, &lock);
+        if let Some(hint) = hint.as_ref().filter(|_| waits) {
+            let text = format!("{}: {hint}; locks are not reentrant, so this waits for itself", lock.key());
+            warn(py, &text)?;
+        }
+        Ok(Asking { lock, client, owner, place, hint })
+    }
+
+    fn acquired(&self, frame: &Bound<'_, PyAny>, wait: Wait) -> PyResult<Py<Lease>> {
+        let py = frame.py();
+        let begun = Instant::now();
+        let asking = self.asking(frame, wait.or(self.args.wait) != Some(0.0))?;
+        let mut left = wait;
+        loop {
+            let future = asking.lock.acquire_args(left, Unit::Seconds);
+            let future = future.map_err(|error| asking.error(py, &error))?;
+            let granted = runtime::wait(py, future, |py| warn_of_loop(py, &asking.lock))?;
+            if granted.as_ref().map_or(true, |lease| lease.held()) {
+                return asking.lease(py, granted);
+            }
+            // Its time was over before this thread had the GIL again: ask again, within the same budget.
+            left = self._left(wait, begun.elapsed().as_secs_f64());
+        }
+    }
+
+}
+
+fn already_held(py: Python<'_>, owner: Owner, client: u64, lock: &redlock::Lock) -> Option<String> {
+    let ours = |lease: &Py<Lease>| {
+        let lease = lease.get();
+        lease.client == client && lease.hold.keys().iter().any(|key| lock.keys().contains(key))
+    };
+    let lease = registry::of_owner(py, owner).into_iter().find(ours)?;
+    Some(format!("{} holds it already, acquired at {}", owner.word(), lease.get().place))
+}
+
+fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+    scope(py)?.call_method1("warn", (py.get_type::<PyRuntimeWarning>(), text)).map(drop)
+}
+
+fn warn_of_loop(py: Python<'_>, lock: &redlock::Lock) -> PyResult<()> {
+    if runtime::running_loop(py)?.is_none() {
+        return Ok(());
+    }
+    let text = format!("{}: waiting here blocks the event loop; use 'async with', or 'await lock.aacquire()'", lock.key());
+    warn(py, &text)
+}
+
+fn caller(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static GET_FRAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    GET_FRAME.import(py, "sys", "_getframe")?.call0()
+}
+
+#[pymethods]
+impl Lock {
+    /// Waits for the lease, for `wait` seconds (None: for ever; not given: the lock's own).
+    ///
+    /// Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered.
+    #[pyo3(signature = (*args: "typing.Never", wait: "float | datetime.timedelta | None" = WaitArg::NotGiven, **kwargs: "typing.Never"))]
+    fn acquire(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        wait: WaitArg,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Py<Lease>> {
+        refuse("acquire()", "wait=", args, kwargs)?;
+        self.acquired(&caller(py)?, wait.into())
+    }
+
+    /// `acquire` for asyncio: begins when awaited; a cancellation leaves no key behind.
+    #[pyo3(signature = (*args: "typing.Never", wait: "float | datetime.timedelta | None" = WaitArg::NotGiven, **kwargs: "typing.Never") -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease]")]
+    fn aacquire<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        wait: WaitArg,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        refuse("aacquire()", "wait=", args, kwargs)?;
+        let py = slf.py();
+        scope(py)?.call_method1(intern!(py, "acquire"), (slf, caller(py)?, Wait::from(wait)))
+    }
+
+    /// The lease, or None if somebody else holds it or waits for it in this process: one round.
+    fn try_acquire(&self, py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
+        let asking = self.asking(&caller(py)?, false)?;
+        loop {
+            let future = asking.lock.try_acquire();
+            let granted = runtime::wait(py, future, |_| Ok(()))?;
+            match granted.transpose() {
+                None => return Ok(None),
+                Some(Ok(lease)) if !lease.held() => {}
+                Some(granted) => return asking.lease(py, granted).map(Some),
+            }
+        }
+    }
+
+    /// `try_acquire` for asyncio: begins when awaited.
+    #[pyo3(signature = () -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease | None]")]
+    fn atry_acquire<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        scope(py)?.call_method1(intern!(py, "try_acquire"), (slf, caller(py)?))
+    }
+
+    /// Continues the lease that another process holds under this token. Raises LockLost if it is not held.
+    pub(crate) fn attach(&self, py: Python<'_>, token: &str) -> PyResult<Py<Lease>> {
+        let asking = self.asking(&caller(py)?, false)?;
+        let granted = runtime::wait(py, asking.lock.attach(token), |_| Ok(()))?;
+        asking.lease(py, granted)
+    }
+
+    /// `attach` for asyncio.
+    #[pyo3(signature = (token: "str") -> "collections.abc.Awaitable[Lease]")]
+    pub(crate) fn aattach<'py>(&self, py: Python<'py>, token: &str) -> PyResult<Bound<'py, PyAny>> {
+        let asking = self.asking(&caller(py)?, false)?;
+        let future = asking.lock.attach(token);
+        submit(py, future, move |py, granted| Ok(asking.lease(py, granted)?.into_any()))
+    }
+
+    /// Who holds it, by each node's word: a snapshot, which may be over when you read it.
+    fn inspect(&self, py: Python<'_>) -> PyResult<Py<Inspection>> {
+        let found = runtime::wait(py, self.core(py)?.1.inspect(), |_| Ok(()))?;
+        Inspection::make(py, check(py, found)?)
+    }
+
+    /// `inspect` for asyncio.
+    #[pyo3(signature = () -> "collections.abc.Awaitable[Inspection]")]
+    fn ainspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.core(py)?.1.inspect();
+        submit(py, found, |py, found| Ok(Inspection::make(py, check(py, found)?)?.into_any()))
+    }
+
+    /// The Redis key, or keys separated by commas.
+    #[getter]
+    fn key(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.core(py)?.1.key())
+    }
+
+    /// The Redis keys.
+    #[getter]
+    fn keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        Ok(self.core(py)?.1.keys().to_vec())
+    }
+
+    /// The names, without the client's prefix.
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        match &self.names {
+            Names::Fixed(names) => names.clone(),
+            Names::Of(_) => Vec::new(),
+        }
+    }
+
+    /// A function, or coroutine function, that holds the lock during each call.
+    #[pyo3(signature = (function: "F") -> "F")]
+    fn __call__<'py>(slf: &Bound<'py, Self>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        scope(slf.py())?.call_method1("decorate", (slf, function))
+    }
+
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Lease>> {
+        let py = slf.py();
+        let lease = scope(py)?.call_method1(intern!(py, "enter"), (slf,))?;
+        Ok(lease.cast_into()?)
+    }
+
+    #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None")]
+    fn __exit__(
+        slf: &Bound<'_, Self>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let _ = (kind, trace);
+        let py = slf.py();
+        scope(py)?.call_method1(intern!(py, "exit"), (slf, error)).map(drop)
+    }
+
+    #[pyo3(signature = () -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease]")]
+    fn __aenter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        scope(py)?.call_method1(intern!(py, "aenter"), (slf,))
+    }
+
+    #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Coroutine[typing.Any, typing.Any, None]")]
+    fn __aexit__<'py>(
+        slf: &Bound<'py, Self>,
+        kind: &Bound<'py, PyAny>,
+        error: &Bound<'py, PyAny>,
+        trace: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = (kind, trace);
+        let py = slf.py();
+        scope(py)?.call_method1(intern!(py, "aexit"), (slf, error))
+    }
+
+    fn __bool__(&self) -> PyResult<bool> {
+        Err(PyTypeError::new_err(
+            "a Lock only describes what to lock, it is neither true nor false: use 'with lock:', or lease = lock.try_acquire()",
+        ))
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.names {
+            Names::Fixed(names) => format!("<redlock.Lock {}>", names.join(", ")),
+            Names::Of(_) => "<redlock.Lock named by arguments>".to_owned(),
+        }
+    }
+
+    /// The with statements under way; for `_scope`.
+    #[getter]
+    fn _entries(&self, py: Python<'_>) -> Py<PyAny> {
+        self.entries.clone_ref(py).into_any()
+    }
+
+    /// Acquires for a with statement: the lease is in its entry, and that in the list, before any signal handler can run.
+    #[pyo3(signature = (entry: "typing.Any") -> "None")]
+    fn _acquire_for(&self, py: Python<'_>, entry: &Bound<'_, PyAny>) -> PyResult<()> {
+        let lease = self.acquired(&entry.getattr(intern!(py, "frame"))?, None)?;
+        entry.setattr(intern!(py, "lease"), lease)?;
+        self.entries.bind(py).append(entry)
+    }
+
+    /// An asyncio future for the lease; for `_scope`, which ends it by `_cancel`.
+    #[pyo3(signature = (frame: "types.FrameType", wait: "float | None") -> "asyncio.Future[Lease]")]
+    fn _begin<'py>(&self, frame: &Bound<'py, PyAny>, wait: Wait) -> PyResult<Bound<'py, PyAny>> {
+        let py = frame.py();
+        let asking = self.asking(frame, wait.or(self.args.wait) != Some(0.0))?;
+        let future = asking.lock.acquire_args(wait, Unit::Seconds);
+        let future = future.map_err(|error| asking.error(py, &error))?;
+        submit(py, future, move |py, granted| Ok(asking.lease(py, granted)?.into_any()))
+    }
+
+    #[pyo3(signature = (frame: "types.FrameType") -> "asyncio.Future[Lease | None]")]
+    fn _begin_try<'py>(&self, frame: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let asking = self.asking(frame, false)?;
+        let future = asking.lock.try_acquire();
+        submit(frame.py(), future, move |py, granted| match granted.transpose() {
+            None => Ok(py.None()),
+            Some(granted) => Ok(asking.lease(py, granted)?.into_any()),
+        })
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (future: "asyncio.Future[typing.Any]") -> "None")]
+    fn _cancel(future: &Bound<'_, PyAny>) -> PyResult<()> {
+        cancel(future)
+    }
+
+    /// What is left of `wait`, or of the lock's own, after `passed` seconds.
+    fn _left(&self, wait: Wait, passed: f64) -> Wait {
+        wait.or(self.args.wait).map(|wait| (wait - passed).max(0.0))
+    }
+
+    /// The lock for one call of a decorated function.
+    #[pyo3(signature = (args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "Lock")]
+    fn _for_call<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let (py, this) = (slf.py(), slf.get());
+        let Names::Of(function) = &this.names else { return Ok(slf.clone()) };
+        let names = args::names(&function.bind(py).call(args, Some(kwargs))?)?;
+        Bound::new(py, Self::make(py, this.source.clone(), Names::Fixed(names), this.args.clone())?)
+    }
+
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        if let Names::Of(function) = &self.names {
+            visit.call(function)?;
+        }
+        visit.call(&self.entries)
+    }
+}

@@ -1,0 +1,308 @@
+//! An event loop's end of the background thread: replies arrive in a queue, and the loop is woken once per batch.
+//!
+//! Loops that can watch a file descriptor are woken through a socket pair, by one byte, without the GIL. Others get a
+//! `call_soon_threadsafe` from the dispatcher's thread. A mailbox knows its loop by a weak reference only.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCFunction, PyWeakrefReference};
+use redlock::{Task, fork_generation, spawn};
+
+use super::{dispatch, lock};
+use crate::lease::Watch;
+
+/// Turns an outcome into a Python object, on the loop's thread. One that is never called releases what it carries.
+type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
+/// The end that any thread may push into.
+struct Queue {
+    replies: Mutex<Vec<(u64, Reply)>>,
+    /// A wake-up is under way that has not looked into the queue yet.
+    waking: AtomicBool,
+    waker: Waker,
+}
+
+enum Waker {
+    Byte(UnixStream),
+    /// The mailbox's number, for the dispatcher.
+    Thread(u64),
+}
+
+impl Queue {
+    fn push(&self, id: u64, reply: Reply) {
+        lock(&self.replies).push((id, reply));
+        if self.waking.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        match &self.waker {
+            // A full pipe has woken the loop already, and a closed one has no loop behind it.
+            Waker::Byte(stream) => drop((&*stream).write(&[1])),
+            Waker::Thread(mailbox) => dispatch::send(dispatch::Event::Wake(*mailbox)),
+        }
+    }
+
+    fn take(&self) -> Vec<(u64, Reply)> {
+        // Before the queue is emptied: what is pushed in between wakes once more, rather than not at all.
+        self.waking.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *lock(&self.replies))
+    }
+}
+
+/// Replies even if the future panics.
+struct Promise {
+    queue: Arc<Queue>,
+    id: u64,
+}
+
+impl Promise {
+    fn keep(&self, reply: Reply) {
+        self.queue.push(self.id, reply);
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.keep(Box::new(|_| Err(PyRuntimeError::new_err("redlock: an internal error, please report it"))));
+        }
+    }
+}
+
+/// What a reply is for. Dropping a call ends its future.
+pub(crate) enum Call {
+    Future(Py<PyAny>, #[expect(dead_code, reason = "ends the future when dropped")] Task),
+    Watch(Weak<Watch>),
+}
+
+/// What replies are expected for, by number.
+pub(crate) type Calls = Mutex<HashMap<u64, Call>>;
+
+/// The loop's end of the queue: called by the loop when there is something in it.
+#[pyclass(frozen, weakref)]
+pub(crate) struct Mailbox {
+    queue: Arc<Queue>,
+    calls: Arc<Calls>,
+    bell: Option<UnixStream>,
+    event_loop: Py<PyWeakrefReference>,
+}
+
+struct Slot {
+    generation: u32,
+    number: u64,
+    event_loop: usize,
+    mailbox: Py<Mailbox>,
+}
+
+static SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+#[pymethods]
+impl Mailbox {
+    fn __call__(&self, py: Python<'_>) {
+        if let Some(mut bell) = self.bell.as_ref() {
+            let _ = bell.read(&mut [0; 16]);
+        }
+        for (id, reply) in self.queue.take() {
+            let call = lock(&self.calls).remove(&id);
+            match call {
+                // Cancelled: the reply goes unread, and a lease in it is released by that.
+                None => {}
+                Some(Call::Future(future, _)) => report(py, settle(future.bind(py), reply)),
+                Some(Call::Watch(watch)) => report(py, self.tell(py, &watch, reply)),
+            }
+        }
+    }
+
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        if let Ok(calls) = self.calls.try_lock() {
+            for call in calls.values() {
+                if let Call::Future(future, _) = call {
+                    visit.call(future)?;
+                }
+            }
+        }
+        visit.call(&self.event_loop)
+    }
+}
+
+/// One reply that fails must not take the others of its batch with it.
+fn report(py: Python<'_>, result: PyResult<()>) {
+    if let Err(error) = result {
+        error.write_unraisable(py, None);
+    }
+}
+
+fn settle(future: &Bound<'_, PyAny>, reply: Reply) -> PyResult<()> {
+    let py = future.py();
+    if future.call_method0(intern!(py, "done"))?.is_truthy()? {
+        return Ok(());
+    }
+    match reply(py) {
+        Ok(value) => future.call_method1(intern!(py, "set_result"), (value,))?,
+        Err(error) => future.call_method1(intern!(py, "set_exception"), (error,))?,
+    };
+    Ok(())
+}
+
+impl Mailbox {
+    /// The running loop and its mailbox, made at first use.
+    fn of_running_loop(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Self>)> {
+        static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let event_loop = RUNNING.import(py, "asyncio", "get_running_loop")?.call0()?;
+        let (generation, address) = (fork_generation(), event_loop.as_ptr() as usize);
+        let found = lock(&SLOTS)
+            .iter()
+            .find(|slot| slot.event_loop == address && slot.generation == generation)
+            .map(|slot| slot.mailbox.clone_ref(py));
+        let mailbox = match found {
+            Some(mailbox) => mailbox,
+            None => Self::make(&event_loop)?,
+        };
+        Ok((event_loop, mailbox))
+    }
+
+    fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
+        let py = event_loop.py();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let forget = PyCFunction::new_closure(py, None, None, move |_, _| forget(number))?;
+        let weak = PyWeakrefReference::new_with(event_loop, forget)?.unbind();
+        let (bell, ring) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
+        ring.set_nonblocking(true)?;
+        let watch = |waker, bell| {
+            let queue = Queue { replies: Mutex::default(), waking: AtomicBool::new(false), waker };
+            Py::new(py, Self { queue: Arc::new(queue), calls: Arc::default(), bell, event_loop: weak.clone_ref(py) })
+        };
+        let number_of_bell = bell.as_raw_fd();
+        let mut mailbox = watch(Waker::Byte(ring), Some(bell))?;
+        if event_loop.call_method1("add_reader", (number_of_bell, &mailbox)).is_err() {
+            dispatch::start(py)?;
+            mailbox = watch(Waker::Thread(number), None)?;
+        }
+        let slot = Slot {
+            generation: fork_generation(),
+            number,
+            event_loop: event_loop.as_ptr() as usize,
+            mailbox: mailbox.clone_ref(py),
+        };
+        purge(py, slot)?;
+        Ok(mailbox)
+    }
+
+    fn expect(&self, call: impl FnOnce(Promise, u64) -> Call) {
+        let id = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let call = call(Promise { queue: Arc::clone(&self.queue), id }, id);
+        lock(&self.calls).insert(id, call);
+    }
+
+    fn tell(&self, py: Python<'_>, watch: &Weak<Watch>, reply: Reply) -> PyResult<()> {
+        let Some(watch) = watch.upgrade() else { return Ok(()) };
+        if let Some(event_loop) = self.event_loop.bind(py).upgrade() {
+            // Not called here: the loop reports what a callback raises, and the batch goes on.
+            event_loop.call_method1(intern!(py, "call_soon"), (&watch.callback, reply(py)?))?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds a slot; those of closed loops and of the parent of a fork go.
+fn purge(py: Python<'_>, slot: Slot) -> PyResult<()> {
+    let generation = slot.generation;
+    let known: Vec<(u64, u32, Py<Mailbox>)> = {
+        let mut slots = lock(&SLOTS);
+        slots.push(slot);
+        slots.iter().map(|slot| (slot.number, slot.generation, slot.mailbox.clone_ref(py))).collect()
+    };
+    for (number, made_in, mailbox) in known {
+        let event_loop = mailbox.get().event_loop.bind(py).upgrade();
+        let closed = event_loop.map_or(Ok(true), |event_loop| event_loop.call_method0("is_closed")?.is_truthy())?;
+        if closed || made_in != generation {
+            forget(number);
+        }
+    }
+    Ok(())
+}
+
+fn forget(number: u64) {
+    let gone: Vec<Slot> = {
+        let mut slots = lock(&SLOTS);
+        let (gone, kept) = slots.drain(..).partition(|slot| slot.number == number);
+        *slots = kept;
+        gone
+    };
+    drop(gone);
+}
+
+/// Wakes a loop that cannot watch a file descriptor; on the dispatcher's thread.
+pub(super) fn wake(py: Python<'_>, number: u64) -> PyResult<()> {
+    let mailbox = lock(&SLOTS).iter().find(|slot| slot.number == number).map(|slot| slot.mailbox.clone_ref(py));
+    let Some(mailbox) = mailbox else { return Ok(()) };
+    if let Some(event_loop) = mailbox.get().event_loop.bind(py).upgrade() {
+        event_loop.call_method1("call_soon_threadsafe", (mailbox,))?;
+    }
+    Ok(())
+}
+
+/// An asyncio future of the running loop for a future on the background thread; `convert` runs on the loop's thread.
+pub(crate) fn submit<'py, F, C>(py: Python<'py>, future: F, convert: C) -> PyResult<Bound<'py, PyAny>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+    C: FnOnce(Python<'_>, F::Output) -> PyResult<Py<PyAny>> + Send + 'static,
+{
+    let (event_loop, mailbox) = Mailbox::of_running_loop(py)?;
+    let asked = event_loop.call_method0(intern!(py, "create_future"))?;
+    mailbox.get().expect(|promise, _| {
+        let task = spawn(async move {
+            let output = future.await;
+            promise.keep(Box::new(move |py| convert(py, output)));
+        });
+        Call::Future(asked.clone().unbind(), task)
+    });
+    Ok(asked)
+}
+
+/// Ends the future behind an asyncio future of this thread's loop.
+pub(crate) fn cancel(asked: &Bound<'_, PyAny>) -> PyResult<()> {
+    let (_, mailbox) = Mailbox::of_running_loop(asked.py())?;
+    let ended = {
+        let mut calls = lock(&mailbox.get().calls);
+        let of = |call: &Call| matches!(call, Call::Future(future, _) if future.is(asked));
+        let id = calls.iter().find(|(_, call)| of(call)).map(|(id, _)| *id);
+        id.and_then(|id| calls.remove(&id))
+    };
+    drop(ended);
+    Ok(())
+}
+
+/// Calls `callback` on the running loop when the lease is lost, for as long as the watch lives.
+pub(crate) fn watch(
+    py: Python<'_>,
+    lost: impl Future<Output = redlock::Error> + Send + 'static,
+    callback: Py<PyAny>,
+) -> PyResult<Arc<Watch>> {
+    let (_, mailbox) = Mailbox::of_running_loop(py)?;
+    let mut made = None;
+    let calls = Arc::downgrade(&mailbox.get().calls);
+    mailbox.get().expect(|promise, id| {
+        let task = spawn(async move {
+            let error = lost.await;
+            promise.keep(Box::new(move |py| Ok(crate::error::exception(py, &error, None)?.unbind())));
+        });
+        let watch = Arc::new(Watch { callback, calls, id, task });
+        let call = Call::Watch(Arc::downgrade(&watch));
+        made = Some(watch);
+        call
+    });
+    Ok(made.expect("the call was just made"))
+}
