@@ -27,10 +27,10 @@ setup: ## check the tools, install what is missing
 
 .PHONY: build
 build: setup ## build the Python and the Node package in place
-	@$(MAKE) --no-print-directory $(PY_BUILT) $(NODE_BUILT)
+	@$(MAKE) --silent $(PY_BUILT) $(NODE_BUILT)
 
 $(PY_BUILT): $(CORE) $(PYSRC) pyproject.toml .venv/.installed
-	.venv/bin/maturin develop --release --quiet
+	.venv/bin/maturin develop --release --quiet 2>&1 | grep -v "already satisfied" || test "$${PIPESTATUS[0]}" = 0
 	@touch $@
 
 $(NODE_BUILT): $(CORE) $(NODESRC) package.json node_modules/.installed
