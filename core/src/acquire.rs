@@ -36,6 +36,8 @@ enum Refusal {
     /// Nobody got a quorum.
     Split,
     Unavailable(Vec<NodeReport>),
+    /// A node says that the caller's own options are wrong.
+    Invalid(String),
 }
 
 pub(crate) async fn acquire(lock: Lock, wait: Option<Duration>) -> Result<Lease> {
@@ -59,6 +61,7 @@ pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
     match round(&lock, &live, lock.options.node_timeout()).await {
         Round::Granted(lease) => Ok(Some(lease)),
         Round::Refused(Refusal::Unavailable(nodes)) => Err(lock.unavailable(nodes)),
+        Round::Refused(Refusal::Invalid(text)) => Err(lock.invalid(text)),
         Round::Refused(_) => Ok(None),
     }
 }
@@ -89,7 +92,9 @@ async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration) -> Round {
         let end = (ballot.validity_ends(), options.ttl, ttl < options.ttl);
         return Round::Granted(Lease::new(live.lease(terms, end)));
     }
-    Round::Refused(if tally.unavailable() {
+    Round::Refused(if let Some(text) = live.quorum.invalid(&ballot.votes) {
+        Refusal::Invalid(text)
+    } else if tally.unavailable() {
         Refusal::Unavailable(live.quorum.report(&ballot.votes, patience))
     } else {
         free_in(&ballot.votes).map_or(Refusal::Split, Refusal::Held)
@@ -223,6 +228,7 @@ impl<'a> Attempt<'a> {
         }
         let now = self.live.quorum.clock.now();
         match self.last {
+            Refusal::Invalid(_) => None,
             Refusal::Split => Some(self.split.delay()),
             Refusal::Held(free) => Some(self.until_free(free)),
             Refusal::Unavailable(_) | Refusal::Queued => {
@@ -247,6 +253,7 @@ impl<'a> Attempt<'a> {
                 let nodes = std::mem::take(nodes);
                 return self.lock.unavailable(nodes).with_waited(self.waited());
             }
+            Refusal::Invalid(text) => return self.lock.invalid(std::mem::take(text)),
             Refusal::Queued => ("others in this process were first".to_owned(), None),
             Refusal::Split => ("the votes stayed split".to_owned(), None),
             Refusal::Held(None) => ("somebody else holds it, without a known end".to_owned(), None),

@@ -17,7 +17,7 @@ use crate::clock::{Clock, Instant};
 use crate::error::{Error, LossReason, Result};
 use crate::lease::Hold;
 use crate::lock::Lock;
-use crate::node::{Address, MemoryNode, Node, RedisNode, Watch};
+use crate::node::{Address, MemoryNode, Node, RedisNode, Roster, Target, Watch};
 use crate::options::{ClientArgs, LockArgs, Names, Options};
 use crate::quorum::Quorum;
 use crate::renew::Keeper;
@@ -47,8 +47,9 @@ pub(crate) struct Live {
 impl Live {
     fn start(config: &Config) -> Self {
         let (live, keeper) = Self::assemble(&config.clock, |watch| {
+            let roster = Arc::new(Roster::default());
             let nodes = config.nodes.iter();
-            nodes.map(|address| connect(address, config, watch)).collect()
+            nodes.map(|address| connect(address, config, watch, &roster)).collect()
         });
         background::spawn(keeper).detach();
         live
@@ -79,13 +80,23 @@ impl Live {
     }
 }
 
-fn connect(address: &Address, config: &Config, watch: &Arc<Watch>) -> Arc<dyn Node> {
+fn connect(
+    address: &Address,
+    config: &Config,
+    watch: &Arc<Watch>,
+    roster: &Arc<Roster>,
+) -> Arc<dyn Node> {
     let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
     match address {
         Address::Memory(name) => Arc::new(MemoryNode::new(name, clock, watch)),
         Address::Server(server) => {
-            let url = address.redacted();
-            Arc::new(RedisNode::new(url, server.clone(), config.guard, clock, watch))
+            let target = Target {
+                url: address.redacted(),
+                server: server.clone(),
+                guard: config.guard,
+                roster: Arc::clone(roster),
+            };
+            Arc::new(RedisNode::new(target, clock, watch))
         }
     }
 }

@@ -156,6 +156,11 @@ impl Lock {
         }
     }
 
+    pub(crate) fn invalid(&self, text: impl AsRef<str>) -> Error {
+        let key = self.key();
+        Error::invalid(format!("{key}: {}", text.as_ref())).about(&key)
+    }
+
     pub(crate) fn unavailable(&self, nodes: Vec<NodeReport>) -> Error {
         Error::unavailable(&self.key(), "no quorum", nodes)
     }

@@ -154,6 +154,16 @@ impl Quorum {
         Poll::new(replies, |deleted| *deleted)
     }
 
+    /// The first fault that says that the caller's own options are wrong, with its node.
+    pub(crate) fn invalid<T>(&self, poll: &Poll<T>) -> Option<String> {
+        let answers = self.nodes.iter().zip(&poll.answers);
+        let mut faults = answers.filter_map(|(node, answer)| match answer {
+            Some(Err(fault)) if fault.is_invalid() => Some(format!("{}: {fault}", node.url())),
+            _ => None,
+        });
+        faults.next()
+    }
+
     /// What each node said, for an error. The silent were listened to for `patience`.
     pub(crate) fn report<T>(&self, poll: &Poll<T>, patience: Duration) -> Vec<NodeReport> {
         let report = |(node, answer): (&Arc<dyn Node>, &Option<Result<T, Fault>>)| {

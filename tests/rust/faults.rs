@@ -24,6 +24,7 @@ fn polite_then(reply: &'static [u8]) -> String {
                         match word {
                             "HELLO" => answer.extend(b"%1\r\n$5\r\nproto\r\n:3\r\n"),
                             "SETNAME" | "TRACKING" | "SELECT" => answer.extend(b"+OK\r\n"),
+                            "INFO" => answer.extend(b"$0\r\n\r\n"),
                             "LOAD" => answer.extend(b"$2\r\nok\r\n"),
                             "EVALSHA" => answer.extend(reply),
                             _ => {}
@@ -143,6 +144,7 @@ async fn a_key_of_another_type_is_named() {
     let server = Server::start();
     server.ask("HSET lock:job field value");
     let (error, _) = refused(&server.url()).await;
+    assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("another type"), "{error}");
     assert_eq!(server.ask("TYPE lock:job"), "+hash");
 }
@@ -155,4 +157,15 @@ async fn a_string_without_a_ttl_is_held_without_a_known_end() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("without a known end"), "{error}");
     assert_eq!(error.remaining(), None);
+}
+
+#[tokio::test]
+async fn one_server_under_two_urls_is_no_quorum() {
+    let server = Server::start();
+    let urls =
+        [server.url(), format!("redis://localhost:{}", server.port), format!("{}/1", server.url())];
+    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    let error = redlock.lock("job").wait(millis(500)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("same server"), "{error}");
 }

@@ -10,6 +10,7 @@ mod monitor;
 mod play;
 mod scenario;
 mod server;
+mod usage;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -60,8 +60,11 @@ impl Monitor {
         self.waiting.remove(&id);
     }
 
-    pub(super) fn granted(&mut self, client: usize, names: &[&'static str], hold: &Hold) -> usize {
+    pub(super) fn granted(&mut self, client: usize, names: &[&'static str], hold: &Hold) {
         self.grants += 1;
+        if !hold.held() {
+            self.fail(format!("no validity: client {client} got {names:?} when its time was over"));
+        }
         if let Ok(token) = hold.fencing_token() {
             for name in names {
                 let last = self.last_token.insert(name, token).unwrap_or(0);
@@ -74,7 +77,6 @@ impl Monitor {
         }
         let (names, state) = (names.to_vec(), Arc::clone(&hold.0));
         self.live.push(Record { client, names, state, told: false, over_since: None });
-        self.grants
     }
 
     pub(super) fn told(&mut self, hold: &Hold) {

@@ -5,22 +5,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
-use std::time::Duration;
 
 use crate::builder::Config;
 use crate::client::{Live, Redlock};
 use crate::clock::Clock;
-use crate::lease::{Hold, Lease};
 use crate::node::{Change, Node};
-use crate::options::Names;
 
 use super::clock::{ClientClock, Time};
 use super::monitor::Monitor;
 use super::scenario::{Action, BEGIN, End, Promise, Scenario, Use};
 use super::server::Server;
+use super::usage::{Client, lock};
 use super::world::{Event, Link, MS, SimulatedNode, World};
 
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 struct Ready {
     id: usize,
@@ -34,17 +32,6 @@ impl Wake for Ready {
             queue.push_back(self.id);
         }
     }
-}
-
-/// What the tasks of one client share with the player.
-#[derive(Clone)]
-struct Client {
-    id: usize,
-    redlock: Redlock,
-    clock: ClientClock,
-    monitor: Arc<Mutex<Monitor>>,
-    spawned: Arc<Mutex<Vec<(usize, Task)>>>,
-    fencing: bool,
 }
 
 struct Player<'a> {
@@ -354,74 +341,4 @@ impl Drop for Player<'_> {
         self.clients.clear();
         self.world.lock().unwrap().watches.clear();
     }
-}
-
-/// One use of a lock, from acquire to its end; whether it was acquired.
-fn lock(client: Client, how: Use) -> impl Future<Output = bool> + Send {
-    let ms = Duration::from_millis;
-    async move {
-        let mut lock = client.redlock.lock(Names::from(how.names.as_slice())).ttl(ms(how.ttl));
-        lock = lock.renew(how.renew).fencing(client.fencing);
-        if let Some(wait) = how.wait {
-            lock = lock.wait(ms(wait));
-        }
-        if let Some(max_hold) = how.max_hold {
-            lock = lock.max_hold(ms(max_hold));
-        }
-        let Some(lease) = acquire(&client, &lock, &how).await else { return false };
-        let hold = lease.clone();
-        client.monitor.lock().unwrap().granted(client.id, &how.names, &hold);
-        watch(&client, &hold);
-        sleep(&client, how.hold / 2).await;
-        if let Some(extend) = how.extend {
-            let _ = hold.extend(ms(extend)).await;
-        }
-        sleep(&client, how.hold / 2).await;
-        match how.end {
-            End::Release => drop(lease.release().await),
-            End::Drop => drop(lease),
-            End::Abandon => drop(lease.into_hold().abandon()),
-            End::Keep => {
-                sleep(&client, how.ttl * 4).await;
-                drop(lease);
-            }
-        }
-        true
-    }
-}
-
-async fn acquire(client: &Client, lock: &crate::Lock, how: &Use) -> Option<Lease> {
-    let node_timeout = how.ttl / 5;
-    let now = client.clock.world.lock().unwrap().now;
-    let allowed = how.wait.map(|wait| now + (wait.max(node_timeout) * MS * 101) / 100);
-    // Fencing may ask a second time.
-    let allowed = allowed.map(|due| if client.fencing { due + node_timeout * MS } else { due });
-    let waiting = client.monitor.lock().unwrap().begins(client.id, allowed);
-    let acquire = lock.acquire();
-    let lease = match how.cancel {
-        None => acquire.await.ok(),
-        Some(cancel) => {
-            tokio::select! {
-                biased;
-                lease = acquire => lease.ok(),
-                () = sleep(client, cancel) => None,
-            }
-        }
-    };
-    client.monitor.lock().unwrap().ends(waiting);
-    lease
-}
-
-async fn sleep(client: &Client, ms: u64) {
-    client.clock.sleep_until(client.clock.now() + Duration::from_millis(ms)).await;
-}
-
-/// Notes when the holder is told of a loss.
-fn watch(client: &Client, hold: &Hold) {
-    let (lost, hold, monitor) = (hold.lost(), hold.clone(), Arc::clone(&client.monitor));
-    let task = async move {
-        lost.await;
-        monitor.lock().unwrap().told(&hold);
-    };
-    client.spawned.lock().unwrap().push((client.id, Box::pin(task)));
 }

@@ -115,7 +115,8 @@ impl Scenario {
             let action = this.lock(&mut rng);
             this.step(&mut rng, length, action);
         }
-        for _ in 0..rng.usize(0..=14) {
+        let most = [6, 14, 40][rng.usize(..3)];
+        for _ in 0..rng.usize(0..=most) {
             let action = this.fault(&mut rng, amnesia);
             this.step(&mut rng, length, action);
         }

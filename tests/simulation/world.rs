@@ -226,7 +226,9 @@ impl World {
 
     /// The connection ends; what was on its way may still arrive for a while. The client reconnects after `pause`.
     pub(super) fn cut(&mut self, client: usize, node: usize, pause: Time) {
-        let (now, in_flight) = (self.now, self.rng.u64(0..=self.latency * 2));
+        // Bytes of a dead connection can lie in somebody's buffer for long.
+        let longest = if self.rng.bool() { self.latency * 2 } else { 3000 * MS };
+        let (now, in_flight) = (self.now, self.rng.u64(0..=longest));
         let local = self.clocks[client].local(now);
         let link = &mut self.links[client][node];
         if !link.up {

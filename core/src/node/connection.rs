@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::address::Server;
-use super::{Change, Fault, Watch};
+use super::{Change, Fault, Roster, Watch};
 use crate::clock::{Clock, Instant};
 
 mod command;
@@ -16,6 +16,7 @@ mod session;
 mod stream;
 
 pub(super) use command::{Command, Link, Purpose, Question};
+use handshake::Greeting;
 use session::{End, Session};
 
 /// From when on a node may take first votes.
@@ -40,10 +41,38 @@ const MAX_OWED: usize = 10_000;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Where a connection goes, and what it must find there.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) url: String,
+    pub(crate) server: Server,
+    pub(crate) guard: Duration,
+    pub(crate) roster: Arc<Roster>,
+}
+
+impl Target {
+    async fn open(self) -> Result<Greeting, Fault> {
+        let greeting = handshake::open(&self.server, self.guard).await?;
+        if let Some(run_id) = &greeting.run_id {
+            self.roster.enter(&self.url, run_id)?;
+        }
+        let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
+        if eviction != "noeviction" {
+            tracing::warn!(
+                target: "redlock", node = %self.url, maxmemory_policy = eviction,
+                "the server may evict lock keys when its memory is full: use noeviction"
+            );
+        }
+        Ok(greeting)
+    }
+}
+
+fn not_connected(fault: &Fault) -> Fault {
+    if fault.is_invalid() { fault.clone() } else { Fault::new(format!("not connected: {fault}")) }
+}
+
 pub(super) struct Connection {
-    url: String,
-    server: Server,
-    guard: Duration,
+    target: Target,
     clock: Arc<dyn Clock>,
     watch: Arc<Watch>,
     link: Arc<Link>,
@@ -54,25 +83,14 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(
-        url: String,
-        server: Server,
-        guard: Duration,
+        target: Target,
         clock: Arc<dyn Clock>,
         watch: Arc<Watch>,
         link: Arc<Link>,
         commands: UnboundedReceiver<Command>,
     ) -> Self {
-        Self {
-            url,
-            server,
-            guard,
-            clock,
-            watch,
-            link,
-            commands,
-            owed: VecDeque::new(),
-            votes_from: VotesFrom::Now,
-        }
+        let (owed, votes_from) = (VecDeque::new(), VotesFrom::Now);
+        Self { target, clock, watch, link, commands, owed, votes_from }
     }
 
     /// Serves until the client is gone and every command it gave was answered.
@@ -82,12 +100,13 @@ impl Connection {
         };
         let mut waiting = Some(first);
         let mut pause = FIRST_PAUSE;
+        let mut last = Fault::new("not connected yet");
         loop {
             // Only a node's very first attempt is worth waiting for.
             let opened = if waiting.is_some() {
-                handshake::open(&self.server, self.guard).await
+                self.target.clone().open().await
             } else {
-                let Some(opened) = self.open_refusing().await else { return };
+                let Some(opened) = self.open_refusing(&last).await else { return };
                 opened
             };
             let fault = match opened {
@@ -102,7 +121,7 @@ impl Connection {
                 }
                 Err(fault) => fault,
             };
-            tracing::info!(target: "redlock", node = %self.url, %fault, "no connection");
+            tracing::info!(target: "redlock", node = %self.target.url, %fault, "no connection");
             if let Some(command) = waiting.take() {
                 self.refuse(command, &fault);
             }
@@ -112,40 +131,40 @@ impl Connection {
                 return;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
+            last = fault;
         }
     }
 
-    async fn serve(&mut self, greeting: handshake::Greeting, first: Option<Command>) -> End {
+    async fn serve(&mut self, greeting: Greeting, first: Option<Command>) -> End {
         let votes_from = match greeting.votes_after {
-            _ if self.guard.is_zero() => VotesFrom::Now,
+            _ if self.target.guard.is_zero() => VotesFrom::Now,
             Some(wait) => VotesFrom::At(self.clock.now() + wait),
             None => VotesFrom::Never,
         };
         self.votes_from = votes_from;
         self.link.opened(greeting.pushes);
         if !greeting.pushes {
-            tracing::info!(target: "redlock", node = %self.url, "no client tracking: waiters poll");
+            tracing::info!(target: "redlock", node = %self.target.url, "no client tracking: waiters poll");
         }
         self.watch.changed(Change::All);
         Session::new(self, greeting, first).run().await
     }
 
-    /// Connects while answering every command with a fault; `None` once the client is gone.
-    async fn open_refusing(&mut self) -> Option<Result<handshake::Greeting, Fault>> {
-        let fault = Fault::new("not connected; a new connection is being opened");
-        let server = self.server.clone();
-        let mut opening = std::pin::pin!(handshake::open(&server, self.guard));
+    /// Connects while answering every command with the last fault; `None` once the client is gone.
+    async fn open_refusing(&mut self, last: &Fault) -> Option<Result<Greeting, Fault>> {
+        let refusal = not_connected(last);
+        let mut opening = std::pin::pin!(self.target.clone().open());
         loop {
             tokio::select! {
                 opened = &mut opening => return Some(opened),
-                command = self.commands.recv() => self.refuse(command?, &fault),
+                command = self.commands.recv() => self.refuse(command?, &refusal),
             }
         }
     }
 
     /// Answers with the fault for this long; false once the client is gone and nothing is owed.
     async fn refuse_for(&mut self, pause: Duration, fault: &Fault) -> bool {
-        let text = Fault::new(format!("not connected: {fault}"));
+        let text = not_connected(fault);
         let mut over = std::pin::pin!(tokio::time::sleep(pause));
         loop {
             tokio::select! {

@@ -5,6 +5,7 @@ mod connection;
 mod memory;
 mod redis;
 mod reply;
+mod roster;
 mod script;
 mod tls;
 mod watch;
@@ -18,8 +19,10 @@ use std::time::Duration;
 use crate::fence::SLACK;
 
 pub(crate) use address::Address;
+pub(crate) use connection::Target;
 pub(crate) use memory::MemoryNode;
 pub(crate) use redis::RedisNode;
+pub(crate) use roster::Roster;
 pub(crate) use tls::Tls;
 pub use tls::TlsOptions;
 pub(crate) use watch::{Change, Watch};
@@ -67,17 +70,29 @@ pub(crate) struct Holder {
 
 /// Why a node gave no answer that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault(Arc<str>);
+pub(crate) struct Fault {
+    text: Arc<str>,
+    invalid: bool,
+}
 
 impl Fault {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into().into())
+        Self { text: text.into().into(), invalid: false }
+    }
+
+    /// A fault that no retry can mend: the caller's own options are wrong.
+    pub(crate) fn invalid(text: impl Into<String>) -> Self {
+        Self { invalid: true, ..Self::new(text) }
+    }
+
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.invalid
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

@@ -8,8 +8,7 @@ use redis::{Cmd, Value};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::address::Server;
-use super::connection::{Command, Connection, Link, Purpose, Question};
+use super::connection::{Command, Connection, Link, Purpose, Question, Target};
 use super::reply::{self, Answer};
 use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, SCRIPTS};
 use super::{Ask, Claim, Extension, Fault, Fencing, Holder, Node, Reply, Vote, Watch};
@@ -27,24 +26,11 @@ pub(crate) struct RedisNode {
 
 impl RedisNode {
     /// Starts the node's connection, which waits for the first command before it connects.
-    pub(crate) fn new(
-        url: String,
-        server: Server,
-        guard: Duration,
-        clock: Arc<dyn Clock>,
-        watch: Arc<Watch>,
-    ) -> Self {
+    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let (queue, commands) = unbounded_channel();
-        let link = Arc::new(Link::default());
-        let connection = Connection::new(
-            url.clone(),
-            server,
-            guard,
-            Arc::clone(&clock),
-            Arc::clone(&watch),
-            Arc::clone(&link),
-            commands,
-        );
+        let (url, link) = (target.url.clone(), Arc::new(Link::default()));
+        let (time, told) = (Arc::clone(&clock), Arc::clone(&watch));
+        let connection = Connection::new(target, time, told, Arc::clone(&link), commands);
         background::spawn(connection.run()).detach();
         Self { url, queue, link, watch, clock }
     }

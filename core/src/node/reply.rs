@@ -102,7 +102,8 @@ pub(super) fn refusal(text: &str) -> Fault {
         Some("READONLY") => " (the server is a replica)",
         _ => "",
     };
-    Fault::new(format!("the server answered {text}{hint}"))
+    let text = format!("the server answered {text}{hint}");
+    if text.contains("WRONGTYPE") { Fault::invalid(text) } else { Fault::new(text) }
 }
 
 pub(super) fn unexpected(value: &Value) -> Fault {

@@ -24,6 +24,10 @@ pub(super) struct Greeting {
     pub(super) pushes: bool,
     /// How long the server may not take first votes; `None`: its age cannot be read.
     pub(super) votes_after: Option<Duration>,
+    /// Which run of which server it is, where it says so.
+    pub(super) run_id: Option<String>,
+    /// What it does when its memory is full, where it says so.
+    pub(super) eviction: Option<String>,
 }
 
 pub(super) async fn open(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
@@ -39,29 +43,32 @@ async fn greet(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
         .map_err(|error| Fault::new(format!("cannot connect: {error}")))?;
     let mut talk = Talk { stream, codec: ValueCodec::default(), unread: BytesMut::new() };
     let resp3 = log_in(&mut talk, server).await?;
-    let steps = steps(server, guard, resp3);
+    let steps = steps(server, resp3);
     let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
-    let (mut pushes, mut votes_after) = (false, None);
+    let (mut pushes, mut about) = (false, String::new());
     for ((step, _), answer) in steps.iter().zip(talk.ask(&commands).await?) {
         match (step, answer) {
             (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
             (Step::Tracking, answer) => pushes = answer == Value::Okay,
-            (Step::Age, answer) => votes_after = quarantine(&answer, guard),
+            (Step::About, answer) => about.push_str(&text(&answer)),
             _ => {}
         }
     }
     let Talk { stream, codec, unread } = talk;
-    Ok(Greeting { stream, codec, unread, pushes, votes_after })
+    let votes_after = field(&about, "uptime_in_seconds").and_then(|age| quarantine(age, guard));
+    let own = |name| field(&about, name).map(str::to_owned);
+    let (run_id, eviction) = (own("run_id"), own("maxmemory_policy"));
+    Ok(Greeting { stream, codec, unread, pushes, votes_after, run_id, eviction })
 }
 
 enum Step {
     Optional,
     Required,
     Tracking,
-    Age,
+    About,
 }
 
-fn steps(server: &Server, guard: Duration, resp3: bool) -> Vec<(Step, Cmd)> {
+fn steps(server: &Server, resp3: bool) -> Vec<(Step, Cmd)> {
     let mut steps = vec![(Step::Optional, cmd("CLIENT").arg("SETNAME").arg("redlock").clone())];
     if server.db != 0 {
         steps.push((Step::Required, cmd("SELECT").arg(server.db).clone()));
@@ -69,8 +76,8 @@ fn steps(server: &Server, guard: Duration, resp3: bool) -> Vec<(Step, Cmd)> {
     if resp3 {
         steps.push((Step::Tracking, cmd("CLIENT").arg(&["TRACKING", "ON", "NOLOOP"]).clone()));
     }
-    if !guard.is_zero() {
-        steps.push((Step::Age, cmd("INFO").arg("server").clone()));
+    for section in ["server", "memory"] {
+        steps.push((Step::About, cmd("INFO").arg(section).clone()));
     }
     steps.extend(load_scripts().map(|load| (Step::Required, load)));
     steps
@@ -122,15 +129,22 @@ pub(super) fn load_scripts() -> impl Iterator<Item = Cmd> {
 }
 
 /// How long a node must still wait before it may vote: uptime is told in whole seconds, rounded down.
-fn quarantine(info: &Value, guard: Duration) -> Option<Duration> {
-    let text = match info {
+fn quarantine(uptime: &str, guard: Duration) -> Option<Duration> {
+    let uptime = Duration::from_secs(uptime.parse().ok()?);
+    Some((guard.mul_f64(1.01) + Duration::from_secs(1)).saturating_sub(uptime))
+}
+
+fn text(info: &Value) -> String {
+    match info {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Value::VerbatimString { text, .. } => text.clone(),
-        _ => return None,
-    };
-    let line = text.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"))?;
-    let uptime = Duration::from_secs(line.trim().parse().ok()?);
-    Some((guard.mul_f64(1.01) + Duration::from_secs(1)).saturating_sub(uptime))
+        _ => String::new(),
+    }
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.trim())
 }
 
 struct Talk {
