@@ -68,7 +68,7 @@ def _conclude(problem: LockError, error: BaseException | None) -> None:
         logging.getLogger("redlock").warning("not released, the key will expire: %s", problem)
     elif error is None:
         raise problem
-    else:
+    elif not isinstance(error, LockLost):
         error.add_note(f"redlock: {problem}")
 
 
@@ -198,18 +198,19 @@ async def _aleave(lease: "Lease", body: Body | None, error: BaseException | None
         # The coroutine is being closed: there may be no loop to wait in.
         lease._let_go()
         return
-    loss = lease._loss()
-    sent = lease.arelease()
     import asyncio
 
-    if ours and isinstance(error, asyncio.CancelledError):
-        assert body is not None
-        await _confirmation(sent)
-        raise loss or LockLost(str(error)) from error
+    problem: LockError | None = lease._loss()
     try:
-        await sent
-    except LockError as problem:
-        _conclude(problem, error)
+        # Sent before the first await; a cancellation here ends only the waiting for the confirmation.
+        await lease.arelease()
+    except LockError as failure:
+        problem = failure
+    if problem is None:
+        return
+    if ours and isinstance(error, asyncio.CancelledError):
+        raise problem from error
+    _conclude(problem, error)
 
 
 async def enter_client(client: "Redlock") -> "Redlock":
