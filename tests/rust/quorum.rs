@@ -204,6 +204,25 @@ async fn a_server_old_enough_votes_again() {
 }
 
 #[tokio::test]
+async fn a_short_lease_does_not_cost_a_long_one_its_connection() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let long = redlock.lock("long").ttl(Duration::from_secs(30)).acquire().await.unwrap();
+    let short = redlock.lock("short").ttl(millis(300)).acquire().await.unwrap();
+    let opened = proxy.connections.load(std::sync::atomic::Ordering::Relaxed);
+    server.signal(libc::SIGSTOP);
+    let error = short.lost().await;
+    assert_eq!(error.reason(), Some("expired"));
+    tokio::time::sleep(millis(300)).await;
+    server.signal(libc::SIGCONT);
+    tokio::time::sleep(millis(300)).await;
+    long.ensure_held().unwrap();
+    long.extend(Duration::from_secs(30)).await.unwrap();
+    assert_eq!(proxy.connections.load(std::sync::atomic::Ordering::Relaxed), opened);
+}
+
+#[tokio::test]
 async fn a_reset_connection_pays_its_owed_deletes_first() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);

@@ -163,6 +163,9 @@ impl Talk {
             match self.codec.decode(&mut self.unread) {
                 Ok(Some(Value::Push { .. })) => {}
                 Ok(Some(value)) => answers.push(value),
+                Ok(None) if self.unread.len() > super::session::LARGEST => {
+                    return Err(Fault::new("the greeting was answered by too much"));
+                }
                 Ok(None) => {
                     if self.stream.read_buf(&mut self.unread).await.map_err(broken)? == 0 {
                         return Err(Fault::new(

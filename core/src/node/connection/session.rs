@@ -27,6 +27,8 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Unsent bytes beyond which no more commands are taken: the server reads nothing.
 const FULL: usize = 4 << 20;
 const BATCH: usize = 256;
+/// An answer of more bytes than this is none of ours; no memory is spent on the rest of it.
+pub(super) const LARGEST: usize = 1 << 20;
 
 pub(super) struct Session<'a> {
     connection: &'a mut Connection,
@@ -37,6 +39,8 @@ pub(super) struct Session<'a> {
     open: VecDeque<Command>,
     /// Time with open questions in which nothing was read, counted by ticks so that our own pause is not the server's.
     silence: Duration,
+    /// Bytes read since the last whole answer.
+    partial: usize,
 }
 
 impl<'a> Session<'a> {
@@ -53,6 +57,7 @@ impl<'a> Session<'a> {
             unsent: BytesMut::with_capacity(4096),
             open: VecDeque::new(),
             silence: Duration::ZERO,
+            partial: 0,
         };
         session.pay_debts();
         if let Some(command) = first {
@@ -147,10 +152,20 @@ impl<'a> Session<'a> {
         match read {
             Ok(0) => return Some(Fault::new("the server closed the connection")),
             Err(error) => return Some(Fault::new(format!("the connection broke: {error}"))),
-            Ok(_) => self.silence = Duration::ZERO,
+            Ok(count) => {
+                self.silence = Duration::ZERO;
+                self.partial += count;
+            }
         }
         loop {
-            match self.codec.decode(&mut self.unread) {
+            let decoded = self.codec.decode(&mut self.unread);
+            if matches!(decoded, Ok(Some(_))) {
+                self.partial = self.unread.len();
+            }
+            match decoded {
+                Ok(None) if self.partial > LARGEST => {
+                    return Some(Fault::new("an answer is larger than any that a lock can have"));
+                }
                 Ok(Some(Value::Push { kind, data })) => self.pushed(&kind, &data),
                 Ok(Some(value)) => {
                     let Some(command) = self.open.pop_front() else {
