@@ -1,0 +1,58 @@
+"""A server for the session, a client over it or over memory://, and one way to drive both sync and async."""
+
+import asyncio
+import gc
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redlock
+
+from .servers import Server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def name() -> str:
+    """A lock name of this test alone."""
+    return f"test-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(params=["memory", "redis"])
+def client(request: pytest.FixtureRequest) -> Iterator[redlock.Redlock]:
+    """A client over memory://, then over a server."""
+    url = "memory://"
+    if request.param == "redis":
+        url = request.getfixturevalue("redis_server").url
+    with redlock.Redlock(url) as client:
+        yield client
+    gc.collect()  # a lease that the test forgot warns here, and a warning is a failure
+
+
+@pytest.fixture
+def redis_client(redis_server: Server) -> Iterator[redlock.Redlock]:
+    """A client over a server only: for what is looked at from outside."""
+    with redlock.Redlock(redis_server.url) as client:
+        yield client
+    gc.collect()
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """`call(object, "verb", ...)`: the verb itself, or its twin with an `a` awaited in one event loop."""
+    if request.param == "sync":
+        yield lambda thing, verb, *args, **options: getattr(thing, verb)(*args, **options)
+        return
+
+    async def awaited(thing: Any, verb: str, args: Any, options: Any) -> Any:
+        return await getattr(thing, f"a{verb}")(*args, **options)
+
+    with asyncio.Runner() as runner:
+        yield lambda thing, verb, *args, **options: runner.run(awaited(thing, verb, args, options))

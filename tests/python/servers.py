@@ -1,0 +1,55 @@
+"""A throw-away Redis on a free port of the loopback address."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from typing import Any
+
+import redis
+
+
+class Server:
+    """One redis-server without persistence, in a folder of its own."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.mkdtemp(prefix="redlock-test-")
+        for _ in range(5):  # somebody may take the port between the probe and the start
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.port = probe.getsockname()[1]
+            self.process = self._start()
+            if self._answers():
+                break
+        else:
+            raise RuntimeError("redis-server does not start")
+        self.url = f"redis://127.0.0.1:{self.port}"
+        #: To look at keys from outside.
+        self.client: Any = redis.Redis(port=self.port, decode_responses=True, socket_timeout=5)
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no"}
+        options |= {"dir": self.folder, "maxmemory-policy": "noeviction"}
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        return subprocess.Popen(
+            ["redis-server", *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+
+    def _answers(self) -> bool:
+        end = time.monotonic() + 10
+        while time.monotonic() < end and self.process.poll() is None:
+            with (
+                contextlib.suppress(redis.ConnectionError),
+                redis.Redis(port=self.port, socket_timeout=5) as client,
+            ):
+                return bool(client.ping())
+            time.sleep(0.02)
+        return False
+
+    def close(self) -> None:
+        self.client.close()
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,224 @@
+"""Acquire, extend, release: each once, in both worlds, over memory and over a server."""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redlock
+
+from .servers import Server
+
+Call = Callable[..., Any]
+
+
+def test_one_holder_at_a_time(client: redlock.Redlock, name: str, call: Call) -> None:
+    lock = client.lock(name, ttl=5)
+    lease = call(lock, "acquire")
+    assert lease.held
+    assert 4 < lease.remaining < 5
+    assert call(lock, "try_acquire") is None
+    call(lease, "release")
+    assert not lease.held
+    assert lease.remaining == 0
+    other = call(lock, "try_acquire")
+    assert other.token != lease.token
+    call(other, "release")
+
+
+def test_the_key_on_the_server_is_the_token(
+    redis_client: redlock.Redlock, redis_server: Server, name: str, call: Call
+) -> None:
+    lease = call(redis_client.lock(name, ttl=5), "acquire")
+    assert lease.key == f"lock:{name}"
+    assert redis_server.client.get(lease.key) == lease.token
+    assert 4000 < redis_server.client.pttl(lease.key) <= 5000
+    call(lease, "release")
+    assert redis_server.client.get(lease.key) is None
+
+
+def test_wait_elapses(client: redlock.Redlock, name: str, call: Call) -> None:
+    lock = client.lock(name, ttl=5)
+    lease = client.lock(name, ttl=5).acquire()
+    done = threading.Event()
+
+    def contend() -> None:
+        begun = time.monotonic()
+        with pytest.raises(redlock.LockTimeout) as caught:
+            call(lock, "acquire", wait=0.3)
+        assert 0.29 < time.monotonic() - begun < 3
+        error = caught.value
+        assert isinstance(error, TimeoutError)
+        assert error.code == "timeout"
+        assert error.resource == f"lock:{name}"
+        assert error.waited is not None
+        assert 0.29 < error.waited < 3
+        assert error.remaining is not None
+        assert 0 < error.remaining <= 5
+        assert f"lock:{name}" in str(error)
+        done.set()
+
+    thread = threading.Thread(target=contend)
+    thread.start()
+    thread.join(10)
+    assert done.is_set()
+    lease.release()
+
+
+def test_a_waiter_gets_it_after_the_release(client: redlock.Redlock, name: str, call: Call) -> None:
+    lease = client.lock(name, ttl=5).acquire()
+    timer = threading.Timer(0.2, lease.release)
+    timer.start()
+    begun = time.monotonic()
+    # Another owner than the first: no warning of waiting for oneself, as errors they are.
+    with_other_owner: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: with_other_owner.append(call(client.lock(name, ttl=5), "acquire", wait=10))
+    )
+    thread.start()
+    thread.join(10)
+    timer.join()
+    assert 0.15 < time.monotonic() - begun < 4
+    assert 4 < with_other_owner[0].remaining <= 5
+    call(with_other_owner[0], "release")
+
+
+def test_extend_never_shortens(client: redlock.Redlock, name: str, call: Call) -> None:
+    lease = call(client.lock(name, ttl=2, renew=False), "acquire")
+    call(lease, "extend", 20)
+    assert 19 < lease.remaining <= 20
+    assert lease.ttl == 20
+    call(lease, "extend", timedelta(seconds=1))
+    assert lease.remaining > 19
+    call(lease, "release")
+
+
+def test_without_renewal_it_ends(client: redlock.Redlock, name: str, call: Call) -> None:
+    lease = call(client.lock(name, ttl=0.3, renew=False), "acquire")
+    time.sleep(0.35)
+    assert not lease.held
+    with pytest.raises(redlock.LockLost) as caught:
+        lease.ensure_held()
+    assert caught.value.reason == "expired"
+    for verb in ("extend", "release"):
+        with pytest.raises(redlock.LockLost):
+            call(lease, verb)
+
+
+def test_renewal_outlives_the_ttl(client: redlock.Redlock, name: str, call: Call) -> None:
+    with client.lock(name, ttl=0.3).acquire() as lease:
+        time.sleep(1)
+        assert lease.held
+        assert call(client.lock(name), "try_acquire") is None
+
+
+def test_max_hold_ends_it(client: redlock.Redlock, name: str, call: Call) -> None:
+    lease = call(client.lock(name, ttl=0.3, max_hold=0.6), "acquire")
+    time.sleep(0.45)
+    assert lease.held
+    time.sleep(0.3)
+    with pytest.raises(redlock.LockLost) as caught:
+        call(lease, "release")
+    assert caught.value.reason == "max_hold"
+
+
+def test_a_second_release_does_nothing(client: redlock.Redlock, name: str, call: Call) -> None:
+    lease = call(client.lock(name), "acquire")
+    call(lease, "release")
+    other = call(client.lock(name), "acquire")
+    call(lease, "release")
+    assert other.held
+    assert call(client.lock(name), "try_acquire") is None
+    call(other, "release")
+
+
+def test_several_names_are_one_lease(client: redlock.Redlock, name: str, call: Call) -> None:
+    both = client.lock([f"{name}-a", f"{name}-b"])
+    lease = call(both, "acquire")
+    assert lease.keys == [f"lock:{name}-a", f"lock:{name}-b"]
+    assert call(client.lock(f"{name}-b"), "try_acquire") is None
+    call(lease, "release")
+    other = call(client.lock(f"{name}-b"), "acquire")
+    assert call(both, "try_acquire") is None
+    other.release()
+
+
+def test_attach_continues_a_lease(redis_server: Server, name: str, call: Call) -> None:
+    with redlock.Redlock(redis_server.url) as one, redlock.Redlock(redis_server.url) as two:
+        first = one.lock(name, ttl=5).acquire()
+        second = call(two, "attach", name, first.token, ttl=5)
+        assert second.token == first.token
+        call(second, "release")
+        assert redis_server.client.get(first.key) is None
+        with pytest.raises(redlock.LockLost):
+            call(two, "attach", name, first.token, ttl=5)
+        with pytest.raises(redlock.LockLost):
+            first.release()
+
+
+def test_inspect(client: redlock.Redlock, name: str, call: Call) -> None:
+    lock = client.lock(name, ttl=5)
+    free = call(lock, "inspect")
+    assert not free.held
+    assert [node.state for node in free.nodes] == ["free"]
+    with lock.acquire() as lease:
+        held = call(lock, "inspect")
+        assert held.held
+        assert 4 < held.remaining <= 5
+        (node,) = held.nodes
+        assert (node.state, node.token, node.key) == ("held", lease.token[:8], lease.key)
+
+
+def test_force_release_tells_the_holder(client: redlock.Redlock, name: str, call: Call) -> None:
+    lease = call(client.lock(name), "acquire")
+    assert call(client, "force_release", name) is True
+    with pytest.raises(redlock.LockLost) as caught:
+        call(lease, "release")
+    assert caught.value.reason == "missing"
+    assert call(client, "force_release", name) is False
+
+
+def test_leases_and_release_all(client: redlock.Redlock, name: str, call: Call) -> None:
+    kept = [call(client.lock(f"{name}-{number}"), "acquire") for number in range(3)]
+    assert set(client.leases()) == set(kept)
+    call(kept[0], "release")
+    assert set(client.leases()) == set(kept[1:])
+    assert call(client, "release_all") == 2
+    assert client.leases() == []
+    assert not any(lease.held for lease in kept)
+
+
+def test_close(client: redlock.Redlock, name: str, call: Call) -> None:
+    lease = call(client.lock(name), "acquire")
+    client.close()
+    with pytest.raises(redlock.LockLost) as lost:
+        lease.ensure_held()
+    assert lost.value.reason == "closed"
+    with pytest.raises(redlock.ClientClosed) as closed:
+        call(client.lock(f"{name}-2"), "acquire")
+    assert closed.value.code == "closed"
+
+
+def test_no_node_answers(name: str, call: Call) -> None:
+    with redlock.Redlock("redis://:secret@127.0.0.1:1") as client:
+        with pytest.raises(redlock.QuorumUnavailable) as caught:
+            call(client.lock(name, ttl=0.5), "acquire", wait=0)
+        error = caught.value
+        assert isinstance(error, ConnectionError)
+        assert "secret" not in str(error)
+        (node,) = error.nodes
+        assert node.state == "fault"
+        assert node.error
+
+
+def test_redis_py_excludes_us_and_we_exclude_it(
+    redis_client: redlock.Redlock, redis_server: Server, name: str
+) -> None:
+    theirs = redis_server.client.lock(f"lock:{name}", timeout=5, blocking=False)
+    with redis_client.lock(name).acquire():
+        assert not theirs.acquire()
+    assert theirs.acquire()
+    assert redis_client.lock(name).try_acquire() is None
+    theirs.release()

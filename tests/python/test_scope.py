@@ -1,0 +1,278 @@
+"""With statements, decorators, and whose lease an exit releases."""
+
+import asyncio
+import contextlib
+import threading
+import warnings
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+import redlock
+
+
+def test_with_releases(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name, ttl=timedelta(seconds=5))
+    with lock as lease:
+        assert lease.held
+        assert lock.try_acquire() is None
+    assert not lease.held
+    with pytest.raises(KeyError), lock as lease:
+        raise KeyError(name)
+    assert not lease.held
+
+
+def test_async_with_releases(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        lock = client.lock(name)
+        async with lock as lease:
+            assert lease.held
+            assert await lock.atry_acquire() is None
+        assert not lease.held
+        async with await lock.aacquire() as lease:
+            assert lease.held
+        assert not lease.held
+        with pytest.raises(KeyError):
+            async with lock as lease:
+                raise KeyError(name)
+        assert not lease.held
+
+    asyncio.run(main())
+
+
+def test_decorated_function(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name)
+
+    @lock
+    def guarded(value: int, *, more: int = 0) -> int:
+        """Doc."""
+        assert lock.try_acquire() is None
+        return value + more
+
+    assert guarded(1, more=2) == 3
+    assert guarded.__name__ == "guarded"
+    assert guarded.__doc__ == "Doc."
+    assert not lock.inspect().held
+
+
+def test_decorated_coroutine_function(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name)
+
+    @lock
+    async def guarded(value: int) -> int:
+        assert await lock.atry_acquire() is None
+        return value
+
+    assert asyncio.run(guarded(4)) == 4
+    assert not lock.inspect().held
+
+
+def test_name_from_arguments(client: redlock.Redlock, name: str) -> None:
+    @client.lock(lambda user, **_: f"{name}:{user}")
+    def guarded(user: int, *, deep: bool = False) -> bool:
+        assert client.lock(f"{name}:{user}").try_acquire() is None
+        if deep:
+            return guarded(user + 1)
+        return client.lock(f"{name}:{user + 1}").inspect().held
+
+    assert guarded(1) is False
+    assert guarded(1, deep=True) is False
+    with pytest.raises(redlock.InvalidOption, match="only decorate"):
+        client.lock(lambda: name).acquire()
+
+
+def test_generators_are_not_decorated(client: redlock.Redlock, name: str) -> None:
+    def generator() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(TypeError, match="generator"):
+        client.lock(name)(generator)
+
+
+def test_one_lock_entered_by_many_threads(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name, wait=20)
+    inside, most, entered = 0, 0, 0
+
+    def work() -> None:
+        nonlocal inside, most, entered
+        for _ in range(5):
+            with lock:
+                inside += 1
+                most, entered = max(most, inside), entered + 1
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (most, entered) == (1, 40)
+
+
+
+
+def test_out_of_order_generators(client: redlock.Redlock, name: str) -> None:
+    """Each exit releases the lease of its own with statement, although both share a Lock and a thread."""
+    lock = client.lock(name)
+
+    def hold() -> Iterator[redlock.Lease]:
+        with lock as lease:
+            yield lease
+
+    first, second = hold(), hold()
+    one = next(first)
+    client.force_release(name)  # so that the second may enter while the first is inside
+    two = next(second)
+    assert two.held
+    with pytest.raises(redlock.LockLost):
+        next(first)
+    assert two.held
+    assert next(second, None) is None
+    assert not two.held
+    assert not one.held
+
+
+def test_a_generator_that_hops_threads(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name)
+
+    def hold() -> Iterator[redlock.Lease]:
+        with lock as lease:
+            yield lease
+
+    generator = hold()
+    lease = next(generator)
+    thread = threading.Thread(target=lambda: next(generator, None))
+    thread.start()
+    thread.join(10)
+    assert not lease.held
+    assert lease.token  # it was released, not collected
+
+
+def test_a_closed_generator_releases(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name)
+
+    def hold() -> Iterator[redlock.Lease]:
+        with lock as lease:
+            yield lease
+
+    generator = hold()
+    lease = next(generator)
+    del generator
+    assert not lease.held
+
+
+def test_exit_stack(client: redlock.Redlock, name: str) -> None:
+    first, second = client.lock(f"{name}-1"), client.lock(f"{name}-2")
+    with contextlib.ExitStack() as stack:
+        one = stack.enter_context(first)
+        two = stack.enter_context(second)
+        assert one.held
+        assert two.held
+    assert not one.held
+    assert not two.held
+
+
+def test_exit_stack_beside_a_with(client: redlock.Redlock, name: str) -> None:
+    """The stack's entry has no frame of its own; its exit must not take the with statement's."""
+    lock = client.lock(name)
+    stack = contextlib.ExitStack()
+    one = stack.enter_context(lock)
+    client.force_release(name)
+    with lock as two:
+        with pytest.raises(redlock.LockLost):
+            stack.close()
+        assert two.held
+    assert not one.held
+    assert not two.held
+
+
+def test_async_exit_stack(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            lease = await stack.enter_async_context(client.lock(name))
+            assert lease.held
+        assert not lease.held
+
+    asyncio.run(main())
+
+
+def test_an_exit_without_an_entry_releases_nothing(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name)
+    with pytest.raises(RuntimeError, match="nothing is released"):
+        lock.__exit__(None, None, None)
+    with lock as lease:
+        assert lease.held
+
+
+def test_loss_at_the_exit(client: redlock.Redlock, name: str) -> None:
+    with pytest.raises(redlock.LockLost) as caught, client.lock(name):
+        client.force_release(name)
+    assert caught.value.reason == "missing"
+
+
+def test_the_body_s_exception_stands(client: redlock.Redlock, name: str) -> None:
+    with pytest.raises(KeyError) as caught, client.lock(name):
+        client.force_release(name)
+        raise KeyError(1)
+    assert any(f"lock:{name}" in note for note in caught.value.__notes__)
+
+
+def test_waiting_for_oneself_is_warned_of(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name)
+    with lock:
+        with (
+            pytest.warns(RuntimeWarning, match=f"lock:{name}.*this thread.*not reentrant") as warned,
+            pytest.raises(redlock.LockTimeout, match=r"this thread holds it already.*test_scope\.py"),
+        ):
+            lock.acquire(wait=0.1)
+        assert warned[0].filename == __file__
+        with warnings.catch_warnings(), pytest.raises(redlock.LockTimeout, match="this thread"):
+            warnings.simplefilter("error")
+            lock.acquire(wait=0)
+        assert lock.try_acquire() is None
+
+
+def test_a_task_that_waits_for_itself_is_warned_of(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        lock = client.lock(name)
+        async with lock:
+            with (
+                pytest.warns(RuntimeWarning, match="this task"),
+                pytest.raises(redlock.LockTimeout, match="this task"),
+            ):
+                await lock.aacquire(wait=0.1)
+
+            async def other() -> None:
+                with pytest.raises(redlock.LockTimeout) as caught:
+                    await lock.aacquire(wait=0.1)
+                assert "this task" not in str(caught.value)
+
+            await asyncio.create_task(other())
+
+    asyncio.run(main())
+
+
+def test_blocking_in_a_loop_is_warned_of(client: redlock.Redlock, name: str) -> None:
+    lease = client.lock(name).acquire()
+
+    async def main() -> None:
+        with (
+            pytest.warns(RuntimeWarning, match="async with") as warned,
+            pytest.raises(redlock.LockTimeout),
+        ):
+            client.lock(name).acquire(wait=0.3)
+        assert len(warned) == 1
+
+    asyncio.run(main())
+    lease.release()
+
+
+def test_a_client_closes_in_async_with(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        async with client as same:
+            assert same is client
+            await client.lock(name).aacquire()
+        with pytest.raises(redlock.ClientClosed):
+            await client.lock(name).aacquire()
+
+    asyncio.run(main())
