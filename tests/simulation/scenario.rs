@@ -120,6 +120,9 @@ impl Scenario {
             let action = this.fault(&mut rng, amnesia);
             this.step(&mut rng, length, action);
         }
+        for _ in 0..rng.usize(0..4) {
+            this.burst(&mut rng, length, amnesia);
+        }
         this.unpromised(&mut rng, length);
         this.steps.sort_by_key(|step| step.at);
         this
@@ -127,6 +130,21 @@ impl Scenario {
 
     fn step(&mut self, rng: &mut Rng, length: u64, action: Action) {
         self.steps.push(Step { at: BEGIN + rng.u64(0..length * 1000) * 1000, action });
+    }
+
+    /// Contention and broken connections within a few round trips of each other: where rounds and their clean-up meet.
+    fn burst(&mut self, rng: &mut Rng, length: u64, amnesia: bool) {
+        let begin = BEGIN + rng.u64(0..length * 1000) * 1000;
+        for _ in 0..rng.usize(3..=10) {
+            let (client, node) = (rng.usize(..self.clients.len()), rng.usize(..self.nodes.len()));
+            let action = match rng.u8(..8) {
+                0..=2 => self.lock(rng),
+                3..=6 => Action::Cut { client, node, ms: [1, 5, 40, 700][rng.usize(..4)] },
+                _ => self.fault(rng, amnesia),
+            };
+            let at = begin + rng.u64(0..self.latency * 6);
+            self.steps.push(Step { at, action });
+        }
     }
 
     fn lock(&self, rng: &mut Rng) -> Action {
