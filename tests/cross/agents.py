@@ -65,7 +65,8 @@ class Agent:
             env={**os.environ, "BOOTTIME_OFFSET_NS": offset},
         )
         self._replies: queue.Queue[Reply | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         assert self.receive()["ready"]
 
     def _read(self) -> None:
@@ -114,6 +115,10 @@ class Agent:
         self.process.kill()
         at = now()
         self.process.wait()
+        self._reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
         return at
 
     def __enter__(self) -> Self:

@@ -2,11 +2,14 @@
 
 import asyncio
 import threading
+from collections.abc import Coroutine
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from .servers import Server
+
+T = TypeVar("T")
 
 
 class Proxy:
@@ -29,22 +32,25 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        listener = asyncio.run_coroutine_threadsafe(
-            asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop
-        ).result()
-        self.url = f"redis://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        self._listener = self._run(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.refuse:
             writer.close()
             return
+        self._writers.add(writer)
         with suppress(OSError):
             from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
-            ends = {writer, to_server}
-            self._writers |= ends
+            self._writers.add(to_server)
             pumps = [self._pump(reader, to_server, False), self._pump(from_server, writer, True)]
             await asyncio.gather(*pumps)
-            self._writers -= ends
+            self._writers.discard(to_server)
+        self._writers.discard(writer)
+        writer.close()
 
     async def _pump(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, replies: bool
@@ -61,17 +67,25 @@ class Proxy:
 
     def reset(self) -> None:
         """Cuts every open connection with a TCP reset, bytes under way included."""
+        self._run(self._abort())
 
-        def abort() -> None:
-            for writer in self._writers:
-                writer.transport.abort()
-
-        self._loop.call_soon_threadsafe(abort)
+    async def _abort(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
 
     def close(self) -> None:
-        self.reset()
+        self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._listener.close()
+        await self._abort()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     def __enter__(self) -> Self:
         return self

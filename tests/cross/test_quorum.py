@@ -103,7 +103,7 @@ def test_even_counts(count: int, dead: int, works: bool, mortal: list[Server], n
 def test_a_tie_is_a_failed_round(count: int, five: list[Server], name: str) -> None:
     nodes = five[:count]
     for server in nodes[: count // 2]:
-        server.client().set(f"lock:{name}", "somebody", px=60_000)
+        server.command("SET", f"lock:{name}", "somebody", "PX", 60_000)
     with Agent("rust", urls(nodes)) as agent:
         assert agent.ask("try", name=name, ttl_ms=5000)["code"] == "held"
         began = time.monotonic()

@@ -41,12 +41,12 @@ def test_frozen_beyond_the_ttl(
 
 @COUNTS
 def test_deleted_by_hand(count: int, five: list[Server], name: str) -> None:
-    """A holder whose keys are gone hears of it long before its ttl is over, and never makes them again."""
+    """A holder whose keys are gone hears of it before its ttl ends and never makes them anew."""
     with Agent("rust", [server.url for server in five[:count]]) as holder:
         holder.must("acquire", name=name, ttl_ms=3000, wait_ms=0)
         holder.pause()  # node by node it would give the lease back to each that had lost it
         for server in five[:count]:
-            server.client().delete(f"lock:{name}")
+            server.command("DEL", f"lock:{name}")
         holder.resume()
         lost = holder.ask("lost", timeout_ms=2500)
         assert lost["ok"], lost
@@ -61,7 +61,7 @@ def test_single_nodes_get_the_lease_back(five: list[Server], name: str) -> None:
     with Agent("rust", [server.url for server in five]) as holder:
         token = holder.must("acquire", name=name, ttl_ms=1500, wait_ms=0)["token"]
         for server in five[:2]:
-            server.client().delete(f"lock:{name}")
+            server.command("DEL", f"lock:{name}")
         time.sleep(1)
         assert [server.get(f"lock:{name}") for server in five] == [token] * 5
         assert holder.must("held")["held"]
@@ -109,7 +109,7 @@ def test_connection_reset_under_the_round(count: int, five: list[Server], name: 
             if reply["ok"]:
                 agent.must("release")
         time.sleep(2)
-        left = [server.client().keys(f"lock:{name}-*") for server in five[:count]]
+        left = [server.command("KEYS", f"lock:{name}-*") for server in five[:count]]
         assert not any(left), left
 
 
