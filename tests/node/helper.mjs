@@ -13,6 +13,15 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
+/** A promise that never settles keeps its process for ever: that is a failure to be seen, not to be waited for. */
+setTimeout(
+  () => {
+    console.error("the tests of this file did not end within two minutes");
+    process.exit(1);
+  },
+  Number(process.env.REDLOCK_TEST_PATIENCE ?? 120_000),
+).unref();
+
 /** A port nobody listens on, for a moment at least. */
 export async function freePort() {
   const server = createServer().listen(0, "127.0.0.1");

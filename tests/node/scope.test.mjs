@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockLost, Redlock } from "redlock-native";
-import { eventually, fresh, Server, serverForSuite } from "./helper.mjs";
+import { block, eventually, fresh, Server, serverForSuite } from "./helper.mjs";
 
 const shared = serverForSuite();
 
@@ -86,6 +86,16 @@ describe("a loss", () => {
     await eventually(() => assert.equal(lease.held, false));
     assert.equal(lease.signal.aborted, true);
     assert.equal(lease.signal.reason.reason, "expired");
+  });
+
+  test("is not what a release under way is", async () => {
+    const lease = await new Redlock("memory://").lock(fresh()).acquire();
+    const releasing = lease.release();
+    block(50);
+    assert.equal(lease.held, false);
+    assert.equal(lease.signal.aborted, false);
+    await releasing;
+    assert.equal(lease.signal.aborted, false);
   });
 
   test("aborts at the end of validity when the server is gone", async () => {
