@@ -45,10 +45,10 @@ def test_two_of_five_dead(language: str, mortal: list[Server], name: str) -> Non
 
 def test_two_of_five_die_while_held(mortal: list[Server], name: str) -> None:
     with Agent("rust", urls(mortal)) as holder:
-        holder.must("acquire", name=name, ttl_ms=1500, wait_ms=2000)
+        holder.must("acquire", name=name, ttl_ms=3000, wait_ms=2000)
         mortal[0].kill()
         mortal[1].freeze()
-        time.sleep(3)
+        time.sleep(5)
         assert holder.must("held")["held"], "renewal needs no more than a quorum"
         holder.must("release")
 
@@ -63,7 +63,7 @@ def test_three_of_five_dead(language: str, mortal: list[Server], name: str) -> N
             refused = agent.ask("acquire", name=name, ttl_ms=10_000, wait_ms=wait_ms)
             took = time.monotonic() - began
             assert refused["code"] == "unavailable", refused
-            assert took < wait_ms / 1000 + 1.5, f"took {took:.3f} s"
+            assert took < wait_ms / 1000 + 3, f"took {took:.3f} s"
             for server in mortal[:3]:
                 assert str(server.port) in refused["message"], refused
             assert key_is_gone(mortal[3:], f"lock:{name}", within=1)
@@ -78,7 +78,7 @@ def test_three_of_five_frozen(mortal: list[Server], name: str) -> None:
         refused = agent.ask("acquire", name=name, ttl_ms=10_000, wait_ms=1500)
         took = time.monotonic() - began
         assert refused["code"] == "unavailable", refused
-        assert took < 3, f"took {took:.3f} s"
+        assert took < 4.5, f"took {took:.3f} s"
         assert key_is_gone(mortal[3:], f"lock:{name}", within=1)
         for server in mortal[:3]:
             server.thaw()
@@ -109,7 +109,7 @@ def test_a_tie_is_a_failed_round(count: int, five: list[Server], name: str) -> N
         began = time.monotonic()
         refused = agent.ask("acquire", name=name, ttl_ms=5000, wait_ms=1000)
         assert refused["code"] == "timeout", refused
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < 4
         assert key_is_gone(nodes[count // 2 :], f"lock:{name}", within=1)
 
 

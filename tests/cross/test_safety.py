@@ -59,10 +59,10 @@ def test_deleted_by_hand(count: int, five: list[Server], name: str) -> None:
 def test_single_nodes_get_the_lease_back(five: list[Server], name: str) -> None:
     """A minority that lost the key gets it again, so that the lease survives the next loss."""
     with Agent("rust", [server.url for server in five]) as holder:
-        token = holder.must("acquire", name=name, ttl_ms=1500, wait_ms=0)["token"]
+        token = holder.must("acquire", name=name, ttl_ms=3000, wait_ms=0)["token"]
         for server in five[:2]:
             server.command("DEL", f"lock:{name}")
-        time.sleep(1)
+        time.sleep(2)
         assert [server.get(f"lock:{name}") for server in five] == [token] * 5
         assert holder.must("held")["held"]
 
@@ -119,7 +119,7 @@ def test_full_validity_after_waiting(language: str, five: list[Server]) -> None:
     for nodes in ([five[0].url], [server.url for server in five]):
         name = f"test-{uuid.uuid4().hex[:8]}"
         with Agent("rust", nodes) as holder, Agent(language, nodes) as waiter:
-            holder.must("acquire", name=name, ttl_ms=1000, wait_ms=0)
+            holder.must("acquire", name=name, ttl_ms=10_000, wait_ms=0)
             waiter.send("acquire", name=name, ttl_ms=3000, wait_ms=None)
             assert waiter.silent_for(2)
             holder.must("release")
