@@ -1,0 +1,320 @@
+"""
+The Rust half of `redlock`.
+"""
+
+import asyncio
+import collections.abc
+import datetime
+import types
+import typing
+import redlock.errors
+from typing import Any, SupportsFloat, SupportsIndex, final
+
+_F = typing.TypeVar("_F", bound=collections.abc.Callable[..., typing.Any])
+
+__all__ = ["Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "configure", "lock"]
+
+@final
+class Inspection:
+    """
+    Who holds a lock, by each node's word: a snapshot.
+    """
+    @property
+    def held(self, /) -> bool:
+        """
+        One owner has it on a quorum of nodes.
+        """
+    @property
+    def nodes(self, /) -> list[NodeInspection]:
+        """
+        Each node's word on each key.
+        """
+    @property
+    def remaining(self, /) -> float | None:
+        """
+        The seconds left of it there; None when free, or without a known end.
+        """
+
+@final
+class Lease:
+    """
+    What you hold: renewed in the background until released, lost, or collected.
+
+    `with lease:` and `async with lease:` release it at the end. A lease that is collected without a release is not
+    released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
+    """
+    def __aenter__(self, /) -> "collections.abc.Awaitable[Lease]": ...
+    def __aexit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Awaitable[None]": ...
+    def __enter__(self, /) -> Lease: ...
+    def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def _body(self, /) -> Any | None:
+        """
+        The body of an `async with` that runs under this lease; for `_scope`.
+        """
+    def _let_go(self, /) -> None:
+        """
+        Sends the release and does not wait; for `_scope`.
+        """
+    def _loss(self, /) -> "redlock.errors.LockLost | None":
+        """
+        Why it was lost, if it was; for `_scope`.
+        """
+    def _mine(self, /) -> bool:
+        """
+        Whether this thread or task acquired it; for `_scope`.
+        """
+    def _set_body(self, /, body: "object") -> None: ...
+    def aextend(self, /, ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[None]":
+        """
+        `extend` for asyncio: sent at the call.
+        """
+    def arelease(self, /) -> "collections.abc.Awaitable[None]":
+        """
+        `release` for asyncio: sent at the call, so that a cancellation only ends the waiting for its confirmation.
+        """
+    def ensure_held(self, /) -> None:
+        """
+        Raises LockLost when it is over: ask before you write.
+        """
+    def extend(self, /, ttl: "float | datetime.timedelta | None" = None) -> None:
+        """
+        Makes it last at least `ttl` seconds from now; also the ttl of later renewals. It never shortens.
+        """
+    @property
+    def held(self, /) -> bool:
+        """
+        Whether it is still ours for sure, by the clock: no question to the nodes.
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The Redis key, or keys separated by commas.
+        """
+    @property
+    def keys(self, /) -> list[str]:
+        """
+        The Redis keys.
+        """
+    def on_lost(self, /, callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> None:
+        """
+        Calls `callback(error)` once, when the lease is lost; soon, if it is lost already. Never after a release.
+
+        On the running event loop, or else on a thread for such calls.
+        """
+    def release(self, /) -> None:
+        """
+        Gives it back. A second time does nothing; after a loss it raises LockLost.
+        """
+    @property
+    def remaining(self, /) -> float:
+        """
+        The seconds for which it is ours for sure; 0 when it is over.
+        """
+    @property
+    def token(self, /) -> str:
+        """
+        The value of the key while it is ours, as `attach` wants it.
+        """
+    @property
+    def ttl(self, /) -> float:
+        """
+        The seconds that a renewal makes it last.
+        """
+
+@final
+class Lock:
+    """
+    What to lock. No state of its own: share it between threads and tasks, and use it many times.
+
+    `with lock as lease:` and `async with lock as lease:` hold it for the block; `@lock` holds it for each call.
+    """
+    def __aenter__(self, /) -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease]": ...
+    def __aexit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Coroutine[typing.Any, typing.Any, None]": ...
+    def __bool__(self, /) -> bool: ...
+    def __call__(self, /, function: "_F") -> "_F":
+        """
+        A function, or coroutine function, that holds the lock during each call.
+        """
+    def __enter__(self, /) -> Lease: ...
+    def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
+    def __repr__(self, /) -> str: ...
+    def _acquire_for(self, /, entry: "typing.Any") -> "None":
+        """
+        Acquires for a with statement: the lease is in its entry, and that in the list, before any signal handler can run.
+        """
+    def _begin(self, /, frame: "types.FrameType", wait: "float | None") -> "asyncio.Future[Lease]":
+        """
+        An asyncio future for the lease; for `_scope`, which ends it by `_cancel`.
+        """
+    def _begin_try(self, /, frame: "types.FrameType") -> "asyncio.Future[Lease | None]": ...
+    @staticmethod
+    def _cancel(future: "asyncio.Future[typing.Any]") -> "None": ...
+    @property
+    def _entries(self, /) -> Any:
+        """
+        The with statements under way; for `_scope`.
+        """
+    def _for_call(self, /, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "Lock":
+        """
+        The lock for one call of a decorated function.
+        """
+    def _left(self, /, wait: SupportsFloat | SupportsIndex | None, passed: SupportsFloat | SupportsIndex) -> float | None:
+        """
+        What is left of `wait`, or of the lock's own, after `passed` seconds.
+        """
+    def aacquire(self, /, *args: "typing.Never", wait: "float | datetime.timedelta | None" = ..., **kwargs: "typing.Never") -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease]":
+        """
+        `acquire` for asyncio: begins when awaited; a cancellation leaves no key behind.
+        """
+    def aattach(self, /, token: "str") -> "collections.abc.Awaitable[Lease]":
+        """
+        `attach` for asyncio.
+        """
+    def acquire(self, /, *args: "typing.Never", wait: "float | datetime.timedelta | None" = ..., **kwargs: "typing.Never") -> Lease:
+        """
+        Waits for the lease, for `wait` seconds (None: for ever; not given: the lock's own).
+
+        Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered.
+        """
+    def ainspect(self, /) -> "collections.abc.Awaitable[Inspection]":
+        """
+        `inspect` for asyncio.
+        """
+    def atry_acquire(self, /) -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease | None]":
+        """
+        `try_acquire` for asyncio: begins when awaited.
+        """
+    def attach(self, /, token: str) -> Lease:
+        """
+        Continues the lease that another process holds under this token. Raises LockLost if it is not held.
+        """
+    def inspect(self, /) -> Inspection:
+        """
+        Who holds it, by each node's word: a snapshot, which may be over when you read it.
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The Redis key, or keys separated by commas.
+        """
+    @property
+    def keys(self, /) -> list[str]:
+        """
+        The Redis keys.
+        """
+    @property
+    def names(self, /) -> list[str]:
+        """
+        The names, without the client's prefix.
+        """
+    def try_acquire(self, /) -> Lease | None:
+        """
+        The lease, or None if somebody else holds it or waits for it in this process: one round.
+        """
+
+@final
+class NodeInspection:
+    """
+    One node's word on one key.
+    """
+    @property
+    def error(self, /) -> str | None:
+        """
+        The fault's own text.
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The Redis key.
+        """
+    @property
+    def remaining(self, /) -> float | None:
+        """
+        The seconds left; None when free, at a fault, or without a known end.
+        """
+    @property
+    def state(self, /) -> str:
+        """
+        `free`, `held` or `fault`.
+        """
+    @property
+    def token(self, /) -> str | None:
+        """
+        The first 8 digits of the owner's token.
+        """
+    @property
+    def url(self, /) -> str:
+        """
+        The node's URL, without its password.
+        """
+
+@final
+class Redlock:
+    """
+    The client: the nodes of one lock space, and what its locks have in common.
+
+    Nothing connects here. `with client:` and `async with client:` close it at the end.
+    """
+    def __aenter__(self, /) -> "collections.abc.Coroutine[typing.Any, typing.Any, Redlock]": ...
+    def __aexit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Coroutine[typing.Any, typing.Any, None]": ...
+    def __enter__(self, /) -> Redlock: ...
+    def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, **kwargs: "typing.Never") -> Redlock: ...
+    def __repr__(self, /) -> str: ...
+    def aattach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[Lease]":
+        """
+        `attach` for asyncio.
+        """
+    def aforce_release(self, /, name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]":
+        """
+        `force_release` for asyncio.
+        """
+    def arelease_all(self, /) -> "collections.abc.Awaitable[int]":
+        """
+        `release_all` for asyncio.
+        """
+    def attach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> Lease:
+        """
+        Continues the lease that another process holds under this token. Raises LockLost if it is not held.
+        """
+    def close(self, /) -> None:
+        """
+        Ends it: waiting acquires fail with ClientClosed, its leases are lost, and their keys expire.
+        """
+    def force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> bool:
+        """
+        Deletes the lock whoever holds it; True if there was something to delete. Its holder is told of the loss.
+        """
+    def leases(self, /) -> list[Lease]:
+        """
+        The leases that this client holds now.
+        """
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, **kwargs: "typing.Never") -> Lock:
+        """
+        Describes a lock on one name, or on several as one; nothing is sent. Times are seconds or timedelta.
+
+        As a decorator's, the name may be a function of the decorated function's arguments.
+        """
+    @property
+    def nodes(self, /) -> list[str]:
+        """
+        The nodes' URLs, without passwords.
+        """
+    def release_all(self, /) -> int:
+        """
+        Releases all that this client holds; says how many.
+        """
+
+def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool" = False, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, **kwargs: "typing.Never") -> Redlock:
+    """
+    Chooses the default client: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
+
+    Raises InvalidOption once the default client is in use, unless `replace` is true.
+    """
+
+def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, **kwargs: "typing.Never") -> Lock:
+    """
+    Describes a lock of the default client, which is looked up at each acquire: see `configure`.
+    """
