@@ -11,7 +11,8 @@ use redlock::{Hold, Task, Unit};
 
 use crate::error::check;
 use crate::runtime::mailbox::{Calls, submit};
-use crate::runtime::{Owner, dispatch, lock, mailbox, running_loop, wait};
+use crate::lock::Asking;
+use crate::runtime::{Owner, dispatch, farewell, lock, mailbox, running_loop, wait};
 use crate::{args, registry};
 
 /// Where a lease was acquired.
@@ -63,6 +64,7 @@ pub(crate) struct Lease {
     pub(crate) hold: Hold,
     pub(crate) client: u64,
     pub(crate) place: Place,
+    lock: Arc<redlock::Lock>,
     owner: Owner,
     id: u64,
     watches: Mutex<Vec<Arc<Watch>>>,
@@ -70,15 +72,13 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn make(
-        py: Python<'_>,
-        hold: Hold,
-        (client, owner, place): (u64, Owner, Place),
-    ) -> PyResult<Py<Self>> {
+    pub(crate) fn make(py: Python<'_>, hold: Hold, asking: &Asking) -> PyResult<Py<Self>> {
+        let Asking { client, owner, .. } = *asking;
+        let (lock, place) = (Arc::clone(&asking.lock), asking.place.clone());
         static ID: AtomicU64 = AtomicU64::new(1);
         let id = ID.fetch_add(1, Ordering::Relaxed);
         let (watches, body) = Default::default();
-        let lease = Bound::new(py, Self { hold, client, place, owner, id, watches, body })?;
+        let lease = Bound::new(py, Self { hold, client, place, lock, owner, id, watches, body })?;
         registry::add(owner, id, &lease)?;
         Ok(lease.unbind())
     }
@@ -94,6 +94,23 @@ impl Lease {
 
     fn watch(&self, watch: Arc<Watch>) {
         lock(&self.watches).push(watch);
+    }
+
+    /// Releases at the end of a with statement. Sent before any bytecode runs, and so before any signal handler.
+    pub(crate) fn leave(slf: &Bound<'_, Self>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        match slf.get().confirmed(py)? {
+            Ok(()) => Ok(()),
+            Err(problem) => {
+                let problem = crate::error::exception(py, &problem, None)?;
+                scope(py)?.call_method1("conclude", (problem, error)).map(drop)
+            }
+        }
+    }
+
+    fn confirmed(&self, py: Python<'_>) -> PyResult<Result<(), redlock::Error>> {
+        let sent = self.give_back();
+        wait(py, sent, |_| Ok(())).inspect_err(|_| farewell::note(&self.lock))
     }
 
     fn give_back(&self) -> impl Future<Output = Result<(), redlock::Error>> + Send + 'static + use<> {
@@ -162,7 +179,7 @@ impl Lease {
 
     /// Gives it back. A second time does nothing; after a loss it raises LockLost.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        check(py, wait(py, self.give_back(), |_| Ok(()))?)
+        check(py, self.confirmed(py)?)
     }
 
     /// `release` for asyncio: sent at the call, so that a cancellation only ends the waiting for its confirmation.
@@ -197,7 +214,7 @@ impl Lease {
         trace: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let _ = (kind, trace);
-        scope(slf.py())?.call_method1("leave", (slf, error)).map(drop)
+        Self::leave(slf, error)
     }
 
     #[pyo3(signature = () -> "collections.abc.Awaitable[Lease]")]
@@ -251,6 +268,7 @@ impl Lease {
     /// Sends the release and does not wait; for `_scope`.
     fn _let_go(&self) {
         redlock::spawn(drop_output(self.give_back())).detach();
+        farewell::note(&self.lock);
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {

@@ -17,7 +17,7 @@ use crate::inspection::Inspection;
 use crate::lease::{Lease, Place, scope};
 use crate::registry;
 use crate::runtime::mailbox::{cancel, submit};
-use crate::runtime::{self, Owner};
+use crate::runtime::{self, Owner, farewell};
 
 /// The name, or the function of the decorated function's arguments that gives it.
 pub(crate) enum Names {
@@ -40,11 +40,11 @@ pub(crate) struct Lock {
 }
 
 /// Who asks, for what, and what they hold already.
-struct Asking {
-    lock: Arc<redlock::Lock>,
-    client: u64,
-    owner: Owner,
-    place: Place,
+pub(crate) struct Asking {
+    pub(crate) lock: Arc<redlock::Lock>,
+    pub(crate) client: u64,
+    pub(crate) owner: Owner,
+    pub(crate) place: Place,
     hint: Option<String>,
 }
 
@@ -54,9 +54,18 @@ impl Asking {
         raise(py, error, self.hint.as_deref().filter(|_| timeout))
     }
 
+    /// Drives a future of this lock; one that a signal handler ends still has its clean-up under way.
+    fn wait<F>(&self, py: Python<'_>, future: F, when_slow: impl FnOnce(Python<'_>) -> PyResult<()>) -> PyResult<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        runtime::wait(py, future, when_slow).inspect_err(|_| farewell::note(&self.lock))
+    }
+
     fn lease(&self, py: Python<'_>, granted: Result<redlock::Lease, Error>) -> PyResult<Py<Lease>> {
         let hold = granted.map_err(|error| self.error(py, &error))?.into_hold();
-        Lease::make(py, hold, (self.client, self.owner, self.place.clone()))
+        Lease::make(py, hold, self)
     }
 }
 
@@ -110,7 +119,7 @@ impl Lock {
         loop {
             let future = asking.lock.acquire_args(left, Unit::Seconds);
             let future = future.map_err(|error| asking.error(py, &error))?;
-            let granted = runtime::wait(py, future, |py| warn_of_loop(py, &asking.lock))?;
+            let granted = asking.wait(py, future, |py| warn_of_loop(py, &asking.lock))?;
             if granted.as_ref().map_or(true, |lease| lease.held()) {
                 return asking.lease(py, granted);
             }
@@ -119,6 +128,22 @@ impl Lock {
         }
     }
 
+}
+
+impl Lock {
+    /// Takes out the entry that this frame made. No bytecode runs here, so no signal handler comes between it and the release.
+    fn entry_of<'py>(&self, frame: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = frame.py();
+        let entries = self.entries.bind(py);
+        for at in (0..entries.len()).rev() {
+            let entry = entries.get_item(at)?;
+            if entry.getattr(intern!(py, "frame"))?.is(frame) {
+                entries.call_method1(intern!(py, "remove"), (&entry,))?;
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
 }
 
 fn already_held(py: Python<'_>, owner: Owner, client: u64, lock: &redlock::Lock) -> Option<String> {
@@ -182,7 +207,7 @@ impl Lock {
         let asking = self.asking(&caller(py)?, false)?;
         loop {
             let future = asking.lock.try_acquire();
-            let granted = runtime::wait(py, future, |_| Ok(()))?;
+            let granted = asking.wait(py, future, |_| Ok(()))?;
             match granted.transpose() {
                 None => return Ok(None),
                 Some(Ok(lease)) if !lease.held() => {}
@@ -201,7 +226,7 @@ impl Lock {
     /// Continues the lease that another process holds under this token. Raises LockLost if it is not held.
     pub(crate) fn attach(&self, py: Python<'_>, token: &str) -> PyResult<Py<Lease>> {
         let asking = self.asking(&caller(py)?, false)?;
-        let granted = runtime::wait(py, asking.lock.attach(token), |_| Ok(()))?;
+        let granted = asking.wait(py, asking.lock.attach(token), |_| Ok(()))?;
         asking.lease(py, granted)
     }
 
@@ -268,7 +293,12 @@ impl Lock {
     ) -> PyResult<()> {
         let _ = (kind, trace);
         let py = slf.py();
-        scope(py)?.call_method1(intern!(py, "exit"), (slf, error)).map(drop)
+        let frame = caller(py)?;
+        let entry = match slf.get().entry_of(&frame)? {
+            Some(entry) => entry,
+            None => scope(py)?.call_method1("take", (slf, frame))?,
+        };
+        Lease::leave(entry.getattr(intern!(py, "lease"))?.cast()?, error)
     }
 
     #[pyo3(signature = () -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease]")]
@@ -336,9 +366,9 @@ impl Lock {
         })
     }
 
-    #[staticmethod]
     #[pyo3(signature = (future: "asyncio.Future[typing.Any]") -> "None")]
-    fn _cancel(future: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn _cancel(&self, future: &Bound<'_, PyAny>) -> PyResult<()> {
+        farewell::note(&self.core(future.py())?.1);
         cancel(future)
     }
 

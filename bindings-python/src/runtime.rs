@@ -5,6 +5,7 @@
 //! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after itself.
 //! - **Event loops** (`mailbox`): one queue per loop, one wake-up per batch.
 //! - **Logs and callbacks outside a loop** (`dispatch`): one daemon thread, started at first use.
+//! - **Exits** (`farewell`): clean-ups under way are waited for, for a moment.
 //! - **Forks**: whatever belongs to the parent (`redlock::fork_generation`) is left alone and made anew.
 //!
 //! The statics of this crate are locked with the GIL held and never across a call into Python, so a fork, which holds the
@@ -22,6 +23,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 pub(crate) mod dispatch;
+pub(crate) mod farewell;
 pub(crate) mod log;
 pub(crate) mod mailbox;
 

@@ -3,12 +3,22 @@
 import asyncio
 import contextlib
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 import redlock
+
+
+def lose(client: redlock.Redlock, lease: redlock.Lease) -> None:
+    """Has it released by force, and waits until its holder knows."""
+    client.force_release(lease.key.removeprefix("lock:"))
+    end = time.monotonic() + 5
+    while lease.held and time.monotonic() < end:
+        time.sleep(0.001)
+    assert not lease.held
 
 
 def test_with_releases(client: redlock.Redlock, name: str) -> None:
@@ -121,7 +131,7 @@ def test_out_of_order_generators(client: redlock.Redlock, name: str) -> None:
 
     first, second = hold(), hold()
     one = next(first)
-    client.force_release(name)  # so that the second may enter while the first is inside
+    lose(client, one)  # so that the second may enter while the first is inside
     two = next(second)
     assert two.held
     with pytest.raises(redlock.LockLost):
@@ -177,7 +187,7 @@ def test_exit_stack_beside_a_with(client: redlock.Redlock, name: str) -> None:
     lock = client.lock(name)
     stack = contextlib.ExitStack()
     one = stack.enter_context(lock)
-    client.force_release(name)
+    lose(client, one)
     with lock as two:
         with pytest.raises(redlock.LockLost):
             stack.close()

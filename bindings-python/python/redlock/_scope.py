@@ -46,21 +46,8 @@ def enter(lock: "Lock") -> "Lease":
     return entry.lease
 
 
-def exit(lock: "Lock", error: BaseException | None) -> None:
-    """The end of `with lock`."""
-    leave(_take(lock, sys._getframe(1)).lease, error)
-
-
-def leave(lease: "Lease | None", error: BaseException | None) -> None:
-    """Releases at the end of a with statement; what the body raised stands."""
-    assert lease is not None
-    try:
-        lease.release()
-    except LockError as problem:
-        _conclude(problem, error)
-
-
-def _conclude(problem: LockError, error: BaseException | None) -> None:
+def conclude(problem: LockError, error: BaseException | None) -> None:
+    """What a release that failed does to the end of a with statement: what the body raised stands."""
     if isinstance(problem, QuorumUnavailable):
         import logging
 
@@ -72,7 +59,7 @@ def _conclude(problem: LockError, error: BaseException | None) -> None:
         error.add_note(f"redlock: {problem}")
 
 
-def _take(lock: "Lock", frame: FrameType) -> Entry:
+def take(lock: "Lock", frame: FrameType) -> Entry:
     """The entry that this frame made, and else the newest that this thread or task made, or the only one."""
     entries: list[Entry] = lock._entries
     newest = entries[::-1]
@@ -169,7 +156,7 @@ async def _aenter(lock: "Lock", entry: Entry) -> "Lease":
 
 def aexit(lock: "Lock", error: BaseException | None) -> Coroutine[Any, Any, None]:
     """The end of `async with lock`."""
-    entry = _take(lock, sys._getframe(1))
+    entry = take(lock, sys._getframe(1))
     assert entry.lease is not None
     return _aleave(entry.lease, entry.body, error)
 
@@ -210,7 +197,7 @@ async def _aleave(lease: "Lease", body: Body | None, error: BaseException | None
         return
     if ours and isinstance(error, asyncio.CancelledError):
         raise problem from error
-    _conclude(problem, error)
+    conclude(problem, error)
 
 
 async def enter_client(client: "Redlock") -> "Redlock":

@@ -11,7 +11,7 @@ use pyo3::types::{PyCFunction, PyDict};
 use redlock::{fork_generation, spawn};
 
 use super::mailbox::{self, Call, Calls};
-use super::{lock, log};
+use super::{farewell, lock, log};
 use crate::lease::Watch;
 
 pub(crate) enum Event {
@@ -90,6 +90,7 @@ pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
     // A thread that asks for the GIL of an interpreter that is gone never returns: end it in time.
     let thread = thread.unbind();
     let stop = PyCFunction::new_closure(py, Some(c"stop"), None, move |args, _| {
+        farewell::settle(args.py());
         send(Event::Stop);
         thread.call_method1(args.py(), "join", (1.0,)).map(drop)
     })?;
