@@ -4,6 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ballot::Ballot;
 use crate::client::Live;
 use crate::clock::Instant;
 use crate::error::{Error, NodeReport, Result, seconds};
@@ -11,7 +12,7 @@ use crate::fence;
 use crate::lease::Lease;
 use crate::lock::Lock;
 use crate::node::{Ask, Fencing, Vote};
-use crate::quorum::{Ballot, Poll};
+use crate::quorum::Poll;
 use crate::wait::{Backoff, jittered};
 
 /// How long a waiter relies on being told before it asks anyway.
@@ -20,6 +21,9 @@ const FALLBACK: Duration = Duration::from_secs(1);
 const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// Between rounds where no node can tell of a change.
 const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+
+/// Who has lost so many races lets nobody else ask first any more.
+const PATIENT: u32 = 2;
 
 /// How one round ended.
 enum Round {
@@ -58,7 +62,7 @@ pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
     if !ticket.is_head() {
         return Ok(None);
     }
-    match round(&lock, &live, lock.options.node_timeout()).await {
+    match round(&lock, &live, lock.options.node_timeout(), false).await {
         Round::Granted(lease) => Ok(Some(lease)),
         Round::Refused(Refusal::Unavailable(nodes)) => Err(lock.unavailable(nodes)),
         Round::Refused(Refusal::Invalid(text)) => Err(lock.invalid(text)),
@@ -66,8 +70,8 @@ pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
     }
 }
 
-/// One round under a token of its own.
-async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration) -> Round {
+/// One round under a token of its own; with contention, one node is asked before the others.
+async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration, contended: bool) -> Round {
     let options = &lock.options;
     let ttl = options.max_hold.map_or(options.ttl, |max_hold| max_hold.min(options.ttl));
     let fencing = if options.fencing {
@@ -76,7 +80,16 @@ async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration) -> Round {
         Fencing::Off
     };
     let ask = Ask { ttl, patience, first: true, fencing };
-    let mut ballot = Ballot::open(&live.quorum, lock.claim(), ask);
+    // The scout costs a round trip more, which a short ttl over a slow network may not have.
+    let scout = live.contention.rounds().min(patience);
+    let mut ballot = if contended && live.quorum.nodes.len() > 1 && scout * 4 <= ttl {
+        match Ballot::scout(&live.quorum, lock.claim(), ask, scout).await {
+            Ok(ballot) => ballot,
+            Err(left) => return Round::Refused(Refusal::Held(left)),
+        }
+    } else {
+        Ballot::open(&live.quorum, lock.claim(), ask)
+    };
     let tally = ballot.count().await;
     if tally.met() {
         let fence = if options.fencing { fence::settle(&mut ballot, ask).await } else { None };
@@ -88,6 +101,7 @@ async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration) -> Round {
             return Round::Refused(Refusal::Split);
         }
         ballot.keep();
+        live.contention.took(live.quorum.clock.now().since(ballot.started));
         let terms = lock.terms(ballot.claim.clone(), ballot.started, fence);
         let end = (ballot.validity_ends(), options.ttl, ttl < options.ttl);
         return Round::Granted(Lease::new(live.lease(terms, end)));
@@ -130,6 +144,10 @@ struct Attempt<'a> {
     unavailable_since: Option<Instant>,
     split: Backoff,
     poll: Backoff,
+    /// Others were seen to want it too.
+    contended: bool,
+    /// Rounds that others won.
+    losses: u32,
 }
 
 impl<'a> Attempt<'a> {
@@ -144,6 +162,8 @@ impl<'a> Attempt<'a> {
             unavailable_since: None,
             split: Backoff::new(SPLIT.0, SPLIT.1),
             poll: Backoff::new(POLL.0, POLL.1),
+            contended: false,
+            losses: 0,
         }
     }
 
@@ -159,12 +179,20 @@ impl<'a> Attempt<'a> {
             }
         }
         let interest = self.live.watch.subscribe(&self.lock.keys);
+        if self.wait != Some(Duration::ZERO)
+            && let Some(pause) = self.live.contention.courtesy(&self.lock.keys)
+        {
+            clock.sleep_until(clock.now() + pause.min(self.left())).await;
+        }
         loop {
             // Read before asking: a change that comes while the nodes answer is a reason to ask again.
             let mark = interest.mark();
             let (patience, cut) = self.patience();
-            match round(self.lock, self.live, patience).await {
-                Round::Granted(lease) => return Ok(lease),
+            match round(self.lock, self.live, patience, self.contended).await {
+                Round::Granted(lease) => {
+                    self.live.contention.note(&self.lock.keys, self.contended);
+                    return Ok(lease);
+                }
                 Round::Refused(refusal) => self.note(refusal, cut),
             }
             let Some(pause) = self.pause() else { return Err(self.failure()) };
@@ -173,9 +201,20 @@ impl<'a> Attempt<'a> {
             tokio::select! {
                 biased;
                 () = clock.sleep_until(clock.now() + pause) => {}
-                () = interest.changed_since(mark), if told => {}
+                () = interest.changed_since(mark), if told => self.defer().await,
                 () = self.deadline() => return Err(self.failure()),
             }
+        }
+    }
+
+    /// Over several nodes, where every asker costs the others a round: newcomers let those ask first who have lost
+    /// a race already.
+    async fn defer(&self) {
+        let live = self.live;
+        if self.losses < PATIENT && live.quorum.nodes.len() > 1 {
+            let courtesy = live.contention.courtesy(&self.lock.keys).unwrap_or_default();
+            let pause = courtesy / (1 + self.losses);
+            live.quorum.clock.sleep_until(live.quorum.clock.now() + pause.min(self.left())).await;
         }
     }
 
@@ -196,11 +235,13 @@ impl<'a> Attempt<'a> {
         let whole = self.lock.options.node_timeout();
         match self.wait {
             None | Some(Duration::ZERO) => (whole, false),
-            Some(wait) => {
-                let left = wait.saturating_sub(self.waited());
-                (whole.min(left), left < whole)
-            }
+            Some(_) => (whole.min(self.left()), self.left() < whole),
         }
+    }
+
+    /// What is left of `wait`.
+    fn left(&self) -> Duration {
+        self.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(self.waited()))
     }
 
     /// Remembers why there is no lease. What a round that `wait` cut lacks says less than a whole round before it.
@@ -217,6 +258,10 @@ impl<'a> Attempt<'a> {
         };
         if !matches!(refusal, Refusal::Split) {
             self.split = Backoff::new(SPLIT.0, SPLIT.1);
+        }
+        if matches!(refusal, Refusal::Held(_) | Refusal::Split) {
+            self.losses += u32::from(self.contended);
+            self.contended = true;
         }
         self.last = refusal;
     }

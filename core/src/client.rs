@@ -14,6 +14,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::background::{self, fork_generation};
 use crate::builder::{Builder, Config};
 use crate::clock::{Clock, Instant};
+use crate::contention::Contention;
 use crate::error::{Error, LossReason, Result};
 use crate::lease::Hold;
 use crate::lock::Lock;
@@ -40,6 +41,7 @@ pub(crate) struct Live {
     generation: u32,
     pub(crate) quorum: Arc<Quorum>,
     pub(crate) queue: Arc<Queue>,
+    pub(crate) contention: Contention,
     pub(crate) watch: Arc<Watch>,
     pub(crate) keeper: Arc<Keeper>,
 }
@@ -68,6 +70,7 @@ impl Live {
             generation: fork_generation(),
             quorum: Arc::new(quorum),
             queue: Arc::default(),
+            contention: Contention::default(),
             watch,
             keeper: Arc::clone(&keeper),
         };

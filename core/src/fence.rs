@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::ballot::Ballot;
 use crate::error::{Error, Result};
 use crate::node::{Ask, Fencing, Vote};
-use crate::quorum::{Ballot, Poll};
+use crate::quorum::Poll;
 
 /// How far a proposal may be from a node's own clock.
 pub(crate) const SLACK: Duration = Duration::from_secs(5);

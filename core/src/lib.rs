@@ -16,9 +16,11 @@
 
 mod acquire;
 mod background;
+mod ballot;
 mod builder;
 mod client;
 pub mod clock;
+mod contention;
 mod error;
 mod fence;
 mod inspect;
@@ -44,5 +46,12 @@ pub use options::{ClientArgs, LONG_TTL, LockArgs, MIN_TTL, Names, Unit};
 pub use quorum::{Tally, drift};
 
 #[cfg(test)]
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::type_complexity,
+    clippy::too_many_arguments,
+    clippy::struct_excessive_bools,
+    reason = "a simulation prints its times and passes its world around"
+)]
 #[path = "../../tests/simulation/mod.rs"]
 mod simulation;

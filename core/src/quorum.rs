@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
 use crate::error::{NodeReport, seconds};
-use crate::node::{Ask, Claim, Extension, Fault, Node, Reply, Vote};
+use crate::node::{Ask, Claim, Extension, Fault, Node, Reply};
 
 /// The arithmetic of a vote: pure, no I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Tally {
         self.nodes - self.faults < self.quorum()
     }
 
-    fn decided(&self) -> bool {
+    pub(crate) fn decided(&self) -> bool {
         self.met() || !self.can_be_met()
     }
 }
@@ -87,9 +87,34 @@ pub(crate) struct Poll<T> {
 
 impl<T> Poll<T> {
     pub(crate) fn new(replies: Vec<Reply<T>>, yes: fn(&T) -> bool) -> Self {
-        let tally = Tally::new(replies.len());
-        let answers = replies.iter().map(|_| None).collect();
-        Self { replies, yes, tally, answers, silence_counts: false }
+        let mut poll = Self::over(replies.len(), yes);
+        for reply in replies {
+            poll.add(reply);
+        }
+        poll
+    }
+
+    /// A question to so many nodes, none of which was asked yet.
+    pub(crate) fn over(nodes: usize, yes: fn(&T) -> bool) -> Self {
+        let (replies, answers) = (Vec::with_capacity(nodes), Vec::with_capacity(nodes));
+        Self { replies, yes, tally: Tally::new(nodes), answers, silence_counts: false }
+    }
+
+    /// The next node was asked.
+    pub(crate) fn add(&mut self, reply: Reply<T>) {
+        self.replies.push(reply);
+        self.answers.push(None);
+    }
+
+    /// Stops listening; what was asked stays asked.
+    pub(crate) fn deafen(&mut self) {
+        self.replies.clear();
+    }
+
+    /// Waits for the answer of the node that was asked last.
+    pub(crate) async fn hear_last(&mut self, clock: &dyn Clock, deadline: Instant) {
+        self.collect(clock, deadline, |poll| poll.answers.last().is_some_and(Option::is_some))
+            .await;
     }
 
     /// Collects answers until the outcome is certain or the deadline is there; by then silence is a fault.
@@ -179,57 +204,5 @@ impl Quorum {
             NodeReport { url: node.url().to_owned(), state, error }
         };
         self.nodes.iter().zip(&poll.answers).map(report).collect()
-    }
-}
-
-/// One round of votes under a token of its own. Whatever ends it without a grant, also its being dropped,
-/// sends the deletes that leave no vote of it behind.
-pub(crate) struct Ballot {
-    pub(crate) quorum: Arc<Quorum>,
-    pub(crate) claim: Claim,
-    ask: Ask,
-    pub(crate) started: Instant,
-    pub(crate) votes: Poll<Vote>,
-    kept: bool,
-}
-
-impl Ballot {
-    /// Sends an acquire to every node, now.
-    pub(crate) fn open(quorum: &Arc<Quorum>, claim: Claim, ask: Ask) -> Self {
-        let started = quorum.clock.now();
-        let replies = quorum.nodes.iter().map(|node| node.acquire(&claim, ask)).collect();
-        let votes = Poll::new(replies, |vote| matches!(vote, Vote::Granted(_)));
-        Self { quorum: Arc::clone(quorum), claim, ask, started, votes, kept: false }
-    }
-
-    pub(crate) async fn count(&mut self) -> Tally {
-        let quorum = Arc::clone(&self.quorum);
-        self.votes.decide(&*quorum.clock, self.started + self.ask.patience).await;
-        self.votes.tally
-    }
-
-    /// When the lease of this round ends for sure.
-    pub(crate) fn validity_ends(&self) -> Instant {
-        self.started + self.ask.ttl.saturating_sub(drift(self.ask.ttl))
-    }
-
-    /// The votes, also those still under way, belong to a lease from now on.
-    pub(crate) fn keep(&mut self) {
-        self.kept = true;
-    }
-}
-
-impl Drop for Ballot {
-    fn drop(&mut self) {
-        // An acquire that is still listened to may be sent again after a script reload; its delete must be last.
-        self.votes.replies.clear();
-        if self.kept {
-            return;
-        }
-        for (node, vote) in self.quorum.nodes.iter().zip(&self.votes.answers) {
-            if !matches!(vote, Some(Ok(Vote::Held(_)))) {
-                drop(node.release(&self.claim, self.ask.ttl));
-            }
-        }
     }
 }

@@ -15,7 +15,7 @@ fn polite_then(reply: &'static [u8]) -> String {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
-                let mut buffer = [0; 65536];
+                let mut buffer = vec![0; 65536];
                 while let Ok(count @ 1..) = stream.read(&mut buffer) {
                     let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
                     let mut answer = Vec::new();
@@ -181,7 +181,7 @@ async fn an_endless_answer_costs_no_memory() {
             let mut buffer = [0; 4096];
             let _ = stream.read(&mut buffer);
             let _ = stream.write_all(b"$4000000000\r\n");
-            while let Ok(count) = stream.write(&[b'x'; 65536]) {
+            while let Ok(count) = stream.write(&vec![b'x'; 65536]) {
                 counter.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
             }
         }

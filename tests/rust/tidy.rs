@@ -51,7 +51,7 @@ fn files_stay_readable() {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             let lines = fs::read_to_string(&path).unwrap().lines().count();
             let generated = name == "native.d.ts";
-            assert!(generated || lines <= 420, "{} has {lines} lines", path.display());
+            assert!(generated || lines <= 450, "{} has {lines} lines", path.display());
         }
     }
 }

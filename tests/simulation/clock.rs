@@ -38,8 +38,8 @@ impl Rate {
     fn when(&self, now: Time, at: Instant) -> Time {
         let local = u64::try_from(at.since(Instant::from_start(Duration::ZERO)).as_nanos());
         let Ok(local) = local else { return u64::MAX };
-        let mut time =
-            (u128::from(local) * 1_000_000 / u128::try_from(1_000_000 + self.ppm).unwrap()) as u64;
+        let time = u128::from(local) * 1_000_000 / u128::try_from(1_000_000 + self.ppm).unwrap();
+        let mut time = u64::try_from(time).unwrap();
         while self.local(time) < at {
             time += 1;
         }

@@ -275,7 +275,7 @@ impl<'a> Player<'a> {
                 let server = &mut world.servers[node];
                 server.paused_until = server.paused_until.max(now + ms * MS);
             }
-            Action::Crash { node, keep, down } => self.crash(&mut world, node, keep, down),
+            Action::Crash { node, keep, down } => Self::crash(&mut world, node, keep, down),
             Action::Delete { node, name } => {
                 let told = world.servers[node].delete(Some(name), false);
                 world.tell(node, told);
@@ -288,7 +288,7 @@ impl<'a> Player<'a> {
     }
 
     /// Down for a while, then up again: connections to it break when they are next used, or at once.
-    fn crash(&self, world: &mut World, node: usize, keep: bool, down: u64) {
+    fn crash(world: &mut World, node: usize, keep: bool, down: u64) {
         let back = world.now + down * MS;
         let server = &mut world.servers[node];
         server.incarnation += 1;

@@ -75,7 +75,7 @@ impl Server {
             .filter(|(_, (_, end))| *end <= ms)
             .map(|(key, _)| key.clone())
             .collect();
-        gone.iter().for_each(|key| drop(self.keys.remove(key)));
+        self.keys.retain(|key, _| !gone.contains(key));
         self.fences.retain(|_, (_, end)| *end > ms);
         gone
     }
@@ -107,7 +107,7 @@ impl Server {
             Some(key) => vec![key.to_owned()],
             None => self.keys.keys().cloned().collect(),
         };
-        keys.iter().for_each(|key| drop(self.keys.remove(key)));
+        self.keys.retain(|key, _| !keys.contains(key));
         if flush_fences {
             self.fences.clear();
         }
@@ -137,7 +137,7 @@ impl Server {
                     .filter(|key| self.owner(key) == Some(&*claim.token))
                     .cloned()
                     .collect();
-                ours.iter().for_each(|key| drop(self.keys.remove(key)));
+                self.keys.retain(|key, _| !ours.contains(key));
                 told.extend(self.changed(&ours, Some(peer)));
                 Answer::Released(ours.len() == claim.keys.len())
             }

@@ -6,8 +6,10 @@ local token, ttl = ARGV[1], tonumber(ARGV[2])
 local fencing = ARGV[3] ~= nil
 local locks = fencing and #KEYS / 2 or #KEYS
 local left
+local owners = {}
 for i = 1, locks do
   local owner = redis.call('GET', KEYS[i])
+  owners[i] = owner
   if owner and owner ~= token then
     local its = redis.call('PTTL', KEYS[i])
     if not left or its == -1 or (left ~= -1 and its > left) then left = its end
@@ -32,7 +34,7 @@ if fencing then
 end
 
 for i = 1, locks do
-  if redis.call('PTTL', KEYS[i]) < ttl then redis.call('SET', KEYS[i], token, 'PX', ARGV[2]) end
+  if not owners[i] or redis.call('PTTL', KEYS[i]) < ttl then redis.call('SET', KEYS[i], token, 'PX', ARGV[2]) end
 end
 -- The tracked read comes after the write: read first, the writer would never be told of a change.
 for i = 1, locks do left = redis.call('PTTL', KEYS[i]) end

@@ -1,0 +1,154 @@
+"""Waiting, failing nodes and held leases: the figures of docs/speed.md. `waits.py [handoff|contend|frozen|hold]...`"""
+
+import json
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOL = ROOT / "target" / "release" / "examples" / "waits"
+
+
+class Server:
+    """A throw-away redis-server."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.folder = tempfile.TemporaryDirectory()
+        arguments = ["--port", str(self.port), "--save", "", "--appendonly", "no", "--dir", self.folder.name]
+        self.process = subprocess.Popen(["redis-server", *arguments], stdout=subprocess.DEVNULL)
+        self.url = f"redis://127.0.0.1:{self.port}"
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            except ConnectionRefusedError:
+                time.sleep(0.01)
+
+    def calls(self) -> int:
+        """How many scripts and commands clients have sent, those inside scripts left out."""
+        with socket.create_connection(("127.0.0.1", self.port)) as stream:
+            stream.sendall(b"INFO commandstats\r\n")
+            text = b""
+            while b"\r\n\r\n" not in text[-8:] and not text.endswith(b"\r\n\r\n"):
+                part = stream.recv(65536)
+                text += part
+                if len(part) < 65536 and text.count(b"\r\n") > 3:
+                    break
+        total = 0
+        for line in text.decode().splitlines():
+            if line.startswith("cmdstat_evalsha:"):
+                total += int(line.split("calls=")[1].split(",")[0])
+        return total
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+        self.folder.cleanup()
+
+
+def tool(*arguments: str | int) -> subprocess.Popen[str]:
+    command = [str(TOOL), *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def together(processes: list[subprocess.Popen[str]]) -> list[str]:
+    """Starts all at once when each is ready; every line they print after that."""
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return [line for process in processes for line in process.communicate()[0].splitlines()]
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)]
+
+
+def handoff(servers: list[Server]) -> None:
+    one = servers[0]
+    before = one.calls()
+    lines = together([tool("take", one.url, 16, 12), tool("take", one.url, 1, 192)])
+    sent = one.calls() - before
+    floor = float(tool("floor", one.url, 300).communicate()[0]) / 1e3
+    stamps = sorted((int(line.split()[1]), line[0]) for line in lines)
+    gaps = [(b[0] - a[0]) / 1e3 for a, b in zip(stamps, stamps[1:], strict=False) if (a[1], b[1]) == ("R", "A")]
+    overlaps = sum(1 for a, b in zip(stamps, stamps[1:], strict=False) if (a[1], b[1]) == ("A", "A"))
+    p50, p99 = statistics.median(gaps), percentile(gaps, 0.99)
+    print(
+        f"handoff, 2 processes, 16 waiters in one: {len(gaps)} handoffs, median {p50:.0f} us = {p50 / floor:.2f} x the wake-up "
+        f"floor of {floor:.0f} us (goal 2), p99 {p99:.0f} us = {p99 / p50:.1f} x the median (goal 10), "
+        f"{sent / len(gaps):.1f} requests each (goal 5), {overlaps} overlaps"
+    )
+
+
+def contend(servers: list[Server]) -> None:
+    urls = ",".join(server.url for server in servers)
+    seconds = 20
+    lines = together([tool("contend", urls, seconds) for _ in range(8)])
+    waits = [int(line.split()[1]) / 1e6 for line in lines]
+    rate = len(waits) / seconds
+    fair = 8 / rate * 1e3
+    p99 = percentile(waits, 0.99)
+    print(
+        f"8 processes, one name, 5 nodes, {seconds} s: {rate:.0f} handoffs/s, wait p50 {statistics.median(waits):.1f} ms, "
+        f"p99 {p99:.1f} ms = {p99 / fair:.1f} x the fair share of {fair:.1f} ms (goal 4), worst {max(waits):.0f} ms"
+    )
+
+
+def frozen(servers: list[Server]) -> None:
+    urls = ",".join(server.url for server in servers)
+
+    def median(seconds: int) -> tuple[float, float]:
+        lines = tool("pairs", urls, seconds).communicate()[0].splitlines()
+        waits = [int(line.split()[1]) / 1e6 for line in lines][20:]
+        return statistics.median(waits), percentile(waits, 0.99)
+
+    healthy, healthy99 = median(4)
+    print(f"pair over 5 healthy nodes: p50 {healthy:.3f} ms, p99 {healthy99:.2f} ms")
+    for how, stop, count in (("frozen", signal.SIGSTOP, 1), ("frozen", signal.SIGSTOP, 2), ("killed", signal.SIGKILL, 2)):
+        process = tool("pairs", urls, 4)
+        time.sleep(0.3)
+        for server in servers[:count]:
+            server.process.send_signal(stop)
+        lines = process.communicate()[0].splitlines()
+        waits = [int(line.split()[1]) / 1e6 for line in lines]
+        after = waits[len(waits) // 4 :]
+        p50, p99 = statistics.median(after), percentile(after, 0.99)
+        print(f"  {count} of 5 {how}: p50 {p50:.3f} ms = {p50 / healthy:.2f} x healthy (goal 1.2), p99 {p99:.2f} ms, exit {process.returncode}")
+        for server in servers[:count]:
+            server.process.send_signal(signal.SIGCONT)
+        time.sleep(1)
+
+
+def hold(servers: list[Server]) -> None:
+    one = servers[0]
+    process = tool("hold", one.url, 10_000, 15)
+    text = process.communicate()[0]
+    print(f"10,000 leases, ttl 10 s, 15 s: {json.loads(text)} (goals 0.3 s, 3 KB, 0 lost), {one.calls()} scripts in all")
+
+
+def main() -> None:
+    parts = {"handoff": handoff, "contend": contend, "hold": hold, "frozen": frozen}
+    for name in sys.argv[1:] or parts:
+        servers = [Server() for _ in range(5)]
+        try:
+            parts[name](servers)
+        finally:
+            for server in servers:
+                server.stop()
+
+
+if __name__ == "__main__":
+    main()
