@@ -63,7 +63,9 @@ pub(crate) fn nodes(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     strings(value).ok_or_else(|| {
         // Not shown: it may be a connection with a password in it.
         let kind = value.get_type();
-        invalid(format!("nodes is {kind}: it must be a URL such as 'redis://127.0.0.1:6379', or a list of URLs"))
+        invalid(format!(
+            "nodes is {kind}: it must be a URL such as 'redis://127.0.0.1:6379', or a list of URLs"
+        ))
     })
 }
 
@@ -111,7 +113,9 @@ pub(crate) fn refuse(
     };
     let name = name.to_string();
     let instead = match name.as_str() {
-        "timeout" | "lease" | "expire" | "expiry" => "use ttl= for how long the lease lives, wait= for how long to wait",
+        "timeout" | "lease" | "expire" | "expiry" => {
+            "use ttl= for how long the lease lives, wait= for how long to wait"
+        }
         "blocking_timeout" | "acquire_timeout" => "use wait= for how long to wait",
         "blocking" => "use wait=0, or try_acquire(), for one round without waiting",
         "sleep" => "leave it out: waiting has no interval to choose",

@@ -89,7 +89,13 @@ fn client_args(
 ) -> PyResult<ClientArgs> {
     let node_timeout = args::seconds("node_timeout", node_timeout)?;
     let restart_guard = args::seconds("restart_guard", restart_guard)?;
-    Ok(ClientArgs { unit: Unit::Seconds, key_prefix, node_timeout, restart_guard, ..ClientArgs::default() })
+    Ok(ClientArgs {
+        unit: Unit::Seconds,
+        key_prefix,
+        node_timeout,
+        restart_guard,
+        ..ClientArgs::default()
+    })
 }
 
 fn names(name: &Bound<'_, PyAny>) -> PyResult<Names> {
@@ -204,9 +210,15 @@ impl Redlock {
 
     /// `force_release` for asyncio.
     #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]")]
-    fn aforce_release<'py>(&self, py: Python<'py>, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn aforce_release<'py>(
+        &self,
+        py: Python<'py>,
+        name: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let sent = self.client.1.force_release(args::names(name)?);
-        submit(py, sent, |py, done| Ok(check(py, done)?.into_pyobject(py)?.to_owned().into_any().unbind()))
+        submit(py, sent, |py, done| {
+            Ok(check(py, done)?.into_pyobject(py)?.to_owned().into_any().unbind())
+        })
     }
 
     /// The leases that this client holds now.
@@ -222,7 +234,9 @@ impl Redlock {
     /// `release_all` for asyncio.
     #[pyo3(signature = () -> "collections.abc.Awaitable[int]")]
     fn arelease_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        submit(py, self.client.1.release_all(), |py, done| Ok(check(py, done)?.into_pyobject(py)?.into_any().unbind()))
+        submit(py, self.client.1.release_all(), |py, done| {
+            Ok(check(py, done)?.into_pyobject(py)?.into_any().unbind())
+        })
     }
 
     /// Ends it: waiting acquires fail with ClientClosed, its leases are lost, and their keys expire.
@@ -241,7 +255,12 @@ impl Redlock {
     }
 
     #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None")]
-    fn __exit__(&self, kind: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>, trace: &Bound<'_, PyAny>) {
+    fn __exit__(
+        &self,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
+    ) {
         let _ = (kind, error, trace);
         self.close();
     }
@@ -268,9 +287,19 @@ impl Redlock {
 }
 
 impl Redlock {
-    fn plain(&self, py: Python<'_>, name: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<Lock> {
+    fn plain(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Lock> {
         let options = LockArgs { ttl: args::seconds("ttl", ttl)?, ..LockArgs::default() };
-        Lock::make(py, Source::Client(self.client.clone()), Names::Fixed(args::names(name)?), options)
+        Lock::make(
+            py,
+            Source::Client(self.client.clone()),
+            Names::Fixed(args::names(name)?),
+            options,
+        )
     }
 }
 

@@ -37,7 +37,10 @@ impl Inspection {
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         let nodes = found.nodes.into_iter().map(|node| {
             let redlock::NodeInspection { url, key, state, remaining, token, error } = node;
-            Py::new(py, NodeInspection { url, key, state, remaining: seconds(remaining), token, error })
+            Py::new(
+                py,
+                NodeInspection { url, key, state, remaining: seconds(remaining), token, error },
+            )
         });
         let nodes = nodes.collect::<PyResult<_>>()?;
         Py::new(py, Self { held: found.held, remaining: seconds(found.remaining), nodes })

@@ -10,8 +10,8 @@ use pyo3::sync::PyOnceLock;
 use redlock::{Hold, Task, Unit};
 
 use crate::error::check;
-use crate::runtime::mailbox::{Calls, submit};
 use crate::lock::Asking;
+use crate::runtime::mailbox::{Calls, submit};
 use crate::runtime::{Owner, dispatch, farewell, lock, mailbox, running_loop, wait};
 use crate::{args, registry};
 
@@ -113,7 +113,9 @@ impl Lease {
         wait(py, sent, |_| Ok(())).inspect_err(|_| farewell::note(&self.lock))
     }
 
-    fn give_back(&self) -> impl Future<Output = Result<(), redlock::Error>> + Send + 'static + use<> {
+    fn give_back(
+        &self,
+    ) -> impl Future<Output = Result<(), redlock::Error>> + Send + 'static + use<> {
         let sent = self.hold.release();
         self.settle();
         sent
@@ -172,7 +174,11 @@ impl Lease {
 
     /// `extend` for asyncio: sent at the call.
     #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[None]")]
-    fn aextend<'py>(&self, py: Python<'py>, ttl: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    fn aextend<'py>(
+        &self,
+        py: Python<'py>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let sent = check(py, self.hold.extend_args(args::seconds("ttl", ttl)?, Unit::Seconds))?;
         submit(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
@@ -325,6 +331,8 @@ impl Drop for Lease {
 pub(crate) fn scope(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static SCOPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     SCOPE
-        .get_or_try_init(py, || py.import("redlock._scope").map(|module| module.into_any().unbind()))
+        .get_or_try_init(py, || {
+            py.import("redlock._scope").map(|module| module.into_any().unbind())
+        })
         .map(|module| module.bind(py))
 }

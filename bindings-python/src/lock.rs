@@ -55,7 +55,12 @@ impl Asking {
     }
 
     /// Drives a future of this lock; one that a signal handler ends still has its clean-up under way.
-    fn wait<F>(&self, py: Python<'_>, future: F, when_slow: impl FnOnce(Python<'_>) -> PyResult<()>) -> PyResult<F::Output>
+    fn wait<F>(
+        &self,
+        py: Python<'_>,
+        future: F,
+        when_slow: impl FnOnce(Python<'_>) -> PyResult<()>,
+    ) -> PyResult<F::Output>
     where
         F: Future + Send,
         F::Output: Send,
@@ -70,7 +75,12 @@ impl Asking {
 }
 
 impl Lock {
-    pub(crate) fn make(py: Python<'_>, source: Source, names: Names, args: LockArgs) -> PyResult<Self> {
+    pub(crate) fn make(
+        py: Python<'_>,
+        source: Source,
+        names: Names,
+        args: LockArgs,
+    ) -> PyResult<Self> {
         let entries = PyList::empty(py).unbind();
         let lock = Self { source, names, args, core: Mutex::default(), entries };
         // A wrong option is told here, not at the first acquire.
@@ -105,7 +115,10 @@ impl Lock {
         let (owner, place) = (Owner::current(py)?, Place::of(frame)?);
         let hint = already_held(py, owner, client, &lock);
         if let Some(hint) = hint.as_ref().filter(|_| waits) {
-            let text = format!("{}: {hint}; locks are not reentrant, so this waits for itself", lock.key());
+            let text = format!(
+                "{}: {hint}; locks are not reentrant, so this waits for itself",
+                lock.key()
+            );
             warn(py, &text)?;
         }
         Ok(Asking { lock, client, owner, place, hint })
@@ -127,7 +140,6 @@ impl Lock {
             left = self._left(wait, begun.elapsed().as_secs_f64());
         }
     }
-
 }
 
 impl Lock {
@@ -163,7 +175,10 @@ fn warn_of_loop(py: Python<'_>, lock: &redlock::Lock) -> PyResult<()> {
     if runtime::running_loop(py)?.is_none() {
         return Ok(());
     }
-    let text = format!("{}: waiting here blocks the event loop; use 'async with', or 'await lock.aacquire()'", lock.key());
+    let text = format!(
+        "{}: waiting here blocks the event loop; use 'async with', or 'await lock.aacquire()'",
+        lock.key()
+    );
     warn(py, &text)
 }
 
@@ -274,7 +289,10 @@ impl Lock {
 
     /// A function, or coroutine function, that holds the lock during each call.
     #[pyo3(signature = (function: "F") -> "F")]
-    fn __call__<'py>(slf: &Bound<'py, Self>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        function: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         scope(slf.py())?.call_method1("decorate", (slf, function))
     }
 

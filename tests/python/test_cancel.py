@@ -1,6 +1,7 @@
 """asyncio: cancellation, timeouts and loss, and what each leaves behind."""
 
 import asyncio
+import contextlib
 import time
 
 import pytest
@@ -40,7 +41,9 @@ def test_cancelled_at_any_moment_it_leaves_no_key(
             await asyncio.sleep(0)
             end = time.perf_counter() + number * 2e-6
             if number % 3 == 0:
-                time.sleep(number * 2e-6)  # the loop is blocked: the grant is there before the cancellation
+                time.sleep(
+                    number * 2e-6
+                )  # the loop is blocked: the grant is there before the cancellation
             else:
                 while time.perf_counter() < end and not task.done():
                     await asyncio.sleep(0)
@@ -113,10 +116,8 @@ def test_a_body_that_swallows_the_cancellation_hears_of_it_at_the_end(
         with pytest.raises(redlock.LockLost):
             async with client.lock(name):
                 await client.aforce_release(name)
-                try:
+                with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(10)
-                except asyncio.CancelledError:
-                    pass
                 await asyncio.sleep(0.01)
         task = asyncio.current_task()
         assert task is not None

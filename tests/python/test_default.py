@@ -40,7 +40,10 @@ with lock as lease: print(lease.key)
 @pytest.mark.parametrize(
     ("variables", "nodes"),
     [
-        ({"REDLOCK_NODES": "memory://a,memory://b memory://c"}, "['memory://a', 'memory://b', 'memory://c']"),
+        (
+            {"REDLOCK_NODES": "memory://a,memory://b memory://c"},
+            "['memory://a', 'memory://b', 'memory://c']",
+        ),
         ({"REDLOCK_NODES": "memory://a", "REDIS_URL": "memory://b"}, "['memory://a']"),
         ({"REDIS_URL": "memory://b"}, "['memory://b']"),
     ],

@@ -32,7 +32,12 @@ def test_waiting_releases_the_gil(client: redlock.Redlock, name: str) -> None:
 
     thread = threading.Thread(target=count)
     thread.start()
-    other = threading.Thread(target=lambda: pytest.raises(redlock.LockTimeout, client.lock(name).acquire, wait=0.5))
+
+    def wait() -> None:
+        with pytest.raises(redlock.LockTimeout):
+            client.lock(name).acquire(wait=0.5)
+
+    other = threading.Thread(target=wait)
     before = steps
     other.start()
     other.join(10)
@@ -164,7 +169,13 @@ def test_a_forked_child_owns_nothing_and_can_lock(
     redis_server: Server, name: str, kind: str
 ) -> None:
     url = redis_server.url if kind == "redis" else "memory://"
-    out, err = run(FORKED.replace("import json", "import warnings; warnings.simplefilter('ignore'); import json", 1), url, name).communicate(timeout=30)
+    out, err = run(
+        FORKED.replace(
+            "import json", "import warnings; warnings.simplefilter('ignore'); import json", 1
+        ),
+        url,
+        name,
+    ).communicate(timeout=30)
     answer = json.loads(out or err)
     assert answer["held"] is True
     assert answer["status"] == 0

@@ -119,8 +119,6 @@ def test_one_lock_entered_by_many_threads(client: redlock.Redlock, name: str) ->
     assert (most, entered) == (1, 40)
 
 
-
-
 def test_out_of_order_generators(client: redlock.Redlock, name: str) -> None:
     """Each exit releases the lease of its own with statement, although both share a Lock and a thread."""
     lock = client.lock(name)
@@ -231,8 +229,12 @@ def test_waiting_for_oneself_is_warned_of(client: redlock.Redlock, name: str) ->
     lock = client.lock(name)
     with lock:
         with (
-            pytest.warns(RuntimeWarning, match=f"lock:{name}.*this thread.*not reentrant") as warned,
-            pytest.raises(redlock.LockTimeout, match=r"this thread holds it already.*test_scope\.py"),
+            pytest.warns(
+                RuntimeWarning, match=f"lock:{name}.*this thread.*not reentrant"
+            ) as warned,
+            pytest.raises(
+                redlock.LockTimeout, match=r"this thread holds it already.*test_scope\.py"
+            ),
         ):
             lock.acquire(wait=0.1)
         assert warned[0].filename == __file__

@@ -149,8 +149,7 @@ class Lock:
         An asyncio future for the lease; for `_scope`, which ends it by `_cancel`.
         """
     def _begin_try(self, /, frame: "types.FrameType") -> "asyncio.Future[Lease | None]": ...
-    @staticmethod
-    def _cancel(future: "asyncio.Future[typing.Any]") -> "None": ...
+    def _cancel(self, /, future: "asyncio.Future[typing.Any]") -> "None": ...
     @property
     def _entries(self, /) -> Any:
         """

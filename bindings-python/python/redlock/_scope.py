@@ -95,7 +95,7 @@ class Body:
         self.done = False
 
     def lost(self, error: LockLost) -> None:
-        """Called by the loop, never by the task's own step: a cancellation of a running step would hit the next await."""
+        """Called by the loop, never by the task's own step: that would be cancelled at its next await."""
         if not self.done and not self.requested:
             self.requested = True
             self.task.cancel(str(error))
@@ -129,7 +129,7 @@ async def try_acquire(lock: "Lock", frame: FrameType) -> "Lease | None":
             return lease
 
 
-async def _outcome(lock: "Lock", future: "asyncio.Future[Any]") -> Any:  # noqa: ANN401  (a Lease, or None)
+async def _outcome(lock: "Lock", future: "asyncio.Future[Any]") -> Any:
     try:
         return await future
     except BaseException:

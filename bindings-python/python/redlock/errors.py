@@ -82,5 +82,13 @@ class ClientClosed(LockError):
     code = "closed"
 
 
-for _class in (LockError, LockTimeout, LockLost, QuorumUnavailable, InvalidOption, ClientClosed, NodeReport):
+for _class in (
+    LockError,
+    LockTimeout,
+    LockLost,
+    QuorumUnavailable,
+    InvalidOption,
+    ClientClosed,
+    NodeReport,
+):
     _class.__module__ = "redlock"

@@ -33,7 +33,9 @@ impl Record {
 fn logger(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static LOGGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     LOGGER
-        .get_or_try_init(py, || Ok(py.import("logging")?.call_method1("getLogger", ("redlock",))?.unbind()))
+        .get_or_try_init(py, || {
+            Ok(py.import("logging")?.call_method1("getLogger", ("redlock",))?.unbind())
+        })
         .map(|logger| logger.bind(py))
 }
 
@@ -63,7 +65,10 @@ fn level(level: Level) -> u8 {
 struct Forward;
 
 impl Subscriber for Forward {
-    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> tracing::subscriber::Interest {
+    fn register_callsite(
+        &self,
+        metadata: &'static Metadata<'static>,
+    ) -> tracing::subscriber::Interest {
         // What Python wants may change at any time, so ask at each event.
         if metadata.target() == "redlock" && metadata.is_event() {
             tracing::subscriber::Interest::sometimes()

@@ -73,7 +73,9 @@ impl Promise {
 impl Drop for Promise {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.keep(Box::new(|_| Err(PyRuntimeError::new_err("redlock: an internal error, please report it"))));
+            self.keep(Box::new(|_| {
+                Err(PyRuntimeError::new_err("redlock: an internal error, please report it"))
+            }));
         }
     }
 }
@@ -181,7 +183,15 @@ impl Mailbox {
         ring.set_nonblocking(true)?;
         let watch = |waker, bell| {
             let queue = Queue { replies: Mutex::default(), waking: AtomicBool::new(false), waker };
-            Py::new(py, Self { queue: Arc::new(queue), calls: Arc::default(), bell, event_loop: weak.clone_ref(py) })
+            Py::new(
+                py,
+                Self {
+                    queue: Arc::new(queue),
+                    calls: Arc::default(),
+                    bell,
+                    event_loop: weak.clone_ref(py),
+                },
+            )
         };
         let number_of_bell = bell.as_raw_fd();
         let mut mailbox = watch(Waker::Byte(ring), Some(bell))?;
@@ -221,11 +231,15 @@ fn purge(py: Python<'_>, slot: Slot) -> PyResult<()> {
     let known: Vec<(u64, u32, Py<Mailbox>)> = {
         let mut slots = lock(&SLOTS);
         slots.push(slot);
-        slots.iter().map(|slot| (slot.number, slot.generation, slot.mailbox.clone_ref(py))).collect()
+        slots
+            .iter()
+            .map(|slot| (slot.number, slot.generation, slot.mailbox.clone_ref(py)))
+            .collect()
     };
     for (number, made_in, mailbox) in known {
         let event_loop = mailbox.get().event_loop.bind(py).upgrade();
-        let closed = event_loop.map_or(Ok(true), |event_loop| event_loop.call_method0("is_closed")?.is_truthy())?;
+        let closed = event_loop
+            .map_or(Ok(true), |event_loop| event_loop.call_method0("is_closed")?.is_truthy())?;
         if closed || made_in != generation {
             forget(number);
         }
@@ -245,7 +259,10 @@ fn forget(number: u64) {
 
 /// Wakes a loop that cannot watch a file descriptor; on the dispatcher's thread.
 pub(super) fn wake(py: Python<'_>, number: u64) -> PyResult<()> {
-    let mailbox = lock(&SLOTS).iter().find(|slot| slot.number == number).map(|slot| slot.mailbox.clone_ref(py));
+    let mailbox = lock(&SLOTS)
+        .iter()
+        .find(|slot| slot.number == number)
+        .map(|slot| slot.mailbox.clone_ref(py));
     let Some(mailbox) = mailbox else { return Ok(()) };
     if let Some(event_loop) = mailbox.get().event_loop.bind(py).upgrade() {
         event_loop.call_method1("call_soon_threadsafe", (mailbox,))?;
@@ -254,7 +271,11 @@ pub(super) fn wake(py: Python<'_>, number: u64) -> PyResult<()> {
 }
 
 /// An asyncio future of the running loop for a future on the background thread; `convert` runs on the loop's thread.
-pub(crate) fn submit<'py, F, C>(py: Python<'py>, future: F, convert: C) -> PyResult<Bound<'py, PyAny>>
+pub(crate) fn submit<'py, F, C>(
+    py: Python<'py>,
+    future: F,
+    convert: C,
+) -> PyResult<Bound<'py, PyAny>>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -297,7 +318,8 @@ pub(crate) fn watch(
     mailbox.get().expect(|promise, id| {
         let task = spawn(async move {
             let error = lost.await;
-            promise.keep(Box::new(move |py| Ok(crate::error::exception(py, &error, None)?.unbind())));
+            promise
+                .keep(Box::new(move |py| Ok(crate::error::exception(py, &error, None)?.unbind())));
         });
         let watch = Arc::new(Watch { callback, calls, id, task });
         let call = Call::Watch(Arc::downgrade(&watch));
