@@ -28,10 +28,12 @@ def now() -> int:
 
 
 @cache
-def rust_agent() -> str:
-    """The path of the Rust agent, built first if need be."""
+def built(*target: str) -> str:
+    """The path of a Rust program, built first if need be. The whole workspace decides on features, as
+    in `cargo test --workspace`: otherwise cargo would build the dependencies once more.
+    """
     build = subprocess.run(
-        ["cargo", "build", "-qp", "redlock-tests", "--bin", "agent", "--message-format", "json"],
+        ["cargo", "build", "--quiet", "--workspace", *target, "--message-format", "json"],
         cwd=ROOT,
         check=True,
         stdout=subprocess.PIPE,
@@ -44,7 +46,7 @@ def rust_agent() -> str:
 def command_line(language: str) -> list[str]:
     match language:
         case "rust":
-            return [rust_agent()]
+            return [built("--bin", "agent")]
         case "python":
             return [sys.executable, str(FOLDER / "agent.py")]
         case _:

@@ -5,7 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from .agents import built
 from .servers import Server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rust_agent() -> None:
+    """Builds the Rust agent before any test's clock runs."""
+    built("--bin", "agent")
 
 
 @pytest.fixture(scope="session")

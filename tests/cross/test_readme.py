@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .agents import ROOT
+from .agents import ROOT, built
 from .servers import Server
 
 QUICKSTART = ROOT / "examples" / "quickstart"
@@ -38,10 +38,7 @@ def run(extension: str, source: str, folder: Path) -> str:
     """Runs an example from a copy beside the original, so that its imports mean the same."""
     match extension:
         case "rs":
-            command = ["cargo", "run", "--quiet", "-p", "redlock-tests", "--example", "quickstart"]
-            return subprocess.run(
-                command, cwd=ROOT, check=True, capture_output=True, text=True
-            ).stdout
+            command = [built("--example", "quickstart")]
         case "py":
             command = [sys.executable, "-c", source]
         case _:
