@@ -85,14 +85,15 @@ pub(crate) fn lock_args(
     max_hold: Option<&Bound<'_, PyAny>>,
     node_timeout: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<LockArgs> {
-    let mut args = LockArgs::default();
-    args.unit = Unit::Seconds;
-    args.ttl = seconds("ttl", ttl)?;
-    args.wait = seconds("wait", wait)?;
-    args.renew = renew;
-    args.max_hold = seconds("max_hold", max_hold)?;
-    args.node_timeout = seconds("node_timeout", node_timeout)?;
-    Ok(args)
+    Ok(LockArgs {
+        unit: Unit::Seconds,
+        ttl: seconds("ttl", ttl)?,
+        wait: seconds("wait", wait)?,
+        renew,
+        max_hold: seconds("max_hold", max_hold)?,
+        node_timeout: seconds("node_timeout", node_timeout)?,
+        ..LockArgs::default()
+    })
 }
 
 /// Refuses what is no option of `call`, naming the right one.

@@ -151,6 +151,7 @@ impl Redlock {
         node_timeout: "float | datetime.timedelta | None" = None,
         **kwargs: "typing.Never"
     ))]
+    #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
     fn lock(
         &self,
         py: Python<'_>,

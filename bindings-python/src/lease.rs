@@ -15,6 +15,8 @@ use crate::runtime::mailbox::{Calls, submit};
 use crate::runtime::{Owner, dispatch, farewell, lock, mailbox, running_loop, wait};
 use crate::{args, registry};
 
+static ID: AtomicU64 = AtomicU64::new(1);
+
 /// Where a lease was acquired.
 #[derive(Clone)]
 pub(crate) struct Place {
@@ -75,7 +77,6 @@ impl Lease {
     pub(crate) fn make(py: Python<'_>, hold: Hold, asking: &Asking) -> PyResult<Py<Self>> {
         let Asking { client, owner, .. } = *asking;
         let (lock, place) = (Arc::clone(&asking.lock), asking.place.clone());
-        static ID: AtomicU64 = AtomicU64::new(1);
         let id = ID.fetch_add(1, Ordering::Relaxed);
         let (watches, body) = Default::default();
         let lease = Bound::new(py, Self { hold, client, place, lock, owner, id, watches, body })?;

@@ -1,5 +1,10 @@
 //! What Python sees of the Rust core. `runtime` holds every hazard between the two; read it first.
 
+#![allow(
+    clippy::doc_markdown,
+    reason = "what documents a Python item is its docstring, and plain text"
+)]
+
 use pyo3::prelude::*;
 
 mod args;

@@ -137,7 +137,7 @@ impl Lock {
                 return asking.lease(py, granted);
             }
             // Its time was over before this thread had the GIL again: ask again, within the same budget.
-            left = self._left(wait, begun.elapsed().as_secs_f64());
+            left = self.left(wait, begun.elapsed().as_secs_f64());
         }
     }
 }
@@ -337,6 +337,7 @@ impl Lock {
         scope(py)?.call_method1(intern!(py, "aexit"), (slf, error))
     }
 
+    #[expect(clippy::unused_self, reason = "a method of Python's data model")]
     fn __bool__(&self) -> PyResult<bool> {
         Err(PyTypeError::new_err(
             "a Lock only describes what to lock, it is neither true nor false: use 'with lock:', or lease = lock.try_acquire()",
@@ -391,7 +392,8 @@ impl Lock {
     }
 
     /// What is left of `wait`, or of the lock's own, after `passed` seconds.
-    fn _left(&self, wait: Wait, passed: f64) -> Wait {
+    #[pyo3(name = "_left")]
+    fn left(&self, wait: Wait, passed: f64) -> Wait {
         wait.or(self.args.wait).map(|wait| (wait - passed).max(0.0))
     }
 

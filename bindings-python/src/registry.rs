@@ -34,7 +34,7 @@ pub(crate) fn remove(owner: Owner, id: u64) {
     drop(removed);
 }
 
-fn upgrade(py: Python<'_>, found: Vec<Py<PyWeakrefReference>>) -> Vec<Py<Lease>> {
+fn upgrade(py: Python<'_>, found: &[Py<PyWeakrefReference>]) -> Vec<Py<Lease>> {
     let alive = |weak: &Py<PyWeakrefReference>| weak.bind(py).upgrade();
     let leases = found.iter().filter_map(alive).filter_map(|lease| lease.cast_into::<Lease>().ok());
     leases.map(Bound::unbind).filter(|lease| lease.get().hold.held()).collect()
@@ -42,15 +42,15 @@ fn upgrade(py: Python<'_>, found: Vec<Py<PyWeakrefReference>>) -> Vec<Py<Lease>>
 
 /// The live leases of an owner.
 pub(crate) fn of_owner(py: Python<'_>, owner: Owner) -> Vec<Py<Lease>> {
-    let found = match lock(&HELD).get(&owner) {
+    let found: Vec<_> = match lock(&HELD).get(&owner) {
         Some(entries) => entries.iter().map(|entry| entry.1.clone_ref(py)).collect(),
         None => return Vec::new(),
     };
-    upgrade(py, found)
+    upgrade(py, &found)
 }
 
 /// The live leases of a client.
 pub(crate) fn of_client(py: Python<'_>, client: u64) -> Vec<Py<Lease>> {
-    let found = lock(&HELD).values().flatten().map(|entry| entry.1.clone_ref(py)).collect();
-    upgrade(py, found).into_iter().filter(|lease| lease.get().client == client).collect()
+    let found: Vec<_> = lock(&HELD).values().flatten().map(|entry| entry.1.clone_ref(py)).collect();
+    upgrade(py, &found).into_iter().filter(|lease| lease.get().client == client).collect()
 }

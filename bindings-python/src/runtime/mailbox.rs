@@ -271,11 +271,7 @@ pub(super) fn wake(py: Python<'_>, number: u64) -> PyResult<()> {
 }
 
 /// An asyncio future of the running loop for a future on the background thread; `convert` runs on the loop's thread.
-pub(crate) fn submit<'py, F, C>(
-    py: Python<'py>,
-    future: F,
-    convert: C,
-) -> PyResult<Bound<'py, PyAny>>
+pub(crate) fn submit<F, C>(py: Python<'_>, future: F, convert: C) -> PyResult<Bound<'_, PyAny>>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
