@@ -59,7 +59,8 @@ test-node:
 ready: build lint test ## what a change must pass: lints, types, stubs, tests
 lint: stubs
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
+	cargo clippy --workspace --lib --bins --examples --tests -- -D warnings
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy --strict
@@ -79,7 +80,7 @@ bench: build ## side by side with other libraries (docs/speed.md)
 .PHONY: wheels
 wheels: build ## a wheel and an npm package into dist/
 	.venv/bin/maturin build --release --out dist
-	npm pack --pack-destination dist
+	npm pack --silent --pack-destination dist
 
 .PHONY: clean
 clean: ## remove everything that was built or installed here
