@@ -77,6 +77,18 @@ stubs:
 bench: build ## side by side with other libraries (docs/speed.md)
 	@bench/run
 
+.PHONY: waits
+waits: ## what waiting, failing nodes and held leases cost (docs/speed.md)
+	cargo build --quiet --release -p redlock-tests --example waits
+	@python3 bench/waits.py
+
+.PHONY: simulate mutants
+SEEDS ?= 200000
+simulate: ## the algorithm over virtual time, SEEDS schedules on all cores (docs/testing.md)
+	SEEDS=$(SEEDS) cargo test --release -p redlock-native --lib nothing_promised -- --nocapture
+mutants: ## leave each rule out on purpose: the simulation must find it
+	@SEEDS=$(SEEDS) scripts/mutants
+
 .PHONY: wheels
 wheels: build ## a wheel and an npm package into dist/
 	.venv/bin/maturin build --release --out dist

@@ -1,6 +1,8 @@
 //! What waiting and holding cost. `waits floor|take|contend|pairs|hold URL[,URL...] ARGUMENT...`, one JSON line or
 //! stamp per line; `bench/waits.py` starts the processes and puts the figures together.
 
+#![allow(clippy::cast_precision_loss, reason = "figures are printed")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
