@@ -7,7 +7,7 @@ use pyo3::exceptions::PyResourceWarning;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use redlock::{Hold, Task, Unit};
+use redlock::{Hold, Unit};
 
 use crate::error::check;
 use crate::lock::Asking;
@@ -46,7 +46,7 @@ pub(crate) struct Watch {
     pub(crate) calls: Weak<Calls>,
     pub(crate) id: u64,
     #[expect(dead_code, reason = "ends the watching when dropped")]
-    pub(crate) task: Task,
+    pub(crate) task: Box<dyn Send + Sync>,
 }
 
 impl Drop for Watch {

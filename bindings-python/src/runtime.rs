@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
+mod crew;
 pub(crate) mod dispatch;
 pub(crate) mod farewell;
 pub(crate) mod log;

@@ -114,7 +114,12 @@ def acquire(lock: "Lock", frame: FrameType, wait: float | None) -> "Coroutine[An
 async def _granted(lock: "Lock", frame: FrameType, wait: float | None) -> "Lease":
     begun, left = monotonic(), wait
     while True:
-        lease: Lease = await _outcome(lock, lock._begin(frame, left))
+        future = lock._begin(frame, left)
+        try:
+            lease = await future
+        except BaseException:
+            _give_up(lock, future)
+            raise
         if lease.held:
             return lease
         # Its time was over before the loop came to us: ask again, within the same budget.
@@ -124,21 +129,22 @@ async def _granted(lock: "Lock", frame: FrameType, wait: float | None) -> "Lease
 async def try_acquire(lock: "Lock", frame: FrameType) -> "Lease | None":
     """`await lock.atry_acquire()`."""
     while True:
-        lease: Lease | None = await _outcome(lock, lock._begin_try(frame))
+        future = lock._begin_try(frame)
+        try:
+            lease = await future
+        except BaseException:
+            _give_up(lock, future)
+            raise
         if lease is None or lease.held:
             return lease
 
 
-async def _outcome(lock: "Lock", future: "asyncio.Future[Any]") -> Any:
-    try:
-        return await future
-    except BaseException:
-        if not future.done() or future.cancelled():
-            lock._cancel(future)
-        elif future.exception() is None and (lease := future.result()) is not None:
-            # Granted, but the task was cancelled before it could see that.
-            lease._let_go()
-        raise
+def _give_up(lock: "Lock", future: "asyncio.Future[Any]") -> None:
+    if not future.done() or future.cancelled():
+        lock._cancel(future)
+    elif future.exception() is None and (lease := future.result()) is not None:
+        # Granted, but the task was cancelled before it could see that.
+        lease._let_go()
 
 
 def aenter(lock: "Lock") -> "Coroutine[Any, Any, Lease]":

@@ -134,7 +134,7 @@ pub(crate) fn watch(
     let calls = Arc::downgrade(&CALLS);
     // Its number is known before the future runs; the dispatcher needs the GIL, which we have, to look it up.
     let task = spawn(async move { send(Event::Lost(id, lost.await)) });
-    let watch = Arc::new(Watch { callback, calls, id, task });
+    let watch = Arc::new(Watch { callback, calls, id, task: Box::new(task) });
     lock(&CALLS).insert(id, Call::Watch(Arc::downgrade(&watch)));
     Ok(watch)
 }

@@ -16,8 +16,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyWeakrefReference};
-use redlock::{Task, fork_generation, spawn};
+use redlock::fork_generation;
 
+use super::crew::{Crew, Job};
 use super::{dispatch, lock};
 use crate::lease::Watch;
 
@@ -82,7 +83,7 @@ impl Drop for Promise {
 
 /// What a reply is for. Dropping a call ends its future.
 pub(crate) enum Call {
-    Future(Py<PyAny>, #[expect(dead_code, reason = "ends the future when dropped")] Task),
+    Future(Py<PyAny>, #[expect(dead_code, reason = "ends the future when dropped")] Job),
     Watch(Weak<Watch>),
 }
 
@@ -94,6 +95,7 @@ pub(crate) type Calls = Mutex<HashMap<u64, Call>>;
 pub(crate) struct Mailbox {
     queue: Arc<Queue>,
     calls: Arc<Calls>,
+    crew: Crew,
     bell: Option<UnixStream>,
     event_loop: Py<PyWeakrefReference>,
 }
@@ -188,6 +190,7 @@ impl Mailbox {
                 Self {
                     queue: Arc::new(queue),
                     calls: Arc::default(),
+                    crew: Crew::start(),
                     bell,
                     event_loop: weak.clone_ref(py),
                 },
@@ -209,9 +212,9 @@ impl Mailbox {
         Ok(mailbox)
     }
 
-    fn expect(&self, call: impl FnOnce(Promise, u64) -> Call) {
+    fn expect(&self, call: impl FnOnce(&Crew, Promise, u64) -> Call) {
         let id = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let call = call(Promise { queue: Arc::clone(&self.queue), id }, id);
+        let call = call(&self.crew, Promise { queue: Arc::clone(&self.queue), id }, id);
         lock(&self.calls).insert(id, call);
     }
 
@@ -279,12 +282,12 @@ where
 {
     let (event_loop, mailbox) = Mailbox::of_running_loop(py)?;
     let asked = event_loop.call_method0(intern!(py, "create_future"))?;
-    mailbox.get().expect(|promise, _| {
-        let task = spawn(async move {
+    mailbox.get().expect(|crew, promise, _| {
+        let job = crew.run(async move {
             let output = future.await;
             promise.keep(Box::new(move |py| convert(py, output)));
         });
-        Call::Future(asked.clone().unbind(), task)
+        Call::Future(asked.clone().unbind(), job)
     });
     Ok(asked)
 }
@@ -311,13 +314,13 @@ pub(crate) fn watch(
     let (_, mailbox) = Mailbox::of_running_loop(py)?;
     let mut made = None;
     let calls = Arc::downgrade(&mailbox.get().calls);
-    mailbox.get().expect(|promise, id| {
-        let task = spawn(async move {
+    mailbox.get().expect(|crew, promise, id| {
+        let job = crew.run(async move {
             let error = lost.await;
             promise
                 .keep(Box::new(move |py| Ok(crate::error::exception(py, &error, None)?.unbind())));
         });
-        let watch = Arc::new(Watch { callback, calls, id, task });
+        let watch = Arc::new(Watch { callback, calls, id, task: Box::new(job) });
         let call = Call::Watch(Arc::downgrade(&watch));
         made = Some(watch);
         call
