@@ -64,3 +64,27 @@ fn one_version_everywhere() {
     let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     assert!(changelog.contains(env!("CARGO_PKG_VERSION")), "CHANGELOG.md lacks this version");
 }
+
+#[derive(serde::Deserialize)]
+struct Mutants {
+    mutant: Vec<Edit>,
+}
+
+#[derive(serde::Deserialize)]
+struct Edit {
+    rule: Option<String>,
+    file: String,
+    find: String,
+    also: Option<Box<Edit>>,
+}
+
+#[test]
+fn every_mutant_still_fits() {
+    let text = fs::read_to_string(root().join("tests/mutants.toml")).unwrap();
+    for mutant in toml::from_str::<Mutants>(&text).unwrap().mutant {
+        for edit in [Some(&mutant), mutant.also.as_deref()].into_iter().flatten() {
+            let source = fs::read_to_string(root().join(&edit.file)).unwrap();
+            assert_eq!(source.matches(&edit.find).count(), 1, "{:?} in {}", mutant.rule, edit.file);
+        }
+    }
+}
