@@ -4,7 +4,7 @@
 export interface NodeReport {
   /** The node's URL without its password. */
   url: string;
-  /** `granted`, `held` or `fault`. */
+  /** `granted`, `held`, `fault`, or `pending`: not yet answered when the round was over. */
   state: string;
   /** The fault's own text. */
   error?: string;
@@ -91,8 +91,9 @@ const CLASSES: Record<string, typeof LockError> = {
   closed: ClientClosed,
 };
 
-/** Core writes option names with underscores. */
-const CORE_NAMES = /\b(key_prefix|node_timeout|restart_guard|max_hold)\b/g;
+/** Core writes option names with underscores; a file of such a name keeps it. */
+const CORE_NAMES =
+  /(?<![\\/.-])\b(key_prefix|node_timeout|restart_guard|max_hold|tls_ca|tls_cert|tls_key|tls_server_name)\b(?![\\/-]|\.\w)/g;
 
 interface Failure extends LockErrorDetails {
   code: string;
@@ -107,7 +108,8 @@ export function toError(thrown: unknown): Error {
   const failure = thrown as Failure;
   if (!Array.isArray(failure.nodes)) return thrown as Error;
   const Class = CLASSES[failure.code] ?? LockError;
-  const camel = (name: string) => name.replace(/_(.)/, (_, letter: string) => letter.toUpperCase());
+  const camel = (name: string) =>
+    name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
   const message =
     failure.code === "invalid" ? failure.message.replace(CORE_NAMES, camel) : failure.message;
   const { resource, waited, remaining, reason, nodes } = failure;

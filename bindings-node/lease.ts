@@ -2,7 +2,7 @@
 
 import { setTimeout } from "node:timers";
 import { attempt, listen, runtime, settled, unwrap, warn } from "./calls.js";
-import { LockLost, type QuorumUnavailable, toError } from "./errors.js";
+import { InvalidOption, LockLost, type QuorumUnavailable, toError } from "./errors.js";
 import { checked, LOCK } from "./options.js";
 
 /**
@@ -59,6 +59,7 @@ export class Lease {
   readonly key: string;
   readonly #id: number;
   #token: string | undefined;
+  #fence: number | null = null;
   #released = false;
   #loss: AbortController | undefined;
 
@@ -73,6 +74,17 @@ export class Lease {
   get token(): string {
     this.#token ??= runtime.leaseToken(this.#id) ?? "";
     return this.#token;
+  }
+
+  /**
+   * Larger than that of every earlier lease of this lock, so that a resource which remembers the largest it has seen can
+   * refuse a holder that was away too long. Throws `InvalidOption` unless the lock has `fencing: true`.
+   */
+  get fencingToken(): number {
+    this.#fence ??= runtime.leaseFence(this.#id);
+    if (this.#fence !== null) return this.#fence;
+    const text = `${this.key}: no fencing token was asked for. Make the lock with { fencing: true }`;
+    throw new InvalidOption(text, { resource: this.key });
   }
 
   /** Whether it is valid now, by this process's clock. */
@@ -104,6 +116,7 @@ export class Lease {
   async release(): Promise<void> {
     if (this.#released) return;
     this.#token ??= this.token;
+    this.#fence ??= runtime.leaseFence(this.#id);
     const call = runtime.leaseRelease(this.#id);
     if (call === null) return;
     unwrap(await settled(call));

@@ -53,6 +53,8 @@ export declare class Runtime {
   leaseFailure(id: number): Failure | null
   /** The owner's token; nothing once it is over. */
   leaseToken(id: number): string | null
+  /** The fencing token; nothing if none was asked for, or once the lease is over. */
+  leaseFence(id: number): number | null
   /** The exact Redis key; nothing once it is over. */
   leaseKey(id: number): string | null
   /** Starts an extension to at least `ttl` from now; the lease's own ttl if not given. Nothing if the lease is over. */
@@ -76,6 +78,10 @@ export interface ClientArgs {
   keyPrefix?: string
   nodeTimeout?: number
   restartGuard?: number
+  tlsCa?: string
+  tlsCert?: string
+  tlsKey?: string
+  tlsServerName?: string
 }
 
 /** The default client's nodes: from these two variables if given, else the one on this machine. */
@@ -106,6 +112,7 @@ export interface LockArgs {
   renew?: boolean
   maxHold?: number
   nodeTimeout?: number
+  fencing?: boolean
 }
 
 /** What one node had to say. */
@@ -118,6 +125,8 @@ export interface NodeFailure {
 /** What one node says about a lock. */
 export interface NodeInspection {
   url: string
+  /** The Redis key. */
+  key: string
   state: 'free' | 'held' | 'fault'
   remaining?: number
   /** The first 8 digits. */

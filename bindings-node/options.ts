@@ -10,6 +10,14 @@ export interface RedlockOptions {
   nodeTimeout?: number;
   /** Over several nodes: one younger than this takes no first vote. The same on every client; 0 = no guard. Default 60 s. */
   restartGuard?: number;
+  /** For `rediss://`: PEM file of the certificates to trust instead of the system's. */
+  tlsCa?: string;
+  /** PEM file of the client's certificate, where the servers ask for one; needs `tlsKey`. */
+  tlsCert?: string;
+  /** PEM file of the private key of `tlsCert`. */
+  tlsKey?: string;
+  /** The name that the servers' certificates must carry (and SNI asks for) instead of the URL's host. */
+  tlsServerName?: string;
 }
 
 /** Options of a lock. Times are whole milliseconds. */
@@ -24,6 +32,8 @@ export interface LockOptions {
   maxHold?: number;
   /** Deadline of one vote. Default the client's. */
   nodeTimeout?: number;
+  /** Ask for a fencing token, `lease.fencingToken`. Default false. */
+  fencing?: boolean;
 }
 
 /** Options of one acquire. */
@@ -41,6 +51,10 @@ export const CLIENT: Rules = {
   keyPrefix: "string",
   nodeTimeout: "milliseconds",
   restartGuard: "milliseconds",
+  tlsCa: "string",
+  tlsCert: "string",
+  tlsKey: "string",
+  tlsServerName: "string",
 };
 export const CONFIGURE: Rules = { ...CLIENT, replace: "boolean" };
 export const LOCK: Rules = {
@@ -49,6 +63,7 @@ export const LOCK: Rules = {
   renew: "boolean",
   maxHold: "milliseconds",
   nodeTimeout: "milliseconds",
+  fencing: "boolean",
 };
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use napi::bindgen_prelude::Env;
 use napi_derive::napi;
-use redlock::{Redlock, Unit};
+use redlock::{Redlock, TlsOptions, Unit};
 
 use crate::error::throw;
 use crate::lock::{LockArgs, NativeLock};
@@ -17,6 +17,27 @@ pub struct ClientArgs {
     pub key_prefix: Option<String>,
     pub node_timeout: Option<f64>,
     pub restart_guard: Option<f64>,
+    pub tls_ca: Option<String>,
+    pub tls_cert: Option<String>,
+    pub tls_key: Option<String>,
+    pub tls_server_name: Option<String>,
+}
+
+impl From<ClientArgs> for redlock::ClientArgs {
+    fn from(args: ClientArgs) -> Self {
+        Self {
+            unit: Unit::Milliseconds,
+            key_prefix: args.key_prefix,
+            node_timeout: args.node_timeout,
+            restart_guard: args.restart_guard,
+            tls: TlsOptions {
+                ca: args.tls_ca.map(Into::into),
+                cert: args.tls_cert.map(Into::into),
+                key: args.tls_key.map(Into::into),
+                server_name: args.tls_server_name,
+            },
+        }
+    }
 }
 
 /// One list of nodes with its options.
@@ -36,14 +57,7 @@ impl NativeClient {
         nodes: Vec<String>,
         args: ClientArgs,
     ) -> napi::Result<Self> {
-        let args = redlock::ClientArgs {
-            unit: Unit::Milliseconds,
-            key_prefix: args.key_prefix,
-            node_timeout: args.node_timeout,
-            restart_guard: args.restart_guard,
-            ..Default::default()
-        };
-        let client = Redlock::from_args(nodes, &args).map_err(|error| throw(env, &error))?;
+        let client = Redlock::from_args(nodes, &args.into()).map_err(|error| throw(env, &error))?;
         let local = runtime.local.clone();
         Ok(Self { local, client })
     }

@@ -93,6 +93,14 @@ impl Runtime {
         self.local.leases.ask(id, |hold| hold.token().to_owned())
     }
 
+    /// The fencing token; nothing if none was asked for, or once the lease is over.
+    #[napi(catch_unwind)]
+    pub fn lease_fence(&self, id: u32) -> Option<f64> {
+        let fence = self.local.leases.ask(id, Hold::fencing_token)?;
+        // Microseconds since 1970: exact in a double until the year 2255.
+        fence.ok().map(|fence| fence as f64)
+    }
+
     /// The exact Redis key; nothing once it is over.
     #[napi(catch_unwind)]
     pub fn lease_key(&self, id: u32) -> Option<String> {

@@ -17,6 +17,7 @@ pub struct LockArgs {
     pub renew: Option<bool>,
     pub max_hold: Option<f64>,
     pub node_timeout: Option<f64>,
+    pub fencing: Option<bool>,
 }
 
 impl From<LockArgs> for redlock::LockArgs {
@@ -28,7 +29,7 @@ impl From<LockArgs> for redlock::LockArgs {
             renew: args.renew,
             max_hold: args.max_hold,
             node_timeout: args.node_timeout,
-            ..Self::default()
+            fencing: args.fencing,
         }
     }
 }
@@ -45,6 +46,8 @@ pub struct Inspection {
 #[napi(object, object_from_js = false)]
 pub struct NodeInspection {
     pub url: String,
+    /// The Redis key.
+    pub key: String,
     #[napi(ts_type = "'free' | 'held' | 'fault'")]
     pub state: String,
     pub remaining: Option<f64>,
@@ -67,6 +70,7 @@ impl From<redlock::NodeInspection> for NodeInspection {
     fn from(seen: redlock::NodeInspection) -> Self {
         Self {
             url: seen.url,
+            key: seen.key,
             state: seen.state.to_owned(),
             remaining: seen.remaining.map(millis),
             token: seen.token,

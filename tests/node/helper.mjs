@@ -33,12 +33,12 @@ export async function freePort() {
 
 /** A Redis server in a folder of its own; `stop()` ends it at once. */
 export class Server {
-  static async start() {
+  static async start(more = []) {
     const server = new Server();
     server.port = await freePort();
     server.folder = await mkdtemp(join(tmpdir(), "redlock-node-"));
     const flags = ["--port", server.port, "--bind", "127.0.0.1", "--save", "", "--dir"];
-    const args = [...flags, server.folder].map(String);
+    const args = [...flags, server.folder, ...more].map(String);
     server.process = spawn("redis-server", args, { stdio: "ignore" });
     await eventually(async () => assert.equal(await server.cli("PING"), "PONG"));
     return server;

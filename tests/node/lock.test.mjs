@@ -139,6 +139,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       const free = await lock.inspect();
       assert.equal(free.held, false);
       assert.equal(free.nodes[0].state, "free");
+      assert.equal(free.nodes[0].key, lock.key);
       const lease = await lock.acquire();
       const seen = await lock.inspect();
       assert.equal(seen.held, true);

@@ -15,8 +15,14 @@ import {
 } from "redlock-native";
 
 const clientOptions: RedlockOptions = { keyPrefix: "", nodeTimeout: 500, restartGuard: 0 };
-const redlock = new Redlock(["redis://a", "redis://b"] as const, clientOptions);
-const options: LockOptions = { ttl: 10_000, wait: Number.POSITIVE_INFINITY, renew: true };
+const tls: RedlockOptions = { tlsCa: "a", tlsCert: "b", tlsKey: "c", tlsServerName: "d" };
+const redlock = new Redlock(["redis://a", "redis://b"] as const, { ...clientOptions, ...tls });
+const options: LockOptions = {
+  ttl: 10_000,
+  wait: Number.POSITIVE_INFINITY,
+  renew: true,
+  fencing: true,
+};
 const described: Lock = redlock.lock(["a", "b"], options);
 
 export async function verbs(signal: AbortSignal): Promise<void> {
@@ -25,20 +31,22 @@ export async function verbs(signal: AbortSignal): Promise<void> {
   await lease.extend(1000);
   await lease.extend();
   lease.onLost((error: LockLost) => error.reason === "expired");
-  const facts: [boolean, number, string, string] = [
+  const facts: [boolean, number, string, string, number] = [
     lease.held,
     lease.remaining,
     lease.key,
     lease.token,
+    lease.fencingToken,
   ];
   lease.ensureHeld();
   await lease.release();
   const seen: Inspection = await described.inspect();
   const state: "free" | "held" | "fault" | undefined = seen.nodes[0]?.state;
+  const key: string | undefined = seen.nodes[0]?.key;
   const held: Lease[] = redlock.leases();
   const done: [boolean, number] = [await redlock.forceRelease("a"), await redlock.releaseAll()];
   await fetch("http://localhost", { signal: lease.signal });
-  void [tried, facts, state, held, done];
+  void [tried, facts, state, key, held, done];
 }
 
 export async function scopes(): Promise<string> {

@@ -1,0 +1,98 @@
+// Fencing tokens: each later lease has a larger one, whoever acquires it.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { configure, lock, Redlock, using } from "redlock-native";
+import { fresh, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+const kinds = { "memory://": () => `memory://${fresh()}`, "redis://": () => shared.server.url };
+
+function increasing(tokens) {
+  for (const token of tokens) assert.ok(Number.isSafeInteger(token) && token > 0, String(token));
+  const sorted = [...new Set(tokens)].sort((a, b) => a - b);
+  assert.deepEqual(tokens, sorted);
+}
+
+for (const [kind, url] of Object.entries(kinds)) {
+  describe(kind, () => {
+    test("tokens of two clients increase from lease to lease", async () => {
+      const [nodes, name] = [url(), fresh()];
+      const clients = [new Redlock(nodes), new Redlock(nodes)];
+      const tokens = [];
+      for (let turn = 0; turn < 20; turn += 1) {
+        const lease = await clients[turn % 2].lock(name, { fencing: true, wait: 5000 }).acquire();
+        tokens.push(lease.fencingToken);
+        await lease.release();
+      }
+      increasing(tokens);
+    });
+
+    test("tokens follow the order of holding when many wait", async () => {
+      const [nodes, name] = [url(), fresh()];
+      const tokens = [];
+      const turn = async (client) => {
+        await client.using(name, { fencing: true }, (lease) => tokens.push(lease.fencingToken));
+      };
+      const clients = [new Redlock(nodes), new Redlock(nodes)];
+      await Promise.all(clients.flatMap((client) => [1, 2, 3, 4, 5].map(() => turn(client))));
+      assert.equal(tokens.length, 10);
+      increasing(tokens);
+    });
+
+    test("an extension and a release leave the token as it is", async () => {
+      const lease = await new Redlock(url()).lock(fresh(), { fencing: true }).acquire();
+      const token = lease.fencingToken;
+      await lease.extend(20_000);
+      assert.equal(lease.fencingToken, token);
+      await lease.release();
+      assert.equal(lease.fencingToken, token);
+    });
+
+    test("a token that was first asked for after the release is there", async () => {
+      const lease = await new Redlock(url()).lock(fresh(), { fencing: true }).tryAcquire();
+      await lease.release();
+      increasing([lease.fencingToken]);
+    });
+  });
+}
+
+test("a lease that was not asked to have one says how to ask", async () => {
+  const described = new Redlock("memory://").lock(fresh());
+  const lease = await described.acquire();
+  const refusal = { code: "invalid", name: "InvalidOption", resource: described.key };
+  assert.throws(() => lease.fencingToken, { ...refusal, message: /fencing: true/ });
+  await lease.release();
+  assert.throws(() => lease.fencingToken, refusal);
+});
+
+test("the server stores the token beside the lock key", async () => {
+  const { server } = shared;
+  const lease = await new Redlock(server.url).lock(fresh(), { fencing: true }).acquire();
+  assert.equal(await server.cli("GET", `{${lease.key}}:fence`), String(lease.fencingToken));
+  await lease.release();
+});
+
+test("over a quorum tokens increase too", async () => {
+  const redlock = new Redlock([1, 2, 3].map(() => `memory://${fresh()}`));
+  const described = redlock.lock(fresh(), { fencing: true });
+  const tokens = [];
+  for (let turn = 0; turn < 10; turn += 1) {
+    await described.using(({ fencingToken }) => tokens.push(fencingToken));
+  }
+  increasing(tokens);
+});
+
+test("the default client's functions know the option", async () => {
+  configure(`memory://${fresh()}`);
+  const name = fresh();
+  const first = await using(name, { fencing: true }, (lease) => lease.fencingToken);
+  const second = await lock(name, { fencing: true }).using((lease) => lease.fencingToken);
+  increasing([first, second]);
+  assert.throws(() => lock(name, { fencing: 1 }), { code: "invalid", message: /fencing/ });
+});
+
+test("a name whose fence cannot be beside it is refused at once", () => {
+  const redlock = new Redlock("memory://");
+  assert.throws(() => redlock.lock("a}b", { fencing: true }), { code: "invalid" });
+  assert.equal(redlock.lock("a}b").key, "lock:a}b");
+});

@@ -1,0 +1,120 @@
+// `rediss://` against a real server with an authority of its own: who is trusted, and who is not.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { configure, Redlock, using } from "redlock-native";
+import { freePort, fresh, Server } from "./helper.mjs";
+
+const run = promisify(execFile);
+let folder;
+let server;
+let strict;
+
+const file = (name) => join(folder, name);
+const openssl = (line) => run("openssl", line.split(" "), { cwd: folder });
+
+async function makePapers() {
+  for (const ca of ["ca", "other-ca"]) {
+    await openssl(
+      `req -x509 -newkey rsa:2048 -nodes -keyout ${ca}.key -out ${ca}.crt -days 2 -subj /CN=${ca}`,
+    );
+  }
+  const extensions = {
+    server: "subjectAltName=DNS:redis.test,IP:127.0.0.1",
+    client: "extendedKeyUsage=clientAuth",
+  };
+  for (const [name, extension] of Object.entries(extensions)) {
+    await writeFile(file(`${name}.ext`), extension);
+    await openssl(
+      `req -newkey rsa:2048 -nodes -keyout ${name}.key -out ${name}.csr -subj /CN=${name}`,
+    );
+    const signed = `-CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -out ${name}.crt -extfile ${name}.ext`;
+    await openssl(`x509 -req -in ${name}.csr ${signed}`);
+  }
+}
+
+async function secured(authClients) {
+  const port = await freePort();
+  const flags = ["--tls-port", port, "--tls-auth-clients", authClients];
+  const papers = { "cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt" };
+  for (const [flag, name] of Object.entries(papers)) flags.push(`--tls-${flag}`, file(name));
+  const started = await Server.start(flags);
+  return Object.assign(started, { tlsUrl: `rediss://127.0.0.1:${port}` });
+}
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "redlock-papers-"));
+  await makePapers();
+  [server, strict] = await Promise.all([secured("no"), secured("yes")]);
+});
+
+after(async () => {
+  await Promise.all([server?.stop(), strict?.stop()]);
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** Takes a lock there and lets it go. */
+async function locks({ tlsUrl }, options) {
+  const redlock = new Redlock(tlsUrl, options);
+  const lease = await redlock.lock(fresh(), { wait: 1000 }).acquire();
+  await lease.release();
+  redlock.close();
+}
+
+const unavailable = (word) => (error) => {
+  assert.equal(error.name, "QuorumUnavailable");
+  assert.equal(error.code, "unavailable");
+  assert.match(error.nodes[0].error, word);
+  return true;
+};
+
+describe("rediss://", () => {
+  test("a server of the right authority is trusted", () =>
+    locks(server, { tlsCa: file("ca.crt") }));
+
+  test("a server of another authority is not, and the error says so", async () => {
+    await assert.rejects(
+      locks(server, { tlsCa: file("other-ca.crt") }),
+      unavailable(/UnknownIssuer/),
+    );
+    await assert.rejects(locks(server), unavailable(/./));
+  });
+
+  test("tlsServerName is the name that the certificate must carry", async () => {
+    const tlsCa = file("ca.crt");
+    await locks(server, { tlsCa, tlsServerName: "redis.test" });
+    const wrong = locks(server, { tlsCa, tlsServerName: "other.test" });
+    await assert.rejects(wrong, unavailable(/other\.test/));
+  });
+
+  test("tlsCert and tlsKey show who we are, where the server asks", async () => {
+    const tlsCa = file("ca.crt");
+    await locks(strict, { tlsCa, tlsCert: file("client.crt"), tlsKey: file("client.key") });
+    await assert.rejects(locks(strict, { tlsCa }), unavailable(/./));
+  });
+
+  test("configure takes the options too", async () => {
+    configure(server.tlsUrl, { tlsCa: file("ca.crt") });
+    assert.equal(await using(fresh(), ({ held }) => held), true);
+  });
+});
+
+test("what cannot be used is refused when the client is made", () => {
+  const tlsCa = () => file("ca.crt");
+  const bad = [
+    [{ tlsCa: file("tls_ca.pem") }, /^tlsCa is .*tls_ca\.pem/],
+    [{ tlsCa: file("ca.key") }, /no PEM certificate/],
+    [{ tlsCa: tlsCa(), tlsCert: file("client.crt") }, /tlsKey/],
+    [{ tlsCa: tlsCa(), tlsKey: file("client.key") }, /tlsCert/],
+    [{ tlsCa: tlsCa(), tlsCert: file("client.crt"), tlsKey: file("none.key") }, /none\.key/],
+    [{ tlsCa: tlsCa(), tlsServerName: "no name" }, /no name/],
+    [{ tlsCa: 7 }, /tlsCa is 7.*string/],
+  ];
+  for (const [options, message] of bad) {
+    assert.throws(() => new Redlock(server.tlsUrl, options), { code: "invalid", message });
+  }
+});
