@@ -41,9 +41,11 @@ impl Drop for Job {
 }
 
 impl Crew {
-    pub(crate) fn start() -> Self {
+    /// `after` is called when all that could go on has gone on.
+    pub(crate) fn start(after: impl Fn() + Send + 'static) -> Self {
         let inbox = Arc::<Inbox>::default();
-        let crew = Run { inbox: Arc::clone(&inbox), work: FuturesUnordered::new() };
+        let (work, after) = (FuturesUnordered::new(), Box::new(after));
+        let crew = Run { inbox: Arc::clone(&inbox), work, after };
         Self { inbox, task: redlock::spawn(crew) }
     }
 
@@ -60,6 +62,7 @@ impl Crew {
 struct Run {
     inbox: Arc<Inbox>,
     work: FuturesUnordered<Work>,
+    after: Box<dyn Fn() + Send>,
 }
 
 impl Future for Run {
@@ -70,6 +73,7 @@ impl Future for Run {
         let new = std::mem::take(&mut *lock(&self.inbox.new));
         self.work.extend(new);
         while let Poll::Ready(Some(_)) = self.work.poll_next_unpin(context) {}
+        (self.after)();
         Poll::Pending
     }
 }

@@ -42,7 +42,11 @@ enum Waker {
 impl Queue {
     fn push(&self, id: u64, reply: Reply) {
         lock(&self.replies).push((id, reply));
-        if self.waking.swap(true, Ordering::SeqCst) {
+    }
+
+    /// Wakes the loop, unless it is being woken already: after a whole batch was pushed, so that it is handled as one.
+    fn ring(&self) {
+        if lock(&self.replies).is_empty() || self.waking.swap(true, Ordering::SeqCst) {
             return;
         }
         match &self.waker {
@@ -185,16 +189,11 @@ impl Mailbox {
         ring.set_nonblocking(true)?;
         let watch = |waker, bell| {
             let queue = Queue { replies: Mutex::default(), waking: AtomicBool::new(false), waker };
-            Py::new(
-                py,
-                Self {
-                    queue: Arc::new(queue),
-                    calls: Arc::default(),
-                    crew: Crew::start(),
-                    bell,
-                    event_loop: weak.clone_ref(py),
-                },
-            )
+            let queue = Arc::new(queue);
+            let pushed = Arc::clone(&queue);
+            let crew = Crew::start(move || pushed.ring());
+            let (calls, event_loop) = (Arc::default(), weak.clone_ref(py));
+            Py::new(py, Self { queue, calls, crew, bell, event_loop })
         };
         let number_of_bell = bell.as_raw_fd();
         let mut mailbox = watch(Waker::Byte(ring), Some(bell))?;
