@@ -65,6 +65,7 @@ export declare class Runtime {
   leaseWatch(id: number): number | null
   /** Ends renewal and forgets the lease; its key lives out its ttl. True if it was still held. */
   leaseAbandon(id: number): boolean
+
   /** `settle` gets a flat array of numbers and outcomes: `id, outcome` on success, `-id, failure` otherwise, `0, text` for a warning. */
   constructor(settle: (batch: unknown[]) => void)
   /** While `on`, calls are gathered; what was gathered before is sent now. A call outside is sent at once. */

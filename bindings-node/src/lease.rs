@@ -95,10 +95,10 @@ impl Runtime {
 
     /// The fencing token; nothing if none was asked for, or once the lease is over.
     #[napi(catch_unwind)]
-    pub fn lease_fence(&self, id: u32) -> Option<f64> {
+    pub fn lease_fence(&self, id: u32) -> Option<i64> {
         let fence = self.local.leases.ask(id, Hold::fencing_token)?;
         // Microseconds since 1970: exact in a double until the year 2255.
-        fence.ok().map(|fence| fence as f64)
+        fence.ok().and_then(|fence| i64::try_from(fence).ok())
     }
 
     /// The exact Redis key; nothing once it is over.

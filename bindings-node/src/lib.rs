@@ -1,6 +1,6 @@
 //! Node binding of `redlock-native`: arguments in, core call, result out.
 //!
-//! Reading order: `runtime` (every hazard between Rust's threads and JavaScript's), `calls`, `client`, `lock`, `lease`, `outcome`, `error`, `log`.
+//! Reading order: `runtime` (every hazard between Rust's threads and JavaScript's), `calls`, `client`, `lock`, `lease`, `outcome`, `error`, `log`; `panic` serves the tests alone.
 //! What JavaScript users see is in `index.ts`; nothing here is public API.
 
 #![allow(clippy::needless_pass_by_value, reason = "napi hands owned values to every export")]
@@ -16,4 +16,5 @@ mod lease;
 mod lock;
 mod log;
 mod outcome;
+mod panic;
 mod runtime;

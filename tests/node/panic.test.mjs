@@ -1,0 +1,36 @@
+// A panic in the native part is an exception, and the process goes on.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as redlock from "redlock-native";
+import { program } from "./helper.mjs";
+
+test("a panic is an exception, in a call as in a future, and nothing else stops", async () => {
+  const env = { REDLOCK_PANIC_FOR_TESTS: "1" };
+  const { code, stderr, lines } = await program("panics", [], { env });
+  assert.equal(code, 0, stderr);
+  const { sync, futures, onceMore, renewed, next } = JSON.parse(lines.at(-1));
+  assert.match(sync.message, /a deliberate panic/);
+  assert.equal(futures.length, 3);
+  for (const { name, code, message } of [...futures, onceMore[1]]) {
+    assert.deepEqual([name, code], ["LockError", "internal"]);
+    assert.match(message, /internal error/);
+  }
+  assert.deepEqual(onceMore[0], sync);
+  assert.deepEqual([renewed, next], [true, true]);
+  // All six panics were really had; their own text is for whoever reads the log.
+  assert.equal(stderr.match(/panicked at/g)?.length, 6, stderr);
+});
+
+test("without the tests' permission nothing panics", async () => {
+  const { code, stderr } = await program("panics", [], {
+    env: { REDLOCK_PANIC_FOR_TESTS: undefined },
+  });
+  assert.notEqual(code, 0);
+  assert.match(stderr, /only with REDLOCK_PANIC_FOR_TESTS set/);
+  assert.doesNotMatch(stderr, /panicked at/);
+});
+
+test("the package exports no way to panic", () => {
+  assert.ok(Object.keys(redlock).length > 5);
+  for (const name of Object.keys(redlock)) assert.doesNotMatch(name, /panic/i);
+});

@@ -1,0 +1,36 @@
+// Panics in the native part, many times, beside a lease that must not notice. Prints what came of it.
+import { createRequire } from "node:module";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redlock-native";
+
+// The package's own connection to the native part: it is no export, so its file is loaded.
+const require = createRequire(import.meta.url);
+const { attempt, runtime, settled, unwrap } = require("../../../bindings-node/dist/calls.js");
+
+function told(error) {
+  return { name: error.name, code: error.code, message: error.message };
+}
+
+function now() {
+  try {
+    return attempt(() => runtime.__panicForTests(false));
+  } catch (error) {
+    return told(error);
+  }
+}
+
+async function later() {
+  const id = attempt(() => runtime.__panicForTests(true));
+  return settled(id).then(unwrap).catch(told);
+}
+
+const redlock = new Redlock("memory://");
+const lease = await redlock.lock("beside", { ttl: 300 }).acquire();
+const sync = now();
+const futures = await Promise.all([later(), later(), later()]);
+const onceMore = [now(), await later()];
+await sleep(700);
+const next = await redlock.lock("afterwards").acquire();
+const result = { sync, futures, onceMore, renewed: lease.held, next: next.held };
+await Promise.all([lease.release(), next.release()]);
+console.log(JSON.stringify(result));
