@@ -1,6 +1,5 @@
-//! The client, and the default one that module-level locks look up at each acquire.
+//! The client: arguments in, core's client called, objects out.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
@@ -8,19 +7,20 @@ use pyo3::types::{PyDict, PyTuple};
 use redlock::{ClientArgs, LockArgs, Unit};
 
 use crate::args::{self, lock_args, refuse};
-use crate::error::{check, invalid};
+use crate::default;
+use crate::error::check;
 use crate::lease::Lease;
 use crate::lock::{Lock, Names};
 use crate::registry;
 use crate::runtime::mailbox::submit;
-use crate::runtime::{dispatch, lock as locked, wait};
+use crate::runtime::{dispatch, wait};
 
-const LOCK_OPTIONS: &str = "ttl=, wait=, renew=, max_hold=, node_timeout=";
-const CLIENT_OPTIONS: &str = "key_prefix=, node_timeout=, restart_guard=";
+pub(crate) const LOCK_OPTIONS: &str = "ttl=, wait=, renew=, max_hold=, node_timeout=";
+pub(crate) const CLIENT_OPTIONS: &str = "key_prefix=, node_timeout=, restart_guard=";
 
 /// Core's client under a number, by which leases know whose they are.
 #[derive(Clone)]
-pub(crate) struct Numbered(u64, redlock::Redlock);
+pub(crate) struct Numbered(u64, pub(crate) redlock::Redlock);
 
 /// Where a lock finds its client.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ impl Source {
     pub(crate) fn client(&self, py: Python<'_>) -> PyResult<(u64, redlock::Redlock)> {
         let Numbered(number, client) = match self {
             Self::Client(client) => client.clone(),
-            Self::Default => default(py)?,
+            Self::Default => default::client(py)?,
         };
         Ok((number, client))
     }
@@ -50,39 +50,14 @@ impl Source {
     }
 }
 
-struct Chosen {
-    client: Numbered,
-    used: bool,
-}
-
-static DEFAULT: Mutex<Option<Chosen>> = Mutex::new(None);
-
-fn default(py: Python<'_>) -> PyResult<Numbered> {
-    if let Some(chosen) = locked(&DEFAULT).as_mut() {
-        chosen.used = true;
-        return Ok(chosen.client.clone());
-    }
-    let set = |name| std::env::var(name).ok();
-    let nodes = check(py, redlock::default_nodes(set("REDLOCK_NODES"), set("REDIS_URL")))?;
-    let client = connect(py, nodes, &ClientArgs::default())?;
-    let nodes = client.1.nodes().join(" ");
-    let mut default = locked(&DEFAULT);
-    if default.is_none() {
-        tracing::info!(target: "redlock", "the default client's nodes: {nodes}");
-        *default = Some(Chosen { client, used: true });
-    }
-    drop(default);
-    self::default(py)
-}
-
-fn connect(py: Python<'_>, nodes: Vec<String>, args: &ClientArgs) -> PyResult<Numbered> {
+pub(crate) fn connect(py: Python<'_>, nodes: Vec<String>, args: &ClientArgs) -> PyResult<Numbered> {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     dispatch::start(py)?;
     let client = check(py, redlock::Redlock::from_args(nodes, args))?;
     Ok(Numbered(NUMBER.fetch_add(1, Ordering::Relaxed), client))
 }
 
-fn client_args(
+pub(crate) fn client_args(
     key_prefix: Option<String>,
     node_timeout: Option<&Bound<'_, PyAny>>,
     restart_guard: Option<&Bound<'_, PyAny>>,
@@ -98,7 +73,7 @@ fn client_args(
     })
 }
 
-fn names(name: &Bound<'_, PyAny>) -> PyResult<Names> {
+pub(crate) fn names(name: &Bound<'_, PyAny>) -> PyResult<Names> {
     if name.is_callable() {
         return Ok(Names::Of(name.clone().unbind()));
     }
@@ -110,7 +85,7 @@ fn names(name: &Bound<'_, PyAny>) -> PyResult<Names> {
 /// Nothing connects here. `with client:` and `async with client:` close it at the end.
 #[pyclass(frozen, weakref, module = "redlock")]
 pub(crate) struct Redlock {
-    client: Numbered,
+    pub(crate) client: Numbered,
 }
 
 #[pymethods]
@@ -302,73 +277,4 @@ impl Redlock {
             options,
         )
     }
-}
-
-/// Describes a lock of the default client, which is looked up at each acquire: see `configure`.
-#[pyfunction]
-#[pyo3(signature = (
-    name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
-    *args: "typing.Never",
-    ttl: "float | datetime.timedelta | None" = None,
-    wait: "float | datetime.timedelta | None" = None,
-    renew: "bool | None" = None,
-    max_hold: "float | datetime.timedelta | None" = None,
-    node_timeout: "float | datetime.timedelta | None" = None,
-    **kwargs: "typing.Never"
-))]
-#[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
-pub(crate) fn lock(
-    py: Python<'_>,
-    name: &Bound<'_, PyAny>,
-    args: &Bound<'_, PyTuple>,
-    ttl: Option<&Bound<'_, PyAny>>,
-    wait: Option<&Bound<'_, PyAny>>,
-    renew: Option<bool>,
-    max_hold: Option<&Bound<'_, PyAny>>,
-    node_timeout: Option<&Bound<'_, PyAny>>,
-    kwargs: Option<&Bound<'_, PyDict>>,
-) -> PyResult<Lock> {
-    refuse("lock()", LOCK_OPTIONS, args, kwargs)?;
-    let options = lock_args(ttl, wait, renew, max_hold, node_timeout)?;
-    Lock::make(py, Source::Default, names(name)?, options)
-}
-
-/// Chooses the default client: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
-///
-/// Raises InvalidOption once the default client is in use, unless `replace` is true.
-#[pyfunction]
-#[pyo3(signature = (
-    nodes: "str | list[str] | tuple[str, ...]",
-    *args: "typing.Never",
-    replace: "bool" = false,
-    key_prefix: "str | None" = None,
-    node_timeout: "float | datetime.timedelta | None" = None,
-    restart_guard: "float | datetime.timedelta | None" = None,
-    **kwargs: "typing.Never"
-))]
-#[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
-pub(crate) fn configure(
-    py: Python<'_>,
-    nodes: &Bound<'_, PyAny>,
-    args: &Bound<'_, PyTuple>,
-    replace: bool,
-    key_prefix: Option<String>,
-    node_timeout: Option<&Bound<'_, PyAny>>,
-    restart_guard: Option<&Bound<'_, PyAny>>,
-    kwargs: Option<&Bound<'_, PyDict>>,
-) -> PyResult<Redlock> {
-    refuse("configure()", CLIENT_OPTIONS, args, kwargs)?;
-    let options = client_args(key_prefix, node_timeout, restart_guard)?;
-    let client = connect(py, args::nodes(nodes)?, &options)?;
-    let mut default = locked(&DEFAULT);
-    if default.as_ref().is_some_and(|chosen| chosen.used) && !replace {
-        return Err(invalid(
-            "the default client is in use already: configure() it before, or give replace=True",
-        ));
-    }
-    let old = default.replace(Chosen { client: client.clone(), used: false });
-    drop(default);
-    drop(old);
-    tracing::info!(target: "redlock", "the default client's nodes: {}", client.1.nodes().join(" "));
-    Ok(Redlock { client })
 }

@@ -1,61 +1,22 @@
 //! What is held: thin answers from core's `Hold`, and what happens when Python forgets about it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyResourceWarning;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use redlock::{Hold, Unit};
 
+use crate::asking::Asking;
 use crate::error::check;
-use crate::lock::Asking;
-use crate::runtime::mailbox::{Calls, submit};
+use crate::place::Place;
+use crate::runtime::mailbox::submit;
+use crate::runtime::watch::Watch;
 use crate::runtime::{Owner, dispatch, farewell, lock, mailbox, running_loop, wait};
 use crate::{args, registry};
 
 static ID: AtomicU64 = AtomicU64::new(1);
-
-/// Where a lease was acquired.
-#[derive(Clone)]
-pub(crate) struct Place {
-    file: String,
-    line: u32,
-}
-
-impl Place {
-    pub(crate) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let py = frame.py();
-        let code = frame.getattr(intern!(py, "f_code"))?;
-        let file = code.getattr(intern!(py, "co_filename"))?.extract()?;
-        let line: Option<u32> = frame.getattr(intern!(py, "f_lineno"))?.extract()?;
-        Ok(Self { file, line: line.unwrap_or(0) })
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
-    }
-}
-
-/// A callback for the loss of a lease; dropping it ends the watching.
-pub(crate) struct Watch {
-    pub(crate) callback: Py<PyAny>,
-    pub(crate) calls: Weak<Calls>,
-    pub(crate) id: u64,
-    #[expect(dead_code, reason = "ends the watching when dropped")]
-    pub(crate) task: Box<dyn Send + Sync>,
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if let Some(calls) = self.calls.upgrade() {
-            lock(&calls).remove(&self.id);
-        }
-    }
-}
 
 /// What you hold: renewed in the background until released, lost, or collected.
 ///

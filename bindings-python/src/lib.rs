@@ -8,11 +8,14 @@
 use pyo3::prelude::*;
 
 mod args;
+mod asking;
 mod client;
+mod default;
 mod error;
 mod inspection;
 mod lease;
 mod lock;
+mod place;
 mod registry;
 mod runtime;
 
@@ -20,7 +23,9 @@ mod runtime;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::client::{Redlock, configure, lock};
+    use crate::client::Redlock;
+    #[pymodule_export]
+    use crate::default::{configure, lock};
     #[pymodule_export]
     use crate::inspection::{Inspection, NodeInspection};
     #[pymodule_export]

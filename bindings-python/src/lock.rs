@@ -3,19 +3,20 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use redlock::{Error, LockArgs, Unit};
+use redlock::{LockArgs, Unit};
 
 use crate::args::{self, Wait, WaitArg, refuse};
+use crate::asking::{Asking, already_held, warn, warn_of_loop};
 use crate::client::Source;
-use crate::error::{check, invalid, raise};
+use crate::error::{check, invalid};
 use crate::inspection::Inspection;
-use crate::lease::{Lease, Place, scope};
-use crate::registry;
+use crate::lease::{Lease, scope};
+use crate::place::Place;
 use crate::runtime::mailbox::{cancel, submit};
 use crate::runtime::{self, Owner, farewell};
 
@@ -37,41 +38,6 @@ pub(crate) struct Lock {
     core: Mutex<Option<(u64, Arc<redlock::Lock>)>>,
     /// The with statements that are under way; `_scope` keeps it.
     entries: Py<PyList>,
-}
-
-/// Who asks, for what, and what they hold already.
-pub(crate) struct Asking {
-    pub(crate) lock: Arc<redlock::Lock>,
-    pub(crate) client: u64,
-    pub(crate) owner: Owner,
-    pub(crate) place: Place,
-    hint: Option<String>,
-}
-
-impl Asking {
-    fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
-        let timeout = error.kind() == redlock::ErrorKind::Timeout;
-        raise(py, error, self.hint.as_deref().filter(|_| timeout))
-    }
-
-    /// Drives a future of this lock; one that a signal handler ends still has its clean-up under way.
-    fn wait<F>(
-        &self,
-        py: Python<'_>,
-        future: F,
-        when_slow: impl FnOnce(Python<'_>) -> PyResult<()>,
-    ) -> PyResult<F::Output>
-    where
-        F: Future + Send,
-        F::Output: Send,
-    {
-        runtime::wait(py, future, when_slow).inspect_err(|_| farewell::note(&self.lock))
-    }
-
-    fn lease(&self, py: Python<'_>, granted: Result<redlock::Lease, Error>) -> PyResult<Py<Lease>> {
-        let hold = granted.map_err(|error| self.error(py, &error))?.into_hold();
-        Lease::make(py, hold, self)
-    }
 }
 
 impl Lock {
@@ -156,30 +122,6 @@ impl Lock {
         }
         Ok(None)
     }
-}
-
-fn already_held(py: Python<'_>, owner: Owner, client: u64, lock: &redlock::Lock) -> Option<String> {
-    let ours = |lease: &Py<Lease>| {
-        let lease = lease.get();
-        lease.client == client && lease.hold.keys().iter().any(|key| lock.keys().contains(key))
-    };
-    let lease = registry::of_owner(py, owner).into_iter().find(ours)?;
-    Some(format!("{} holds it already, acquired at {}", owner.word(), lease.get().place))
-}
-
-fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
-    scope(py)?.call_method1("warn", (py.get_type::<PyRuntimeWarning>(), text)).map(drop)
-}
-
-fn warn_of_loop(py: Python<'_>, lock: &redlock::Lock) -> PyResult<()> {
-    if runtime::running_loop(py)?.is_none() {
-        return Ok(());
-    }
-    let text = format!(
-        "{}: waiting here blocks the event loop; use 'async with', or 'await lock.aacquire()'",
-        lock.key()
-    );
-    warn(py, &text)
 }
 
 fn caller(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {

@@ -27,6 +27,8 @@ pub(crate) mod dispatch;
 pub(crate) mod farewell;
 pub(crate) mod log;
 pub(crate) mod mailbox;
+mod queue;
+pub(crate) mod watch;
 
 /// How long a waiting thread may be deaf to Ctrl-C.
 const SLICE: Duration = Duration::from_millis(50);

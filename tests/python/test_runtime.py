@@ -1,22 +1,13 @@
-"""The hazards between Rust and Python: GIL, signals, forks, loops, collection, logs."""
+"""The hazards between Rust and Python: the GIL, signals, imports, exits."""
 
-import asyncio
-import gc
-import json
-import logging
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import redlock
 
+from .processes import run
 from .servers import Server
 
 
@@ -45,16 +36,6 @@ def test_waiting_releases_the_gil(client: redlock.Redlock, name: str) -> None:
     thread.join(10)
     assert steps - before > 10_000
     lease.release()
-
-
-def run(code: str, *words: str, **options: Any) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", code, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
 
 
 INTERRUPTED = """
@@ -139,87 +120,6 @@ def test_an_exit_right_after_a_cancellation_leaves_no_key(redis_server: Server, 
         assert redis_server.client.get(f"lock:{name}") is None
 
 
-FORKED = """
-import json, os, sys, redlock
-client = redlock.Redlock(sys.argv[1])
-lease = client.lock(sys.argv[2], ttl=20).acquire()
-read, write = os.pipe()
-if os.fork() == 0:
-    answer = {"held": lease.held, "leases": len(client.leases())}
-    try: lease.release()
-    except redlock.LockLost as error: answer["release"] = error.reason
-    answer["try"] = client.lock(sys.argv[2]).try_acquire() is not None
-    with client.lock(sys.argv[2] + "-child", ttl=20) as other: answer["own"] = other.held
-    import asyncio
-    async def main():
-        async with client.lock(sys.argv[2] + "-child", ttl=20) as other: return other.held
-    answer["async"] = asyncio.run(main())
-    os.write(write, json.dumps(answer).encode())
-    os._exit(0)
-os.close(write)
-child = json.loads(os.read(read, 4096) or b'{}')
-_, status = os.wait()
-print(json.dumps({"child": child, "status": status, "held": lease.held}))
-lease.release()
-"""
-
-
-@pytest.mark.parametrize("kind", ["memory", "redis"])
-def test_a_forked_child_owns_nothing_and_can_lock(
-    redis_server: Server, name: str, kind: str
-) -> None:
-    url = redis_server.url if kind == "redis" else "memory://"
-    out, err = run(
-        FORKED.replace(
-            "import json", "import warnings; warnings.simplefilter('ignore'); import json", 1
-        ),
-        url,
-        name,
-    ).communicate(timeout=30)
-    answer = json.loads(out or err)
-    assert answer["held"] is True
-    assert answer["status"] == 0
-    child = answer["child"]
-    assert child["held"] is False
-    assert child["leases"] == 0
-    assert child["release"] == "forked"
-    assert child["own"] is True
-    assert child["async"] is True
-    if kind == "redis":
-        assert child["try"] is False
-
-
-FORKED_LOOP = """
-import asyncio, os, sys, threading, redlock
-client = redlock.Redlock(sys.argv[1])
-async def main():
-    async with client.lock(sys.argv[2], ttl=20) as lease: return lease.held
-def hammer():
-    lock = client.lock(sys.argv[2] + "-hammer")
-    while not stop.is_set():
-        with lock: pass
-stop = threading.Event()
-thread = threading.Thread(target=hammer)
-thread.start()
-asyncio.run(main())
-for _ in range(20):
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0 if asyncio.run(main()) else 1)
-    assert os.waitpid(pid, 0)[1] == 0
-stop.set()
-thread.join()
-print("done")
-"""
-
-
-def test_forks_while_another_thread_locks(redis_server: Server, name: str) -> None:
-    """A mutex of ours that is held at the fork would hang the child."""
-    code = "import warnings; warnings.simplefilter('ignore')\n" + FORKED_LOOP
-    out, err = run(code, redis_server.url, name).communicate(timeout=60)
-    assert out == "done\n", err
-
-
 def test_importing_is_cheap_and_imports_no_asyncio() -> None:
     code = (
         "import sys, time; b = time.perf_counter(); import redlock; e = time.perf_counter();"
@@ -228,198 +128,6 @@ def test_importing_is_cheap_and_imports_no_asyncio() -> None:
     runs = [run(code).communicate(timeout=20)[0].split() for _ in range(5)]
     assert all(len(words) == 1 for words in runs), runs
     assert min(float(words[0]) for words in runs) < 0.010
-
-
-def test_a_collected_lease_is_not_released(
-    redis_client: redlock.Redlock, redis_server: Server, name: str
-) -> None:
-    with pytest.warns(ResourceWarning, match=rf"lock:{name}.*test_runtime\.py:\d+") as warned:
-        redis_client.lock(name, ttl=0.5).acquire()
-        gc.collect()
-    assert len(warned) == 1
-    assert redis_server.client.get(f"lock:{name}") is not None
-    assert redis_client.lock(name).try_acquire() is None
-    time.sleep(0.6)  # renewal has ended
-    assert redis_server.client.get(f"lock:{name}") is None
-
-
-def test_a_collected_lease_with_a_callback_is_collected(client: redlock.Redlock, name: str) -> None:
-    """The callback may refer to the lease without keeping it for ever."""
-
-    def forget() -> None:
-        lease = client.lock(name, ttl=0.5).acquire()
-        lease.on_lost(lambda _: print(lease))
-
-    forget()
-    with pytest.warns(ResourceWarning, match=f"lock:{name}"):
-        gc.collect()
-
-
-def test_on_lost_on_the_dispatcher(client: redlock.Redlock, name: str) -> None:
-    told: list[Any] = []
-    event = threading.Event()
-
-    def callback(error: redlock.LockLost) -> None:
-        told.append((error.reason, threading.current_thread().name))
-        event.set()
-
-    lease = client.lock(name).acquire()
-    lease.on_lost(callback)
-    client.force_release(name)
-    assert event.wait(5)
-    event.clear()
-    lease.on_lost(callback)  # lost already: soon
-    assert event.wait(5)
-    assert told == [("missing", "redlock-dispatch")] * 2
-    other = client.lock(name).acquire()
-    other.on_lost(callback)
-    other.release()
-    time.sleep(0.1)
-    assert len(told) == 2
-
-
-def test_on_lost_on_the_loop(client: redlock.Redlock, name: str) -> None:
-    async def main() -> None:
-        told = asyncio.get_running_loop().create_future()
-        lease = await client.lock(name).aacquire()
-        lease.on_lost(lambda error: told.set_result((error.reason, threading.current_thread())))
-        await client.aforce_release(name)
-        reason, thread = await asyncio.wait_for(told, 5)
-        assert reason == "missing"
-        assert thread is threading.current_thread()
-
-    asyncio.run(main())
-
-
-def test_one_wake_up_per_batch(client: redlock.Redlock, name: str) -> None:
-    async def main() -> None:
-        loop: Any = asyncio.get_running_loop()
-        await (await client.lock(name).aacquire()).arelease()
-        wakes = 0
-        (mailbox,) = [
-            key.data[0]._callback
-            for key in loop._selector.get_map().values()
-            if key.data[0] and type(key.data[0]._callback).__name__ == "Mailbox"
-        ]
-
-        def counted() -> None:
-            nonlocal wakes
-            wakes += 1
-            mailbox()
-
-        (fd,) = [
-            key.fd
-            for key in loop._selector.get_map().values()
-            if key.data[0] and key.data[0]._callback is mailbox
-        ]
-        loop.add_reader(fd, counted)
-        locks = [client.lock(f"{name}-{number}") for number in range(200)]
-        acquiring = [asyncio.create_task(lock.aacquire()) for lock in locks]
-        await asyncio.sleep(0)
-        time.sleep(0.3)  # all are granted while the loop is blocked
-        leases = await asyncio.gather(*acquiring)
-        assert wakes <= 3
-        await asyncio.gather(*(lease.arelease() for lease in leases))
-
-    asyncio.run(main())
-
-
-class NoReaders(asyncio.SelectorEventLoop):
-    """As loops that cannot watch file descriptors."""
-
-    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> Any:
-        if type(callback).__name__ == "Mailbox":
-            raise NotImplementedError
-        return super().add_reader(fd, callback, *args)
-
-
-def new_loop(kind: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    if kind == "uvloop":
-        import uvloop
-
-        return uvloop.new_event_loop
-    return NoReaders if kind == "no readers" else asyncio.SelectorEventLoop
-
-
-@pytest.mark.parametrize("kind", ["selector", "no readers", "uvloop"])
-def test_every_kind_of_loop(client: redlock.Redlock, name: str, kind: str) -> None:
-    async def main() -> None:
-        async def once(number: int) -> None:
-            async with client.lock(f"{name}-{number % 5}", wait=10) as lease:
-                assert lease.held
-
-        await asyncio.gather(*(once(number) for number in range(50)))
-        with pytest.raises(redlock.LockLost):
-            async with client.lock(name):
-                await client.aforce_release(name)
-                await asyncio.sleep(10)
-
-    with asyncio.Runner(loop_factory=new_loop(kind)) as runner:
-        runner.run(main())
-
-
-@pytest.mark.parametrize("kind", ["selector", "no readers", "uvloop"])
-def test_dead_loops_are_not_kept(client: redlock.Redlock, name: str, kind: str) -> None:
-    async def main() -> None:
-        async with client.lock(name):
-            pass
-
-    def use() -> "weakref.ref[Any]":
-        loop = new_loop(kind)()
-        loop.run_until_complete(main())
-        loop.close()
-        return weakref.ref(loop)
-
-    before = len(os.listdir("/proc/self/fd"))
-    loops = [use() for _ in range(10)]
-    end = time.monotonic() + 5
-    while any(loop() for loop in loops) and time.monotonic() < end:
-        gc.collect()  # the dispatcher may be about to wake one
-    assert [loop() for loop in loops] == [None] * 10
-    assert len(os.listdir("/proc/self/fd")) <= before + 2  # uvloop's own come with the first
-
-
-def test_loops_in_many_threads(client: redlock.Redlock, name: str) -> None:
-    inside = entered = 0
-
-    async def once() -> None:
-        nonlocal inside, entered
-        async with client.lock(name, wait=20):
-            inside += 1
-            assert inside == 1
-            await asyncio.sleep(0.001)
-            inside -= 1
-            entered += 1
-
-    async def main() -> None:
-        await asyncio.gather(*(once() for _ in range(5)))
-
-    threads = [threading.Thread(target=asyncio.run, args=(main(),)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert entered == 20
-
-
-def test_logs_reach_logging(
-    client: redlock.Redlock, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "redlock")
-    lease = client.lock(name).acquire()
-    client.force_release(name)
-    end = time.monotonic() + 5
-    while lease.held and time.monotonic() < end:
-        time.sleep(0.001)
-    with pytest.raises(redlock.LockLost):
-        lease.release()
-    found: list[logging.LogRecord] = []
-    while time.monotonic() < end and not found:
-        found = [record for record in caplog.records if f"lock:{name}" in record.getMessage()]
-    (record,) = found
-    assert record.name == "redlock"
-    assert record.levelno == logging.WARNING
-    assert "missing" in record.getMessage()
 
 
 def test_the_interpreter_ends_with_leases_and_waiters(redis_server: Server, name: str) -> None:

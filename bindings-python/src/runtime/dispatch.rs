@@ -11,8 +11,8 @@ use pyo3::types::{PyCFunction, PyDict};
 use redlock::{fork_generation, spawn};
 
 use super::mailbox::{self, Call, Calls};
+use super::watch::Watch;
 use super::{farewell, lock, log};
-use crate::lease::Watch;
 
 pub(crate) enum Event {
     Log(log::Record),

@@ -5,13 +5,12 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -19,71 +18,9 @@ use pyo3::types::{PyCFunction, PyWeakrefReference};
 use redlock::fork_generation;
 
 use super::crew::{Crew, Job};
+use super::queue::{Promise, Queue, Reply, Waker};
+use super::watch::Watch;
 use super::{dispatch, lock};
-use crate::lease::Watch;
-
-/// Turns an outcome into a Python object, on the loop's thread. One that is never called releases what it carries.
-type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
-
-/// The end that any thread may push into.
-struct Queue {
-    replies: Mutex<Vec<(u64, Reply)>>,
-    /// A wake-up is under way that has not looked into the queue yet.
-    waking: AtomicBool,
-    waker: Waker,
-}
-
-enum Waker {
-    Byte(UnixStream),
-    /// The mailbox's number, for the dispatcher.
-    Thread(u64),
-}
-
-impl Queue {
-    fn push(&self, id: u64, reply: Reply) {
-        lock(&self.replies).push((id, reply));
-    }
-
-    /// Wakes the loop, unless it is being woken already: after a whole batch was pushed, so that it is handled as one.
-    fn ring(&self) {
-        if lock(&self.replies).is_empty() || self.waking.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        match &self.waker {
-            // A full pipe has woken the loop already, and a closed one has no loop behind it.
-            Waker::Byte(stream) => drop((&*stream).write(&[1])),
-            Waker::Thread(mailbox) => dispatch::send(dispatch::Event::Wake(*mailbox)),
-        }
-    }
-
-    fn take(&self) -> Vec<(u64, Reply)> {
-        // Before the queue is emptied: what is pushed in between wakes once more, rather than not at all.
-        self.waking.store(false, Ordering::SeqCst);
-        std::mem::take(&mut *lock(&self.replies))
-    }
-}
-
-/// Replies even if the future panics.
-struct Promise {
-    queue: Arc<Queue>,
-    id: u64,
-}
-
-impl Promise {
-    fn keep(&self, reply: Reply) {
-        self.queue.push(self.id, reply);
-    }
-}
-
-impl Drop for Promise {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.keep(Box::new(|_| {
-                Err(PyRuntimeError::new_err("redlock: an internal error, please report it"))
-            }));
-        }
-    }
-}
 
 /// What a reply is for. Dropping a call ends its future.
 pub(crate) enum Call {

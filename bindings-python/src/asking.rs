@@ -1,0 +1,81 @@
+//! Who asks for a lock, and what to tell them.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyRuntimeWarning;
+use pyo3::prelude::*;
+use redlock::Error;
+
+use crate::error::raise;
+use crate::lease::{Lease, scope};
+use crate::place::Place;
+use crate::registry;
+use crate::runtime::{self, Owner, farewell};
+
+/// Who asks, for what, and what they hold already.
+pub(crate) struct Asking {
+    pub(crate) lock: Arc<redlock::Lock>,
+    pub(crate) client: u64,
+    pub(crate) owner: Owner,
+    pub(crate) place: Place,
+    pub(crate) hint: Option<String>,
+}
+
+impl Asking {
+    pub(crate) fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
+        let timeout = error.kind() == redlock::ErrorKind::Timeout;
+        raise(py, error, self.hint.as_deref().filter(|_| timeout))
+    }
+
+    /// Drives a future of this lock; one that a signal handler ends still has its clean-up under way.
+    pub(crate) fn wait<F>(
+        &self,
+        py: Python<'_>,
+        future: F,
+        when_slow: impl FnOnce(Python<'_>) -> PyResult<()>,
+    ) -> PyResult<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        runtime::wait(py, future, when_slow).inspect_err(|_| farewell::note(&self.lock))
+    }
+
+    pub(crate) fn lease(
+        &self,
+        py: Python<'_>,
+        granted: Result<redlock::Lease, Error>,
+    ) -> PyResult<Py<Lease>> {
+        let hold = granted.map_err(|error| self.error(py, &error))?.into_hold();
+        Lease::make(py, hold, self)
+    }
+}
+
+pub(crate) fn already_held(
+    py: Python<'_>,
+    owner: Owner,
+    client: u64,
+    lock: &redlock::Lock,
+) -> Option<String> {
+    let ours = |lease: &Py<Lease>| {
+        let lease = lease.get();
+        lease.client == client && lease.hold.keys().iter().any(|key| lock.keys().contains(key))
+    };
+    let lease = registry::of_owner(py, owner).into_iter().find(ours)?;
+    Some(format!("{} holds it already, acquired at {}", owner.word(), lease.get().place))
+}
+
+pub(crate) fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+    scope(py)?.call_method1("warn", (py.get_type::<PyRuntimeWarning>(), text)).map(drop)
+}
+
+pub(crate) fn warn_of_loop(py: Python<'_>, lock: &redlock::Lock) -> PyResult<()> {
+    if runtime::running_loop(py)?.is_none() {
+        return Ok(());
+    }
+    let text = format!(
+        "{}: waiting here blocks the event loop; use 'async with', or 'await lock.aacquire()'",
+        lock.key()
+    );
+    warn(py, &text)
+}

@@ -1,0 +1,109 @@
+//! The default client, which module-level locks look up at each acquire.
+
+use std::sync::Mutex;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use redlock::ClientArgs;
+
+use crate::args::{self, lock_args, refuse};
+use crate::client::{
+    CLIENT_OPTIONS, LOCK_OPTIONS, Numbered, Redlock, Source, client_args, connect, names,
+};
+use crate::error::{check, invalid};
+use crate::lock::Lock;
+use crate::runtime::lock as locked;
+
+struct Chosen {
+    client: Numbered,
+    used: bool,
+}
+
+static DEFAULT: Mutex<Option<Chosen>> = Mutex::new(None);
+
+pub(crate) fn client(py: Python<'_>) -> PyResult<Numbered> {
+    if let Some(chosen) = locked(&DEFAULT).as_mut() {
+        chosen.used = true;
+        return Ok(chosen.client.clone());
+    }
+    let set = |name| std::env::var(name).ok();
+    let nodes = check(py, redlock::default_nodes(set("REDLOCK_NODES"), set("REDIS_URL")))?;
+    let client = connect(py, nodes, &ClientArgs::default())?;
+    let nodes = client.1.nodes().join(" ");
+    let mut default = locked(&DEFAULT);
+    if default.is_none() {
+        tracing::info!(target: "redlock", "the default client's nodes: {nodes}");
+        *default = Some(Chosen { client, used: true });
+    }
+    drop(default);
+    self::client(py)
+}
+
+/// Describes a lock of the default client, which is looked up at each acquire: see `configure`.
+#[pyfunction]
+#[pyo3(signature = (
+    name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
+    *args: "typing.Never",
+    ttl: "float | datetime.timedelta | None" = None,
+    wait: "float | datetime.timedelta | None" = None,
+    renew: "bool | None" = None,
+    max_hold: "float | datetime.timedelta | None" = None,
+    node_timeout: "float | datetime.timedelta | None" = None,
+    **kwargs: "typing.Never"
+))]
+#[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
+pub(crate) fn lock(
+    py: Python<'_>,
+    name: &Bound<'_, PyAny>,
+    args: &Bound<'_, PyTuple>,
+    ttl: Option<&Bound<'_, PyAny>>,
+    wait: Option<&Bound<'_, PyAny>>,
+    renew: Option<bool>,
+    max_hold: Option<&Bound<'_, PyAny>>,
+    node_timeout: Option<&Bound<'_, PyAny>>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Lock> {
+    refuse("lock()", LOCK_OPTIONS, args, kwargs)?;
+    let options = lock_args(ttl, wait, renew, max_hold, node_timeout)?;
+    Lock::make(py, Source::Default, names(name)?, options)
+}
+
+/// Chooses the default client: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
+///
+/// Raises InvalidOption once the default client is in use, unless `replace` is true.
+#[pyfunction]
+#[pyo3(signature = (
+    nodes: "str | list[str] | tuple[str, ...]",
+    *args: "typing.Never",
+    replace: "bool" = false,
+    key_prefix: "str | None" = None,
+    node_timeout: "float | datetime.timedelta | None" = None,
+    restart_guard: "float | datetime.timedelta | None" = None,
+    **kwargs: "typing.Never"
+))]
+#[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
+pub(crate) fn configure(
+    py: Python<'_>,
+    nodes: &Bound<'_, PyAny>,
+    args: &Bound<'_, PyTuple>,
+    replace: bool,
+    key_prefix: Option<String>,
+    node_timeout: Option<&Bound<'_, PyAny>>,
+    restart_guard: Option<&Bound<'_, PyAny>>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Redlock> {
+    refuse("configure()", CLIENT_OPTIONS, args, kwargs)?;
+    let options = client_args(key_prefix, node_timeout, restart_guard)?;
+    let client = connect(py, args::nodes(nodes)?, &options)?;
+    let mut default = locked(&DEFAULT);
+    if default.as_ref().is_some_and(|chosen| chosen.used) && !replace {
+        return Err(invalid(
+            "the default client is in use already: configure() it before, or give replace=True",
+        ));
+    }
+    let old = default.replace(Chosen { client: client.clone(), used: false });
+    drop(default);
+    drop(old);
+    tracing::info!(target: "redlock", "the default client's nodes: {}", client.1.nodes().join(" "));
+    Ok(Redlock { client })
+}

@@ -1,0 +1,74 @@
+//! Replies on their way from the background thread to an event loop.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use super::{dispatch, lock};
+
+/// Turns an outcome into a Python object, on the loop's thread. One that is never called releases what it carries.
+pub(super) type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
+/// The end that any thread may push into.
+pub(super) struct Queue {
+    pub(super) replies: Mutex<Vec<(u64, Reply)>>,
+    /// A wake-up is under way that has not looked into the queue yet.
+    pub(super) waking: AtomicBool,
+    pub(super) waker: Waker,
+}
+
+pub(super) enum Waker {
+    Byte(UnixStream),
+    /// The mailbox's number, for the dispatcher.
+    Thread(u64),
+}
+
+impl Queue {
+    pub(super) fn push(&self, id: u64, reply: Reply) {
+        lock(&self.replies).push((id, reply));
+    }
+
+    /// Wakes the loop, unless it is being woken already: after a whole batch was pushed, so that it is handled as one.
+    pub(super) fn ring(&self) {
+        if lock(&self.replies).is_empty() || self.waking.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        match &self.waker {
+            // A full pipe has woken the loop already, and a closed one has no loop behind it.
+            Waker::Byte(stream) => drop((&*stream).write(&[1])),
+            Waker::Thread(mailbox) => dispatch::send(dispatch::Event::Wake(*mailbox)),
+        }
+    }
+
+    pub(super) fn take(&self) -> Vec<(u64, Reply)> {
+        // Before the queue is emptied: what is pushed in between wakes once more, rather than not at all.
+        self.waking.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *lock(&self.replies))
+    }
+}
+
+/// Replies even if the future panics.
+pub(super) struct Promise {
+    pub(super) queue: Arc<Queue>,
+    pub(super) id: u64,
+}
+
+impl Promise {
+    pub(super) fn keep(&self, reply: Reply) {
+        self.queue.push(self.id, reply);
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.keep(Box::new(|_| {
+                Err(PyRuntimeError::new_err("redlock: an internal error, please report it"))
+            }));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+"""A forked child starts anew and owns nothing."""
+
+import json
+
+import pytest
+
+from .processes import run
+from .servers import Server
+
+FORKED = """
+import json, os, sys, redlock
+client = redlock.Redlock(sys.argv[1])
+lease = client.lock(sys.argv[2], ttl=20).acquire()
+read, write = os.pipe()
+if os.fork() == 0:
+    answer = {"held": lease.held, "leases": len(client.leases())}
+    try: lease.release()
+    except redlock.LockLost as error: answer["release"] = error.reason
+    answer["try"] = client.lock(sys.argv[2]).try_acquire() is not None
+    with client.lock(sys.argv[2] + "-child", ttl=20) as other: answer["own"] = other.held
+    import asyncio
+    async def main():
+        async with client.lock(sys.argv[2] + "-child", ttl=20) as other: return other.held
+    answer["async"] = asyncio.run(main())
+    os.write(write, json.dumps(answer).encode())
+    os._exit(0)
+os.close(write)
+child = json.loads(os.read(read, 4096) or b'{}')
+_, status = os.wait()
+print(json.dumps({"child": child, "status": status, "held": lease.held}))
+lease.release()
+"""
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis"])
+def test_a_forked_child_owns_nothing_and_can_lock(
+    redis_server: Server, name: str, kind: str
+) -> None:
+    url = redis_server.url if kind == "redis" else "memory://"
+    out, err = run(
+        FORKED.replace(
+            "import json", "import warnings; warnings.simplefilter('ignore'); import json", 1
+        ),
+        url,
+        name,
+    ).communicate(timeout=30)
+    answer = json.loads(out or err)
+    assert answer["held"] is True
+    assert answer["status"] == 0
+    child = answer["child"]
+    assert child["held"] is False
+    assert child["leases"] == 0
+    assert child["release"] == "forked"
+    assert child["own"] is True
+    assert child["async"] is True
+    if kind == "redis":
+        assert child["try"] is False
+
+
+FORKED_LOOP = """
+import asyncio, os, sys, threading, redlock
+client = redlock.Redlock(sys.argv[1])
+async def main():
+    async with client.lock(sys.argv[2], ttl=20) as lease: return lease.held
+def hammer():
+    lock = client.lock(sys.argv[2] + "-hammer")
+    while not stop.is_set():
+        with lock: pass
+stop = threading.Event()
+thread = threading.Thread(target=hammer)
+thread.start()
+asyncio.run(main())
+for _ in range(20):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if asyncio.run(main()) else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+stop.set()
+thread.join()
+print("done")
+"""
+
+
+def test_forks_while_another_thread_locks(redis_server: Server, name: str) -> None:
+    """A mutex of ours that is held at the fork would hang the child."""
+    code = "import warnings; warnings.simplefilter('ignore')\n" + FORKED_LOOP
+    out, err = run(code, redis_server.url, name).communicate(timeout=60)
+    assert out == "done\n", err

@@ -1,0 +1,94 @@
+"""A lease that is forgotten or lost, and who is told."""
+
+import asyncio
+import gc
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+import redlock
+
+from .servers import Server
+
+
+def test_a_collected_lease_is_not_released(
+    redis_client: redlock.Redlock, redis_server: Server, name: str
+) -> None:
+    with pytest.warns(ResourceWarning, match=rf"lock:{name}.*test_lease\.py:\d+") as warned:
+        redis_client.lock(name, ttl=0.5).acquire()
+        gc.collect()
+    assert len(warned) == 1
+    assert redis_server.client.get(f"lock:{name}") is not None
+    assert redis_client.lock(name).try_acquire() is None
+    time.sleep(0.6)  # renewal has ended
+    assert redis_server.client.get(f"lock:{name}") is None
+
+
+def test_a_collected_lease_with_a_callback_is_collected(client: redlock.Redlock, name: str) -> None:
+    """The callback may refer to the lease without keeping it for ever."""
+
+    def forget() -> None:
+        lease = client.lock(name, ttl=0.5).acquire()
+        lease.on_lost(lambda _: print(lease))
+
+    forget()
+    with pytest.warns(ResourceWarning, match=f"lock:{name}"):
+        gc.collect()
+
+
+def test_on_lost_on_the_dispatcher(client: redlock.Redlock, name: str) -> None:
+    told: list[Any] = []
+    event = threading.Event()
+
+    def callback(error: redlock.LockLost) -> None:
+        told.append((error.reason, threading.current_thread().name))
+        event.set()
+
+    lease = client.lock(name).acquire()
+    lease.on_lost(callback)
+    client.force_release(name)
+    assert event.wait(5)
+    event.clear()
+    lease.on_lost(callback)  # lost already: soon
+    assert event.wait(5)
+    assert told == [("missing", "redlock-dispatch")] * 2
+    other = client.lock(name).acquire()
+    other.on_lost(callback)
+    other.release()
+    time.sleep(0.1)
+    assert len(told) == 2
+
+
+def test_on_lost_on_the_loop(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        told = asyncio.get_running_loop().create_future()
+        lease = await client.lock(name).aacquire()
+        lease.on_lost(lambda error: told.set_result((error.reason, threading.current_thread())))
+        await client.aforce_release(name)
+        reason, thread = await asyncio.wait_for(told, 5)
+        assert reason == "missing"
+        assert thread is threading.current_thread()
+
+    asyncio.run(main())
+
+
+def test_logs_reach_logging(
+    client: redlock.Redlock, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "redlock")
+    lease = client.lock(name).acquire()
+    client.force_release(name)
+    end = time.monotonic() + 5
+    while lease.held and time.monotonic() < end:
+        time.sleep(0.001)
+    with pytest.raises(redlock.LockLost):
+        lease.release()
+    found: list[logging.LogRecord] = []
+    while time.monotonic() < end and not found:
+        found = [record for record in caplog.records if f"lock:{name}" in record.getMessage()]
+    (record,) = found
+    assert record.name == "redlock"
+    assert record.levelno == logging.WARNING
+    assert "missing" in record.getMessage()

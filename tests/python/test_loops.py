@@ -1,0 +1,124 @@
+"""Event loops: batches, kinds, threads, and their end."""
+
+import asyncio
+import gc
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redlock
+
+
+def test_one_wake_up_per_batch(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        await (await client.lock(name).aacquire()).arelease()
+        wakes = 0
+        (mailbox,) = [
+            key.data[0]._callback
+            for key in loop._selector.get_map().values()
+            if key.data[0] and type(key.data[0]._callback).__name__ == "Mailbox"
+        ]
+
+        def counted() -> None:
+            nonlocal wakes
+            wakes += 1
+            mailbox()
+
+        (fd,) = [
+            key.fd
+            for key in loop._selector.get_map().values()
+            if key.data[0] and key.data[0]._callback is mailbox
+        ]
+        loop.add_reader(fd, counted)
+        locks = [client.lock(f"{name}-{number}") for number in range(200)]
+        acquiring = [asyncio.create_task(lock.aacquire()) for lock in locks]
+        await asyncio.sleep(0)
+        time.sleep(0.3)  # all are granted while the loop is blocked
+        leases = await asyncio.gather(*acquiring)
+        assert wakes <= 3
+        await asyncio.gather(*(lease.arelease() for lease in leases))
+
+    asyncio.run(main())
+
+
+class NoReaders(asyncio.SelectorEventLoop):
+    """As loops that cannot watch file descriptors."""
+
+    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> Any:
+        if type(callback).__name__ == "Mailbox":
+            raise NotImplementedError
+        return super().add_reader(fd, callback, *args)
+
+
+def new_loop(kind: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    if kind == "uvloop":
+        import uvloop
+
+        return uvloop.new_event_loop
+    return NoReaders if kind == "no readers" else asyncio.SelectorEventLoop
+
+
+@pytest.mark.parametrize("kind", ["selector", "no readers", "uvloop"])
+def test_every_kind_of_loop(client: redlock.Redlock, name: str, kind: str) -> None:
+    async def main() -> None:
+        async def once(number: int) -> None:
+            async with client.lock(f"{name}-{number % 5}", wait=10) as lease:
+                assert lease.held
+
+        await asyncio.gather(*(once(number) for number in range(50)))
+        with pytest.raises(redlock.LockLost):
+            async with client.lock(name):
+                await client.aforce_release(name)
+                await asyncio.sleep(10)
+
+    with asyncio.Runner(loop_factory=new_loop(kind)) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("kind", ["selector", "no readers", "uvloop"])
+def test_dead_loops_are_not_kept(client: redlock.Redlock, name: str, kind: str) -> None:
+    async def main() -> None:
+        async with client.lock(name):
+            pass
+
+    def use() -> "weakref.ref[Any]":
+        loop = new_loop(kind)()
+        loop.run_until_complete(main())
+        loop.close()
+        return weakref.ref(loop)
+
+    before = len(os.listdir("/proc/self/fd"))
+    loops = [use() for _ in range(10)]
+    end = time.monotonic() + 5
+    while any(loop() for loop in loops) and time.monotonic() < end:
+        gc.collect()  # the dispatcher may be about to wake one
+    assert [loop() for loop in loops] == [None] * 10
+    assert len(os.listdir("/proc/self/fd")) <= before + 2  # uvloop's own come with the first
+
+
+def test_loops_in_many_threads(client: redlock.Redlock, name: str) -> None:
+    inside = entered = 0
+
+    async def once() -> None:
+        nonlocal inside, entered
+        async with client.lock(name, wait=20):
+            inside += 1
+            assert inside == 1
+            await asyncio.sleep(0.001)
+            inside -= 1
+            entered += 1
+
+    async def main() -> None:
+        await asyncio.gather(*(once() for _ in range(5)))
+
+    threads = [threading.Thread(target=asyncio.run, args=(main(),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert entered == 20
