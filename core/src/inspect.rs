@@ -31,7 +31,7 @@ pub struct NodeInspection {
     pub remaining: Option<Duration>,
     /// The first 8 digits of the owner's token.
     pub token: Option<String>,
-    /// The fault's own text.
+    /// The fault's own text, or why the node takes no first vote yet (`restart_guard`).
     pub error: Option<String>,
 }
 
@@ -74,9 +74,10 @@ fn word(
     key: &str,
     answer: Option<Result<Option<Holder>, Fault>>,
 ) -> NodeInspection {
+    let quarantine = node.quarantine().map(|fault| fault.to_string());
     let (state, holder, error) = match answer {
-        Some(Ok(Some(holder))) => ("held", Some(holder), None),
-        Some(Ok(None)) => ("free", None, None),
+        Some(Ok(Some(holder))) => ("held", Some(holder), quarantine),
+        Some(Ok(None)) => ("free", None, quarantine),
         Some(Err(fault)) => ("fault", None, Some(fault.to_string())),
         None => ("fault", None, Some("no answer in time".to_owned())),
     };

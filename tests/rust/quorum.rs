@@ -183,6 +183,10 @@ async fn a_young_server_takes_no_first_vote_and_says_when_it_will() {
     let error = lock.acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("votes again in"), "{error}");
+    let seen = lock.inspect().await.unwrap();
+    assert!(seen.nodes.iter().all(|node| node.state == "free"));
+    let why = seen.nodes[0].error.clone().unwrap();
+    assert!(why.contains("votes again in"), "{why}");
     let error = lock.clone().ttl(Duration::from_secs(31)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("restart_guard"), "{error}");
@@ -238,5 +242,71 @@ async fn a_reset_connection_pays_its_owed_deletes_first() {
     while server.ask("EXISTS lock:job") != ":0" {
         assert!(Instant::now() < end, "the delete was never sent again");
         tokio::time::sleep(millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn rolling_restarts_leave_the_lease_on_every_node() {
+    let mut nodes = servers(5);
+    let guard = millis(500);
+    let redlock =
+        Redlock::builder(nodes.iter().map(Server::url)).restart_guard(guard).build().unwrap();
+    tokio::time::sleep(millis(2600)).await;
+    let lock = redlock.lock("job").ttl(guard).wait(millis(10_000));
+    let lease = lock.acquire().await.unwrap();
+    for node in &mut nodes {
+        node.kill();
+        node.restart();
+        let end = Instant::now() + millis(10_000);
+        while node.ask("GET lock:job") != lease.token() {
+            assert!(Instant::now() < end, "{} was not healed", node.url());
+            lease.ensure_held().unwrap();
+            tokio::time::sleep(millis(20)).await;
+        }
+    }
+    assert_eq!(healed(&nodes, lease.token()), 5);
+    lease.release().await.unwrap();
+}
+
+/// The holder has three of five; one of the three restarts empty and the other two, which were down, return.
+async fn amnesia(run: usize) {
+    let mut nodes = servers(5);
+    let guard = millis(2000);
+    let urls: Vec<String> = nodes.iter().map(Server::url).collect();
+    let build = || Redlock::builder(urls.clone()).restart_guard(guard).build().unwrap();
+    let (one, two) = (build(), build());
+    tokio::time::sleep(millis(4100)).await;
+    nodes[3].kill();
+    nodes[4].kill();
+    let held = one.lock("job").ttl(guard).renew(false).wait(millis(5000)).acquire().await.unwrap();
+    let (restarts, begun) = (run % 3, Instant::now());
+    nodes[restarts].kill();
+    nodes[restarts].restart();
+    nodes[3].restart();
+    nodes[4].restart();
+    let newcomer = two.lock("job").ttl(guard / 5).wait(millis(20_000));
+    loop {
+        match newcomer.acquire().await {
+            Ok(lease) => {
+                assert!(!held.held(), "two holders in run {run}");
+                lease.release().await.unwrap();
+                return;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+        }
+        assert!(begun.elapsed() < millis(20_000), "nobody got it in run {run}");
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_forgot_do_not_let_a_second_holder_in() {
+    let runs = std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(4);
+    let mut done = 0;
+    while done < runs {
+        let batch = (done..runs.min(done + 5)).map(|run| tokio::spawn(amnesia(run)));
+        for run in batch.collect::<Vec<_>>() {
+            run.await.unwrap();
+            done += 1;
+        }
     }
 }

@@ -15,20 +15,10 @@ mod handshake;
 mod session;
 mod stream;
 
+use command::VotesFrom;
 pub(super) use command::{Command, Link, Purpose, Question};
 use handshake::Greeting;
 use session::{End, Session};
-
-/// From when on a node may take first votes.
-#[derive(Clone, Copy)]
-enum VotesFrom {
-    Now,
-    At(Instant),
-    Never,
-}
-
-const AGELESS: &str =
-    "its uptime cannot be read (INFO), so it takes no part while restart_guard is on";
 
 /// A delete that was never confirmed.
 struct Owed {
@@ -78,7 +68,6 @@ pub(super) struct Connection {
     link: Arc<Link>,
     commands: UnboundedReceiver<Command>,
     owed: VecDeque<Owed>,
-    votes_from: VotesFrom,
 }
 
 impl Connection {
@@ -89,8 +78,7 @@ impl Connection {
         link: Arc<Link>,
         commands: UnboundedReceiver<Command>,
     ) -> Self {
-        let (owed, votes_from) = (VecDeque::new(), VotesFrom::Now);
-        Self { target, clock, watch, link, commands, owed, votes_from }
+        Self { target, clock, watch, link, commands, owed: VecDeque::new() }
     }
 
     /// Serves until the client is gone and every command it gave was answered.
@@ -141,8 +129,10 @@ impl Connection {
             Some(wait) => VotesFrom::At(self.clock.now() + wait),
             None => VotesFrom::Never,
         };
-        self.votes_from = votes_from;
-        self.link.opened(greeting.pushes);
+        self.link.opened(greeting.pushes, votes_from);
+        if let Some(fault) = self.link.quarantine(self.clock.now()) {
+            tracing::warn!(target: "redlock", node = %self.target.url, "{fault}");
+        }
         if !greeting.pushes {
             tracing::info!(target: "redlock", node = %self.target.url, "no client tracking: waiters poll");
         }
@@ -150,14 +140,19 @@ impl Connection {
         Session::new(self, greeting, first).run().await
     }
 
-    /// Connects while answering every command with the last fault; `None` once the client is gone.
+    /// Connects while answering every command with the last fault; `None` once the client is gone and owes nothing.
     async fn open_refusing(&mut self, last: &Fault) -> Option<Result<Greeting, Fault>> {
         let refusal = not_connected(last);
         let mut opening = std::pin::pin!(self.target.clone().open());
+        let mut more = true;
         loop {
             tokio::select! {
                 opened = &mut opening => return Some(opened),
-                command = self.commands.recv() => self.refuse(command?, &refusal),
+                command = self.commands.recv(), if more => match command {
+                    Some(command) => self.refuse(command, &refusal),
+                    None if self.owed.is_empty() => return None,
+                    None => more = false,
+                },
             }
         }
     }
@@ -207,18 +202,7 @@ impl Connection {
 
     /// Why this vote may not be given, if it may not.
     fn guarded(&self, command: &Command) -> Option<Fault> {
-        let from = match self.votes_from {
-            _ if !matches!(command.question.purpose, Purpose::FirstVote) => return None,
-            VotesFrom::Now => return None,
-            VotesFrom::Never => return Some(Fault::new(AGELESS)),
-            VotesFrom::At(from) => from,
-        };
-        let left = from.since(self.clock.now());
-        (!left.is_zero()).then(|| {
-            Fault::new(format!(
-                "it restarted within restart_guard and votes again in {:.1} s",
-                left.as_secs_f64()
-            ))
-        })
+        let first = matches!(command.question.purpose, Purpose::FirstVote);
+        if first { self.link.quarantine(self.clock.now()) } else { None }
     }
 }

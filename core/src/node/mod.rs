@@ -148,6 +148,11 @@ pub(crate) trait Node: Send + Sync {
     /// Whether changes of keys are told by push at this moment.
     fn pushes(&self) -> bool;
 
+    /// Why it takes no first vote now, if it does not.
+    fn quarantine(&self) -> Option<Fault> {
+        None
+    }
+
     fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote>;
 
     fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension>;

@@ -89,6 +89,10 @@ impl Node for RedisNode {
         self.link.pushes()
     }
 
+    fn quarantine(&self) -> Option<Fault> {
+        self.link.quarantine(self.clock.now())
+    }
+
     fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote> {
         let mut command = SCRIPTS[ACQUIRE].on(&lock_keys(claim, ask));
         command.arg(&*claim.token).arg(millis(ask.ttl));

@@ -1,6 +1,7 @@
 //! What goes into a connection's queue, and what its node may know without asking.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
@@ -51,9 +52,19 @@ impl Command {
     }
 }
 
+/// From when on a node may take first votes.
+#[derive(Clone, Copy, Default)]
+pub(super) enum VotesFrom {
+    #[default]
+    Now,
+    At(Instant),
+    Never,
+}
+
 #[derive(Default)]
 pub(in super::super) struct Link {
     pushes: AtomicBool,
+    votes_from: Mutex<VotesFrom>,
 }
 
 impl Link {
@@ -61,8 +72,25 @@ impl Link {
         self.pushes.load(Ordering::Relaxed)
     }
 
-    pub(super) fn opened(&self, pushes: bool) {
+    /// Why the server takes no first vote now, if it does not.
+    pub(in super::super) fn quarantine(&self, now: Instant) -> Option<Fault> {
+        let left = match *self.votes_from.lock().unwrap_or_else(PoisonError::into_inner) {
+            VotesFrom::Now => return None,
+            VotesFrom::Never => {
+                let text = "its uptime cannot be read (INFO), so it takes no first vote while restart_guard is on";
+                return Some(Fault::new(text));
+            }
+            VotesFrom::At(from) => from.since(now),
+        };
+        (!left.is_zero()).then(|| {
+            let left = left.as_secs_f64();
+            Fault::new(format!("it restarted within restart_guard and votes again in {left:.1} s"))
+        })
+    }
+
+    pub(super) fn opened(&self, pushes: bool, votes_from: VotesFrom) {
         self.pushes.store(pushes, Ordering::Relaxed);
+        *self.votes_from.lock().unwrap_or_else(PoisonError::into_inner) = votes_from;
     }
 
     pub(super) fn closed(&self) {
