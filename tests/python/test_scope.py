@@ -7,9 +7,11 @@ import time
 import warnings
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import redlock
+from redlock import _scope
 
 
 def lose(client: redlock.Redlock, lease: redlock.Lease) -> None:
@@ -288,3 +290,24 @@ def test_a_client_closes_in_async_with(client: redlock.Redlock, name: str) -> No
             await client.lock(name).aacquire()
 
     asyncio.run(main())
+
+
+def test_a_signal_between_the_grant_and_the_body(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name)
+    entry: Any = None
+
+    class Interrupted:
+        """As a Lock whose grant arrives together with a Ctrl-C."""
+
+        _entries = lock._entries
+
+        def _acquire_for(self, made: object) -> None:
+            nonlocal entry
+            entry = made
+            lock._acquire_for(made)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _scope.enter(Interrupted())  # type: ignore[arg-type]
+    assert not entry.lease.held
+    assert lock._entries == []
