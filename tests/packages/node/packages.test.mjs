@@ -1,0 +1,123 @@
+// The packages as a stranger meets them: installed from their tarballs into an empty folder, and used in every way.
+// Not among the other tests, as it fetches the tools in package.json: run `npm run test:packages`.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { cp, mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+const here = fileURLToPath(new URL(".", import.meta.url));
+const root = join(here, "..", "..", "..");
+const quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline"];
+let folder;
+let main;
+let platform;
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "redlock-packages-"));
+  const tarballs = join(folder, "tarballs");
+  await run("npm", ["run", "--silent", "pack", "--", tarballs], { cwd: root });
+  const names = (await readdir(tarballs)).map((name) => join(tarballs, name));
+  assert.equal(names.length, 2, String(names));
+  main = names.find((name) => /redlock-native-\d/.test(name));
+  platform = names.find((name) => name !== main);
+  await cp(here, folder, { recursive: true });
+  await run("npm", ["install", ...quiet, main, platform], { cwd: folder });
+});
+
+after(() => rm(folder, { recursive: true, force: true }));
+
+/** Runs a tool of the folder; what it printed, if it ended well. */
+async function tool(name, ...args) {
+  const file = join(folder, "node_modules", ".bin", name);
+  const { stdout, stderr } = await run(file, args, { cwd: folder }).catch((error) =>
+    assert.fail(`${name} ${args.join(" ")}\n${error.stdout}${error.stderr}`),
+  );
+  return stdout + stderr;
+}
+
+/** Runs a program of the folder, which takes a lock and says so. */
+async function takesLock(...args) {
+  const { stdout } = await run(process.execPath, args, { cwd: folder, timeout: 20_000 });
+  assert.equal(stdout, "lock:job true\n");
+}
+
+describe("Node", () => {
+  test("require", () => takesLock("lock.cjs"));
+  test("import", () => takesLock("lock.mjs"));
+});
+
+describe("TypeScript", () => {
+  const settings = [
+    ["node16", ["script", "module"], "node16"],
+    ["nodenext", ["script", "module"], "nodenext"],
+    ["bundler", ["module"], "esnext"],
+    ["node", ["script"], "commonjs"],
+  ];
+  const sources = { script: "typescript/script.ts", module: "typescript/module.mts" };
+  const outputs = { script: "script.js", module: "module.mjs" };
+  for (const [resolution, kinds, module] of settings) {
+    test(`moduleResolution ${resolution}`, async () => {
+      const outDir = `out-${resolution}`;
+      const flags = ["--module", module, "--moduleResolution", resolution, "--outDir", outDir];
+      const files = kinds.map((kind) => sources[kind]);
+      await tool("tsc", "--strict", "--target", "es2022", "--types", "node", ...flags, ...files);
+      for (const kind of kinds) await takesLock(join(outDir, outputs[kind]));
+    });
+  }
+
+  test("ts-node", async () => {
+    const args = ["--compilerOptions", '{"module":"commonjs"}', "typescript/script.ts"];
+    assert.equal(await tool("ts-node", ...args), "lock:job true\n");
+  });
+});
+
+describe("test runners", () => {
+  for (const [project, passed] of [
+    ["jest", 2],
+    ["ts-jest", 1],
+  ]) {
+    test(project, async () => {
+      const printed = await tool(
+        "jest",
+        "--runInBand",
+        "--rootDir",
+        project,
+        "-c",
+        `${project}/jest.config.cjs`,
+      );
+      assert.match(printed, new RegExp(`Tests: +${passed} passed, ${passed} total`));
+      assert.doesNotMatch(printed, /did not exit|open handle/);
+    });
+  }
+});
+
+describe("what linters say of the tarballs", () => {
+  test("publint", async () => {
+    for (const tarball of [main, platform]) {
+      const printed = await tool("publint", "--strict", tarball);
+      assert.match(printed, /All good/);
+    }
+  });
+
+  test("arethetypeswrong", async () => {
+    assert.match(await tool("attw", "--format", "ascii", main), /No problems found/);
+  });
+});
+
+test("the package holds what it needs and no more, the platform's one the binary", async () => {
+  const list = async (tarball) => (await run("tar", ["-tzf", tarball])).stdout.trim().split("\n");
+  const [files, binary] = [await list(main), await list(platform)];
+  for (const file of files) {
+    assert.match(
+      file,
+      /^package\/(package\.json|README\.md|LICENSE-\w+|bindings-node\/.*\.m?[jt]s)$/,
+    );
+  }
+  assert.ok(files.includes("package/LICENSE-MIT") && binary.includes("package/LICENSE-MIT"));
+  assert.equal(binary.filter((file) => file.endsWith(".node")).length, 1);
+});
