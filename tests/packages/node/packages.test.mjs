@@ -1,7 +1,8 @@
 // The packages as a stranger meets them: installed from their tarballs into an empty folder, and used in every way.
 // Not among the other tests, as it fetches the tools in package.json: run `npm run test:packages`.
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { cp, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,6 +27,10 @@ before(async () => {
   main = names.find((name) => /redlock-native-\d/.test(name));
   platform = names.find((name) => name !== main);
   await cp(here, folder, { recursive: true });
+  await cp(join(root, "examples", "server", "express"), join(folder, "express"), {
+    recursive: true,
+    filter: (file) => !file.includes("node_modules") && !file.endsWith(".json"),
+  });
   await run("npm", ["install", ...quiet, main, platform], { cwd: folder });
 });
 
@@ -93,6 +98,23 @@ describe("test runners", () => {
       assert.match(printed, new RegExp(`Tests: +${passed} passed, ${passed} total`));
       assert.doesNotMatch(printed, /did not exit|open handle/);
     });
+  }
+});
+
+test("the Express example: of ten requests at once, one gets the lock", async () => {
+  const env = { ...process.env, PORT: "0", REDIS_URL: "memory://" };
+  const server = spawn(process.execPath, ["express/server.mjs"], { cwd: folder, env });
+  try {
+    const [line] = await once(server.stdout, "data");
+    const url = `${String(line).match(/http:\S+/)[0]}/job`;
+    const post = async () => (await fetch(url, { method: "POST" })).status;
+    const codes = await Promise.all(Array.from({ length: 10 }, post));
+    assert.deepEqual(codes.sort(), [200, ...Array(9).fill(409)]);
+    const ended = once(server, "exit");
+    server.kill("SIGTERM");
+    assert.deepEqual(await ended, [0, null]);
+  } finally {
+    server.kill("SIGKILL");
   }
 });
 
