@@ -7,6 +7,7 @@ use crate::lease::Hold;
 use crate::state::State;
 
 use super::clock::{Rate, Time};
+use super::scenario::Promise;
 use super::world::MS;
 
 struct Record {
@@ -35,12 +36,15 @@ pub(super) struct Monitor {
     pub(super) grants: usize,
     pub(super) violation: Option<String>,
     exclusion: bool,
+    tokens: bool,
     pub(super) paused: Vec<Time>,
 }
 
 impl Monitor {
-    pub(super) fn new(exclusion: bool, clients: usize) -> Self {
-        Self { exclusion, paused: vec![0; clients], ..Self::default() }
+    pub(super) fn new(promise: Promise, clients: usize) -> Self {
+        let exclusion = promise != Promise::TokensDespiteDeletes;
+        let tokens = matches!(promise, Promise::Kept | Promise::TokensDespiteDeletes);
+        Self { exclusion, tokens, paused: vec![0; clients], ..Self::default() }
     }
 
     fn fail(&mut self, text: String) {
@@ -68,7 +72,7 @@ impl Monitor {
         if let Ok(token) = hold.fencing_token() {
             for name in names {
                 let last = self.last_token.insert(name, token).unwrap_or(0);
-                if token <= last {
+                if self.tokens && token <= last {
                     self.fail(format!(
                         "token not larger: {name} got {token} after {last}, by client {client}"
                     ));

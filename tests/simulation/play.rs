@@ -13,7 +13,7 @@ use crate::node::{Change, Node};
 
 use super::clock::{ClientClock, Time};
 use super::monitor::Monitor;
-use super::scenario::{Action, BEGIN, End, Promise, Scenario, Use};
+use super::scenario::{Action, BEGIN, End, Scenario, Use};
 use super::server::Server;
 use super::usage::{Client, lock};
 use super::world::{Event, Link, MS, SimulatedNode, World};
@@ -66,8 +66,7 @@ impl<'a> Player<'a> {
             world.servers.push(Server::new(ppm, offset_us));
         }
         world.clocks.clone_from(&scenario.clients);
-        let exclusion = scenario.promise != Promise::TokensDespiteDeletes;
-        let monitor = Monitor::new(exclusion, scenario.clients.len());
+        let monitor = Monitor::new(scenario.promise, scenario.clients.len());
         let mut player = Self {
             scenario,
             world: Arc::new(Mutex::new(world)),
