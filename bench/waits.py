@@ -1,5 +1,6 @@
 """Waiting, failing nodes and held leases: the figures of docs/speed.md. `waits.py [handoff|contend|frozen|hold]...`"""
 
+import itertools
 import json
 import signal
 import socket
@@ -93,13 +94,9 @@ def handoff(servers: list[Server]) -> None:
     floor = float(tool("floor", one.url, 300).communicate()[0]) / 1e3
     stamps = sorted((int(line.split()[1]), line[0]) for line in lines)
     gaps = [
-        (b[0] - a[0]) / 1e3
-        for a, b in zip(stamps, stamps[1:], strict=False)
-        if (a[1], b[1]) == ("R", "A")
+        (b[0] - a[0]) / 1e3 for a, b in itertools.pairwise(stamps) if (a[1], b[1]) == ("R", "A")
     ]
-    overlaps = sum(
-        1 for a, b in zip(stamps, stamps[1:], strict=False) if (a[1], b[1]) == ("A", "A")
-    )
+    overlaps = sum(1 for a, b in itertools.pairwise(stamps) if (a[1], b[1]) == ("A", "A"))
     p50, p99 = statistics.median(gaps), percentile(gaps, 0.99)
     print(
         f"handoff, 2 processes, 16 waiters in one: {len(gaps)} handoffs, median {p50:.0f} us = "
@@ -119,7 +116,8 @@ def contend(servers: list[Server]) -> None:
     p99 = percentile(waits, 0.99)
     print(
         f"8 processes, one name, 5 nodes, {seconds} s: {rate:.0f} handoffs/s, "
-        f"wait p50 {statistics.median(waits):.1f} ms, p99 {p99:.1f} ms = {p99 / fair:.1f} x the fair share of {fair:.1f} ms (goal 4), worst {max(waits):.0f} ms"
+        f"wait p50 {statistics.median(waits):.1f} ms, "
+        f"p99 {p99:.1f} ms = {p99 / fair:.1f} x the fair share of {fair:.1f} ms (goal 4), worst {max(waits):.0f} ms"
     )
 
 
