@@ -75,6 +75,11 @@ export function listen(id: number, receiver: Deliver): void {
   pending.set(id, receiver);
 }
 
+/** The call will not be settled: what it came to is nobody's business any more. */
+export function forget(id: number): void {
+  pending.delete(id);
+}
+
 /** The outcome of a call, to be passed to `unwrap`. */
 export function settled(id: number): Promise<unknown> {
   return new Promise((resolve) => pending.set(id, resolve));

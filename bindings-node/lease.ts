@@ -1,7 +1,7 @@
 /** What you hold. */
 
 import { setTimeout } from "node:timers";
-import { attempt, listen, runtime, settled, unwrap, warn } from "./calls.js";
+import { attempt, forget, listen, runtime, settled, unwrap, warn } from "./calls.js";
 import { InvalidOption, LockLost, type QuorumUnavailable, toError } from "./errors.js";
 import { checked, LOCK } from "./options.js";
 
@@ -26,6 +26,7 @@ interface Held {
  * key lives out its ttl, and a warning says where the lease came from.
  */
 const collected = new FinalizationRegistry<Held>(({ id, key, place }) => {
+  unwatch(id);
   if (!runtime.leaseAbandon(id)) return;
   const frame = (place.stack ?? "").split("\n").at(-1)?.trim();
   const where = place.uses === 1 ? frame : `${frame}, or by the same Lock within that moment`;
@@ -51,6 +52,21 @@ function register(): void {
   for (const [lease, held] of young) collected.register(lease, held, lease);
   young.clear();
   waiting = false;
+}
+
+interface Watch {
+  call: number;
+  loss: AbortController;
+}
+
+/** The leases whose loss somebody asked to be told of, by their numbers: two objects for one lease share one watch. */
+const watches = new Map<number, Watch>();
+
+/** A lease that is over cannot be lost any more. */
+function unwatch(id: number): void {
+  const watch = watches.get(id);
+  if (watch !== undefined) forget(watch.call);
+  watches.delete(id);
 }
 
 /** What you hold: made by `lock.acquire()`, ended by `release()`. */
@@ -121,6 +137,7 @@ export class Lease {
     if (call === null) return;
     unwrap(await settled(call));
     this.#released = true;
+    unwatch(this.#id);
     if (!young.delete(this)) collected.unregister(this);
   }
 
@@ -139,13 +156,21 @@ export class Lease {
   }
 
   #watch(): AbortController {
+    const id = this.#id;
+    const known = watches.get(id);
+    if (known !== undefined) return known.loss;
     const loss = new AbortController();
-    const failure = runtime.leaseFailure(this.#id);
-    const call = failure ? null : runtime.leaseWatch(this.#id);
+    const failure = runtime.leaseFailure(id);
+    const call = failure ? null : runtime.leaseWatch(id);
     // A released lease is not held either, but that is no loss.
     if (failure?.reason) loss.abort(toError(failure));
+    if (call === null) return loss;
+    watches.set(id, { call, loss });
     // The controller only: a lease that is watched can still be collected.
-    if (call !== null) listen(call, (lost) => loss.abort(toError(lost)));
+    listen(call, (lost) => {
+      unwatch(id);
+      loss.abort(toError(lost));
+    });
     return loss;
   }
 

@@ -1,0 +1,38 @@
+// Tens of thousands of calls, aborted, refused and lost ones among them, leave nothing behind in the process.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fresh, program, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+const ROUNDS = 30_000;
+const MB = 2 ** 20;
+
+/** A leak shows in every burst, an allocator's habits only in some: the least growth counts. */
+const growth = ({ before, between, after }, what) =>
+  Math.min(between[what] - before[what], after[what] - between[what]);
+
+for (const [kind, url] of [
+  ["memory://", () => `memory://${fresh()}`],
+  ["redis://", () => shared.server.url],
+]) {
+  test(`${kind}: memory, files, threads and handles stay as they are`, async () => {
+    const ended = await program("cycles", [url(), ROUNDS], {
+      flags: ["--expose-gc"],
+      timeout: 60_000,
+    });
+    assert.equal(ended.code, 0, ended.stderr);
+    const seen = JSON.parse(ended.lines.at(-1));
+    const { before, after, counts } = seen;
+    // Three bursts: the first warms up, the other two are compared.
+    const total = Object.values(counts).reduce((sum, each) => sum + each, 0);
+    assert.equal(total, 3 * ROUNDS, JSON.stringify(counts));
+    for (const [way, count] of Object.entries(counts)) assert.ok(count >= 1000, way);
+    for (const what of ["files", "threads", "handles", "leases"]) {
+      assert.ok(after[what] <= before[what], `${what}: ${JSON.stringify(seen)}`);
+    }
+    assert.equal(after.leases, 0);
+    // 17 and 140 bytes a call.
+    assert.ok(growth(seen, "heap") < 0.5 * MB, JSON.stringify(seen));
+    assert.ok(growth(seen, "rss") < 4 * MB, JSON.stringify(seen));
+  });
+}

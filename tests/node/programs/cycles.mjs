@@ -1,0 +1,86 @@
+// Acquires and releases many times, in every way a call can end, and reports what the process holds on to.
+import { readdirSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redlock-native";
+
+const [node, rounds] = [process.argv[2], Number(process.argv[3])];
+const CALLERS = 10;
+const redlock = new Redlock(node);
+const free = Array.from({ length: CALLERS }, (_, at) => redlock.lock(`free-${at}`));
+const shared = redlock.lock("shared", { ttl: 5000 });
+const counts = { released: 0, aborted: 0, refused: 0, lost: 0 };
+
+/** One cycle: most are plain, some fence, some are refused, lost, or aborted at another moment each. */
+async function cycle(at, lock) {
+  if (at % 10 === 3) return await abortedCycle(at);
+  if (at % 50 === 7) return await refusedCycle();
+  if (at % 50 === 9) return await lostCycle(at);
+  const lease = await lock.acquire();
+  if (at % 4 === 0) void lease.signal;
+  await lease.release();
+  counts.released += 1;
+}
+
+async function abortedCycle(at) {
+  const stop = new AbortController();
+  const pending = shared.acquire({ signal: stop.signal });
+  if (at % 20 === 3) setImmediate(() => stop.abort());
+  else stop.abort();
+  const lease = await pending.catch(() => undefined);
+  await lease?.release();
+  counts.aborted += 1;
+}
+
+async function refusedCycle() {
+  const lease = await shared.acquire();
+  await shared.acquire({ wait: 0 }).catch((error) => {
+    if (error.code !== "timeout") throw error;
+    counts.refused += 1;
+  });
+  await lease.release();
+}
+
+async function lostCycle(at) {
+  const name = `lost-${at}`;
+  const lease = await redlock.lock(name, { fencing: true }).acquire();
+  const lost = new Promise((resolve) => lease.onLost(resolve));
+  await redlock.forceRelease(name);
+  await lost;
+  counts.lost += 1;
+}
+
+async function burst(cycles) {
+  let at = 0;
+  const caller = async (lock) => {
+    while (at < cycles) await cycle(at++, lock);
+  };
+  await Promise.all(free.map(caller));
+}
+
+/** Once all that is due has been told and collected. */
+async function measure() {
+  for (let turn = 0; turn < 5; turn += 1) {
+    await sleep(50);
+    global.gc();
+  }
+  return {
+    rss: process.memoryUsage.rss(),
+    heap: process.memoryUsage().heapUsed,
+    files: readdirSync("/proc/self/fd").length,
+    threads: readdirSync("/proc/self/task").length,
+    handles: process.getActiveResourcesInfo().length,
+    leases: redlock.leases().length,
+  };
+}
+
+// A loss is a warning each; what is measured here is not the console.
+process.removeAllListeners("warning");
+process.on("warning", () => undefined);
+
+await burst(rounds);
+const before = await measure();
+await burst(rounds);
+const between = await measure();
+await burst(rounds);
+const after = await measure();
+console.log(JSON.stringify({ before, between, after, counts }));
