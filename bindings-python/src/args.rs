@@ -84,6 +84,7 @@ pub(crate) fn lock_args(
     renew: Option<bool>,
     max_hold: Option<&Bound<'_, PyAny>>,
     node_timeout: Option<&Bound<'_, PyAny>>,
+    fencing: Option<bool>,
 ) -> PyResult<LockArgs> {
     Ok(LockArgs {
         unit: Unit::Seconds,
@@ -92,7 +93,7 @@ pub(crate) fn lock_args(
         renew,
         max_hold: seconds("max_hold", max_hold)?,
         node_timeout: seconds("node_timeout", node_timeout)?,
-        ..LockArgs::default()
+        fencing,
     })
 }
 

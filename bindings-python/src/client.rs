@@ -1,10 +1,11 @@
 //! The client: arguments in, core's client called, objects out.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use redlock::{ClientArgs, LockArgs, Unit};
+use redlock::{ClientArgs, LockArgs, TlsOptions, Unit};
 
 use crate::args::{self, lock_args, refuse};
 use crate::default;
@@ -15,8 +16,9 @@ use crate::registry;
 use crate::runtime::mailbox::submit;
 use crate::runtime::{dispatch, wait};
 
-pub(crate) const LOCK_OPTIONS: &str = "ttl=, wait=, renew=, max_hold=, node_timeout=";
-pub(crate) const CLIENT_OPTIONS: &str = "key_prefix=, node_timeout=, restart_guard=";
+pub(crate) const LOCK_OPTIONS: &str = "ttl=, wait=, renew=, max_hold=, node_timeout=, fencing=";
+pub(crate) const CLIENT_OPTIONS: &str =
+    "key_prefix=, node_timeout=, restart_guard=, tls_ca=, tls_cert=, tls_key=, tls_server_name=";
 
 /// Core's client under a number, by which leases know whose they are.
 #[derive(Clone)]
@@ -61,16 +63,11 @@ pub(crate) fn client_args(
     key_prefix: Option<String>,
     node_timeout: Option<&Bound<'_, PyAny>>,
     restart_guard: Option<&Bound<'_, PyAny>>,
+    tls: TlsOptions,
 ) -> PyResult<ClientArgs> {
     let node_timeout = args::seconds("node_timeout", node_timeout)?;
     let restart_guard = args::seconds("restart_guard", restart_guard)?;
-    Ok(ClientArgs {
-        unit: Unit::Seconds,
-        key_prefix,
-        node_timeout,
-        restart_guard,
-        ..ClientArgs::default()
-    })
+    Ok(ClientArgs { unit: Unit::Seconds, key_prefix, node_timeout, restart_guard, tls })
 }
 
 pub(crate) fn names(name: &Bound<'_, PyAny>) -> PyResult<Names> {
@@ -97,8 +94,13 @@ impl Redlock {
         key_prefix: "str | None" = None,
         node_timeout: "float | datetime.timedelta | None" = None,
         restart_guard: "float | datetime.timedelta | None" = None,
+        tls_ca: "str | os.PathLike[str] | None" = None,
+        tls_cert: "str | os.PathLike[str] | None" = None,
+        tls_key: "str | os.PathLike[str] | None" = None,
+        tls_server_name: "str | None" = None,
         **kwargs: "typing.Never"
     ))]
+    #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
     fn new(
         py: Python<'_>,
         nodes: &Bound<'_, PyAny>,
@@ -106,10 +108,16 @@ impl Redlock {
         key_prefix: Option<String>,
         node_timeout: Option<&Bound<'_, PyAny>>,
         restart_guard: Option<&Bound<'_, PyAny>>,
+        tls_ca: Option<PathBuf>,
+        tls_cert: Option<PathBuf>,
+        tls_key: Option<PathBuf>,
+        tls_server_name: Option<String>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         refuse("Redlock()", CLIENT_OPTIONS, args, kwargs)?;
-        let options = client_args(key_prefix, node_timeout, restart_guard)?;
+        let tls =
+            TlsOptions { ca: tls_ca, cert: tls_cert, key: tls_key, server_name: tls_server_name };
+        let options = client_args(key_prefix, node_timeout, restart_guard, tls)?;
         Ok(Self { client: connect(py, args::nodes(nodes)?, &options)? })
     }
 
@@ -124,6 +132,7 @@ impl Redlock {
         renew: "bool | None" = None,
         max_hold: "float | datetime.timedelta | None" = None,
         node_timeout: "float | datetime.timedelta | None" = None,
+        fencing: "bool | None" = None,
         **kwargs: "typing.Never"
     ))]
     #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
@@ -137,10 +146,11 @@ impl Redlock {
         renew: Option<bool>,
         max_hold: Option<&Bound<'_, PyAny>>,
         node_timeout: Option<&Bound<'_, PyAny>>,
+        fencing: Option<bool>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Lock> {
         refuse("lock()", LOCK_OPTIONS, args, kwargs)?;
-        let options = lock_args(ttl, wait, renew, max_hold, node_timeout)?;
+        let options = lock_args(ttl, wait, renew, max_hold, node_timeout, fencing)?;
         Lock::make(py, Source::Client(self.client.clone()), names(name)?, options)
     }
 

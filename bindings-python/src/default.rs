@@ -1,10 +1,11 @@
 //! The default client, which module-level locks look up at each acquire.
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use redlock::ClientArgs;
+use redlock::{ClientArgs, TlsOptions};
 
 use crate::args::{self, lock_args, refuse};
 use crate::client::{
@@ -49,6 +50,7 @@ pub(crate) fn client(py: Python<'_>) -> PyResult<Numbered> {
     renew: "bool | None" = None,
     max_hold: "float | datetime.timedelta | None" = None,
     node_timeout: "float | datetime.timedelta | None" = None,
+    fencing: "bool | None" = None,
     **kwargs: "typing.Never"
 ))]
 #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
@@ -61,10 +63,11 @@ pub(crate) fn lock(
     renew: Option<bool>,
     max_hold: Option<&Bound<'_, PyAny>>,
     node_timeout: Option<&Bound<'_, PyAny>>,
+    fencing: Option<bool>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Lock> {
     refuse("lock()", LOCK_OPTIONS, args, kwargs)?;
-    let options = lock_args(ttl, wait, renew, max_hold, node_timeout)?;
+    let options = lock_args(ttl, wait, renew, max_hold, node_timeout, fencing)?;
     Lock::make(py, Source::Default, names(name)?, options)
 }
 
@@ -79,6 +82,10 @@ pub(crate) fn lock(
     key_prefix: "str | None" = None,
     node_timeout: "float | datetime.timedelta | None" = None,
     restart_guard: "float | datetime.timedelta | None" = None,
+    tls_ca: "str | os.PathLike[str] | None" = None,
+    tls_cert: "str | os.PathLike[str] | None" = None,
+    tls_key: "str | os.PathLike[str] | None" = None,
+    tls_server_name: "str | None" = None,
     **kwargs: "typing.Never"
 ))]
 #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
@@ -90,10 +97,15 @@ pub(crate) fn configure(
     key_prefix: Option<String>,
     node_timeout: Option<&Bound<'_, PyAny>>,
     restart_guard: Option<&Bound<'_, PyAny>>,
+    tls_ca: Option<PathBuf>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    tls_server_name: Option<String>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Redlock> {
     refuse("configure()", CLIENT_OPTIONS, args, kwargs)?;
-    let options = client_args(key_prefix, node_timeout, restart_guard)?;
+    let tls = TlsOptions { ca: tls_ca, cert: tls_cert, key: tls_key, server_name: tls_server_name };
+    let options = client_args(key_prefix, node_timeout, restart_guard, tls)?;
     let client = connect(py, args::nodes(nodes)?, &options)?;
     let mut default = locked(&DEFAULT);
     if default.as_ref().is_some_and(|chosen| chosen.used) && !replace {

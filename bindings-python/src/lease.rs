@@ -116,6 +116,12 @@ impl Lease {
         self.hold.token()
     }
 
+    /// Larger than that of every earlier lease of the lock. Raises InvalidOption unless made with `fencing=True`.
+    #[getter]
+    fn fencing_token(&self, py: Python<'_>) -> PyResult<u64> {
+        check(py, self.hold.fencing_token())
+    }
+
     /// The seconds that a renewal makes it last.
     #[getter]
     fn ttl(&self) -> f64 {

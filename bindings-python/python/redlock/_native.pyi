@@ -5,6 +5,7 @@ The Rust half of `redlock`.
 import asyncio
 import collections.abc
 import datetime
+import os
 import types
 import typing
 import redlock.errors
@@ -81,6 +82,11 @@ class Lease:
     def extend(self, /, ttl: "float | datetime.timedelta | None" = None) -> None:
         """
         Makes it last at least `ttl` seconds from now; also the ttl of later renewals. It never shortens.
+        """
+    @property
+    def fencing_token(self, /) -> int:
+        """
+        Larger than that of every earlier lease of the lock. Raises InvalidOption unless made with `fencing=True`.
         """
     @property
     def held(self, /) -> bool:
@@ -260,7 +266,7 @@ class Redlock:
     def __aexit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Coroutine[typing.Any, typing.Any, None]": ...
     def __enter__(self, /) -> Redlock: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, **kwargs: "typing.Never") -> Redlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock: ...
     def __repr__(self, /) -> str: ...
     def aattach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[Lease]":
         """
@@ -290,7 +296,7 @@ class Redlock:
         """
         The leases that this client holds now.
         """
-    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, **kwargs: "typing.Never") -> Lock:
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
         """
         Describes a lock on one name, or on several as one; nothing is sent. Times are seconds or timedelta.
 
@@ -306,14 +312,14 @@ class Redlock:
         Releases all that this client holds; says how many.
         """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool" = False, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, **kwargs: "typing.Never") -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool" = False, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
     """
     Chooses the default client: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
 
     Raises InvalidOption once the default client is in use, unless `replace` is true.
     """
 
-def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, **kwargs: "typing.Never") -> Lock:
+def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
     """
     Describes a lock of the default client, which is looked up at each acquire: see `configure`.
     """
