@@ -92,9 +92,13 @@ mutants: ## leave each rule out on purpose: the simulation must find it
 .PHONY: wheels
 wheels: build ## a wheel and an npm package into dist/
 	.venv/bin/maturin build --release --out dist
-	npm pack --silent --pack-destination dist
+	npm run --silent pack -- dist
+
+.PHONY: test-packages
+test-packages: build ## install what would be published into empty folders and use it every way
+	npm run --silent test:packages
 
 .PHONY: clean
 clean: ## remove everything that was built or installed here
-	rm -rf target dist .venv node_modules bench/.venv bench/node_modules bench/out
+	rm -rf target dist .venv node_modules examples/server/express/node_modules bench/.venv bench/node_modules bench/out
 	rm -rf bindings-node/dist bindings-python/python/redlock/_native.*.so
