@@ -3,6 +3,10 @@
 -- Returns {1, ttl left, fence or '', token} when granted, {0, ttl left or -1 for no end, '', token} when another
 -- has it. Every script's answer ends with what it was asked for: an answer to another question is noticed.
 local token, ttl = ARGV[1], tonumber(ARGV[2])
+-- The usual case, one free key without fencing, is one command and the tracked read.
+if #KEYS == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[2]) then
+  return {1, redis.call('PTTL', KEYS[1]), '', token}
+end
 local fencing = ARGV[3] ~= nil
 local locks = fencing and #KEYS / 2 or #KEYS
 local left
