@@ -22,9 +22,6 @@ const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 /// Between rounds where no node can tell of a change.
 const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
-/// Who has lost so many races lets nobody else ask first any more.
-const PATIENT: u32 = 2;
-
 /// How one round ended.
 enum Round {
     Granted(Lease),
@@ -211,9 +208,10 @@ impl<'a> Attempt<'a> {
     /// a race already.
     async fn defer(&self) {
         let live = self.live;
-        if self.losses < PATIENT && live.quorum.nodes.len() > 1 {
-            let courtesy = live.contention.courtesy(&self.lock.keys).unwrap_or_default();
-            let pause = courtesy / (1 + self.losses);
+        if self.losses == 0
+            && live.quorum.nodes.len() > 1
+            && let Some(pause) = live.contention.courtesy(&self.lock.keys)
+        {
             live.quorum.clock.sleep_until(live.quorum.clock.now() + pause.min(self.left())).await;
         }
     }

@@ -10,7 +10,7 @@ use crate::wait::jittered;
 /// More contended keys than this are forgotten: the price is a moment's unfairness.
 const MOST: usize = 10_000;
 /// Courtesy and patience with a scout, in rounds: time for others to hear of a release and to ask.
-const ROUNDS: u32 = 4;
+const ROUNDS: u32 = 10;
 const LEAST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(50);
 

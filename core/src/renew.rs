@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -127,9 +127,12 @@ impl Keeper {
                     Some(change) => renewals.extend(self.concerned(&change).into_iter().map(check)),
                     None => return,
                 },
-                Some(again) = renewals.next(), if !renewals.is_empty() => {
-                    if let Some((at, id)) = again {
-                        agenda.push(Reverse((at, Due::Renewal, id)));
+                Some(first) = renewals.next(), if !renewals.is_empty() => {
+                    // Renewals come back in batches; a turn of the loop for each would cost more than they do.
+                    let mut done = Some(first);
+                    while let Some(again) = done {
+                        agenda.extend(again.map(|(at, id)| Reverse((at, Due::Renewal, id))));
+                        done = renewals.next().now_or_never().flatten();
                     }
                 }
                 () = self.wake.notified() => {}
