@@ -226,9 +226,13 @@ impl Redlock {
                 Some(live) if live.generation == fork_generation() => return Ok(Arc::clone(live)),
                 stale => {
                     let started = Arc::new(Live::start(&self.0.config));
-                    let parents = self.0.live.compare_and_swap(stale, Some(started));
-                    // Ending the parent's connections from its child would write into the parent's sockets.
-                    std::mem::forget(parents.clone());
+                    let previous = self.0.live.compare_and_swap(stale, Some(started));
+                    if let Some(parents) = previous.as_ref()
+                        && parents.generation != fork_generation()
+                    {
+                        // Ending the parent's connections from its child would write into the parent's sockets.
+                        std::mem::forget(Arc::clone(parents));
+                    }
                 }
             }
         }
