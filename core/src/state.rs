@@ -104,7 +104,7 @@ impl State {
         if phase.status == Status::Held && self.now() >= phase.deadline {
             let reason = if phase.capped { LossReason::MaxHold } else { LossReason::Expired };
             phase.status = Status::Lost(reason, phase.deadline);
-            self.bell.notify_waiters();
+            self.tell(reason);
         }
         Some(phase)
     }
@@ -150,6 +150,11 @@ impl State {
         };
         phase.status = Status::Lost(reason, self.now());
         drop(phase);
+        self.tell(reason);
+    }
+
+    /// However it was lost, whoever waits for the word has it, and the log says so.
+    fn tell(&self, reason: LossReason) {
         self.bell.notify_waiters();
         let key = self.key();
         tracing::warn!(target: "redlock", %key, reason = reason.as_str(), "lease lost");
@@ -259,7 +264,10 @@ impl State {
         };
         let status = phase.status;
         let unsent = matches!(status, Status::Held | Status::Lost(..)) && !phase.deleted;
-        let poll = unsent.then(|| self.quorum.release(&self.terms.claim, phase.ttl));
+        // The ttl of the last extend may be shorter than what an earlier one left on the keys.
+        let left = phase.deadline.since(self.now());
+        let owed = phase.ttl.max(left + drift(left));
+        let poll = unsent.then(|| self.quorum.release(&self.terms.claim, owed));
         phase.deleted |= unsent;
         if status == Status::Held {
             phase.status = Status::Released;

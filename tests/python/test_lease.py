@@ -92,3 +92,18 @@ def test_logs_reach_logging(
     assert record.name == "redlock"
     assert record.levelno == logging.WARNING
     assert "missing" in record.getMessage()
+
+
+def test_an_expiry_is_logged_too(
+    client: redlock.Redlock, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = client.lock(name, ttl=0.1, renew=False).acquire()
+    end = time.monotonic() + 5
+    text = ""
+    while "expired" not in text and time.monotonic() < end:
+        time.sleep(0.01)
+        text = " ".join(record.getMessage() for record in caplog.records)
+    assert f"lock:{name}" in text
+    assert "expired" in text
+    with pytest.raises(redlock.LockLost):
+        lease.release()
