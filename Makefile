@@ -82,6 +82,11 @@ waits: ## what waiting, failing nodes and held leases cost (docs/speed.md)
 	cargo build --quiet --release -p redlock-tests --example waits
 	@python3 bench/waits.py
 
+.PHONY: handoffs
+RUNS ?= 10000
+handoffs: build ## fencing tokens over RUNS handoffs between three languages, clocks hours apart (docs/testing.md)
+	RUNS=$(RUNS) $(PY) -m pytest -q -s tests/cross/test_fencing.py -k only_grow
+
 .PHONY: simulate mutants
 SEEDS ?= 200000
 simulate: ## the algorithm over virtual time, SEEDS schedules on all cores (docs/testing.md)

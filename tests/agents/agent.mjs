@@ -3,30 +3,37 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockError, Redlock } from "redlock-native";
 
-const client = new Redlock(process.argv[2].split(","), { restartGuard: 0 });
+const [nodes, restartGuard] = process.argv.slice(2);
+const client = new Redlock(nodes.split(","), { restartGuard: Number(restartGuard ?? 0) });
 let lease;
 
 // Node's clock does not count suspend; the difference to the clock that does is fixed while nothing suspends.
 const offset = BigInt(process.env.BOOTTIME_OFFSET_NS ?? 0);
 const now = () => Number(process.hrtime.bigint() + offset);
 
-const lockOf = ({ name, ttl_ms }) => client.lock(name, { ttl: ttl_ms });
+const lockOf = ({ name, ttl_ms, fencing }) => client.lock(name, { ttl: ttl_ms, fencing });
 
-const keep = (acquired) => {
+const keep = (acquired, { fencing }) => {
   const at = now();
   lease = acquired;
-  return { at, token: lease.token, remaining_ms: lease.remaining };
+  const reply = { at, token: lease.token, remaining_ms: lease.remaining };
+  return fencing ? { ...reply, fencing_token: lease.fencingToken } : reply;
 };
 
 const commands = {
   acquire: async (command) =>
-    keep(await lockOf(command).acquire({ wait: command.wait_ms ?? Number.POSITIVE_INFINITY })),
+    keep(
+      await lockOf(command).acquire({ wait: command.wait_ms ?? Number.POSITIVE_INFINITY }),
+      command,
+    ),
   try: async (command) => {
     const acquired = await lockOf(command).tryAcquire();
-    return acquired ? keep(acquired) : { ok: false, code: "held", message: "held by another" };
+    return acquired
+      ? keep(acquired, command)
+      : { ok: false, code: "held", message: "held by another" };
   },
   attach: async ({ name, token, ttl_ms }) =>
-    keep(await client.attach(name, token, { ttl: ttl_ms })),
+    keep(await client.attach(name, token, { ttl: ttl_ms }), {}),
   extend: async ({ ttl_ms }) => {
     await lease.extend(ttl_ms);
     return { remaining_ms: lease.remaining };

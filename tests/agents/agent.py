@@ -3,6 +3,7 @@
 README.md has the protocol.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -20,12 +21,13 @@ def now() -> int:
 
 
 class Agent:
-    def __init__(self, nodes: list[str]) -> None:
-        self.client = redlock.Redlock(nodes, restart_guard=0)
+    def __init__(self, nodes: list[str], guard: float) -> None:
+        self.client = redlock.Redlock(nodes, restart_guard=guard)
         self.lease: redlock.Lease | None = None
 
     def lock(self, command: Reply) -> redlock.Lock:
-        return self.client.lock(command["name"], ttl=command["ttl_ms"] / 1000)
+        fencing = command.get("fencing", False)
+        return self.client.lock(command["name"], ttl=command["ttl_ms"] / 1000, fencing=fencing)
 
     def held_lease(self) -> redlock.Lease:
         assert self.lease is not None
@@ -34,7 +36,10 @@ class Agent:
     def keep(self, lease: redlock.Lease) -> Reply:
         at = now()
         self.lease = lease
-        return {"at": at, "token": lease.token, "remaining_ms": lease.remaining * 1000}
+        reply = {"at": at, "token": lease.token, "remaining_ms": lease.remaining * 1000}
+        with contextlib.suppress(redlock.InvalidOption):
+            reply["fencing_token"] = lease.fencing_token
+        return reply
 
     def acquire(self, command: Reply) -> Reply:
         wait = command["wait_ms"]
@@ -86,7 +91,8 @@ class Agent:
 
 
 def main() -> None:
-    agent = Agent(sys.argv[1].split(","))
+    nodes, guard_ms = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0
+    agent = Agent(nodes.split(","), guard_ms / 1000)
     print(json.dumps({"ready": True, "pid": os.getpid()}), flush=True)
     for line in sys.stdin:
         command = json.loads(line)

@@ -6,9 +6,11 @@ use std::io::{BufRead, Write};
 use std::time::Duration;
 
 fn main() {
-    let nodes = std::env::args().nth(1).expect("agent NODES");
-    let client =
-        Redlock::builder(nodes.split(',')).restart_guard(Duration::ZERO).build().expect("a client");
+    let mut words = std::env::args().skip(1);
+    let nodes = words.next().expect("agent NODES");
+    let guard = words.next().map_or(0, |ms| ms.parse().expect("milliseconds"));
+    let guard = Duration::from_millis(guard);
+    let client = Redlock::builder(nodes.split(',')).restart_guard(guard).build().expect("a client");
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut agent = Agent { client, lease: None };
@@ -88,7 +90,8 @@ impl Agent {
 
     fn lock(&self, command: &Value) -> Lock {
         let name = command["name"].as_str().expect("a name");
-        let lock = self.client.lock(name);
+        let fencing = command["fencing"].as_bool().unwrap_or_default();
+        let lock = self.client.lock(name).fencing(fencing);
         match command["ttl_ms"].as_u64() {
             Some(ttl) => lock.ttl(Duration::from_millis(ttl)),
             None => lock,
@@ -97,8 +100,11 @@ impl Agent {
 
     fn keep(&mut self, lease: Lease) -> Value {
         let at = now();
-        let reply =
+        let mut reply =
             json!({"at": at, "token": lease.token(), "remaining_ms": millis(lease.remaining())});
+        if let Ok(token) = lease.fencing_token() {
+            reply["fencing_token"] = json!(token);
+        }
         self.lease = Some(lease);
         reply
     }

@@ -56,15 +56,18 @@ def command_line(language: str) -> list[str]:
 class Agent:
     """One holder process. `send` and `receive` are apart: an acquire can be left to wait."""
 
-    def __init__(self, language: str, nodes: list[str]) -> None:
+    def __init__(
+        self, language: str, nodes: list[str], guard_ms: int = 0, env: dict[str, str] | None = None
+    ) -> None:
+        self.language = language
         offset = str(now() - time.clock_gettime_ns(time.CLOCK_MONOTONIC))
         self.process = subprocess.Popen(
-            [*command_line(language), ",".join(nodes)],
+            [*command_line(language), ",".join(nodes), str(guard_ms)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
-            env={**os.environ, "BOOTTIME_OFFSET_NS": offset},
+            env={**os.environ, "BOOTTIME_OFFSET_NS": offset, **(env or {})},
         )
         self._replies: queue.Queue[Reply | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -70,6 +70,12 @@ class Server:
         self.process.kill()
         self.process.wait()
 
+    def restart(self) -> None:
+        """A crash, and a new start on the same port, without the data."""
+        self.kill()
+        self.process = self._start()
+        assert self._answers(), "redis-server does not start again"
+
     def close(self) -> None:
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
