@@ -38,10 +38,21 @@ export class Server {
     server.port = await freePort();
     server.folder = await mkdtemp(join(tmpdir(), "redlock-node-"));
     const flags = ["--port", server.port, "--bind", "127.0.0.1", "--save", "", "--dir"];
-    const args = [...flags, server.folder, ...more].map(String);
-    server.process = spawn("redis-server", args, { stdio: "ignore" });
-    await eventually(async () => assert.equal(await server.cli("PING"), "PONG"));
+    server.args = [...flags, server.folder, ...more].map(String);
+    await server.begin();
     return server;
+  }
+
+  async begin() {
+    this.process = spawn("redis-server", this.args, { stdio: "ignore" });
+    await eventually(async () => assert.equal(await this.cli("PING"), "PONG"));
+  }
+
+  /** Kills it and starts it again, empty, on the same port. */
+  async restart() {
+    this.process.kill("SIGKILL");
+    await once(this.process, "exit");
+    await this.begin();
   }
 
   get url() {

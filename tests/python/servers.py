@@ -14,7 +14,8 @@ import redis
 class Server:
     """One redis-server without persistence, in a folder of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self.options = options
         self.folder = tempfile.mkdtemp(prefix="redlock-test-")
         for _ in range(5):  # somebody may take the port between the probe and the start
             with socket.socket() as probe:
@@ -27,14 +28,18 @@ class Server:
             raise RuntimeError("redis-server does not start")
         self.url = f"redis://127.0.0.1:{self.port}"
         #: To look at keys from outside.
-        self.client: Any = redis.Redis(port=self.port, decode_responses=True, socket_timeout=5)
+        self.client: Any = redis.Redis(
+            port=self.port, decode_responses=True, socket_timeout=5, protocol=2
+        )
 
     def _start(self) -> "subprocess.Popen[bytes]":
         options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no"}
         options |= {"dir": self.folder, "maxmemory-policy": "noeviction"}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return subprocess.Popen(
-            ["redis-server", *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            ["redis-server", *words, *self.options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
         )
 
     def _answers(self) -> bool:
@@ -42,11 +47,19 @@ class Server:
         while time.monotonic() < end and self.process.poll() is None:
             with (
                 contextlib.suppress(redis.ConnectionError),
-                redis.Redis(port=self.port, socket_timeout=5) as client,
+                redis.Redis(port=self.port, socket_timeout=5, protocol=2) as client,
             ):
                 return bool(client.ping())
             time.sleep(0.02)
         return False
+
+    def restart(self, pause: float = 0.0) -> None:
+        """Kills it and starts it again, empty, on the same port."""
+        self.process.kill()
+        self.process.wait()
+        time.sleep(pause)
+        self.process = self._start()
+        assert self._answers()
 
     def close(self) -> None:
         self.client.close()

@@ -5,6 +5,7 @@
 
 mod faults;
 mod fencing;
+mod polling;
 mod quorum;
 mod single;
 mod support;

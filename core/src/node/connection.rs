@@ -68,6 +68,8 @@ pub(super) struct Connection {
     link: Arc<Link>,
     commands: UnboundedReceiver<Command>,
     owed: VecDeque<Owed>,
+    /// Said once, not at every reconnect.
+    polling_said: bool,
 }
 
 impl Connection {
@@ -78,7 +80,7 @@ impl Connection {
         link: Arc<Link>,
         commands: UnboundedReceiver<Command>,
     ) -> Self {
-        Self { target, clock, watch, link, commands, owed: VecDeque::new() }
+        Self { target, clock, watch, link, commands, owed: VecDeque::new(), polling_said: false }
     }
 
     /// Serves until the client is gone and every command it gave was answered.
@@ -133,8 +135,12 @@ impl Connection {
         if let Some(fault) = self.link.quarantine(self.clock.now()) {
             tracing::warn!(target: "redlock", node = %self.target.url, "{fault}");
         }
-        if !greeting.pushes {
-            tracing::info!(target: "redlock", node = %self.target.url, "no client tracking: waiters poll");
+        if !greeting.pushes && !self.polling_said {
+            self.polling_said = true;
+            tracing::warn!(
+                target: "redlock", node = %self.target.url,
+                "the server offers no client tracking: waiters poll, holders learn of a loss at the next renewal"
+            );
         }
         self.watch.changed(Change::All);
         Session::new(self, greeting, first).run().await

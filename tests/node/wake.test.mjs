@@ -1,0 +1,146 @@
+// Whoever frees a lock wakes the waiter: by the server's push, by the connection's end, at the holder's ttl. Where the
+// server cannot push, waiters poll.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { Redlock } from "redlock-native";
+import { fresh, Server, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+
+/** A waiter that is not told asks again half a second after it asked first, at the earliest. */
+const ASLEEP = 150;
+const SOON = 250;
+const HELD = 60_000;
+
+/** Waits, is woken by `wake` meanwhile, and says how long after. */
+async function delay(lock, wake) {
+  const waiting = lock.acquire({ wait: 30_000 }).then((lease) => [lease, performance.now()]);
+  await sleep(ASLEEP);
+  await wake();
+  const woken = performance.now();
+  const [lease, at] = await waiting;
+  await lease.release();
+  return at - woken;
+}
+
+/** One may be late on a busy machine; none is this early without being told. */
+async function bestOfThree(lock, hold) {
+  const delays = [];
+  for (let turn = 0; turn < 3; turn += 1) delays.push(await delay(lock, await hold()));
+  return Math.min(...delays);
+}
+
+async function anotherProcess(name) {
+  const file = fileURLToPath(new URL("programs/releases.mjs", import.meta.url));
+  const stdio = ["pipe", "pipe", "inherit"];
+  const child = spawn(process.execPath, [file, shared.server.url, name], { stdio });
+  await once(child.stdout, "data");
+  return async () => {
+    child.stdin.end();
+    await once(child, "exit");
+  };
+}
+
+async function held(server, name, ttl = HELD) {
+  assert.equal(await server.cli("SET", `lock:${name}`, "somebody", "PX", ttl), "OK");
+}
+
+const byHand = (command) => async (name) => {
+  await held(shared.server, name);
+  return () => shared.server.cli(...command, ...(command[0] === "DEL" ? [`lock:${name}`] : []));
+};
+
+const holders = {
+  "a release by us in another process": anotherProcess,
+  DEL: byHand(["DEL"]),
+  FLUSHDB: byHand(["FLUSHDB"]),
+  FLUSHALL: byHand(["FLUSHALL"]),
+};
+
+for (const [how, hold] of Object.entries(holders)) {
+  test(`a waiter is woken by ${how}`, async () => {
+    const name = fresh();
+    const lock = new Redlock(shared.server.url).lock(name);
+    const late = await bestOfThree(lock, () => hold(name));
+    assert.ok(late < SOON, `${late} ms`);
+  });
+}
+
+test("a waiter wakes when the holder's ttl ends", async () => {
+  const name = fresh();
+  const lock = new Redlock(shared.server.url).lock(name);
+  await (await lock.acquire()).release(); // connected
+  const took = [];
+  for (let turn = 0; turn < 3; turn += 1) {
+    await held(shared.server, name, 250);
+    const began = performance.now();
+    const lease = await lock.acquire();
+    took.push(performance.now() - began);
+    await lease.release();
+  }
+  // Asked again without a reason: 500 at the earliest.
+  assert.ok(Math.min(...took) < 450, String(took));
+});
+
+test("a waiter goes on when the server restarts without its data", async () => {
+  const server = await Server.start();
+  try {
+    const name = fresh();
+    await held(server, name);
+    const lock = new Redlock(server.url).lock(name);
+    // Reconnects within a second, far below the holder's ttl.
+    const late = await delay(lock, () => server.restart());
+    assert.ok(late < 5000, `${late} ms`);
+  } finally {
+    await server.stop();
+  }
+});
+
+/** Waits three times where no push comes, and once more on a new connection; what was warned of. */
+async function poll(server, url) {
+  const warnings = [];
+  const listen = (warning) => warnings.push(String(warning));
+  process.on("warning", listen);
+  try {
+    const name = fresh();
+    const lock = new Redlock(url).lock(name);
+    const late = await bestOfThree(lock, async () => {
+      await held(server, name);
+      return () => server.cli("DEL", `lock:${name}`);
+    });
+    assert.ok(late < SOON, `by asking often: ${late} ms`);
+    await server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+    await (await lock.acquire({ wait: 10_000 })).release();
+    await sleep(50);
+    return warnings.filter((warning) => warning.includes("no client tracking"));
+  } finally {
+    process.off("warning", listen);
+  }
+}
+
+test("a server without RESP3 is polled, and a warning says so once", async () => {
+  const server = await Server.start(["--rename-command", "HELLO", ""]);
+  try {
+    const said = await poll(server, server.url);
+    assert.equal(said.length, 1, String(said));
+    assert.match(said[0], new RegExp(`127.0.0.1:${server.port}`));
+  } finally {
+    await server.stop();
+  }
+});
+
+test("a user without the CLIENT command polls, and a warning says so once", async () => {
+  const server = await Server.start();
+  try {
+    await server.cli("ACL", "SETUSER", "app", "on", ">s3cret", "~*", "+@all", "-client");
+    const said = await poll(server, server.url.replace("//", "//app:s3cret@"));
+    assert.equal(said.length, 1, String(said));
+    assert.ok(!said[0].includes("s3cret"));
+  } finally {
+    await server.stop();
+  }
+});

@@ -1,0 +1,84 @@
+//! Servers that cannot push: waiters poll, and the log says so once.
+
+use std::fmt::{Debug, Write};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use redlock::Redlock;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber, span};
+
+use crate::support::{Server, millis};
+
+/// What the whole test program was warned of.
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Warnings;
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "redlock" && *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        WARNINGS.lock().unwrap().push(text.0);
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, "{field}={value:?} ").unwrap();
+    }
+}
+
+/// Waits for a lock that is deleted by hand, three times; then once more over a new connection.
+async fn polls(server: &Server, url: String) {
+    let _ = tracing::subscriber::set_global_default(Warnings);
+    let redlock = Redlock::builder([url]).build().unwrap();
+    let mut best = millis(60_000);
+    for _ in 0..3 {
+        server.ask("SET lock:job somebody PX 60000");
+        let waiting = tokio::spawn(redlock.lock("job").wait(millis(10_000)).acquire());
+        tokio::time::sleep(millis(150)).await;
+        let started = Instant::now();
+        server.ask("DEL lock:job");
+        let lease = waiting.await.unwrap().unwrap();
+        best = best.min(started.elapsed());
+        lease.release().await.unwrap();
+    }
+    // Far below the half second of who relies on being told.
+    assert!(best < millis(250), "{best:?}");
+    server.ask("CLIENT KILL TYPE normal");
+    let lease = redlock.lock("job").wait(millis(10_000)).acquire().await.unwrap();
+    lease.release().await.unwrap();
+    let place = format!("127.0.0.1:{}", server.port);
+    let warnings = WARNINGS.lock().unwrap();
+    let about = |text: &&String| text.contains("no client tracking") && text.contains(&place);
+    assert_eq!(warnings.iter().filter(about).count(), 1, "{warnings:?}");
+    assert!(!warnings.iter().any(|text| text.contains("s3cret")));
+}
+
+#[tokio::test]
+async fn a_server_without_resp3_is_polled() {
+    let server = Server::with(&["--rename-command", "HELLO", ""]);
+    polls(&server, server.url()).await;
+}
+
+#[tokio::test]
+async fn a_user_without_the_client_command_polls() {
+    let server = Server::start();
+    server.ask("ACL SETUSER app on >s3cret ~* +@all -client");
+    polls(&server, server.url().replace("//", "//app:s3cret@")).await;
+}
