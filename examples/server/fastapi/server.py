@@ -1,0 +1,49 @@
+"""One job at a time, whoever asks and however many servers there are.
+
+pip install -r requirements.txt && uvicorn server:app, then: curl -X POST localhost:8000/job
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import redlock
+from fastapi import FastAPI, Request
+from fastapi.responses import PlainTextResponse
+
+WORK = 0.9
+
+redis = redlock.Redlock(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"))
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Requests under way end before this does, and release what they hold."""
+    async with redis:
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.exception_handler(redlock.LockTimeout)
+async def running(request: Request, error: redlock.LockTimeout) -> PlainTextResponse:
+    """Answers 409 at once if it is running already: here or on another server. Other errors are a 500."""
+    return PlainTextResponse("running already\n", 409)
+
+
+@app.post("/job")
+async def job() -> PlainTextResponse:
+    async with redis.lock("job", ttl=1, wait=0):
+        await asyncio.sleep(WORK)
+    return PlainTextResponse("done\n")
+
+
+@app.post("/report")
+def report() -> PlainTextResponse:
+    """The same in a thread: FastAPI runs a plain function in one."""
+    with redis.lock("report", ttl=1, wait=0):
+        time.sleep(WORK)
+    return PlainTextResponse("done\n")
