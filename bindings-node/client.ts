@@ -61,7 +61,7 @@ export class Redlock {
     return await this.lock(names, options).using(body);
   }
 
-  /** Takes over a lease by its token: `lock(names, options).attach(token)`. */
+  /** Continues the lease that another process holds under this token: `lock(names, options).attach(token)`, which says more. */
   async attach(
     names: string | readonly string[],
     token: string,

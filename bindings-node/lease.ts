@@ -99,8 +99,9 @@ export class Lease {
   get fencingToken(): number {
     this.#fence ??= runtime.leaseFence(this.#id);
     if (this.#fence !== null) return this.#fence;
-    const text = `${this.key}: no fencing token was asked for. Make the lock with { fencing: true }`;
-    throw new InvalidOption(text, { resource: this.key });
+    const text = "this lease has no fencing token. Make the lock with { fencing: true }";
+    const attached = "an attached lease has none, hand it over with the token";
+    throw new InvalidOption(`${this.key}: ${text}; ${attached}`, { resource: this.key });
   }
 
   /** Whether it is valid now, by this process's clock. */
@@ -136,6 +137,22 @@ export class Lease {
     const call = runtime.leaseRelease(this.#id);
     if (call === null) return;
     unwrap(await settled(call));
+    this.#end();
+  }
+
+  /**
+   * Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token. True if it was
+   * still held. To hand a lease over: pass `token` on, wait for the other's `attach`, abandon.
+   */
+  abandon(): boolean {
+    this.#token ??= this.token;
+    this.#fence ??= runtime.leaseFence(this.#id);
+    const held = runtime.leaseAbandon(this.#id);
+    this.#end();
+    return held;
+  }
+
+  #end(): void {
     this.#released = true;
     unwatch(this.#id);
     if (!young.delete(this)) collected.unregister(this);

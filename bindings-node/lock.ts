@@ -103,7 +103,13 @@ export class Lock {
     return result;
   }
 
-  /** Takes over a lease by its token, from another process for instance, and renews it from here on. */
+  /**
+   * Continues the lease that another process holds under this token. Rejects with `LockLost` if it is not held.
+   *
+   * Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of a
+   * loss. So whoever hands a lease over ends its own by `lease.abandon()`; a process that ends without a release does no
+   * harm either. The fencing token does not come with the lease: hand it over with the token.
+   */
   async attach(token: string): Promise<Lease> {
     const place = this.#here(this.attach);
     const bound = this.#bind();

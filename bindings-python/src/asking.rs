@@ -46,8 +46,24 @@ impl Asking {
         py: Python<'_>,
         granted: Result<redlock::Lease, Error>,
     ) -> PyResult<Py<Lease>> {
-        let hold = granted.map_err(|error| self.error(py, &error))?.into_hold();
-        Lease::make(py, hold, self)
+        self.hold(py, granted.map(redlock::Lease::into_hold))
+    }
+
+    /// A lease that nobody picks up is left as it is: it may still be the other process's.
+    pub(crate) fn attach(
+        &self,
+        token: &str,
+    ) -> impl Future<Output = Result<redlock::Hold, Error>> + Send + 'static + use<> {
+        let attached = self.lock.attach(token);
+        async move { attached.await.map(redlock::Lease::into_hold) }
+    }
+
+    pub(crate) fn hold(
+        &self,
+        py: Python<'_>,
+        granted: Result<redlock::Hold, Error>,
+    ) -> PyResult<Py<Lease>> {
+        Lease::make(py, granted.map_err(|error| self.error(py, &error))?, self)
     }
 }
 

@@ -154,7 +154,7 @@ impl Redlock {
         Lock::make(py, Source::Client(self.client.clone()), names(name)?, options)
     }
 
-    /// Continues the lease that another process holds under this token. Raises LockLost if it is not held.
+    /// Continues the lease that another process holds under this token: `lock(name).attach(token)`, which says more.
     #[pyo3(signature = (
         name: "str | list[str] | tuple[str, ...]",
         token: "str",

@@ -162,6 +162,15 @@ impl Lease {
         submit(py, self.give_back(), |py, done| check(py, done).map(|()| py.None()))
     }
 
+    /// Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
+    ///
+    /// True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, abandon.
+    fn abandon(&self) -> bool {
+        let held = self.hold.abandon();
+        self.settle();
+        held
+    }
+
     /// Calls `callback(error)` once, when the lease is lost; soon, if it is lost already. Never after a release.
     ///
     /// On the running event loop, or else on a thread for such calls.
@@ -208,10 +217,11 @@ impl Lease {
     }
 
     fn __repr__(&self) -> String {
-        let state = match (self.hold.held(), self.hold.released()) {
-            (true, _) => format!("{:.3} s left", self.hold.remaining().as_secs_f64()),
-            (false, true) => "released".to_owned(),
-            (false, false) => "lost".to_owned(),
+        let state = match (self.hold.held(), self.hold.released(), self.hold.loss()) {
+            (true, ..) => format!("{:.3} s left", self.hold.remaining().as_secs_f64()),
+            (_, true, _) => "released".to_owned(),
+            (_, _, Some(_)) => "lost".to_owned(),
+            _ => "abandoned".to_owned(),
         };
         format!("<redlock.Lease {:?}: {state}>", self.hold.key())
     }

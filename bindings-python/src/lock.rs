@@ -181,18 +181,22 @@ impl Lock {
     }
 
     /// Continues the lease that another process holds under this token. Raises LockLost if it is not held.
+    ///
+    /// Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of
+    /// a loss. So whoever hands a lease over ends its own by `lease.abandon()`; a process that ends without a release does
+    /// no harm either. The fencing token does not come with the lease: hand it over with the token.
     pub(crate) fn attach(&self, py: Python<'_>, token: &str) -> PyResult<Py<Lease>> {
         let asking = self.asking(&caller(py)?, false)?;
-        let granted = asking.wait(py, asking.lock.attach(token), |_| Ok(()))?;
-        asking.lease(py, granted)
+        let granted = asking.wait(py, asking.attach(token), |_| Ok(()))?;
+        asking.hold(py, granted)
     }
 
     /// `attach` for asyncio.
     #[pyo3(signature = (token: "str") -> "collections.abc.Awaitable[Lease]")]
     pub(crate) fn aattach<'py>(&self, py: Python<'py>, token: &str) -> PyResult<Bound<'py, PyAny>> {
         let asking = self.asking(&caller(py)?, false)?;
-        let future = asking.lock.attach(token);
-        submit(py, future, move |py, granted| Ok(asking.lease(py, granted)?.into_any()))
+        let future = asking.attach(token);
+        submit(py, future, move |py, granted| Ok(asking.hold(py, granted)?.into_any()))
     }
 
     /// Who holds it, by each node's word: a snapshot, which may be over when you read it.

@@ -56,7 +56,8 @@ impl Hold {
     /// Fails with `Invalid` where none was asked for. See Kleppmann, "How to do distributed locking" (2016).
     pub fn fencing_token(&self) -> Result<u64> {
         self.0.terms.fence.ok_or_else(|| {
-            let text = "no fencing token was asked for: make the lock with fencing on";
+            let text = "this lease has no fencing token: make the lock with fencing on; \
+                        an attached lease has none, hand it over with the token";
             Error::invalid(format!("{}: {text}", self.key())).about(&self.key())
         })
     }
@@ -127,7 +128,8 @@ impl Hold {
         async move { state.released(sent).await }
     }
 
-    /// Stops renewing and deletes nothing: the keys live out their ttl. True if the lease was still held.
+    /// Ends the lease here and deletes nothing: the keys live out their ttl, or go on under who attached to their token.
+    /// True if the lease was still held.
     pub fn abandon(&self) -> bool {
         let Some(mut phase) = self.0.held_phase() else {
             return false;

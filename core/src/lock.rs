@@ -165,8 +165,13 @@ impl Lock {
         Error::unavailable(&self.key(), "no quorum", nodes)
     }
 
-    /// Continues a lease that another process holds under this token: begins with an extend round.
-    /// Fails with `Lost` if the token is wrong or its time is over.
+    /// Continues a lease that another process holds under this token: begins with an extend round. Fails with `Lost`
+    /// if the token is wrong or its time is over.
+    ///
+    /// Both are one owner then, and each renews for itself. A release by either, in Rust also a drop, deletes the keys:
+    /// the other one is told of a loss. So whoever hands a lease over ends its own by [`Hold::abandon`](crate::Hold::abandon);
+    /// a process that ends without a release does no harm either. The fencing token does not come with the lease:
+    /// hand it over with the token. `max_hold` counts from here.
     pub fn attach(
         &self,
         token: &str,

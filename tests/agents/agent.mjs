@@ -42,6 +42,7 @@ const commands = {
     await lease.release();
     return {};
   },
+  abandon: async () => ({ held: lease.abandon() }),
   held: async () => ({ held: lease.held, remaining_ms: lease.remaining }),
   lost: async ({ timeout_ms }) => {
     const giveUp = now() + timeout_ms * 1e6;

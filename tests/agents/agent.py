@@ -64,6 +64,9 @@ class Agent:
         self.held_lease().release()
         return {}
 
+    def abandon(self, command: Reply) -> Reply:
+        return {"held": self.held_lease().abandon()}
+
     def held(self, command: Reply) -> Reply:
         lease = self.held_lease()
         return {"held": lease.held, "remaining_ms": lease.remaining * 1000}

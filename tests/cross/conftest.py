@@ -24,6 +24,11 @@ def five() -> Iterator[list[Server]]:
         server.close()
 
 
+@pytest.fixture(params=[1, 5], ids=["one-node", "five-nodes"])
+def nodes(request: pytest.FixtureRequest, five: list[Server]) -> list[str]:
+    return [server.url for server in five[: request.param]]
+
+
 @pytest.fixture
 def name() -> str:
     """A lock name of this test alone."""

@@ -1,5 +1,6 @@
 """Acquire, extend, release: each once, in both worlds, over memory and over a server."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -156,6 +157,56 @@ def test_attach_continues_a_lease(redis_server: Server, name: str, call: Call) -
             call(two, "attach", name, first.token, ttl=5)
         with pytest.raises(redlock.LockLost):
             first.release()
+
+
+def test_abandon_ends_it_here_and_leaves_the_key(
+    redis_server: Server, name: str, call: Call
+) -> None:
+    with redlock.Redlock(redis_server.url) as client:
+        with call(client.lock(name, ttl=1), "acquire") as lease:
+            told: list[redlock.LockLost] = []
+            lease.on_lost(told.append)
+            assert lease.abandon()
+            assert not lease.held
+            assert not lease.abandon()
+            assert repr(lease).endswith("abandoned>")
+        call(lease, "release")
+        assert redis_server.client.get(lease.key) == lease.token
+        assert client.leases() == []
+        # Nobody renews it any more, and its end is no loss.
+        call(client.lock(name, wait=5), "acquire").release()
+        assert told == []
+
+
+def test_a_cancelled_attach_leaves_the_lease_alone(
+    redis_client: redlock.Redlock, name: str
+) -> None:
+    lease = redis_client.lock(name).acquire()
+
+    async def main() -> None:
+        attaching = redis_client.aattach(name, lease.token)
+        time.sleep(0.3)  # the answer comes while the loop is blocked
+        assert isinstance(attaching, asyncio.Future)
+        attaching.cancel()
+        await asyncio.sleep(0.2)
+
+    asyncio.run(main())
+    lease.extend()
+    lease.release()
+
+
+def test_an_attached_lease_has_no_fencing_token(
+    redis_client: redlock.Redlock, name: str, call: Call
+) -> None:
+    lock = redis_client.lock(name, fencing=True)
+    lease = lock.acquire()
+    attached = call(lock, "attach", lease.token)
+    assert lease.abandon()
+    with pytest.raises(redlock.InvalidOption, match="hand it over with the token"):
+        _ = attached.fencing_token
+    call(attached, "release")
+    with lock.acquire() as later:
+        assert later.fencing_token > lease.fencing_token
 
 
 def test_inspect(client: redlock.Redlock, name: str, call: Call) -> None:

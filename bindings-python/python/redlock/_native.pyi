@@ -67,6 +67,12 @@ class Lease:
         Whether this thread or task acquired it; for `_scope`.
         """
     def _set_body(self, /, body: "object") -> None: ...
+    def abandon(self, /) -> bool:
+        """
+        Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
+
+        True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, abandon.
+        """
     def aextend(self, /, ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[None]":
         """
         `extend` for asyncio: sent at the call.
@@ -194,6 +200,10 @@ class Lock:
     def attach(self, /, token: str) -> Lease:
         """
         Continues the lease that another process holds under this token. Raises LockLost if it is not held.
+
+        Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of
+        a loss. So whoever hands a lease over ends its own by `lease.abandon()`; a process that ends without a release does
+        no harm either. The fencing token does not come with the lease: hand it over with the token.
         """
     def inspect(self, /) -> Inspection:
         """
@@ -282,7 +292,7 @@ class Redlock:
         """
     def attach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> Lease:
         """
-        Continues the lease that another process holds under this token. Raises LockLost if it is not held.
+        Continues the lease that another process holds under this token: `lock(name).attach(token)`, which says more.
         """
     def close(self, /) -> None:
         """

@@ -25,11 +25,11 @@ async function later() {
 }
 
 const redlock = new Redlock("memory://");
-const lease = await redlock.lock("beside", { ttl: 300 }).acquire();
+const lease = await redlock.lock("beside", { ttl: 1000 }).acquire();
 const sync = now();
 const futures = await Promise.all([later(), later(), later()]);
 const onceMore = [now(), await later()];
-await sleep(700);
+await sleep(1500);
 const next = await redlock.lock("afterwards").acquire();
 const result = { sync, futures, onceMore, renewed: lease.held, next: next.held };
 await Promise.all([lease.release(), next.release()]);

@@ -1,0 +1,110 @@
+"""A lease goes from a process to another one, of another language, and stays one lease."""
+
+import time
+
+import pytest
+
+from .agents import LANGUAGES, Agent
+from .pairs import THREE, every_pair
+from .servers import Server
+
+# A busy machine answers within its fifth.
+TTL_MS = 4000
+#: Beyond any ttl that was given: what holds now is renewed.
+LONG_S = TTL_MS / 1000 + 1
+
+
+def handed_over(first: Agent, second: Agent, name: str) -> str:
+    token: str = first.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=10_000)["token"]
+    reply = second.must("attach", name=name, token=token, ttl_ms=TTL_MS)
+    assert reply["token"] == token
+    assert 0 < reply["remaining_ms"] <= TTL_MS
+    return token
+
+
+def test_it_goes_on_when_the_first_abandons_and_dies(five: list[Server]) -> None:
+    nodes = [five[0].url]
+
+    def scene(first: Agent, second: Agent, name: str) -> None:
+        handed_over(first, second, name)
+        assert first.must("abandon")["held"]
+        assert not first.must("held")["held"]
+        first.must("release")  # has nothing to delete any more
+        first.kill()
+        with Agent("rust", nodes) as contender:
+            contender.send("acquire", name=name, ttl_ms=TTL_MS, wait_ms=None)
+            assert contender.silent_for(LONG_S), "acquired while another held it"
+            assert second.must("held")["held"]
+            second.must("release")
+            assert contender.receive()["ok"]
+
+    every_pair(nodes, scene, THREE)
+
+
+def test_it_goes_on_when_the_first_is_killed(five: list[Server]) -> None:
+    def scene(first: Agent, second: Agent, name: str) -> None:
+        handed_over(first, second, name)
+        first.kill()
+        time.sleep(LONG_S)
+        assert second.must("held")["held"]
+        second.must("extend", ttl_ms=TTL_MS)
+        second.must("release")
+
+    every_pair([server.url for server in five], scene, THREE)
+
+
+def the_other_is_told(nodes: list[str], releases: int) -> None:
+    def scene(first: Agent, second: Agent, name: str) -> None:
+        handed_over(first, second, name)
+        ends, told = (first, second) if releases == 0 else (second, first)
+        ends.must("release")
+        lost = told.ask("lost", timeout_ms=2 * TTL_MS)
+        if not lost["ok"]:
+            # It saw a half released lock, put it back, and is the holder.
+            assert len(nodes) > 1, lost
+            assert ends.ask("try", name=name, ttl_ms=TTL_MS)["code"] == "held"
+            return
+        assert lost["reason"] in ("missing", "quorum"), lost
+        assert told.ask("release")["code"] == "lost"
+        ends.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=10_000)
+
+    every_pair(nodes, scene, THREE)
+
+
+def test_a_release_by_the_first_is_a_loss_for_the_second(nodes: list[str]) -> None:
+    the_other_is_told(nodes, releases=0)
+
+
+def test_a_release_by_the_second_is_a_loss_for_the_first(nodes: list[str]) -> None:
+    the_other_is_told(nodes, releases=1)
+
+
+def test_a_deleted_key_is_told_to_both(five: list[Server]) -> None:
+    def scene(first: Agent, second: Agent, name: str) -> None:
+        handed_over(first, second, name)
+        assert five[0].command("DEL", f"lock:{name}") == 1
+        for agent in (first, second):
+            assert agent.must("lost", timeout_ms=4 * TTL_MS)["reason"] == "missing"
+
+    every_pair([five[0].url], scene, THREE)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_wrong_or_expired_token_is_a_loss_and_changes_nothing(
+    language: str, nodes: list[str], five: list[Server], name: str
+) -> None:
+    key, servers = f"lock:{name}", five[: len(nodes)]
+    with Agent("rust", nodes) as holder, Agent(language, nodes) as stranger:
+        token = holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=10_000)["token"]
+        wrong = stranger.ask("attach", name=name, token="0" * 32, ttl_ms=TTL_MS)
+        assert wrong["code"] == "lost", wrong
+        kept = [server.get(key) for server in servers]
+        assert kept.count(token) > len(kept) / 2, kept
+        assert holder.must("held")["held"]
+        holder.must("abandon")
+        for server in servers:
+            server.command("PEXPIRE", key, 1)
+        time.sleep(0.1)
+        expired = stranger.ask("attach", name=name, token=token, ttl_ms=TTL_MS)
+        assert (expired["code"], "lost" in expired["message"]) == ("lost", True), expired
+        assert [server.get(key) for server in servers] == [None] * len(servers)
