@@ -55,6 +55,11 @@ test-python:
 test-node:
 	node --test --test-reporter=spec $(wildcard tests/node/*.test.mjs tests/node/*.test.js tests/node/*.test.cjs)
 
+.PHONY: test-migration
+test-migration: build ## six other lock libraries on the same keys (docs/migration.md)
+	@tests/migration/setup
+	$(PY) -m pytest tests/migration
+
 .PHONY: ready lint stubs
 ready: build lint test ## what a change must pass: lints, types, stubs, tests
 lint: stubs
@@ -106,4 +111,5 @@ test-packages: build ## install what would be published into empty folders and u
 .PHONY: clean
 clean: ## remove everything that was built or installed here
 	rm -rf target dist .venv node_modules examples/server/express/node_modules bench/.venv bench/node_modules bench/out
+	rm -rf tests/migration/.venv tests/migration/node_modules
 	rm -rf bindings-node/dist bindings-python/python/redlock/_native.*.so

@@ -12,7 +12,8 @@ fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().into_owned();
-        if path.is_dir() && !["node_modules", "dist", "npm", "__pycache__"].contains(&&*name) {
+        let skipped = ["node_modules", "dist", "npm", "__pycache__", ".venv"];
+        if path.is_dir() && !skipped.contains(&&*name) {
             found.extend(files(&path, endings));
         } else if endings.iter().any(|ending| name.ends_with(ending)) {
             found.push(path);
