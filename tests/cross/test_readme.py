@@ -1,11 +1,14 @@
-"""The README's examples are the files of examples/quickstart: they run and do the same thing."""
+"""The README's examples are the files of examples/quickstart: they run and do the same thing. Its tables are whole."""
 
+import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import redlock
 
 from .agents import ROOT, built
 from .servers import Server
@@ -56,3 +59,62 @@ def test_over_a_real_server(extension: str, five: list[Server]) -> None:
     source = example(extension).replace("memory://", five[0].url)
     assert run(extension, source, ROOT) == SAID
     assert five[0].get("lock:orders:42") is None
+
+
+README = (ROOT / "README.md").read_text()
+
+
+def section(title: str) -> str:
+    """What stands under a heading."""
+    return README.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The rows of a text's tables by their first cell."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    cells = [line.strip("| ").split(" | ") for line in lines]
+    return {first: rest for first, *rest in cells}
+
+
+def test_every_table_is_whole() -> None:
+    """A table begins with its head and a rule, and each of its rows has as many cells."""
+    tables = re.findall(r"(?:^\|.*\n)+", README, re.MULTILINE)
+    assert tables
+    for table in tables:
+        head, rule, *body = table.splitlines()
+        assert re.fullmatch(r"(\|-+)+\|", rule), head
+        assert {line.count("|") for line in body} == {head.count("|")}, head
+
+
+def test_every_option_has_a_row() -> None:
+    documented = set(re.findall(r"`(\w+)`", " ".join(rows(section("Options")))))
+    given = {*inspect.signature(redlock.Redlock).parameters}
+    given |= {*inspect.signature(redlock.Redlock.lock).parameters}
+    assert documented == given - {"self", "name", "nodes", "args", "kwargs"}
+
+
+def test_every_code_and_reason_has_a_row_of_troubleshooting() -> None:
+    errors = tomllib.loads((ROOT / "tests/vectors/errors.toml").read_text())["error"]
+    core = (ROOT / "core/src/error.rs").read_text()
+    reasons = re.findall(r'Self::\w+ => "(\w+)"', core.split("fn explanation")[0])
+    assert len(reasons) == 7
+    expected = {f"`{error['code']}`" for error in errors} - {"`lost`"}
+    expected |= {f"`lost`: `{reason}`" for reason in reasons} | {"`lost` without a reason", "code"}
+    assert rows(section("Troubleshooting")).keys() == expected
+
+
+def test_other_libraries_options_are_refused_with_ours() -> None:
+    """What the table of other libraries maps for Python, the library says too."""
+    client = redlock.Redlock("memory://")
+    for option, ours in {"timeout": "ttl", "blocking_timeout": "wait", "blocking": "wait"}.items():
+        row = rows(section("Coming from another library"))
+        assert any(f"`{option}" in first and f"`{ours}" in rest[-1] for first, rest in row.items())
+        with pytest.raises(redlock.InvalidOption, match=f"{ours}="):
+            client.lock("job", **{option: 1})  # type: ignore[arg-type]
+
+
+def test_every_link_leads_somewhere() -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
+    assert links
+    for link in links:
+        assert (ROOT / link).exists(), link
