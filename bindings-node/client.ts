@@ -26,6 +26,10 @@ function bind(client: NativeClient, names: string[], options: LockOptions): Boun
 export class Redlock {
   readonly #native: NativeClient;
 
+  /**
+   * A client over these nodes: one URL, or several of independent servers: `redis://[user:password@]host[:port][/db]`,
+   * `rediss://` (TLS), `unix:///path`, `memory://[name]`. Throws `InvalidOption` for a value that breaks a rule.
+   */
   constructor(nodes: string | readonly string[], options?: RedlockOptions) {
     const urls = nameList(nodes, "nodes (URLs such as redis://host:6379)", "Redlock()");
     const args = checked(options, CLIENT, "Redlock()");
@@ -37,7 +41,10 @@ export class Redlock {
     return this.#native.nodes;
   }
 
-  /** Describes a lock on one name, or on several as one lease. Locks nothing yet. */
+  /**
+   * Describes a lock on one name, or on several as one; nothing is sent. Throws `InvalidOption` for a value that breaks
+   * a rule.
+   */
   lock(names: string | readonly string[], options?: LockOptions): Lock {
     const list = nameList(names, "the name", "lock()");
     const args = checked(options, LOCK, "lock()");
@@ -45,7 +52,10 @@ export class Redlock {
     return new Lock(() => bound, args);
   }
 
-  /** Runs `body` while the lock is held: `lock(names, options).using(body)`. */
+  /**
+   * Runs `body` while the lock is held, and settles as `body` does: `lock(names, options).using(body)`. Rejects with
+   * `LockTimeout`, `QuorumUnavailable`, or `LockLost` if the lease was lost before `body` ended.
+   */
   async using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
   async using<T>(
     names: string | readonly string[],
@@ -70,18 +80,21 @@ export class Redlock {
     return await this.lock(names, options).attach(token);
   }
 
-  /** Deletes the lock's keys whoever holds them; true if there was something to delete. */
+  /**
+   * Deletes the lock whoever holds it; true if there was something to delete. Its holder is told of the loss. Rejects
+   * with `QuorumUnavailable` when too few nodes answered.
+   */
   async forceRelease(names: string | readonly string[]): Promise<boolean> {
     const list = nameList(names, "the name", "forceRelease()");
     return unwrap(await settled(attempt(() => this.#native.forceRelease(list))));
   }
 
-  /** What this client holds now. */
+  /** The leases that this client holds now. */
   leases(): Lease[] {
     return this.#native.leases().map((id) => new Lease(id, runtime.leaseKey(id) ?? ""));
   }
 
-  /** Releases all that this client holds, and tells how many there were. */
+  /** Releases all that this client holds; says how many. Rejects with the first error once all were tried. */
   async releaseAll(): Promise<number> {
     return unwrap(await settled(this.#native.releaseAll()));
   }
@@ -91,6 +104,7 @@ export class Redlock {
     this.#native.close();
   }
 
+  /** The end of a scope: `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
   }
@@ -129,7 +143,7 @@ function standardClient(): Redlock {
   return standard;
 }
 
-/** Describes a lock of the default client, which is looked up at each acquire. */
+/** Describes a lock of the default client, which is looked up at each acquire: see `configure`. Throws `InvalidOption`. */
 export function lock(names: string | readonly string[], options?: LockOptions): Lock {
   const list = nameList(names, "the name", "lock()");
   const args = checked(options, LOCK, "lock()");
@@ -144,7 +158,7 @@ export function lock(names: string | readonly string[], options?: LockOptions): 
   }, args);
 }
 
-/** Runs `body` while a lock of the default client is held. */
+/** Runs `body` while a lock of the default client is held, and settles as `body` does: see `Redlock.using`. */
 export function using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
 export function using<T>(
   names: string | readonly string[],

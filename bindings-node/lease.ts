@@ -114,14 +114,18 @@ export class Lease {
     return runtime.leaseRemaining(this.#id);
   }
 
-  /** Throws `LockLost` unless the lease is held. */
+  /** Throws `LockLost` when it is over: ask before you write. */
   ensureHeld(): void {
     const failure = runtime.leaseFailure(this.#id);
     if (failure) throw toError(failure);
     if (!this.held) throw this.#over();
   }
 
-  /** Makes the lease last at least `ttl` ms from now, and renews by it from then on. Never shortens. */
+  /**
+   * Makes the lease last at least `ttl` ms from now (default: its own ttl); also the ttl of later renewals. It never
+   * shortens. Rejects with `LockLost` once it is over, and with `QuorumUnavailable` when too few nodes answered; then it
+   * goes on to its end.
+   */
   async extend(ttl?: number): Promise<void> {
     checked({ ttl }, LOCK, "extend()");
     const call = attempt(() => runtime.leaseExtend(this.#id, ttl));
@@ -129,7 +133,10 @@ export class Lease {
     unwrap(await settled(call));
   }
 
-  /** Deletes the key if it is still ours. A second release does nothing; after a loss it rejects with `LockLost`. */
+  /**
+   * Gives it back. A second time does nothing; after a loss it rejects with `LockLost`, and with `QuorumUnavailable` when
+   * too few nodes confirmed: the keys then expire by themselves.
+   */
   async release(): Promise<void> {
     if (this.#released) return;
     this.#token ??= this.token;

@@ -52,7 +52,7 @@ export class Lock {
 
   /**
    * The lease, as soon as nobody else holds the lock. Rejects with `LockTimeout` when `wait` is over, with
-   * `QuorumUnavailable` when too many nodes fail, and with the signal's reason when it aborts.
+   * `QuorumUnavailable` when too few nodes answered, with `ClientClosed`, and with the signal's reason when it aborts.
    */
   acquire(options?: AcquireOptions): Promise<Lease> {
     return this.#acquire(options, this.#here(this.acquire));
@@ -72,7 +72,10 @@ export class Lock {
     }
   }
 
-  /** The lease if it can be had in one round, `null` if somebody else holds it or waits for it. */
+  /**
+   * The lease, or `null` if somebody else holds it or waits for it in this process: one round. Rejects with
+   * `QuorumUnavailable` when too few nodes answered.
+   */
   async tryAcquire(): Promise<Lease | null> {
     const place = this.#here(this.tryAcquire);
     const bound = this.#bind();
@@ -118,7 +121,7 @@ export class Lock {
     return new Lease(id, bound.key, place);
   }
 
-  /** What the nodes say now: held or not, for how long, and each node's answer. */
+  /** Who holds it, by each node's word: a snapshot, which may be over when you read it. */
   async inspect(): Promise<Inspection> {
     return unwrap(await settled(this.#bind().native.inspect()));
   }

@@ -4,11 +4,14 @@ import { InvalidOption } from "./errors.js";
 
 /** Options of a client. Times are whole milliseconds. */
 export interface RedlockOptions {
-  /** Goes before every name. Default `lock:`. */
+  /** Goes before every name. Default `lock:`. An empty one shares keys with other libraries. */
   keyPrefix?: string;
-  /** Deadline of one vote. Default min(1 s, ttl/5). */
+  /** How long to wait for one node's answer. Default min(1 s, ttl / 5). */
   nodeTimeout?: number;
-  /** Over several nodes: one younger than this takes no first vote. The same on every client; 0 = no guard. Default 60 s. */
+  /**
+   * Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every client;
+   * 0: no guard. Default 60 s.
+   */
   restartGuard?: number;
   /** For `rediss://`: PEM file of the certificates to trust instead of the system's. */
   tlsCa?: string;
@@ -24,13 +27,13 @@ export interface RedlockOptions {
 export interface LockOptions {
   /** How long the lease lives without renewal. Default 10 s, at least 100 ms. */
   ttl?: number;
-  /** How long an acquire waits for somebody else; 0 = one round. Default, and with `Infinity`: for ever. */
+  /** How long an acquire may wait for somebody else; 0: one round. Default, and with `Infinity`: for ever. */
   wait?: number;
   /** Extend at a third of the ttl until released. Default true. */
   renew?: boolean;
-  /** Upper bound on the whole hold. Default none. */
+  /** Upper bound on the whole hold, at which the lease is lost. Default none. */
   maxHold?: number;
-  /** Deadline of one vote. Default the client's. */
+  /** How long to wait for one node's answer. Default the client's, else min(1 s, ttl / 5). */
   nodeTimeout?: number;
   /** Ask for a fencing token, `lease.fencingToken`. Default false. */
   fencing?: boolean;

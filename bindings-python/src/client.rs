@@ -80,6 +80,19 @@ pub(crate) fn names(name: &Bound<'_, PyAny>) -> PyResult<Names> {
 /// The client: the nodes of one lock space, and what its locks have in common.
 ///
 /// Nothing connects here. `with client:` and `async with client:` close it at the end.
+///
+/// `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
+/// (TLS), `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
+///
+/// - key_prefix: goes before every name; default `lock:`. An empty one shares keys with other libraries
+/// - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
+/// - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
+///   on every client; 0: no guard; default 60
+/// - tls_ca, tls_cert, tls_key: for `rediss://`, PEM files of whom to trust, of the client's certificate and its key;
+///   default: the system's trust, no certificate
+/// - tls_server_name: the name that the server's certificate must carry; default the URL's host
+///
+/// Raises InvalidOption for a value that breaks a rule.
 #[pyclass(frozen, weakref, module = "redlock")]
 pub(crate) struct Redlock {
     pub(crate) client: Numbered,
@@ -124,6 +137,15 @@ impl Redlock {
     /// Describes a lock on one name, or on several as one; nothing is sent. Times are seconds or timedelta.
     ///
     /// As a decorator's, the name may be a function of the decorated function's arguments.
+    ///
+    /// - ttl: how long the lease lives without renewal; at least 0.1, default 10
+    /// - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
+    /// - renew: whether to extend at a third of the ttl until released; default True
+    /// - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
+    /// - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
+    /// - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
+    ///
+    /// Raises InvalidOption for a value that breaks a rule.
     #[pyo3(signature = (
         name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
         *args: "typing.Never",
@@ -189,6 +211,8 @@ impl Redlock {
     }
 
     /// Deletes the lock whoever holds it; True if there was something to delete. Its holder is told of the loss.
+    ///
+    /// Raises QuorumUnavailable when too few nodes answered.
     #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]"))]
     fn force_release(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<bool> {
         check(py, wait(py, self.client.1.force_release(args::names(name)?), |_| Ok(()))?)
@@ -212,7 +236,7 @@ impl Redlock {
         registry::of_client(py, self.client.0)
     }
 
-    /// Releases all that this client holds; says how many.
+    /// Releases all that this client holds; says how many. Raises the first error once all were tried.
     fn release_all(&self, py: Python<'_>) -> PyResult<usize> {
         check(py, wait(py, self.client.1.release_all(), |_| Ok(()))?)
     }

@@ -41,6 +41,18 @@ pub(crate) fn client(py: Python<'_>) -> PyResult<Numbered> {
 }
 
 /// Describes a lock of the default client, which is looked up at each acquire: see `configure`.
+///
+/// One name, or several as one; times are seconds or timedelta. As a decorator's, the name may be a function of the
+/// decorated function's arguments.
+///
+/// - ttl: how long the lease lives without renewal; at least 0.1, default 10
+/// - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
+/// - renew: whether to extend at a third of the ttl until released; default True
+/// - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
+/// - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
+/// - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
+///
+/// Raises InvalidOption for a value that breaks a rule.
 #[pyfunction]
 #[pyo3(signature = (
     name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
@@ -72,6 +84,8 @@ pub(crate) fn lock(
 }
 
 /// Chooses the default client: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
+///
+/// The options are those of `Redlock`.
 ///
 /// Raises InvalidOption once the default client is in use, unless `replace` is true.
 #[pyfunction]

@@ -133,7 +133,10 @@ impl Lease {
         check(py, self.hold.ensure_held())
     }
 
-    /// Makes it last at least `ttl` seconds from now; also the ttl of later renewals. It never shortens.
+    /// Makes it last at least `ttl` seconds from now (default: its own ttl); also the ttl of later renewals. Never
+    /// shortens.
+    ///
+    /// Raises LockLost once it is over, and QuorumUnavailable when too few nodes answered; then it goes on to its end.
     #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None))]
     fn extend(&self, py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let sent = check(py, self.hold.extend_args(args::seconds("ttl", ttl)?, Unit::Seconds))?;
@@ -152,6 +155,8 @@ impl Lease {
     }
 
     /// Gives it back. A second time does nothing; after a loss it raises LockLost.
+    ///
+    /// Raises QuorumUnavailable when too few nodes confirmed: the keys then expire by themselves.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         check(py, self.confirmed(py)?)
     }

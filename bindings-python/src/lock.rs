@@ -131,9 +131,10 @@ fn caller(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 
 #[pymethods]
 impl Lock {
-    /// Waits for the lease, for `wait` seconds (None: for ever; not given: the lock's own).
+    /// The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
     ///
-    /// Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered.
+    /// Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered, and
+    /// ClientClosed. A KeyboardInterrupt leaves no key behind.
     #[pyo3(signature = (*args: "typing.Never", wait: "float | datetime.timedelta | None" = WaitArg::NotGiven, **kwargs: "typing.Never"))]
     fn acquire(
         &self,
@@ -160,6 +161,8 @@ impl Lock {
     }
 
     /// The lease, or None if somebody else holds it or waits for it in this process: one round.
+    ///
+    /// Raises QuorumUnavailable when too few nodes answered.
     fn try_acquire(&self, py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
         let asking = self.asking(&caller(py)?, false)?;
         loop {

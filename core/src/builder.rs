@@ -50,15 +50,15 @@ impl Builder {
         self
     }
 
-    /// Deadline of one vote; default min(1 s, ttl/5).
+    /// How long to wait for one node's answer; default min(1 s, ttl / 5).
     #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = Some(timeout);
         self
     }
 
-    /// Over several nodes, a node younger than this takes no first vote, and no ttl may exceed it; default 60 s.
-    /// Zero turns it off: then a node that restarts without its data may vote for a second holder.
+    /// Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every
+    /// client; default 60 s. Zero turns it off: then a node that restarts without its data may vote for a second holder.
     #[must_use]
     pub fn restart_guard(mut self, guard: Duration) -> Self {
         self.restart_guard = Some(guard);

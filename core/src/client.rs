@@ -122,8 +122,8 @@ impl Redlock {
         }))
     }
 
-    /// A client over these nodes, one URL each: `redis://`, `unix://` or `memory://`. One node is a lock on that
-    /// node; several are a quorum of independent servers.
+    /// A client over these nodes, one URL each: `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS),
+    /// `unix:///path` or `memory://[name]`. Several are a quorum of independent servers.
     pub fn builder<I, S>(nodes: I) -> Builder
     where
         I: IntoIterator<Item = S>,
@@ -146,7 +146,7 @@ impl Redlock {
         builder.build()
     }
 
-    /// Describes a lock on one name, or on several as one lease. Nothing is sent.
+    /// Describes a lock on one name, or on several as one; nothing is sent. [`Lock`] has its options.
     pub fn lock(&self, names: impl Into<Names>) -> Lock {
         let options = Options { node_timeout: self.0.config.node_timeout, ..Options::default() };
         Lock::new(self, names.into().0, options)

@@ -34,14 +34,14 @@ impl Lock {
         Self { client: client.clone(), names: names.into(), keys, fences: Arc::default(), options }
     }
 
-    /// How long the lease lives without renewal; default 10 s, at least 100 ms.
+    /// How long the lease lives without renewal; at least 100 ms, default 10 s.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
     }
 
-    /// How long an acquire may wait for somebody else; default for ever, zero is one round.
+    /// How long an acquire may wait for somebody else; zero: one round; default: for ever.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.options.wait = Some(wait);
@@ -55,7 +55,7 @@ impl Lock {
         self
     }
 
-    /// Upper bound on the total hold; default none. The lease is lost there, with reason `max_hold`.
+    /// Upper bound on the whole hold, at which the lease is lost with reason `max_hold`; default none.
     #[must_use]
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.options.max_hold = Some(max_hold);
@@ -69,7 +69,7 @@ impl Lock {
         self
     }
 
-    /// Deadline of one vote; default the client's, else min(1 s, ttl/5).
+    /// How long to wait for one node's answer; default the client's, else min(1 s, ttl / 5).
     #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.options.node_timeout = Some(timeout);
@@ -136,7 +136,9 @@ impl Lock {
         Ok(acquire(self.clone(), wait))
     }
 
-    /// The lease, or `None` if somebody else holds it or waits for it here: one round, no waiting.
+    /// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.
+    ///
+    /// Fails with `Unavailable` when too few nodes answered, with `Invalid`, and `Closed`.
     pub fn try_acquire(
         &self,
     ) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {

@@ -87,7 +87,10 @@ class Lease:
         """
     def extend(self, /, ttl: "float | datetime.timedelta | None" = None) -> None:
         """
-        Makes it last at least `ttl` seconds from now; also the ttl of later renewals. It never shortens.
+        Makes it last at least `ttl` seconds from now (default: its own ttl); also the ttl of later renewals. Never
+        shortens.
+
+        Raises LockLost once it is over, and QuorumUnavailable when too few nodes answered; then it goes on to its end.
         """
     @property
     def fencing_token(self, /) -> int:
@@ -118,6 +121,8 @@ class Lease:
     def release(self, /) -> None:
         """
         Gives it back. A second time does nothing; after a loss it raises LockLost.
+
+        Raises QuorumUnavailable when too few nodes confirmed: the keys then expire by themselves.
         """
     @property
     def remaining(self, /) -> float:
@@ -185,9 +190,10 @@ class Lock:
         """
     def acquire(self, /, *args: "typing.Never", wait: "float | datetime.timedelta | None" = ..., **kwargs: "typing.Never") -> Lease:
         """
-        Waits for the lease, for `wait` seconds (None: for ever; not given: the lock's own).
+        The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
 
-        Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered.
+        Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered, and
+        ClientClosed. A KeyboardInterrupt leaves no key behind.
         """
     def ainspect(self, /) -> "collections.abc.Awaitable[Inspection]":
         """
@@ -227,6 +233,8 @@ class Lock:
     def try_acquire(self, /) -> Lease | None:
         """
         The lease, or None if somebody else holds it or waits for it in this process: one round.
+
+        Raises QuorumUnavailable when too few nodes answered.
         """
 
 @final
@@ -271,6 +279,19 @@ class Redlock:
     The client: the nodes of one lock space, and what its locks have in common.
 
     Nothing connects here. `with client:` and `async with client:` close it at the end.
+
+    `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
+    (TLS), `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
+
+    - key_prefix: goes before every name; default `lock:`. An empty one shares keys with other libraries
+    - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
+    - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
+      on every client; 0: no guard; default 60
+    - tls_ca, tls_cert, tls_key: for `rediss://`, PEM files of whom to trust, of the client's certificate and its key;
+      default: the system's trust, no certificate
+    - tls_server_name: the name that the server's certificate must carry; default the URL's host
+
+    Raises InvalidOption for a value that breaks a rule.
     """
     def __aenter__(self, /) -> "collections.abc.Coroutine[typing.Any, typing.Any, Redlock]": ...
     def __aexit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Coroutine[typing.Any, typing.Any, None]": ...
@@ -301,6 +322,8 @@ class Redlock:
     def force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> bool:
         """
         Deletes the lock whoever holds it; True if there was something to delete. Its holder is told of the loss.
+
+        Raises QuorumUnavailable when too few nodes answered.
         """
     def leases(self, /) -> list[Lease]:
         """
@@ -311,6 +334,15 @@ class Redlock:
         Describes a lock on one name, or on several as one; nothing is sent. Times are seconds or timedelta.
 
         As a decorator's, the name may be a function of the decorated function's arguments.
+
+        - ttl: how long the lease lives without renewal; at least 0.1, default 10
+        - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
+        - renew: whether to extend at a third of the ttl until released; default True
+        - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
+        - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
+        - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
+
+        Raises InvalidOption for a value that breaks a rule.
         """
     @property
     def nodes(self, /) -> list[str]:
@@ -319,12 +351,14 @@ class Redlock:
         """
     def release_all(self, /) -> int:
         """
-        Releases all that this client holds; says how many.
+        Releases all that this client holds; says how many. Raises the first error once all were tried.
         """
 
 def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool" = False, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
     """
     Chooses the default client: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
+
+    The options are those of `Redlock`.
 
     Raises InvalidOption once the default client is in use, unless `replace` is true.
     """
@@ -332,4 +366,16 @@ def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never",
 def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
     """
     Describes a lock of the default client, which is looked up at each acquire: see `configure`.
+
+    One name, or several as one; times are seconds or timedelta. As a decorator's, the name may be a function of the
+    decorated function's arguments.
+
+    - ttl: how long the lease lives without renewal; at least 0.1, default 10
+    - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
+    - renew: whether to extend at a third of the ttl until released; default True
+    - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
+    - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
+    - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
+
+    Raises InvalidOption for a value that breaks a rule.
     """
