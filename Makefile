@@ -66,6 +66,7 @@ lint: stubs
 	cargo fmt --all --check
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
 	cargo clippy --workspace --lib --bins --examples --tests -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package redlock-native
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy --strict
@@ -100,13 +101,15 @@ mutants: ## leave each rule out on purpose: the simulation must find it
 	@SEEDS=$(SEEDS) scripts/mutants
 
 .PHONY: wheels
-wheels: build ## a wheel and an npm package into dist/
-	.venv/bin/maturin build --release --out dist
-	npm run --silent pack -- dist
+wheels: build ## what would be published, for this platform, into dist/: wheel, sdist, npm packages
+	@scripts/wheels
 
-.PHONY: test-packages
-test-packages: build ## install what would be published into empty folders and use it every way
+.PHONY: test-packages test-runtimes
+test-packages: wheels ## install what would be published into empty folders and use it every way
+	$(PY) -m pytest tests/packages/python
 	npm run --silent test:packages
+test-runtimes: build ## the Node package under Node 22 and 24, Bun and Deno, which it fetches
+	REDLOCK_TEST_PATIENCE=1800000 node --test --test-reporter=spec tests/packages/runtimes/runtimes.test.mjs
 
 .PHONY: clean
 clean: ## remove everything that was built or installed here

@@ -1,0 +1,172 @@
+"""The wheel and the sdist of dist/ as a stranger meets them: installed into empty environments, and used."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cross.servers import Server
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+DIST = ROOT / "dist"
+VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+#: The oldest glibc that the binaries may need.
+GLIBC = (2, 17)
+
+
+def only(pattern: str) -> Path:
+    """The one file of dist/ by that pattern: `make wheels` left no other."""
+    (found,) = DIST.glob(pattern)
+    return found
+
+
+def interpreters() -> Iterator[Path]:
+    """This Python, those on the PATH, and those installed beside it: the versions that the wheel is for."""
+    yield Path(sys.executable)
+    for minor in range(11, 20):
+        if on_path := shutil.which(f"python3.{minor}"):
+            yield Path(on_path)
+    yield from Path(sys.base_prefix).parent.glob("3.*/bin/python3")
+
+
+def version_of(python: Path) -> tuple[int, ...]:
+    said = subprocess.run([python, "--version"], capture_output=True, text=True).stdout
+    return tuple(map(int, re.findall(r"\d+", said)))[:2]
+
+
+PYTHONS = {v: python for python in interpreters() if (v := version_of(python)) >= (3, 11)}
+
+
+def run(*command: object, **environment: str) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+Install = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
+    """Installs one file into an empty environment and answers with its Python."""
+
+    def into_empty(file: Path, python: Path, *options: str, **environment: str) -> Path:
+        venv = tmp_path_factory.mktemp("venv")
+        run(python, "-m", "venv", venv)
+        inside = venv / "bin" / "python"
+        pip = (inside, "-m", "pip", "--disable-pip-version-check")
+        run(*pip, "install", "--quiet", "--no-deps", *options, file, **environment)
+        assert "No broken requirements" in run(*pip, "check")
+        return inside
+
+    return into_empty
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+def takes_locks(python: Path, server: Server) -> None:
+    for url in ("memory://", server.url):
+        said = run(python, "-I", "-W", "error", HERE / "lock.py", url)
+        assert said == f"{VERSION} lock:job\n"
+
+
+@pytest.mark.parametrize(
+    "version", sorted(PYTHONS), ids=lambda version: f"{version[0]}.{version[1]}"
+)
+def test_the_wheel_alone_takes_locks(
+    version: tuple[int, int], install: Install, server: Server
+) -> None:
+    takes_locks(install(only("*.whl"), PYTHONS[version], "--no-index"), server)
+
+
+def test_the_sdist_builds_by_itself(install: Install, server: Server) -> None:
+    quick = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1"}
+    # What this tree says about building must not help.
+    target = str(ROOT / "target" / "sdist")
+    environment = quick | {"CARGO_TARGET_DIR": target, "PYO3_PYTHON": "", "VIRTUAL_ENV": ""}
+    takes_locks(install(only("*.tar.gz"), Path(sys.executable), **environment), server)
+
+
+def test_types_are_seen_by_a_user(install: Install, tmp_path: Path) -> None:
+    python = install(only("*.whl"), Path(sys.executable), "--no-index")
+    mypy = (sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", tmp_path)
+    run(*mypy, "--python-executable", python, HERE / "typed.py")
+    (marker,) = python.parents[1].glob("lib/*/site-packages/redlock/py.typed")
+    assert marker.read_bytes() == b""
+
+
+def test_one_version_in_every_package() -> None:
+    npm = json.loads(packed(only("redlock-native-[0-9]*.tgz"), "package/package.json"))
+    assert npm["version"] == VERSION
+    assert set(npm["optionalDependencies"].values()) == {VERSION}
+    assert f"-{VERSION}-" in only("*.whl").name
+    assert only("*.tar.gz").name == f"redlock_native-{VERSION}.tar.gz"
+
+
+def packed(archive: Path, name: str) -> bytes:
+    with tarfile.open(archive) as tar:
+        file = tar.extractfile(name)
+        assert file is not None
+        return file.read()
+
+
+def test_the_sdist_holds_what_it_builds_from_and_no_more() -> None:
+    with tarfile.open(only("*.tar.gz")) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    for wanted in ("Cargo.lock", "LICENSE-MIT", "LICENSE-APACHE", "README.md", "core/Cargo.toml"):
+        assert wanted in names
+    tops = {name.split("/")[0] for name in names}
+    files = {"Cargo.lock", "Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "PKG-INFO", "README.md"}
+    assert tops == {"core", "bindings-python", "pyproject.toml"} | files
+
+
+def binaries(folder: Path) -> Iterator[Path]:
+    shutil.unpack_archive(only("*.whl"), folder, "zip")
+    yield from folder.glob("redlock/*.so")
+    for tarball in DIST.glob("redlock-native-[a-z]*.tgz"):
+        with tarfile.open(tarball) as tar:
+            tar.extractall(folder, filter="data")
+        yield from (folder / "package").glob("*.node")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc is Linux's")
+def test_the_binaries_run_on_old_systems_and_name_no_folder(tmp_path: Path) -> None:
+    found = list(binaries(tmp_path))
+    assert len(found) == 2
+    for binary in found:
+        content = binary.read_bytes()
+        needed = [tuple(map(int, v)) for v in re.findall(rb"\0GLIBC_(\d+)\.(\d+)", content)]
+        assert needed
+        assert max(needed) <= GLIBC
+        assert str(Path.home()).encode() not in content
+        assert str(ROOT).encode() not in content
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="they are what Linux's wheels need")
+def test_auditors_agree_with_the_wheels_name() -> None:
+    wheel = only("*.whl")
+    bin_folder = Path(sys.executable).parent
+    assert "cp311-abi3-manylinux" in wheel.name
+    said = run(bin_folder / "auditwheel", "show", wheel)
+    assert f'"manylinux_{GLIBC[0]}_{GLIBC[1]}_' in said
+    run(bin_folder / "abi3audit", "--strict", wheel)

@@ -1,0 +1,51 @@
+// The package under other runtimes: newer Nodes pass its whole suite; Bun and Deno can do what lock.mjs does.
+// Not among the other tests, as it fetches them: run `make test-runtimes`.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { serverForSuite } from "../../node/helper.mjs";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../../..", import.meta.url));
+const program = fileURLToPath(new URL("lock.mjs", import.meta.url));
+const shared = serverForSuite();
+
+/** The runtime's own executable: each in a folder of its own, as two Nodes in one would exclude each other. */
+async function installed(name) {
+  const folder = join(root, "target", "runtimes", name.replace("@", "-"));
+  mkdirSync(folder, { recursive: true });
+  const quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline"];
+  await run("npm", ["install", ...quiet, "--prefix", folder, name], { cwd: root });
+  return join(folder, "node_modules", ".bin", name.replace(/@.*/, ""));
+}
+
+/** The suite's files. The limits of the leak tests are those of Node 20's collector and allocator. */
+function suite() {
+  const files = readdirSync(join(root, "tests", "node"));
+  const chosen = files.filter((file) => file.endsWith(".test.mjs") && !file.startsWith("leaks"));
+  return chosen.map((file) => join("tests", "node", file));
+}
+
+for (const [name, ...flags] of [["node@22"], ["node@24"], ["bun", "run"], ["deno", "run", "-A"]]) {
+  describe(name, () => {
+    test("takes and loses locks over a server, and ends", async () => {
+      const args = [...flags, program, shared.server.url];
+      const { stdout } = await run(await installed(name), args, { cwd: root, timeout: 30_000 });
+      assert.equal(stdout, "every way\n");
+    });
+
+    if (!name.startsWith("node")) return;
+    test("passes the suite of the package", async () => {
+      const { NODE_TEST_CONTEXT, ...env } = process.env;
+      const args = ["--test", "--test-reporter=tap", ...suite()];
+      const ended = run(await installed(name), args, { cwd: root, env, maxBuffer: 2 ** 26 });
+      const { stdout } = await ended.catch(({ stdout }) => assert.fail(stdout));
+      assert.match(stdout, /^# fail 0$/m);
+      assert.match(stdout, /^# pass [1-9]\d\d/m);
+    });
+  });
+}
