@@ -36,6 +36,8 @@ enum Refusal {
     Held(Option<Duration>),
     /// Nobody got a quorum.
     Split,
+    /// A quorum granted, but answers took this long, by when a lease that began with the question was over.
+    Late(Duration, Vec<NodeReport>),
     Unavailable(Vec<NodeReport>),
     /// A node says that the caller's own options are wrong.
     Invalid(String),
@@ -62,6 +64,7 @@ pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
     match round(&lock, &live, lock.options.node_timeout(), false).await {
         Round::Granted(lease) => Ok(Some(lease)),
         Round::Refused(Refusal::Unavailable(nodes)) => Err(lock.unavailable(nodes)),
+        Round::Refused(Refusal::Late(took, nodes)) => Err(lock.late(took, nodes)),
         Round::Refused(Refusal::Invalid(text)) => Err(lock.invalid(text)),
         Round::Refused(_) => Ok(None),
     }
@@ -90,11 +93,13 @@ async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration, contended: boo
     let tally = ballot.count().await;
     if tally.met() {
         let fence = if options.fencing { fence::settle(&mut ballot, ask).await } else { None };
-        if options.fencing && fence.is_none() {
-            return Round::Refused(Refusal::Split);
-        }
         // A grant that took so long that nothing is left of it is never handed out.
         if live.quorum.clock.now() >= ballot.validity_ends() {
+            let took = live.quorum.clock.now().since(ballot.started);
+            let nodes = live.quorum.report(&ballot.votes, patience);
+            return Round::Refused(Refusal::Late(took, nodes));
+        }
+        if options.fencing && fence.is_none() {
             return Round::Refused(Refusal::Split);
         }
         ballot.keep();
@@ -138,6 +143,7 @@ struct Attempt<'a> {
     last: Refusal,
     /// Had to let others of this process go first.
     queued: bool,
+    /// Since when the nodes have been no use: too many of them faults, or all too slow for the ttl.
     unavailable_since: Option<Instant>,
     split: Backoff,
     poll: Backoff,
@@ -244,7 +250,7 @@ impl<'a> Attempt<'a> {
 
     /// Remembers why there is no lease. What a round that `wait` cut lacks says less than a whole round before it.
     fn note(&mut self, refusal: Refusal, cut: bool) {
-        let unavailable = matches!(refusal, Refusal::Unavailable(_));
+        let unavailable = matches!(refusal, Refusal::Unavailable(_) | Refusal::Late(..));
         let known = self.queued || !matches!(self.last, Refusal::Queued);
         if unavailable && cut && known {
             return;
@@ -274,7 +280,7 @@ impl<'a> Attempt<'a> {
             Refusal::Invalid(_) => None,
             Refusal::Split => Some(self.split.delay()),
             Refusal::Held(free) => Some(self.until_free(free)),
-            Refusal::Unavailable(_) | Refusal::Queued => {
+            Refusal::Unavailable(_) | Refusal::Late(..) | Refusal::Queued => {
                 let since = self.unavailable_since.map_or(Duration::ZERO, |at| now.since(at));
                 (since < self.lock.options.ttl).then(|| self.poll.delay())
             }
@@ -295,6 +301,10 @@ impl<'a> Attempt<'a> {
             Refusal::Unavailable(nodes) => {
                 let nodes = std::mem::take(nodes);
                 return self.lock.unavailable(nodes).with_waited(self.waited());
+            }
+            Refusal::Late(took, nodes) => {
+                let (took, nodes) = (*took, std::mem::take(nodes));
+                return self.lock.late(took, nodes).with_waited(self.waited());
             }
             Refusal::Invalid(text) => return self.lock.invalid(std::mem::take(text)),
             Refusal::Queued => ("others in this process were first".to_owned(), None),

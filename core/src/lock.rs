@@ -167,6 +167,16 @@ impl Lock {
         Error::unavailable(&self.key(), "no quorum", nodes)
     }
 
+    /// A quorum granted, and by the time its answers were in nothing was left of the lease.
+    pub(crate) fn late(&self, took: Duration, nodes: Vec<NodeReport>) -> Error {
+        let lives =
+            self.options.max_hold.map_or(self.options.ttl, |hold| hold.min(self.options.ttl));
+        let (took, lives) = (seconds(took), seconds(lives));
+        let what =
+            format!("granted, but the answers took {took} and a lease of {lives} was over by then");
+        Error::unavailable(&self.key(), &what, nodes)
+    }
+
     /// Continues a lease that another process holds under this token: begins with an extend round. Fails with `Lost`
     /// if the token is wrong or its time is over.
     ///

@@ -20,8 +20,8 @@ use crate::state::State;
 
 /// New leases are looked at this often; one that is gone by then was never looked at.
 const GRACE: Duration = Duration::from_millis(100);
-/// A check asks for no more time: the extend script never shortens.
-const CHECK: Duration = Duration::from_millis(1);
+/// The least pause before a renewal is tried again.
+const SOON: Duration = Duration::from_millis(1);
 const FAR: Instant = Instant::from_start(Duration::from_secs(u64::MAX / 4));
 
 pub(crate) struct Keeper {
@@ -205,17 +205,17 @@ fn renew(state: Arc<State>) -> Renewal {
         state.warn_if_long();
         let started = ask(&state, ttl).await;
         let now = state.quorum.clock.now();
-        let next = started.map_or(now + (ttl / 20).max(CHECK), |started| started + ttl / 3);
+        let next = started.map_or(now + (ttl / 20).max(SOON), |started| started + ttl / 3);
         state.renewal().map(|_| (next.max(now), state.id))
     })
 }
 
-/// Asks whether the lease is still ours, because something changed.
+/// Asks whether the lease is still ours, because something changed. It asks for what is left of the lease: keys
+/// that live as long are not touched, and one whose ttl somebody cut short gets it back.
 fn check(state: Arc<State>) -> Renewal {
     Box::pin(async move {
-        if state.held() {
-            ask(&state, CHECK).await;
-        }
+        let left = state.deadline()?.since(state.now());
+        ask(&state, left).await;
         None
     })
 }

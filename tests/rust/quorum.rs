@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redlock::{ErrorKind, Redlock};
 
-use crate::support::{Mode, Proxy, Server, client, millis, servers};
+use crate::support::{DELAY, Mode, Proxy, Server, client, millis, servers};
 
 #[tokio::test]
 async fn a_dead_minority_changes_nothing() {
@@ -48,6 +48,27 @@ async fn faults_are_retried_for_one_ttl_when_wait_is_for_ever() {
     let error = redlock.lock("job").ttl(millis(500)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(started.elapsed() >= millis(450) && started.elapsed() < millis(3000));
+}
+
+#[tokio::test]
+async fn a_lease_too_short_for_its_network_is_unavailable_and_lets_the_next_one_on() {
+    let nodes = servers(3);
+    let proxies: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port)).collect();
+    let urls = proxies.iter().map(Proxy::url);
+    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    proxies.iter().for_each(|proxy| proxy.set(Mode::Delay));
+    // Answers are in time for a vote, and too late for what `max_hold` leaves of the lease.
+    let short = redlock.lock("job").ttl(DELAY * 8).node_timeout(DELAY * 7).max_hold(DELAY * 4 / 5);
+    let error = short.try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let started = Instant::now();
+    let (first, second) = tokio::join!(short.acquire(), redlock.lock("job").acquire());
+    let error = first.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("a lease of 0.120 s was over by then"), "{error}");
+    assert!(started.elapsed() < millis(5000), "{:?}", started.elapsed());
+    second.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]

@@ -127,7 +127,11 @@ pub(crate) enum Mode {
     Blackhole,
     /// Requests pass, answers do not.
     DropReplies,
+    /// Each answer comes [`DELAY`] late.
+    Delay,
 }
+
+pub(crate) const DELAY: Duration = Duration::from_millis(150);
 
 /// A TCP proxy in front of a server.
 pub(crate) struct Proxy {
@@ -160,7 +164,12 @@ impl Proxy {
                 let copies = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
                 let (there, back) = (Arc::clone(&mode), Arc::clone(&mode));
                 let lost = |mode: u8| mode == Mode::Blackhole as u8;
-                let unheard = |mode: u8| mode != Mode::Pass as u8;
+                let unheard = |mode: u8| {
+                    if mode == Mode::Delay as u8 {
+                        std::thread::sleep(DELAY);
+                    }
+                    mode == Mode::Blackhole as u8 || mode == Mode::DropReplies as u8
+                };
                 std::thread::spawn(move || pump(client, upstream, &there, lost));
                 std::thread::spawn(move || pump(copies.1, copies.0, &back, unheard));
             }
