@@ -93,6 +93,11 @@ RUNS ?= 10000
 handoffs: build ## fencing tokens over RUNS handoffs between three languages, clocks hours apart (docs/testing.md)
 	RUNS=$(RUNS) $(PY) -m pytest -q -s tests/cross/test_fencing.py -k only_grow
 
+.PHONY: told
+CUTS ?= 20
+told: build ## cut holders off and take their leases, CUTS times each way: how soon they are told (docs/testing.md)
+	RUNS=$(CUTS) $(PY) -m pytest -q -s tests/cross/test_told.py tests/cross/test_loss.py
+
 .PHONY: simulate mutants
 SEEDS ?= 200000
 simulate: ## the algorithm over virtual time, SEEDS schedules on all cores (docs/testing.md)

@@ -1,6 +1,6 @@
 // A holder in Node: one JSON command a line on stdin, one JSON reply a line on stdout. README.md has the protocol.
+import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { setTimeout as sleep } from "node:timers/promises";
 import { LockError, Redlock } from "redlock-native";
 
 const [nodes, restartGuard] = process.argv.slice(2);
@@ -45,12 +45,13 @@ const commands = {
   abandon: async () => ({ held: lease.abandon() }),
   held: async () => ({ held: lease.held, remaining_ms: lease.remaining }),
   lost: async ({ timeout_ms }) => {
-    const giveUp = now() + timeout_ms * 1e6;
-    while (lease.held) {
-      if (now() > giveUp) return { ok: false, code: "timeout", message: "not lost" };
-      await sleep(1);
-    }
-    return { at: now(), reason: lease.signal.reason?.reason };
+    const { signal } = lease;
+    const over = AbortSignal.timeout(timeout_ms);
+    if (!signal.aborted) await once(AbortSignal.any([signal, over]), "abort");
+    const at = now();
+    if (!signal.aborted) return { ok: false, code: "timeout", message: "not lost" };
+    if (lease.held) throw new Error("told of a loss while it is held");
+    return { at, reason: signal.reason.reason };
   },
 };
 

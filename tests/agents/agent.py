@@ -6,6 +6,7 @@ README.md has the protocol.
 import contextlib
 import json
 import os
+import queue
 import sys
 import time
 from typing import Any
@@ -72,17 +73,14 @@ class Agent:
         return {"held": lease.held, "remaining_ms": lease.remaining * 1000}
 
     def lost(self, command: Reply) -> Reply:
-        give_up = now() + command["timeout_ms"] * 1_000_000
-        while self.held_lease().held:
-            if now() > give_up:
-                return {"ok": False, "code": "timeout", "message": "not lost"}
-            time.sleep(0.001)
-        at = now()
+        lease, told = self.held_lease(), queue.SimpleQueue[Reply]()
+        lease.on_lost(lambda error: told.put({"at": now(), "reason": error.reason}))
         try:
-            self.held_lease().ensure_held()
-        except redlock.LockLost as error:
-            return {"at": at, "reason": error.reason}
-        return {"ok": False, "code": "held", "message": "ensure_held() did not raise"}
+            word = told.get(timeout=command["timeout_ms"] / 1000)
+        except queue.Empty:
+            return {"ok": False, "code": "timeout", "message": "not lost"}
+        assert not lease.held
+        return word
 
     def run(self, command: Reply) -> Reply:
         verb = getattr(self, {"try": "try_"}.get(command["do"], command["do"]))

@@ -53,16 +53,13 @@ def command_line(language: str) -> list[str]:
             return ["node", str(FOLDER / "agent.mjs")]
 
 
-class Agent:
-    """One holder process. `send` and `receive` are apart: an acquire can be left to wait."""
+class Program:
+    """A process that says one JSON object a line."""
 
-    def __init__(
-        self, language: str, nodes: list[str], guard_ms: int = 0, env: dict[str, str] | None = None
-    ) -> None:
-        self.language = language
+    def __init__(self, *command: str, env: dict[str, str] | None = None) -> None:
         offset = str(now() - time.clock_gettime_ns(time.CLOCK_MONOTONIC))
         self.process = subprocess.Popen(
-            [*command_line(language), ",".join(nodes), str(guard_ms)],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -72,7 +69,6 @@ class Agent:
         self._replies: queue.Queue[Reply | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        assert self.receive()["ready"]
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -80,16 +76,15 @@ class Agent:
             self._replies.put(json.loads(line))
         self._replies.put(None)
 
-    def send(self, do: str, **fields: object) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
-        self.process.stdin.flush()
-
     def receive(self, timeout: float = PATIENCE) -> Reply:
         reply = self._replies.get(timeout=timeout)
         if reply is None:
-            raise EOFError("the agent has ended")
+            raise EOFError("the program has ended")
         return reply
+
+    def rest(self) -> list[Reply]:
+        """What it says until it ends."""
+        return list(iter(lambda: self._replies.get(timeout=PATIENCE), None))
 
     def silent_for(self, seconds: float) -> bool:
         """Whether no reply comes for that long (a reply that does come is kept)."""
@@ -100,17 +95,13 @@ class Agent:
             time.sleep(0.01)
         return True
 
-    def ask(self, do: str, **fields: object) -> Reply:
-        self.send(do, **fields)
-        return self.receive()
-
-    def must(self, do: str, **fields: object) -> Reply:
-        reply = self.ask(do, **fields)
-        assert reply["ok"], reply
-        return reply
-
     def pause(self) -> None:
+        """Stops it, and waits until it has: on a busy machine its other threads run on for a moment."""
         self.process.send_signal(signal.SIGSTOP)
+        end = time.monotonic() + PATIENCE
+        while os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG) is None:
+            assert time.monotonic() < end, "it does not stop"
+            time.sleep(0.001)
 
     def resume(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -136,3 +127,59 @@ class Agent:
         trace: TracebackType | None,
     ) -> None:
         self.kill()
+
+
+class Agent(Program):
+    """One holder process. `send` and `receive` are apart: an acquire can be left to wait."""
+
+    def __init__(
+        self, language: str, nodes: list[str], guard_ms: int = 0, env: dict[str, str] | None = None
+    ) -> None:
+        self.language = language
+        super().__init__(*command_line(language), ",".join(nodes), str(guard_ms), env=env)
+        assert self.receive()["ready"]
+
+    def send(self, do: str, **fields: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"do": do, **fields}) + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, do: str, **fields: object) -> Reply:
+        self.send(do, **fields)
+        return self.receive()
+
+    def must(self, do: str, **fields: object) -> Reply:
+        reply = self.ask(do, **fields)
+        assert reply["ok"], reply
+        return reply
+
+
+#: Programs in their own forms, each with how it is started.
+PROGRAMS = {
+    "sync": (sys.executable, "witness.py", "sync"),
+    "asyncio": (sys.executable, "witness.py", "asyncio"),
+    "using": ("node", "witness.mjs", "using"),
+    "tasks": (sys.executable, "crowd.py", "tasks"),
+    "threads": (sys.executable, "crowd.py", "threads"),
+    "promises": ("node", "crowd.mjs", "promises"),
+}
+
+
+def program(form: str, nodes: list[str], *words: str | int) -> Program:
+    """A program of tests/agents with work of its own."""
+    runtime, file, first = PROGRAMS[form]
+    return Program(runtime, str(FOLDER / file), first, ",".join(nodes), *map(str, words))
+
+
+Stint = tuple[int, int, str]
+
+
+def overlaps(stints: list[Stint]) -> list[tuple[Stint, Stint]]:
+    """Holds of one name, from when to when and whose, that were there at the same time."""
+    stints = sorted(stints)
+    found, longest = [], stints[0]
+    for stint in stints[1:]:
+        if longest[1] > stint[0]:
+            found.append((longest, stint))
+        longest = max(longest, stint, key=lambda each: each[1])
+    return found

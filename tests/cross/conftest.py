@@ -1,7 +1,9 @@
 """Servers shared by the tests of a session, and names that no two tests share."""
 
+import subprocess
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,15 @@ from .servers import Server
 def rust_agent() -> None:
     """Builds the Rust agent before any test's clock runs."""
     built("--bin", "agent")
+
+
+@pytest.fixture(scope="session")
+def off_clock(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A library that puts a process's wall clock off by WALL_OFFSET_S, or as WALL_OFFSET_FILE says."""
+    library = tmp_path_factory.mktemp("clock") / "wall_clock.so"
+    source = Path(__file__).with_name("wall_clock.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return str(library)
 
 
 @pytest.fixture(scope="session")

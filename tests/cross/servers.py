@@ -1,11 +1,15 @@
 """Throw-away Redis servers on free ports of the loopback address."""
 
+import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +25,8 @@ def free_port() -> int:
 
 class Server:
     """One redis-server without persistence; `kill` is a crash, `close` also removes its folder."""
+
+    environment: Mapping[str, str] | None = None
 
     def __init__(self) -> None:
         self.folder = tempfile.mkdtemp(prefix="redlock-test-")
@@ -38,7 +44,10 @@ class Server:
         options |= {"dir": self.folder, "maxmemory-policy": "noeviction"}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return subprocess.Popen(
-            ["redis-server", *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            ["redis-server", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=self.environment,
         )
 
     def _answers(self) -> bool:
@@ -90,3 +99,24 @@ class Server:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class SteppedServer(Server):
+    """A server whose wall clock can be stepped, alone on the machine: `library` is wall_clock.c."""
+
+    def __init__(self, library: str) -> None:
+        with tempfile.NamedTemporaryFile(prefix="redlock-test-", delete=False) as ahead:
+            ahead.write(bytes(8))
+        self._ahead = Path(ahead.name)
+        more = {"LD_PRELOAD": library, "WALL_OFFSET_FILE": ahead.name}
+        self.environment = {**os.environ, **more}
+        super().__init__()
+
+    def step(self, seconds: int) -> None:
+        """Puts its clock so far ahead of the machine's."""
+        with self._ahead.open("r+b") as file:
+            file.write(struct.pack("l", seconds))
+
+    def close(self) -> None:
+        super().close()
+        self._ahead.unlink()

@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import os
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -34,15 +33,6 @@ class Hold(NamedTuple):
     fencing_token: int
     token: str
     language: str
-
-
-@pytest.fixture(scope="module")
-def off_clock(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A library that puts a process's wall clock off by WALL_OFFSET_S."""
-    library = tmp_path_factory.mktemp("clock") / "wall_clock.so"
-    source = ROOT / "tests/cross/wall_clock.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    return str(library)
 
 
 class Extends(threading.Thread):

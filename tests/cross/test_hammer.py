@@ -11,12 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from .agents import LANGUAGES, Agent, now
+from .agents import LANGUAGES, Agent, Stint, now, overlaps
 from .servers import Server
 
 SECONDS = 15
 TTL_MS = 600
-Stint = tuple[int, int, str]
 
 
 class Worker:
@@ -68,15 +67,6 @@ class Worker:
                 return last
 
 
-def overlaps(stints: list[Stint]) -> list[tuple[Stint, Stint]]:
-    found, longest = [], stints[0]
-    for stint in stints[1:]:
-        if longest[1] > stint[0]:
-            found.append((longest, stint))
-        longest = max(longest, stint, key=lambda each: each[1])
-    return found
-
-
 @pytest.mark.parametrize("count", [1, 5])
 def test_no_two_at_once(count: int, five: list[Server], name: str) -> None:
     nodes = [server.url for server in five[:count]]
@@ -86,7 +76,7 @@ def test_no_two_at_once(count: int, five: list[Server], name: str) -> None:
         time.sleep(SECONDS)
         for worker in workers:
             worker.done.set()
-        stints = sorted(stint for future in running for stint in future.result())
+        stints = [stint for future in running for stint in future.result()]
     assert not overlaps(stints), overlaps(stints)
     assert len(stints) > 20, f"only {len(stints)} stints: too few to tell"
     assert {who.split()[0] for _, _, who in stints} == set(LANGUAGES)

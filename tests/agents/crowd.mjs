@@ -1,0 +1,30 @@
+// Many callers of one process who want one name, once each: a line for each hold. README.md has the lines.
+//
+// crowd.mjs promises NODES NAME CALLERS TTL_MS
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redlock-native";
+
+const HOLD_MS = 2;
+const [, nodes, name, callers, ttl] = process.argv.slice(2);
+const offset = BigInt(process.env.BOOTTIME_OFFSET_NS ?? 0);
+const now = () => Number(process.hrtime.bigint() + offset);
+const say = (fields) => process.stdout.write(`${JSON.stringify(fields)}\n`);
+
+const lock = new Redlock(nodes.split(","), { restartGuard: 0 }).lock(name, { ttl: Number(ttl) });
+let waiting = Number(callers);
+
+async function call() {
+  const hold = await lock.using(async (lease) => {
+    waiting -= 1;
+    const at = now();
+    await sleep(HOLD_MS);
+    lease.ensureHeld();
+    return { at, until: now() };
+  });
+  say(hold);
+}
+
+const calls = Array.from({ length: waiting }, call);
+await sleep(100);
+say({ waiting });
+await Promise.all(calls);

@@ -1,0 +1,37 @@
+"""Two hundred who wait in four processes, and the holder dies: each is served, one at a time, soon after the ttl."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from .agents import Agent, now, overlaps, program
+from .servers import Server
+
+CROWDS = ("tasks", "threads", "promises", "promises")
+EACH = 50
+TTL_MS = 1500
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_all_are_served_after_a_crash(count: int, five: list[Server], name: str) -> None:
+    nodes = [server.url for server in five[:count]]
+    with ExitStack() as stack:
+        holder = stack.enter_context(Agent("rust", nodes))
+        holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=0)
+        crowds = [stack.enter_context(program(form, nodes, name, EACH, 5000)) for form in CROWDS]
+        for crowd in crowds:
+            assert crowd.receive()["waiting"] == EACH
+        killed = holder.kill()
+        lives = max(server.command("PTTL", f"lock:{name}") for server in five[:count])
+        ends = now() + lives * 1_000_000
+        stints = [
+            (hold["at"], hold["until"], f"{form} {crowd.process.pid}")
+            for form, crowd in zip(CROWDS, crowds, strict=True)
+            for hold in crowd.rest()
+        ]
+    assert len(stints) == EACH * len(CROWDS)
+    assert not overlaps(stints), overlaps(stints)
+    assert min(stints)[0] > killed
+    took = (max(stints)[1] - ends) / 1e9
+    print(f"\n200 waiters in 4 processes over {count}: all served {took:.2f} s after the ttl")
+    assert took < 10
