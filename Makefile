@@ -51,7 +51,8 @@ test: build test-rust test-python test-node ## every test, in three languages
 test-rust:
 	cargo test --workspace
 test-python:
-	$(PY) -m pytest tests/python tests/cross
+	REDLOCK_TEST_LIBRARIES="redis-py redis-py-asyncio" \
+		$(PY) -m pytest tests/python tests/cross tests/migration/test_exclusion.py
 test-node:
 	node --test --test-reporter=spec $(wildcard tests/node/*.test.mjs tests/node/*.test.js tests/node/*.test.cjs)
 

@@ -1,17 +1,14 @@
 """A rolling migration: on the same keys, redlock and each library it replaces exclude each other."""
 
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
 
 import pytest
 import redis
 import redlock
-from cross.agents import LANGUAGES, Agent, now
 from cross.servers import Server
 
-from .peers import LIBRARIES, THEIRS, Library, Peer, named
+from .peers import Library, Peer, named
 
 Nodes = tuple[Library, list[Server]]
 
@@ -31,13 +28,15 @@ def test_we_wait_for_them_and_are_woken_by_their_release(
 ) -> None:
     library, _ = nodes
     lock = ours.lock(name)
+    assert peer.acquire(name)
+    assert lock.try_acquire() is None
+    with pytest.raises(redlock.LockTimeout, match=f"{library.prefix}{name}: .*holds it, for"):
+        lock.acquire(wait=0.5)
+    assert peer.release()
     delays = []
     # The best of three: one may be late on a busy machine, none is this early by asking again.
     for _ in range(3):
         assert peer.acquire(name)
-        assert lock.try_acquire() is None
-        with pytest.raises(redlock.LockTimeout, match=f"{library.prefix}{name}: .*holds it, for"):
-            lock.acquire(wait=0.1)
         with ThreadPoolExecutor(1) as pool:
             waiter = pool.submit(lock.acquire, wait=10)
             time.sleep(0.1)
@@ -94,8 +93,8 @@ def test_a_late_release_of_theirs_leaves_our_key(
 def test_a_late_release_of_ours_leaves_their_key(
     peer: Peer, ours: redlock.Redlock, nodes: Nodes, name: str
 ) -> None:
-    lease = ours.lock(name, ttl=0.2, renew=False).acquire()
-    time.sleep(0.3)
+    lease = ours.lock(name, ttl=0.5, node_timeout=0.4, renew=False).acquire()
+    time.sleep(0.6)
     assert peer.acquire(name)
     theirs = values(nodes, name)
     with pytest.raises(redlock.LockLost):
@@ -107,25 +106,6 @@ def test_a_late_release_of_ours_leaves_their_key(
     assert peer.release()
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("library", ["redis-py", "redlock-5"])
-def test_their_release_wakes_a_waiter_in_every_language(
-    servers: list[Server], name: str, library: str, language: str
-) -> None:
-    url = servers[0].url
-    with Peer(named(library), [url]) as peer, Agent(language, [url]) as waiter:
-        delays = []
-        for _ in range(3):
-            assert peer.acquire(f"lock:{name}")
-            waiter.send("acquire", name=name, ttl_ms=10_000, wait_ms=None)
-            assert waiter.silent_for(0.15), "acquired while another held it"
-            released = now()
-            assert peer.release()
-            delays.append((waiter.receive()["at"] - released) / 1e9)
-            waiter.must("release")
-    assert min(delays) < 0.25, delays
-
-
 def test_a_redis_py_lock_without_a_ttl_is_waited_for_and_said_to_have_no_end(
     servers: list[Server], name: str
 ) -> None:
@@ -135,28 +115,10 @@ def test_a_redis_py_lock_without_a_ttl_is_waited_for_and_said_to_have_no_end(
     ):
         assert peer.acquire(name, ttl_ms=0)
         with pytest.raises(redlock.LockTimeout, match="without a known end") as caught:
-            ours.lock(name).acquire(wait=0.2)
+            ours.lock(name).acquire(wait=0.5)
         assert caught.value.remaining is None
         assert peer.release()
         ours.lock(name).acquire(wait=0).release()
-
-
-RESET_ALL = """
-import sys, redis, redis_lock
-client = redis.Redis.from_url(sys.argv[1])
-redis_lock.Lock(client, "any")
-redis_lock.reset_all(client)
-"""
-
-
-def test_reset_all_of_python_redis_lock_deletes_our_locks_and_we_are_told(name: str) -> None:
-    with Server() as server, redlock.Redlock(server.url) as ours:
-        lease = ours.lock(name, ttl=60).acquire()
-        subprocess.run([THEIRS, "-c", RESET_ALL, server.url], check=True)
-        assert server.get(lease.key) is None
-        with pytest.raises(redlock.LockLost) as caught:
-            lease.release()
-        assert caught.value.reason == "missing"
 
 
 def test_two_names_as_one_lease_move_a_lock_to_another_key(
@@ -184,44 +146,3 @@ def test_a_lock_of_another_type_is_an_error_at_once(
             ours.lock(name).acquire(wait=10)
         assert time.monotonic() - began < 5
     assert servers[0].command("EXISTS", name) == 1
-
-
-def test_all_at_once_never_overlap(servers: list[Server], name: str) -> None:
-    """The last day of a migration: every library that can use a key named lock:NAME, and ours, for two seconds."""
-    key, url = f"lock:{name}", servers[0].url
-    inside = most = 0
-    holds: dict[str, int] = {}
-
-    def critical(who: str) -> None:
-        nonlocal inside, most
-        inside += 1
-        most = max(most, inside)
-        time.sleep(0.002)
-        inside -= 1
-        holds[who] = holds.get(who, 0) + 1
-
-    def theirs(peer: Peer) -> None:
-        while time.monotonic() < end:
-            if peer.acquire(key.removeprefix(peer.library.prefix), 10_000, 1000):
-                critical(peer.library.name)
-                assert peer.release()
-
-    def us(client: redlock.Redlock) -> None:
-        while time.monotonic() < end:
-            with suppress(redlock.LockTimeout), client.lock(name, wait=1).acquire():
-                critical("redlock")
-            time.sleep(0.02)  # who is told at once would leave nothing to those who poll
-
-    with ExitStack() as stack:
-        libraries = [library for library in LIBRARIES if key.startswith(library.prefix)]
-        peers = [stack.enter_context(Peer(library, [url])) for library in libraries]
-        clients = [stack.enter_context(redlock.Redlock(url)) for _ in range(2)]
-        pool = stack.enter_context(ThreadPoolExecutor(len(peers) + len(clients)))
-        end = time.monotonic() + 2
-        runs = [pool.submit(theirs, peer) for peer in peers]
-        runs += [pool.submit(us, client) for client in clients]
-    for run in runs:
-        run.result()
-    assert most == 1, holds
-    assert len(holds) > 3, holds
-    print(holds)
