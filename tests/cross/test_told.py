@@ -64,7 +64,7 @@ def cut_off(pairs: list[Pair], five: list[Server], name: str) -> Iterator[tuple[
             contender.send("acquire", name=f"{name}-{run}", ttl_ms=TTL_MS, wait_ms=None)
             holder.send("lost", timeout_ms=4 * TTL_MS)
         for contender in contenders:
-            assert contender.silent_for(0.01)
+            assert contender.silent_for(0.01), contender.receive()
         for cut, some in proxies.items():
             for proxy in some:
                 CUTS[cut](proxy)
