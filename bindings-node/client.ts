@@ -53,6 +53,16 @@ export class Redlock {
   }
 
   /**
+   * What node-redlock has here.
+   * @internal
+   */
+  acquire(): never {
+    const text =
+      "redlock.acquire(resources, duration) is node-redlock's. Write redlock.lock(names, { ttl }).acquire()";
+    throw new InvalidOption(text);
+  }
+
+  /**
    * Runs `body` while the lock is held, and settles as `body` does: `lock(names, options).using(body)`. Rejects with
    * `LockTimeout`, `QuorumUnavailable`, or `LockLost` if the lease was lost before `body` ended.
    */
@@ -175,9 +185,10 @@ export async function using<T>(
 }
 
 function bodyOf<T>(second: LockOptions | Body<T>, third?: Body<T>): [LockOptions, Body<T>] {
-  const [options, body] = typeof second === "function" ? [{}, second] : [second, third];
-  if (typeof body !== "function") {
+  if (typeof second === "function") return [{}, second];
+  const options = checked(second, LOCK, "using()");
+  if (typeof third !== "function") {
     throw new InvalidOption("using(): the last argument must be the function to run");
   }
-  return [options, body];
+  return [options, third];
 }

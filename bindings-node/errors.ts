@@ -95,6 +95,16 @@ const CLASSES: Record<string, typeof LockError> = {
 const CORE_NAMES =
   /(?<![\\/.-])\b(key_prefix|node_timeout|restart_guard|max_hold|tls_ca|tls_cert|tls_key|tls_server_name)\b(?![\\/-]|\.\w)/g;
 
+/**
+ * Core's words with option names as they are written here.
+ * @internal
+ */
+export function camel(text: string): string {
+  return text.replace(CORE_NAMES, (name) =>
+    name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase()),
+  );
+}
+
 interface Failure extends LockErrorDetails {
   code: string;
   message: string;
@@ -108,10 +118,7 @@ export function toError(thrown: unknown): Error {
   const failure = thrown as Failure;
   if (!Array.isArray(failure.nodes)) return thrown as Error;
   const Class = CLASSES[failure.code] ?? LockError;
-  const camel = (name: string) =>
-    name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
-  const message =
-    failure.code === "invalid" ? failure.message.replace(CORE_NAMES, camel) : failure.message;
+  const message = failure.code === "invalid" ? camel(failure.message) : failure.message;
   const { resource, waited, remaining, reason, nodes } = failure;
   return new Class(message, { resource, waited, remaining, reason, nodes });
 }

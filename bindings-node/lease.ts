@@ -3,7 +3,7 @@
 import { setTimeout } from "node:timers";
 import { attempt, forget, listen, runtime, settled, unwrap, warn } from "./calls.js";
 import { InvalidOption, LockLost, type QuorumUnavailable, toError } from "./errors.js";
-import { checked, LOCK } from "./options.js";
+import { checked, callback as checkedCallback, LOCK } from "./options.js";
 
 /**
  * Where a lease was acquired: a stack that costs its text only if somebody reads it.
@@ -28,12 +28,15 @@ interface Held {
 const collected = new FinalizationRegistry<Held>(({ id, key, place }) => {
   unwatch(id);
   if (!runtime.leaseAbandon(id)) return;
-  const frame = (place.stack ?? "").split("\n").at(-1)?.trim();
-  const where = place.uses === 1 ? frame : `${frame}, or by the same Lock within that moment`;
   warn(
-    `${key}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired ${where}`,
+    `${key}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired at ${where(place)}`,
   );
 });
+
+function where({ stack = "", uses }: Place): string {
+  const frame = stack.split("\n").at(-1)?.trim().replace(/^at /, "");
+  return uses === 1 ? `${frame}` : `${frame}, or by the same Lock within that moment`;
+}
 
 /** How long (ms) a lease is kept from collection before it is worth a place in the registry. */
 const YOUNG = 50;
@@ -49,7 +52,11 @@ function watchOver(lease: Lease, held: Held): void {
 }
 
 function register(): void {
-  for (const [lease, held] of young) collected.register(lease, held, lease);
+  for (const [lease, held] of young) {
+    collected.register(lease, held, lease);
+    // The core names it when the lease is held for long, or waited for by its own client.
+    runtime.leasePlace(held.id, where(held.place));
+  }
   young.clear();
   waiting = false;
 }
@@ -173,8 +180,9 @@ export class Lease {
 
   /** Calls back once if the lease is lost; soon, if it is lost already. */
   onLost(callback: (error: LockLost) => void): void {
+    const called = checkedCallback(callback, "onLost()");
     const { signal } = this;
-    const tell = () => callback(signal.reason as LockLost);
+    const tell = () => called(signal.reason as LockLost);
     if (signal.aborted) queueMicrotask(tell);
     else signal.addEventListener("abort", tell, { once: true });
   }

@@ -3,7 +3,7 @@
 import { attempt, delayed, runtime, settled, settledUnless, unwrap } from "./calls.js";
 import { Lease, type Place } from "./lease.js";
 import type { Inspection, NativeLock } from "./native.js";
-import { ACQUIRE, type AcquireOptions, checked, type LockOptions } from "./options.js";
+import { ACQUIRE, type AcquireOptions, checked, type LockOptions, tokenText } from "./options.js";
 
 /**
  * A lock of one client.
@@ -115,8 +115,9 @@ export class Lock {
    */
   async attach(token: string): Promise<Lease> {
     const place = this.#here(this.attach);
+    const text = tokenText(token);
     const bound = this.#bind();
-    const id = bound.native.attach(String(token));
+    const id = bound.native.attach(text);
     unwrap(await settled(id));
     return new Lease(id, bound.key, place);
   }

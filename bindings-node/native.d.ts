@@ -57,6 +57,8 @@ export declare class Runtime {
   leaseFence(id: number): number | null
   /** The exact Redis key; nothing once it is over. */
   leaseKey(id: number): string | null
+  /** Notes where it was acquired, for core's messages. */
+  leasePlace(id: number, place: string): void
   /** Starts an extension to at least `ttl` from now; the lease's own ttl if not given. Nothing if the lease is over. */
   leaseExtend(id: number, ttl?: number | undefined | null): number | null
   /** Starts the release. Nothing if the lease is over. */
@@ -105,6 +107,9 @@ export interface Inspection {
   remaining?: number
   nodes: Array<NodeInspection>
 }
+
+/** What to do instead of giving another library's option; nothing if it is not one that core knows. */
+export declare function insteadOf(option: string): string | null
 
 /** The options of a lock, as the caller gave them. Times are milliseconds. */
 export interface LockArgs {

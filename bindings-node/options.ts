@@ -1,6 +1,7 @@
 /** Arguments as JavaScript gives them: names and types are checked here, values by core. */
 
-import { InvalidOption } from "./errors.js";
+import { camel, InvalidOption } from "./errors.js";
+import { insteadOf } from "./native.js";
 
 /** Options of a client. Times are whole milliseconds. */
 export interface RedlockOptions {
@@ -70,27 +71,21 @@ export const LOCK: Rules = {
 };
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
 
-/** What other libraries call things, and what to write here. */
-const ELSEWHERE = new Map([
-  ["duration", "ttl, how long the lease lives, in milliseconds"],
-  ["expire", "ttl, how long the lease lives, in milliseconds"],
-  ["timeout", "wait (how long to wait for the lock) or ttl (how long the lease lives)"],
-  ["retryCount", "wait, how long to go on trying, in milliseconds; 0 tries once"],
-  ["retryDelay", "wait, how long to go on trying; the pauses are chosen here"],
-  ["retryJitter", "wait, how long to go on trying; the pauses are chosen here"],
-  ["driftFactor", "nothing: clock drift is always accounted for"],
-  ["automaticExtensionThreshold", "renew (on by itself: at a third of the ttl)"],
-]);
-
 /** The options, once every name is known and every value has its type. */
 export function checked<T extends object>(given: T | undefined, rules: Rules, call: string): T {
   if (given === undefined) return {} as T;
   if (typeof given === "number") {
-    const text = `${call}: ${given} stands where options belong. Write { ttl: ${given} }; ttl is in milliseconds`;
-    throw new InvalidOption(text);
+    const instead = Object.hasOwn(rules, "ttl") ? "ttl" : "wait";
+    const way = Object.hasOwn(rules, instead)
+      ? `Write { ${instead}: ${given} }; ${instead} is in milliseconds`
+      : `There are: ${Object.keys(rules).join(", ")}`;
+    throw new InvalidOption(`${call}: ${given} stands where options belong. ${way}`);
   }
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
-    throw new InvalidOption(`${call}: options must be an object, such as { ttl: 10_000 }`);
+    const known = Object.keys(rules).join(", ");
+    throw new InvalidOption(
+      `${call}: options must be an object, not ${kindOf(given)}. There are: ${known}`,
+    );
   }
   for (const [name, value] of Object.entries(given)) {
     const kind = Object.hasOwn(rules, name) ? rules[name] : undefined;
@@ -101,17 +96,19 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
 }
 
 function unknownOption(name: string, rules: Rules, call: string): InvalidOption {
-  const instead = ELSEWHERE.get(name);
-  if (instead !== undefined) {
-    return new InvalidOption(`${call}: ${name} is another library's option. Use ${instead}`);
+  const instead = insteadOf(name);
+  if (instead !== null) {
+    return new InvalidOption(`${call}: ${name} is another library's option. ${camel(instead)}`);
   }
   const known = Object.keys(rules).join(", ");
   return new InvalidOption(`${call}: there is no option ${name}. There are: ${known}`);
 }
 
 function checkValue(name: string, value: unknown, kind: Kind, call: string): void {
+  // What stands where text belongs may be a secret.
+  const what = kind === "string" ? kindOf(value) : printed(value);
   const fail = (rule: string) =>
-    new InvalidOption(`${call}: ${name} is ${printed(value)}: it must be ${rule}`);
+    new InvalidOption(`${call}: ${name} is ${what}: it must be ${rule}`);
   if (kind === "milliseconds") {
     if (!Number.isInteger(value) && value !== Number.POSITIVE_INFINITY) {
       throw fail(`a whole number of milliseconds; ${name} is in milliseconds`);
@@ -130,16 +127,41 @@ function isSignal(value: unknown): value is AbortSignal {
 }
 
 function printed(value: unknown): string {
+  if (["object", "function"].includes(typeof value)) return kindOf(value);
   return typeof value === "string" ? JSON.stringify(value) : String(value);
 }
 
+/** What it is, without what is in it. */
+function kindOf(value: unknown): string {
+  if (typeof value !== "object" || value === null) return value === null ? "null" : typeof value;
+  return `an object of class ${value.constructor?.name ?? "none"}`;
+}
+
+/** Text that UTF-8 cannot write would become another name on the way. */
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
 /** One name or several, as a list. */
 export function nameList(names: unknown, what: string, call: string): string[] {
-  const list = Array.isArray(names) ? names : [names];
-  const wrong = list.find((name) => typeof name !== "string");
-  if (list.some((name) => typeof name !== "string")) {
-    const got = wrong === null ? "null" : typeof wrong;
-    throw new InvalidOption(`${call}: ${what} must be a string or a list of strings, not ${got}`);
+  const list: unknown[] = Array.isArray(names) ? names : [names];
+  for (const name of list) {
+    const wrong = typeof name !== "string" ? kindOf(name) : "one with a lone surrogate";
+    if (typeof name !== "string" || LONE_SURROGATE.test(name)) {
+      throw new InvalidOption(
+        `${call}: ${what} must be a string or a list of strings, not ${wrong}`,
+      );
+    }
   }
-  return list;
+  return list as string[];
+}
+
+/** A lease's token. */
+export function tokenText(token: unknown): string {
+  if (typeof token === "string") return token;
+  throw new InvalidOption(`attach(): the token must be a string, not ${kindOf(token)}`);
+}
+
+/** A function that is called back. */
+export function callback<T>(given: T, call: string): T {
+  if (typeof given === "function") return given;
+  throw new InvalidOption(`${call}: ${printed(given)} stands where a function belongs`);
 }

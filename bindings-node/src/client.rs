@@ -111,6 +111,12 @@ impl NativeClient {
     }
 }
 
+/// What to do instead of giving another library's option; nothing if it is not one that core knows.
+#[napi(catch_unwind)]
+pub fn instead_of(option: String) -> Option<String> {
+    redlock::instead_of(&option, Unit::Milliseconds)
+}
+
 /// The default client's nodes: from these two variables if given, else the one on this machine.
 #[napi(catch_unwind)]
 pub fn default_nodes(

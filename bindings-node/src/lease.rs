@@ -107,6 +107,12 @@ impl Runtime {
         self.local.leases.ask(id, Hold::key)
     }
 
+    /// Notes where it was acquired, for core's messages.
+    #[napi(catch_unwind)]
+    pub fn lease_place(&self, id: u32, place: String) {
+        self.local.leases.ask(id, |hold| hold.place(place));
+    }
+
     /// Starts an extension to at least `ttl` from now; the lease's own ttl if not given. Nothing if the lease is over.
     #[napi(catch_unwind)]
     pub fn lease_extend(&self, id: u32, ttl: Option<f64>) -> napi::Result<Option<u32>> {

@@ -2,9 +2,11 @@
 //!
 //! Whether a value makes sense is core's to say; here only its type is.
 
+use std::path::PathBuf;
+
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
-use redlock::{LockArgs, Unit};
+use pyo3::types::{PyBool, PyDict, PyList, PyTuple};
+use redlock::{LockArgs, TlsOptions, Unit};
 
 use crate::error::invalid;
 
@@ -51,53 +53,100 @@ impl From<WaitArg> for Wait {
     }
 }
 
+/// `renew=` and the like: yes or no; `None` stays `None`.
+pub(crate) fn switch(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<bool>> {
+    let Some(value) = value else { return Ok(None) };
+    let yes = value.cast::<PyBool>().map(|yes| Some(yes.is_true()));
+    yes.map_err(|_| invalid(format!("{name} is {}: it must be True or False", shown(value))))
+}
+
+/// Text; what it is instead is not shown, as it may be a secret in the wrong place.
+pub(crate) fn text(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
+    let Some(value) = value else { return Ok(None) };
+    let text = value.extract().map(Some);
+    text.map_err(|_| invalid(format!("{name} is a {}: it must be a str", class(value))))
+}
+
+fn path(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PathBuf>> {
+    let Some(value) = value else { return Ok(None) };
+    let path = value.extract().map(Some);
+    path.map_err(|_| invalid(format!("{name} is {}: it must be the path of a file", shown(value))))
+}
+
+/// The files and the name that `rediss://` nodes are reached with.
+pub(crate) fn tls(
+    ca: Option<&Bound<'_, PyAny>>,
+    cert: Option<&Bound<'_, PyAny>>,
+    key: Option<&Bound<'_, PyAny>>,
+    server_name: Option<&Bound<'_, PyAny>>,
+) -> PyResult<TlsOptions> {
+    Ok(TlsOptions {
+        ca: path("tls_ca", ca)?,
+        cert: path("tls_cert", cert)?,
+        key: path("tls_key", key)?,
+        server_name: text("tls_server_name", server_name)?,
+    })
+}
+
+/// What is called when something happens.
+pub(crate) fn callback(value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    if value.is_callable() {
+        return Ok(value.unbind());
+    }
+    Err(invalid(format!("callback is {}: it must be a function of one argument", shown(&value))))
+}
+
 /// One name, or several.
 pub(crate) fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-    strings(value).ok_or_else(|| {
-        invalid(format!("the name is {}: it must be a str, or a list of several", shown(value)))
+    strings(value).map_err(|_| {
+        let rule = "it must be a str without lone surrogates, or a list of several";
+        invalid(format!("the name is {}: {rule}", shown(value)))
     })
 }
 
 /// One node's URL, or several.
 pub(crate) fn nodes(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-    strings(value).ok_or_else(|| {
-        // Not shown: it may be a connection with a password in it.
-        let kind = value.get_type();
+    // Not shown: it may be a connection with a password in it.
+    strings(value).map_err(|wrong| {
         invalid(format!(
-            "nodes is {kind}: it must be a URL such as 'redis://127.0.0.1:6379', or a list of URLs"
+            "a node is a {}: it must be a URL such as 'redis://127.0.0.1:6379', or a list of URLs; \
+             connections are made by redlock itself",
+            class(&wrong)
         ))
     })
 }
 
-fn strings(value: &Bound<'_, PyAny>) -> Option<Vec<String>> {
-    if value.is_instance_of::<PyString>() {
-        return Some(vec![value.extract().ok()?]);
+/// The strings, or what is there instead.
+fn strings<'py>(value: &Bound<'py, PyAny>) -> Result<Vec<String>, Bound<'py, PyAny>> {
+    let one = |value: Bound<'py, PyAny>| value.extract().map_err(|_| value);
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        let several = value.try_iter().map_err(|_| value.clone())?;
+        return several.map(|item| one(item.map_err(|_| value.clone())?)).collect();
     }
-    let several = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
-    several.then(|| value.extract().ok()).flatten()
+    one(value.clone()).map(|text| vec![text])
 }
 
 /// The options of a lock, as given.
 pub(crate) fn lock_args(
     ttl: Option<&Bound<'_, PyAny>>,
     wait: Option<&Bound<'_, PyAny>>,
-    renew: Option<bool>,
+    renew: Option<&Bound<'_, PyAny>>,
     max_hold: Option<&Bound<'_, PyAny>>,
     node_timeout: Option<&Bound<'_, PyAny>>,
-    fencing: Option<bool>,
+    fencing: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<LockArgs> {
     Ok(LockArgs {
         unit: Unit::Seconds,
         ttl: seconds("ttl", ttl)?,
         wait: seconds("wait", wait)?,
-        renew,
+        renew: switch("renew", renew)?,
         max_hold: seconds("max_hold", max_hold)?,
         node_timeout: seconds("node_timeout", node_timeout)?,
-        fencing,
+        fencing: switch("fencing", fencing)?,
     })
 }
 
-/// Refuses what is no option of `call`, naming the right one.
+/// Refuses what is no option of `call`, naming the right one. Its value is shown only where it cannot be a password.
 pub(crate) fn refuse(
     call: &str,
     options: &str,
@@ -105,7 +154,8 @@ pub(crate) fn refuse(
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
     if let Ok(extra) = args.get_item(0) {
-        let extra = shown(&extra);
+        let number = extra.extract::<f64>().is_ok();
+        let extra = if number { shown(&extra) } else { format!("a {}", class(&extra)) };
         return Err(invalid(format!(
             "{call} was given {extra} by position: options are named and times are in seconds ({options})"
         )));
@@ -114,18 +164,14 @@ pub(crate) fn refuse(
         return Ok(());
     };
     let name = name.to_string();
-    let instead = match name.as_str() {
-        "timeout" | "lease" | "expire" | "expiry" => {
-            "use ttl= for how long the lease lives, wait= for how long to wait"
-        }
-        "blocking_timeout" | "acquire_timeout" => "use wait= for how long to wait",
-        "blocking" => "use wait=0, or try_acquire(), for one round without waiting",
-        "sleep" => "leave it out: waiting has no interval to choose",
-        "thread_local" => "leave it out: a lease is an object that may be handed to any thread",
-        "auto_renewal" => "use renew=",
-        _ => options,
-    };
-    Err(invalid(format!("{call} has no option '{name}': {instead}")))
+    Err(invalid(match redlock::instead_of(&name, Unit::Seconds) {
+        Some(instead) => format!("{call}: '{name}' is another library's option. {instead}"),
+        None => format!("{call} has no option '{name}'. There are: {options}"),
+    }))
+}
+
+fn class(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| "nameless class".to_owned(), |name| name.to_string())
 }
 
 fn shown(value: &Bound<'_, PyAny>) -> String {

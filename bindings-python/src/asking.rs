@@ -4,29 +4,23 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
-use redlock::Error;
+use redlock::{Error, NOT_REENTRANT};
 
-use crate::error::raise;
+use crate::error::check;
 use crate::lease::{Lease, scope};
 use crate::place::Place;
 use crate::registry;
 use crate::runtime::{self, Owner, farewell};
 
-/// Who asks, for what, and what they hold already.
+/// Who asks, for what, and where.
 pub(crate) struct Asking {
     pub(crate) lock: Arc<redlock::Lock>,
     pub(crate) client: u64,
     pub(crate) owner: Owner,
     pub(crate) place: Place,
-    pub(crate) hint: Option<String>,
 }
 
 impl Asking {
-    pub(crate) fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
-        let timeout = error.kind() == redlock::ErrorKind::Timeout;
-        raise(py, error, self.hint.as_deref().filter(|_| timeout))
-    }
-
     /// Drives a future of this lock; one that a signal handler ends still has its clean-up under way.
     pub(crate) fn wait<F>(
         &self,
@@ -63,25 +57,29 @@ impl Asking {
         py: Python<'_>,
         granted: Result<redlock::Hold, Error>,
     ) -> PyResult<Py<Lease>> {
-        Lease::make(py, granted.map_err(|error| self.error(py, &error))?, self)
+        Lease::make(py, check(py, granted)?, self)
     }
 }
 
-pub(crate) fn already_held(
+/// Warns of a lock that would wait for itself: this thread or task has it.
+pub(crate) fn warn_of_own(
     py: Python<'_>,
     owner: Owner,
     client: u64,
     lock: &redlock::Lock,
-) -> Option<String> {
+) -> PyResult<()> {
     let ours = |lease: &Py<Lease>| {
         let lease = lease.get();
         lease.client == client && lease.hold.keys().iter().any(|key| lock.keys().contains(key))
     };
-    let lease = registry::of_owner(py, owner).into_iter().find(ours)?;
-    Some(format!("{} holds it already, acquired at {}", owner.word(), lease.get().place))
+    let Some(lease) = registry::of_owner(py, owner).into_iter().find(ours) else { return Ok(()) };
+    let (key, who, whence) = (lock.key(), owner.word(), lease.get().hold.acquired_at());
+    let text =
+        format!("{key}: {who} holds it already{whence}: {NOT_REENTRANT}, so this waits for itself");
+    warn(py, &text)
 }
 
-pub(crate) fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     scope(py)?.call_method1("warn", (py.get_type::<PyRuntimeWarning>(), text)).map(drop)
 }
 

@@ -1,6 +1,5 @@
 //! The client: arguments in, core's client called, objects out.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
@@ -60,11 +59,12 @@ pub(crate) fn connect(py: Python<'_>, nodes: Vec<String>, args: &ClientArgs) -> 
 }
 
 pub(crate) fn client_args(
-    key_prefix: Option<String>,
+    key_prefix: Option<&Bound<'_, PyAny>>,
     node_timeout: Option<&Bound<'_, PyAny>>,
     restart_guard: Option<&Bound<'_, PyAny>>,
     tls: TlsOptions,
 ) -> PyResult<ClientArgs> {
+    let key_prefix = args::text("key_prefix", key_prefix)?;
     let node_timeout = args::seconds("node_timeout", node_timeout)?;
     let restart_guard = args::seconds("restart_guard", restart_guard)?;
     Ok(ClientArgs { unit: Unit::Seconds, key_prefix, node_timeout, restart_guard, tls })
@@ -118,18 +118,17 @@ impl Redlock {
         py: Python<'_>,
         nodes: &Bound<'_, PyAny>,
         args: &Bound<'_, PyTuple>,
-        key_prefix: Option<String>,
+        key_prefix: Option<&Bound<'_, PyAny>>,
         node_timeout: Option<&Bound<'_, PyAny>>,
         restart_guard: Option<&Bound<'_, PyAny>>,
-        tls_ca: Option<PathBuf>,
-        tls_cert: Option<PathBuf>,
-        tls_key: Option<PathBuf>,
-        tls_server_name: Option<String>,
+        tls_ca: Option<&Bound<'_, PyAny>>,
+        tls_cert: Option<&Bound<'_, PyAny>>,
+        tls_key: Option<&Bound<'_, PyAny>>,
+        tls_server_name: Option<&Bound<'_, PyAny>>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         refuse("Redlock()", CLIENT_OPTIONS, args, kwargs)?;
-        let tls =
-            TlsOptions { ca: tls_ca, cert: tls_cert, key: tls_key, server_name: tls_server_name };
+        let tls = args::tls(tls_ca, tls_cert, tls_key, tls_server_name)?;
         let options = client_args(key_prefix, node_timeout, restart_guard, tls)?;
         Ok(Self { client: connect(py, args::nodes(nodes)?, &options)? })
     }
@@ -165,10 +164,10 @@ impl Redlock {
         args: &Bound<'_, PyTuple>,
         ttl: Option<&Bound<'_, PyAny>>,
         wait: Option<&Bound<'_, PyAny>>,
-        renew: Option<bool>,
+        renew: Option<&Bound<'_, PyAny>>,
         max_hold: Option<&Bound<'_, PyAny>>,
         node_timeout: Option<&Bound<'_, PyAny>>,
-        fencing: Option<bool>,
+        fencing: Option<&Bound<'_, PyAny>>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Lock> {
         refuse("lock()", LOCK_OPTIONS, args, kwargs)?;
@@ -187,7 +186,7 @@ impl Redlock {
         &self,
         py: Python<'_>,
         name: &Bound<'_, PyAny>,
-        token: &str,
+        token: &Bound<'_, PyAny>,
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<Lease>> {
         self.plain(py, name, ttl)?.attach(py, token)
@@ -204,7 +203,7 @@ impl Redlock {
         &self,
         py: Python<'py>,
         name: &Bound<'py, PyAny>,
-        token: &str,
+        token: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.plain(py, name, ttl)?.aattach(py, token)

@@ -1,11 +1,10 @@
 //! The default client, which module-level locks look up at each acquire.
 
-use std::path::PathBuf;
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use redlock::{ClientArgs, TlsOptions};
+use redlock::ClientArgs;
 
 use crate::args::{self, lock_args, refuse};
 use crate::client::{
@@ -72,10 +71,10 @@ pub(crate) fn lock(
     args: &Bound<'_, PyTuple>,
     ttl: Option<&Bound<'_, PyAny>>,
     wait: Option<&Bound<'_, PyAny>>,
-    renew: Option<bool>,
+    renew: Option<&Bound<'_, PyAny>>,
     max_hold: Option<&Bound<'_, PyAny>>,
     node_timeout: Option<&Bound<'_, PyAny>>,
-    fencing: Option<bool>,
+    fencing: Option<&Bound<'_, PyAny>>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Lock> {
     refuse("lock()", LOCK_OPTIONS, args, kwargs)?;
@@ -92,7 +91,7 @@ pub(crate) fn lock(
 #[pyo3(signature = (
     nodes: "str | list[str] | tuple[str, ...]",
     *args: "typing.Never",
-    replace: "bool" = false,
+    replace: "bool | None" = None,
     key_prefix: "str | None" = None,
     node_timeout: "float | datetime.timedelta | None" = None,
     restart_guard: "float | datetime.timedelta | None" = None,
@@ -107,18 +106,19 @@ pub(crate) fn configure(
     py: Python<'_>,
     nodes: &Bound<'_, PyAny>,
     args: &Bound<'_, PyTuple>,
-    replace: bool,
-    key_prefix: Option<String>,
+    replace: Option<&Bound<'_, PyAny>>,
+    key_prefix: Option<&Bound<'_, PyAny>>,
     node_timeout: Option<&Bound<'_, PyAny>>,
     restart_guard: Option<&Bound<'_, PyAny>>,
-    tls_ca: Option<PathBuf>,
-    tls_cert: Option<PathBuf>,
-    tls_key: Option<PathBuf>,
-    tls_server_name: Option<String>,
+    tls_ca: Option<&Bound<'_, PyAny>>,
+    tls_cert: Option<&Bound<'_, PyAny>>,
+    tls_key: Option<&Bound<'_, PyAny>>,
+    tls_server_name: Option<&Bound<'_, PyAny>>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Redlock> {
     refuse("configure()", CLIENT_OPTIONS, args, kwargs)?;
-    let tls = TlsOptions { ca: tls_ca, cert: tls_cert, key: tls_key, server_name: tls_server_name };
+    let replace = args::switch("replace", replace)?.unwrap_or_default();
+    let tls = args::tls(tls_ca, tls_cert, tls_key, tls_server_name)?;
     let options = client_args(key_prefix, node_timeout, restart_guard, tls)?;
     let client = connect(py, args::nodes(nodes)?, &options)?;
     let mut default = locked(&DEFAULT);

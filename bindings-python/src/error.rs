@@ -13,23 +13,13 @@ mod classes {
     pyo3::import_exception!(redlock.errors, ClientClosed);
 }
 
-/// The exception for one of core's errors; `hint` is what only this language knows about the cause.
-pub(crate) fn raise(py: Python<'_>, error: &Error, hint: Option<&str>) -> PyErr {
-    exception(py, error, hint).map_or_else(|failure| failure, PyErr::from_value)
-}
-
-/// As [`raise`], for the common case of a result without a hint.
+/// Raises an error of core's.
 pub(crate) fn check<T>(py: Python<'_>, result: Result<T, Error>) -> PyResult<T> {
-    result.map_err(|error| raise(py, &error, None))
+    result.map_err(|error| exception(py, &error).map_or_else(|failure| failure, PyErr::from_value))
 }
 
-/// The exception as an object, for callbacks.
-pub(crate) fn exception<'py>(
-    py: Python<'py>,
-    error: &Error,
-    hint: Option<&str>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let message = hint.map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"));
+/// The exception for one of core's errors.
+pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
     let nodes = error
         .nodes()
         .iter()
@@ -41,7 +31,7 @@ pub(crate) fn exception<'py>(
     fields.set_item("remaining", error.remaining().map(|time| time.as_secs_f64()))?;
     fields.set_item("reason", error.reason())?;
     fields.set_item("nodes", PyTuple::new(py, nodes)?)?;
-    class(py, error.kind()).call((message,), Some(&fields))
+    class(py, error.kind()).call((error.to_string(),), Some(&fields))
 }
 
 /// A value or an argument that cannot be meant.

@@ -10,7 +10,6 @@ use redlock::{Hold, Unit};
 
 use crate::asking::Asking;
 use crate::error::check;
-use crate::place::Place;
 use crate::runtime::mailbox::submit;
 use crate::runtime::watch::Watch;
 use crate::runtime::{Owner, dispatch, farewell, lock, mailbox, running_loop, wait};
@@ -26,7 +25,6 @@ static ID: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Lease {
     pub(crate) hold: Hold,
     pub(crate) client: u64,
-    pub(crate) place: Place,
     lock: Arc<redlock::Lock>,
     owner: Owner,
     id: u64,
@@ -37,10 +35,11 @@ pub(crate) struct Lease {
 impl Lease {
     pub(crate) fn make(py: Python<'_>, hold: Hold, asking: &Asking) -> PyResult<Py<Self>> {
         let Asking { client, owner, .. } = *asking;
-        let (lock, place) = (Arc::clone(&asking.lock), asking.place.clone());
+        let lock = Arc::clone(&asking.lock);
+        hold.place(asking.place.clone());
         let id = ID.fetch_add(1, Ordering::Relaxed);
         let (watches, body) = Default::default();
-        let lease = Bound::new(py, Self { hold, client, place, lock, owner, id, watches, body })?;
+        let lease = Bound::new(py, Self { hold, client, lock, owner, id, watches, body })?;
         registry::add(owner, id, &lease)?;
         Ok(lease.unbind())
     }
@@ -64,7 +63,7 @@ impl Lease {
         match slf.get().confirmed(py)? {
             Ok(()) => Ok(()),
             Err(problem) => {
-                let problem = crate::error::exception(py, &problem, None)?;
+                let problem = crate::error::exception(py, &problem)?;
                 scope(py)?.call_method1("conclude", (problem, error)).map(drop)
             }
         }
@@ -180,7 +179,8 @@ impl Lease {
     ///
     /// On the running event loop, or else on a thread for such calls.
     #[pyo3(signature = (callback: "collections.abc.Callable[[redlock.errors.LockLost], object]"))]
-    fn on_lost(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
+    fn on_lost(&self, py: Python<'_>, callback: Bound<'_, PyAny>) -> PyResult<()> {
+        let callback = args::callback(callback)?;
         let lost = self.hold.lost();
         let watch = match running_loop(py)? {
             Some(_) => mailbox::watch(py, lost, callback)?,
@@ -246,7 +246,7 @@ impl Lease {
     /// Why it was lost, if it was; for `_scope`.
     #[pyo3(signature = () -> "redlock.errors.LockLost | None")]
     fn _loss<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.hold.loss().map(|error| crate::error::exception(py, &error, None)).transpose()
+        self.hold.loss().map(|error| crate::error::exception(py, &error)).transpose()
     }
 
     /// Whether this thread or task acquired it; for `_scope`.
@@ -289,9 +289,9 @@ impl Drop for Lease {
             return;
         }
         let text = format!(
-            "{}: a lease was collected without a release; it was acquired at {}. The key stays for up to {:.3} s",
+            "{}: a lease was collected without a release{}. The key stays for up to {:.3} s",
             self.hold.key(),
-            self.place,
+            self.hold.acquired_at(),
             left
         );
         tracing::warn!(target: "redlock", "{text}");

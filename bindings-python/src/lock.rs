@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use redlock::{LockArgs, Unit};
 
 use crate::args::{self, Wait, WaitArg, refuse};
-use crate::asking::{Asking, already_held, warn, warn_of_loop};
+use crate::asking::{Asking, warn_of_loop, warn_of_own};
 use crate::client::Source;
 use crate::error::{check, invalid};
 use crate::inspection::Inspection;
@@ -79,15 +79,10 @@ impl Lock {
         let py = frame.py();
         let (client, lock) = self.core(py)?;
         let (owner, place) = (Owner::current(py)?, Place::of(frame)?);
-        let hint = already_held(py, owner, client, &lock);
-        if let Some(hint) = hint.as_ref().filter(|_| waits) {
-            let text = format!(
-                "{}: {hint}; locks are not reentrant, so this waits for itself",
-                lock.key()
-            );
-            warn(py, &text)?;
+        if waits {
+            warn_of_own(py, owner, client, &lock)?;
         }
-        Ok(Asking { lock, client, owner, place, hint })
+        Ok(Asking { lock, client, owner, place })
     }
 
     fn acquired(&self, frame: &Bound<'_, PyAny>, wait: Wait) -> PyResult<Py<Lease>> {
@@ -97,7 +92,7 @@ impl Lock {
         let mut left = wait;
         loop {
             let future = asking.lock.acquire_args(left, Unit::Seconds);
-            let future = future.map_err(|error| asking.error(py, &error))?;
+            let future = check(py, future)?;
             let granted = asking.wait(py, future, |py| warn_of_loop(py, &asking.lock))?;
             if granted.as_ref().map_or(true, |lease| lease.held()) {
                 return asking.lease(py, granted);
@@ -188,17 +183,24 @@ impl Lock {
     /// Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of
     /// a loss. So whoever hands a lease over ends its own by `lease.abandon()`; a process that ends without a release does
     /// no harm either. The fencing token does not come with the lease: hand it over with the token.
-    pub(crate) fn attach(&self, py: Python<'_>, token: &str) -> PyResult<Py<Lease>> {
+    #[pyo3(signature = (token: "str"))]
+    pub(crate) fn attach(&self, py: Python<'_>, token: &Bound<'_, PyAny>) -> PyResult<Py<Lease>> {
+        let token = args::text("token", Some(token))?.unwrap_or_default();
         let asking = self.asking(&caller(py)?, false)?;
-        let granted = asking.wait(py, asking.attach(token), |_| Ok(()))?;
+        let granted = asking.wait(py, asking.attach(&token), |_| Ok(()))?;
         asking.hold(py, granted)
     }
 
     /// `attach` for asyncio.
     #[pyo3(signature = (token: "str") -> "collections.abc.Awaitable[Lease]")]
-    pub(crate) fn aattach<'py>(&self, py: Python<'py>, token: &str) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn aattach<'py>(
+        &self,
+        py: Python<'py>,
+        token: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let token = args::text("token", Some(token))?.unwrap_or_default();
         let asking = self.asking(&caller(py)?, false)?;
-        let future = asking.attach(token);
+        let future = asking.attach(&token);
         submit(py, future, move |py, granted| Ok(asking.hold(py, granted)?.into_any()))
     }
 
@@ -320,7 +322,7 @@ impl Lock {
         let py = frame.py();
         let asking = self.asking(frame, wait.or(self.args.wait) != Some(0.0))?;
         let future = asking.lock.acquire_args(wait, Unit::Seconds);
-        let future = future.map_err(|error| asking.error(py, &error))?;
+        let future = check(py, future)?;
         submit(py, future, move |py, granted| Ok(asking.lease(py, granted)?.into_any()))
     }
 

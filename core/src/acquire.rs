@@ -19,6 +19,8 @@ use crate::wait::{Backoff, jittered};
 const FALLBACK: Duration = Duration::from_secs(1);
 /// Between rounds that votes were split over: some round-trip times, growing while the contention lasts.
 const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// What whoever waits for a lock of its own is told.
+pub const NOT_REENTRANT: &str = "a lock is not reentrant";
 /// Between rounds where no node can tell of a change.
 const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
@@ -309,7 +311,9 @@ impl<'a> Attempt<'a> {
             Refusal::Invalid(text) => return self.lock.invalid(std::mem::take(text)),
             Refusal::Queued => ("others in this process were first".to_owned(), None),
             Refusal::Split => ("the votes stayed split".to_owned(), None),
-            Refusal::Held(None) => ("somebody else holds it, without a known end".to_owned(), None),
+            Refusal::Held(None) => {
+                ("somebody else holds it, without a known end: its key has no ttl".to_owned(), None)
+            }
             Refusal::Held(Some(left)) => {
                 let left = *left;
                 (
@@ -319,9 +323,11 @@ impl<'a> Attempt<'a> {
             }
         };
         let keeper = &self.live.keeper;
-        let held = |key: &String| keeper.holder(key).is_some_and(|state| state.held());
-        let own = self.lock.keys.iter().any(held);
-        let note = if own { "; this client holds it itself: a lock is not reentrant" } else { "" };
+        let held = |key: &String| keeper.holder(key).filter(|state| state.held());
+        let own = self.lock.keys.iter().find_map(held);
+        let note = own.map_or_else(String::new, |state| {
+            format!("; this client holds it itself{}: {NOT_REENTRANT}", state.acquired_at())
+        });
         Error::timeout(&self.lock.key(), self.waited(), &format!("{why}{note}"))
             .with_remaining(remaining)
     }

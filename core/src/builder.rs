@@ -86,6 +86,9 @@ impl Builder {
         if nodes.is_empty() {
             return Err(Error::invalid("no nodes were given: a client needs at least one URL"));
         }
+        if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(Error::invalid("node_timeout is 0: every node needs time to answer"));
+        }
         let mut seen = HashSet::new();
         if let Some(twice) = nodes.iter().find(|node| !seen.insert(node.identity())) {
             let url = twice.redacted();

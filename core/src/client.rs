@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -34,6 +34,8 @@ struct Inner {
     live: ArcSwapOption<Live>,
     closed: AtomicBool,
     closing: Notify,
+    /// The longest ttl asked for so far, in seconds.
+    longest: AtomicU64,
 }
 
 /// What works for a client in this process; a forked child makes its own.
@@ -119,6 +121,7 @@ impl Redlock {
             live: ArcSwapOption::empty(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
+            longest: AtomicU64::new(0),
         }))
     }
 
@@ -210,6 +213,11 @@ impl Redlock {
 
     pub(crate) fn guard(&self) -> Duration {
         self.0.config.guard
+    }
+
+    /// Whether no lease was asked for that long: what is warned of is warned of once, not at every acquire.
+    pub(crate) fn first_of_length(&self, ttl: Duration) -> bool {
+        ttl.as_secs() > self.0.longest.fetch_max(ttl.as_secs(), Ordering::Relaxed)
     }
 
     pub(crate) fn key(&self, name: &str) -> String {

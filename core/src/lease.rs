@@ -62,6 +62,17 @@ impl Hold {
         })
     }
 
+    /// Notes where it was acquired, as its language writes it: messages show it. The first note stands.
+    pub fn place(&self, place: impl fmt::Display + Send + Sync + 'static) {
+        // Whoever was first has noted the same.
+        let _ = self.0.place.set(Box::new(place));
+    }
+
+    /// `, acquired at PLACE`, if that was noted: for messages.
+    pub fn acquired_at(&self) -> String {
+        self.0.acquired_at()
+    }
+
     /// Whether it was released by us.
     pub fn released(&self) -> bool {
         self.0.phase().is_some_and(|phase| phase.status == Status::Released)

@@ -21,6 +21,7 @@ mod builder;
 mod client;
 pub mod clock;
 mod contention;
+mod elsewhere;
 mod error;
 mod fence;
 mod inspect;
@@ -34,9 +35,12 @@ mod state;
 mod wait;
 
 #[doc(hidden)]
+pub use acquire::NOT_REENTRANT;
+#[doc(hidden)]
 pub use background::{Task, fork_generation, spawn};
 pub use builder::{Builder, default_nodes};
 pub use client::Redlock;
+pub use elsewhere::instead_of;
 pub use error::{Error, ErrorKind, LossReason, NodeReport, Result};
 pub use inspect::{Inspection, NodeInspection};
 pub use lease::{Hold, Lease};

@@ -99,6 +99,11 @@ impl Lock {
     /// The lock with every rule checked, ready to be asked for.
     pub(crate) fn checked(mut self) -> Result<Self> {
         self.check()?;
+        let ttl = self.options.ttl;
+        if ttl > LONG_TTL && self.client.first_of_length(ttl) {
+            let (key, ttl) = (self.key(), seconds(ttl));
+            tracing::warn!(target: "redlock", %key, %ttl, "a ttl above one hour: is the unit right?");
+        }
         if self.options.fencing {
             self.fences = self.keys.iter().map(|key| fence_key(key)).collect::<Result<_>>()?;
         }
@@ -110,12 +115,7 @@ impl Lock {
         if self.options.fencing {
             self.keys.iter().try_for_each(|key| fence_key(key).map(drop))?;
         }
-        self.options.check(self.client.guard()).map_err(|error| error.about(&self.key()))?;
-        if self.options.ttl > LONG_TTL {
-            let (key, ttl) = (self.key(), seconds(self.options.ttl));
-            tracing::warn!(target: "redlock", %key, %ttl, "a ttl above one hour: is the unit right?");
-        }
-        Ok(())
+        self.options.check(self.client.guard()).map_err(|error| error.about(&self.key()))
     }
 
     /// The lease, once it is ours. Dropping the future ends the waiting and leaves no key behind.

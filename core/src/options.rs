@@ -27,10 +27,7 @@ pub enum Unit {
 impl Unit {
     /// The duration that `value` of option `name` means; NaN, infinite and negative values break the rule.
     pub fn duration(self, name: &str, value: f64) -> Result<Duration> {
-        let (scale, unit) = match self {
-            Self::Seconds => (1.0, "seconds"),
-            Self::Milliseconds => (1e-3, "milliseconds"),
-        };
+        let (scale, unit) = (if self == Self::Seconds { 1.0 } else { 1e-3 }, self.word());
         if value.is_nan() || value < 0.0 {
             let rule = format!("{name} is {value}: it must be a number of {unit}, 0 or more");
             return Err(Error::invalid(rule));
@@ -40,10 +37,10 @@ impl Unit {
         )
     }
 
-    fn short_ttl_hint(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Seconds => "ttl is in seconds",
-            Self::Milliseconds => "ttl is in milliseconds",
+            Self::Seconds => "seconds",
+            Self::Milliseconds => "milliseconds",
         }
     }
 }
@@ -160,9 +157,9 @@ pub(crate) fn wait_from(wait: Option<f64>, unit: Unit) -> Result<Option<Option<D
 pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()> {
     if ttl < MIN_TTL {
         return Err(Error::invalid(format!(
-            "ttl is {}: at least 0.1 s (100 ms) are needed; {}",
+            "ttl is {}: at least 0.1 s (100 ms) are needed; ttl is in {}",
             seconds(ttl),
-            unit.short_ttl_hint()
+            unit.word()
         )));
     }
     if !guard.is_zero() && ttl > guard {
@@ -186,11 +183,16 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
             return Err(Error::invalid("a name is empty: every lock needs a name of its own"));
         }
         if name.len() > MAX_NAME {
-            let text = format!("a name has {} bytes: at most 65536 are allowed", name.len());
+            let text = format!(
+                "a name has {} bytes: at most 65536 are allowed; use a hash of it as the name",
+                name.len()
+            );
             return Err(Error::invalid(text));
         }
         if !seen.insert(name) {
-            return Err(Error::invalid(format!("the name {name:?} is given twice")));
+            return Err(Error::invalid(format!(
+                "the name {name:?} is given twice: give each once"
+            )));
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! The life of one lease: held, extended, healed, then released or lost, once and for all.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -34,6 +35,8 @@ pub(crate) struct State {
     watch: Arc<Watch>,
     pub(crate) keeper: Arc<Keeper>,
     generation: u32,
+    /// Where it was acquired, as its language writes it; only messages show it.
+    pub(crate) place: OnceLock<Box<dyn Display + Send + Sync>>,
     phase: Mutex<Phase>,
     pub(crate) bell: Notify,
 }
@@ -74,6 +77,7 @@ impl State {
             watch: Arc::clone(watch),
             keeper: Arc::clone(keeper),
             generation: fork_generation(),
+            place: OnceLock::new(),
             phase: Mutex::new(phase),
             bell: Notify::new(),
         });
@@ -171,6 +175,11 @@ impl State {
         Some(Error::lost(&self.key(), reason, self.now().since(at)))
     }
 
+    /// `, acquired at PLACE`, where the place is known.
+    pub(crate) fn acquired_at(&self) -> String {
+        self.place.get().map_or_else(String::new, |place| format!(", acquired at {place}"))
+    }
+
     /// A body that takes many times its ttl is renewed for as long as it runs; somebody should know.
     pub(crate) fn warn_if_long(&self) {
         let Some(mut phase) = self.held_phase() else {
@@ -180,8 +189,8 @@ impl State {
         if !phase.warned && held > phase.ttl * 10 {
             phase.warned = true;
             drop(phase);
-            let (key, held) = (self.key(), seconds(held));
-            tracing::warn!(target: "redlock", %key, %held, "held for more than ten times its ttl");
+            let (key, held, place) = (self.key(), seconds(held), self.acquired_at());
+            tracing::warn!(target: "redlock", %key, %held, "held for more than ten times its ttl{place}");
         }
     }
 

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -10,6 +11,7 @@ import { after, before } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { parse } from "smol-toml";
 
 const run = promisify(execFile);
 
@@ -29,6 +31,61 @@ export async function freePort() {
   const { port } = server.address();
   await new Promise((resolve) => server.close(resolve));
   return port;
+}
+
+/** Nodes that accept connections and never answer; `called()` is how many connections there were. */
+export async function silentNodes(count = 1) {
+  const sockets = new Set();
+  let calls = 0;
+  const servers = Array.from({ length: count }, () =>
+    createServer((socket) => {
+      calls += 1;
+      sockets.add(socket.on("error", () => undefined));
+    }).listen(0, "127.0.0.1"),
+  );
+  await Promise.all(servers.map((server) => once(server, "listening")));
+  return {
+    ports: servers.map((server) => server.address().port),
+    called: () => calls,
+    stop() {
+      for (const socket of sockets) socket.destroy();
+      for (const server of servers) server.close();
+    },
+  };
+}
+
+/** Nodes for a suite which nobody may have called by its end. */
+export function silentNodesForSuite(count) {
+  const silent = {};
+  before(async () => {
+    Object.assign(silent, await silentNodes(count));
+  });
+  after(async () => {
+    // What was sent in the background would be under way.
+    await sleep(50);
+    silent.stop();
+    assert.equal(silent.called(), 0, "something was sent");
+  });
+  return silent;
+}
+
+/** A table that every language reads, of tests/vectors. */
+export function table(name) {
+  return parse(readFileSync(new URL(`../vectors/${name}.toml`, import.meta.url), "utf8"));
+}
+
+/** Options are written the JavaScript way here, in arguments as in messages. */
+export const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+
+/** Whether an error is InvalidOption and has these words and not those. */
+export function refusal(words, never = []) {
+  return (thrown) => {
+    assert.equal(thrown.name, "InvalidOption", String(thrown));
+    assert.equal(thrown.code, "invalid");
+    for (const word of words) assert.ok(thrown.message.includes(word), thrown.message);
+    for (const word of never) assert.ok(!thrown.message.includes(word), thrown.message);
+    return true;
+  };
 }
 
 /** A Redis server in a folder of its own; `stop()` ends it at once. */

@@ -1,49 +1,89 @@
-// The same tables in every language: which options are refused in which words, and which code belongs to which class.
+// The same tables in every language: which values are refused in which words, which code belongs to which class,
+// and what a key may hold that is no lock.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import * as redlock from "redlock-native";
-import { InvalidOption, LockError, Redlock } from "redlock-native";
-import { parse } from "smol-toml";
+import { LockError, lock, Redlock } from "redlock-native";
+import {
+  camel,
+  eventually,
+  fresh,
+  refusal,
+  serverForSuite,
+  silentNodes,
+  silentNodesForSuite,
+  table,
+} from "./helper.mjs";
 
-const table = (name) =>
-  parse(readFileSync(new URL(`../vectors/${name}.toml`, import.meta.url), "utf8"));
-
-/** Options are written the JavaScript way here, in arguments as in messages. */
-const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+const { lock: locks, client: clients } = table("options");
 const number = (value) => ({ nan: Number.NaN, inf: Infinity })[value] ?? value;
-
 const options = (given) =>
   Object.fromEntries(Object.entries(given).map(([name, value]) => [camel(name), number(value)]));
 
-function check(call, { error, never = [] }) {
+/** A row for seconds only is not about this language. */
+const ours = (rows) => rows.filter(({ seconds, milliseconds }) => milliseconds || !seconds);
+
+function check(call, { error, never }) {
   if (error === undefined) return call();
-  assert.throws(call, (thrown) => {
-    assert.ok(thrown instanceof InvalidOption, String(thrown));
-    for (const word of error.map(camel)) assert.ok(thrown.message.includes(word), thrown.message);
-    for (const word of never) assert.ok(!thrown.message.includes(word), thrown.message);
-    return true;
-  });
+  assert.throws(call, refusal(error.map(camel), never));
 }
 
-const { lock: locks, client: clients } = table("options");
-
-describe("options of a lock", () => {
-  // A row for seconds only is not about this language.
-  const rows = locks.filter(({ seconds, milliseconds }) => milliseconds || !seconds);
+describe("options of a lock are checked before anything is sent:", () => {
+  const silent = silentNodesForSuite(3);
+  const rows = ours(locks);
   assert.ok(rows.length > 10);
   for (const row of rows) {
-    const { about, nodes = ["memory://"], milliseconds = {}, long_name } = row;
+    const { about, nodes = 1, milliseconds = {}, long_name } = row;
     const names = long_name ? "x".repeat(long_name) : (row.names ?? "a");
-    test(about, () => check(() => new Redlock(nodes).lock(names, options(milliseconds)), row));
+    test(about, () => {
+      const urls = silent.ports.slice(0, nodes).map((port) => `redis://127.0.0.1:${port}`);
+      check(() => new Redlock(urls).lock(names, options(milliseconds)), row);
+      // A lock of the default client is checked as one over one node.
+      if (nodes === 1) check(() => lock(names, options(milliseconds)), row);
+    });
   }
 });
 
-describe("options of a client", () => {
-  assert.ok(clients.length > 5);
-  for (const row of clients) {
-    const { about, nodes = ["memory://"], milliseconds = {} } = row;
-    test(about, () => check(() => new Redlock(nodes, options(milliseconds)), row));
+describe("options of a client are checked before anything is sent:", () => {
+  const silent = silentNodesForSuite(1);
+  const rows = ours(clients);
+  assert.ok(rows.length > 10);
+  for (const row of rows) {
+    const { about, milliseconds = {} } = row;
+    test(about, () => {
+      const here = (text) => text.replace("PORT", silent.ports[0]);
+      const words = { ...row, error: row.error?.map(here) };
+      check(() => new Redlock(row.nodes.map(here), options(milliseconds)), words);
+    });
+  }
+});
+
+test("options that are in order reach the node: the proof that the tests above could fail", async () => {
+  const silent = await silentNodes();
+  const client = new Redlock(`redis://127.0.0.1:${silent.ports[0]}`);
+  await assert.rejects(client.lock("job", { ttl: 100, wait: 0 }).acquire(), {
+    code: "unavailable",
+  });
+  assert.ok(silent.called() > 0);
+  silent.stop();
+});
+
+describe("warnings come once:", () => {
+  for (const { about, milliseconds, warning } of locks.filter((row) => row.warning)) {
+    test(about, async (context) => {
+      const warned = context.mock.method(process, "emitWarning", () => undefined);
+      const client = new Redlock("memory://");
+      const name = fresh();
+      for (let turn = 0; turn < 3; turn++) {
+        const lease = await client.lock(name, options(milliseconds)).acquire();
+        await lease.release();
+      }
+      const texts = () => warned.mock.calls.map((call) => call.arguments[0]);
+      const mine = () => texts().filter((text) => text.includes(`lock:${name}`));
+      await eventually(() => assert.equal(mine().length, 1, texts().join()));
+      for (const word of warning) assert.ok(mine()[0].includes(word), mine()[0]);
+      assert.equal(warned.mock.calls[0].arguments[1].code, "REDLOCK");
+    });
   }
 });
 
@@ -58,4 +98,45 @@ test("errors: class, code, base", () => {
   }
   const known = [...classes.values()].filter((value) => value.prototype instanceof LockError);
   assert.equal(known.length, rows.length);
+});
+
+describe("a closed client refuses", () => {
+  for (const verb of table("errors").after_close) {
+    test(verb, async () => {
+      const client = new Redlock("memory://");
+      const name = fresh();
+      const described = client.lock(name);
+      client.close();
+      const onClient = {
+        attach: () => client.attach(name, "0".repeat(32)),
+        force_release: () => client.forceRelease(name),
+      };
+      const call = onClient[verb] ?? (() => described[camel(verb)]());
+      await assert.rejects(call(), {
+        name: "ClientClosed",
+        code: "closed",
+        resource: `lock:${name}`,
+      });
+    });
+  }
+});
+
+describe("keys that are no lock of ours:", () => {
+  const shared = serverForSuite();
+  for (const { about, set, code, says } of table("keys").key) {
+    test(about, async () => {
+      const { server } = shared;
+      const described = new Redlock(server.url).lock(fresh(), { wait: 100 });
+      const { key } = described;
+      for (const command of set) await server.cli(...command.replace("KEY", key).split(" "));
+      const before = await server.cli("DUMP", key);
+      await assert.rejects(described.acquire(), (error) => {
+        assert.equal(error.code, code);
+        for (const word of [key, ...says.map(camel)])
+          assert.ok(error.message.includes(word), error.message);
+        return true;
+      });
+      assert.equal(await server.cli("DUMP", key), before);
+    });
+  }
 });

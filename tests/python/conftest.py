@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 import redlock
 
-from .servers import Server
+from .servers import Server, Silent
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +18,18 @@ def redis_server() -> Iterator[Server]:
     server = Server()
     yield server
     server.close()
+
+
+@pytest.fixture
+def silent() -> Iterator[list[Silent]]:
+    """Three nodes; nobody may have called them when the test is over."""
+    nodes = [Silent() for _ in range(3)]
+    yield nodes
+    time.sleep(0.01)  # what was sent in the background would be under way
+    called = [node.called() for node in nodes]
+    for node in nodes:
+        node.close()
+    assert not any(called), "something was sent"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A throw-away Redis on a free port of the loopback address."""
+"""A throw-away Redis on a free port of the loopback address, and a node that nobody may call."""
 
 import contextlib
 import shutil
@@ -66,3 +66,23 @@ class Server:
         self.process.kill()
         self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Silent:
+    """A node that accepts connections and never answers: whoever called it is found out."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.socket.setblocking(False)
+        self.port = self.socket.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+
+    def called(self) -> bool:
+        try:
+            self.socket.accept()[0].close()
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self.socket.close()

@@ -1,58 +1,113 @@
-"""The option limits and error codes that every language has in common: tests/vectors."""
+"""The option limits, error codes and foreign keys that every language has in common: tests/vectors."""
 
+import logging
+import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redlock
 
+from .servers import Server, Silent
+
 VECTORS = Path(__file__).parent.parent / "vectors"
-OPTIONS = tomllib.loads((VECTORS / "options.toml").read_text())
-ERRORS = tomllib.loads((VECTORS / "errors.toml").read_text())["error"]
 
 
-def lock(case: dict[str, Any]) -> object:
-    options = {key: float(value) for key, value in case["seconds"].items()}
-    client = redlock.Redlock(case.get("nodes", ["memory://"]))
-    names = ["x" * case["long_name"]] if "long_name" in case else case.get("names", ["job"])
-    return client.lock(names, **options)
+def table(name: str) -> dict[str, Any]:
+    return tomllib.loads((VECTORS / f"{name}.toml").read_text())
 
 
-def verify(case: dict[str, Any], make: Any) -> None:
-    if "error" not in case:
-        make()
-        return
-    with pytest.raises(redlock.InvalidOption) as caught:
-        make()
-    for word in case["error"]:
-        assert word in str(caught.value)
-    for word in case.get("never", []):
-        assert word not in str(caught.value)
+OPTIONS, ERRORS, KEYS = table("options"), table("errors"), table("keys")["key"]
 
 
 def about(case: dict[str, Any]) -> str:
     return str(case["about"])
 
 
-IN_SECONDS = [
-    {"seconds": {}} | case
-    for case in OPTIONS["lock"]
-    if "seconds" in case or "milliseconds" not in case
-]
+def verify(case: dict[str, Any], make: Callable[[], object]) -> None:
+    """What the row says, of one call."""
+    if "error" not in case:
+        make()
+        return
+    with pytest.raises(redlock.InvalidOption) as caught:
+        make()
+    assert caught.value.code == "invalid"
+    for word in case["error"]:
+        assert word in str(caught.value)
+    for word in case.get("never", []):
+        assert word not in str(caught.value)
 
 
-@pytest.mark.parametrize("case", IN_SECONDS, ids=about)
-def test_lock_options(case: dict[str, Any]) -> None:
-    verify(case, lambda: lock(case))
+def options(case: dict[str, Any]) -> dict[str, float]:
+    return {key: float(value) for key, value in case["seconds"].items()}
 
 
-@pytest.mark.parametrize("case", OPTIONS["client"], ids=about)
-def test_client_options(case: dict[str, Any]) -> None:
-    verify(case, lambda: redlock.Redlock(case["nodes"]))
+def names(case: dict[str, Any]) -> list[str]:
+    return ["x" * case["long_name"]] if "long_name" in case else case.get("names", ["job"])
 
 
-@pytest.mark.parametrize("case", ERRORS, ids=lambda case: str(case["class"]))
+def in_seconds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for milliseconds only is not about this language."""
+    mine = [row for row in rows if "seconds" in row or "milliseconds" not in row]
+    return [{"seconds": {}} | row for row in mine]
+
+
+@pytest.mark.parametrize("case", in_seconds(OPTIONS["lock"]), ids=about)
+def test_lock_options_are_checked_before_anything_is_sent(
+    case: dict[str, Any], silent: list[Silent]
+) -> None:
+    urls = [node.url for node in silent[: case.get("nodes", 1)]]
+    with redlock.Redlock(urls) as client:
+        verify(case, lambda: client.lock(names(case), **options(case)))
+    if len(urls) == 1:  # a lock of the default client is checked as one over one node
+        verify(case, lambda: redlock.lock(names(case), **options(case)))
+
+
+@pytest.mark.parametrize("case", in_seconds(OPTIONS["client"]), ids=about)
+def test_client_options_are_checked_before_anything_is_sent(
+    case: dict[str, Any], silent: list[Silent]
+) -> None:
+    port = str(silent[0].port)
+    case = case | {"error": [word.replace("PORT", port) for word in case.get("error", [])]}
+    nodes = [url.replace("PORT", port) for url in case["nodes"]]
+    if not case["error"]:
+        del case["error"]
+    verify(case, lambda: redlock.Redlock(nodes, **options(case)))
+
+
+def test_options_in_order_reach_the_node() -> None:
+    """The proof that the tests above could fail."""
+    node = Silent()
+    with (
+        redlock.Redlock(node.url) as client,
+        pytest.raises(redlock.QuorumUnavailable),
+    ):
+        client.lock("job", ttl=0.1).acquire(wait=0)
+    assert node.called()
+    node.close()
+
+
+@pytest.mark.parametrize("case", [row for row in OPTIONS["lock"] if "warning" in row], ids=about)
+def test_warnings_are_logged_once(
+    case: dict[str, Any], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with redlock.Redlock("memory://") as client:
+        for _ in range(3):
+            client.lock(name, **options(case)).acquire().release()
+    end = time.monotonic() + 5
+    found: list[logging.LogRecord] = []
+    while not found and time.monotonic() < end:
+        time.sleep(0.02)
+        found = [record for record in caplog.records if f"lock:{name}" in record.getMessage()]
+    (record,) = found
+    assert (record.name, record.levelno) == ("redlock", logging.WARNING)
+    for word in case["warning"]:
+        assert word in record.getMessage()
+
+
+@pytest.mark.parametrize("case", ERRORS["error"], ids=lambda case: str(case["class"]))
 def test_error_classes(case: dict[str, str]) -> None:
     kind = getattr(redlock, case["class"])
     assert issubclass(kind, redlock.LockError)
@@ -60,3 +115,41 @@ def test_error_classes(case: dict[str, str]) -> None:
     if "python_also" in case:
         assert issubclass(kind, getattr(__import__("builtins"), case["python_also"]))
     assert str(kind("message")) == "message"
+
+
+@pytest.mark.parametrize("verb", ERRORS["after_close"])
+def test_use_after_close(
+    client: redlock.Redlock, name: str, verb: str, call: Callable[..., Any]
+) -> None:
+    lock = client.lock(name)
+    client.close()
+    with pytest.raises(redlock.ClientClosed) as caught:
+        match verb:
+            case "attach":
+                call(client, verb, name, "0" * 32)
+            case "force_release":
+                call(client, verb, name)
+            case _:
+                call(lock, verb)
+    assert caught.value.code == "closed"
+    assert caught.value.resource == f"lock:{name}"
+
+
+@pytest.mark.parametrize("case", KEYS, ids=about)
+def test_keys_that_are_no_lock_of_ours(
+    case: dict[str, Any],
+    redis_client: redlock.Redlock,
+    redis_server: Server,
+    name: str,
+    call: Callable[..., Any],
+) -> None:
+    lock = redis_client.lock(name)
+    for command in case["set"]:
+        redis_server.client.execute_command(*command.replace("KEY", lock.key).split())
+    before = redis_server.client.dump(lock.key)
+    with pytest.raises(redlock.LockError) as caught:
+        call(lock, "acquire", wait=0.1)
+    assert caught.value.code == case["code"]
+    for word in [lock.key, *case["says"]]:
+        assert word in str(caught.value)
+    assert redis_server.client.dump(lock.key) == before

@@ -140,26 +140,6 @@ async fn passwords_work_and_are_never_shown() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_named() {
-    let server = Server::start();
-    server.ask("HSET lock:job field value");
-    let (error, _) = refused(&server.url()).await;
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("another type"), "{error}");
-    assert_eq!(server.ask("TYPE lock:job"), "+hash");
-}
-
-#[tokio::test]
-async fn a_string_without_a_ttl_is_held_without_a_known_end() {
-    let server = Server::start();
-    server.ask("SET lock:job somebody");
-    let (error, _) = refused(&server.url()).await;
-    assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert!(error.to_string().contains("without a known end"), "{error}");
-    assert_eq!(error.remaining(), None);
-}
-
-#[tokio::test]
 async fn one_server_under_two_urls_is_no_quorum() {
     let server = Server::start();
     let urls =

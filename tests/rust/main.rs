@@ -5,6 +5,7 @@
 
 mod faults;
 mod fencing;
+mod options;
 mod polling;
 mod quorum;
 mod single;

@@ -108,6 +108,29 @@ pub(crate) fn servers(count: usize) -> Vec<Server> {
     (0..count).map(|_| Server::start()).collect()
 }
 
+/// A node that accepts connections and never answers: whoever called it is found out.
+pub(crate) struct Silent(TcpListener);
+
+impl Silent {
+    pub(crate) fn listen() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self(listener)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.0.local_addr().unwrap().port()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port())
+    }
+
+    pub(crate) fn called(&self) -> bool {
+        self.0.accept().is_ok()
+    }
+}
+
 /// A client over fresh servers: they are younger than the default restart guard.
 pub(crate) fn client<'a>(nodes: impl IntoIterator<Item = &'a Server>) -> Redlock {
     let urls: Vec<String> = nodes.into_iter().map(Server::url).collect();

@@ -1,12 +1,13 @@
 //! The shared vectors, as the core sees them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redlock::{ClientArgs, Error, LockArgs, Redlock, Tally, Unit, default_nodes, drift};
+use redlock::{Error, Redlock, Tally, default_nodes, drift};
 use serde::Deserialize;
 
-fn read<T: for<'a> Deserialize<'a>>(name: &str) -> T {
+use crate::support::{Server, client, millis};
+
+pub(crate) fn read<T: for<'a> Deserialize<'a>>(name: &str) -> T {
     let path = format!("{}/vectors/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
@@ -60,101 +61,6 @@ fn validity() {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OptionCases {
-    lock: Vec<LockCase>,
-    client: Vec<ClientCase>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LockCase {
-    about: String,
-    seconds: Option<BTreeMap<String, Number>>,
-    milliseconds: Option<BTreeMap<String, Number>>,
-    names: Option<Vec<String>>,
-    long_name: Option<usize>,
-    nodes: Option<Vec<String>>,
-    #[serde(default)]
-    error: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ClientCase {
-    about: String,
-    nodes: Vec<String>,
-    #[serde(default)]
-    error: Vec<String>,
-    #[serde(default)]
-    never: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Number {
-    Value(f64),
-    Word(String),
-}
-
-impl Number {
-    fn value(&self) -> f64 {
-        match self {
-            Self::Value(value) => *value,
-            Self::Word(word) => word.parse().unwrap(),
-        }
-    }
-}
-
-fn check<T>(about: &str, outcome: Result<T, Error>, words: &[String], never: &[String]) {
-    match outcome {
-        Ok(_) => assert!(words.is_empty(), "{about}: was allowed"),
-        Err(error) => {
-            assert!(!words.is_empty(), "{about}: {error}");
-            assert_eq!(error.code(), "invalid", "{about}");
-            let text = error.to_string();
-            assert!(words.iter().all(|word| text.contains(word)), "{about}: {text}");
-            assert!(!never.iter().any(|word| text.contains(word)), "{about}: {text}");
-        }
-    }
-}
-
-#[test]
-fn lock_options() {
-    for case in read::<OptionCases>("options").lock {
-        let nodes = case.nodes.clone().unwrap_or_else(|| vec!["memory://options".into()]);
-        let redlock = Redlock::from_args(nodes, &ClientArgs::default()).unwrap();
-        let long = case.long_name.map(|length| vec!["x".repeat(length)]);
-        let names = case.names.clone().or(long).unwrap_or_else(|| vec!["name".into()]);
-        let neither = case.seconds.is_none() && case.milliseconds.is_none();
-        let seconds = case.seconds.or_else(|| neither.then(BTreeMap::new));
-        let given = [(Unit::Seconds, seconds), (Unit::Milliseconds, case.milliseconds)];
-        for (unit, given) in given {
-            let Some(given) = given else { continue };
-            let get = |name: &str| given.get(name).map(Number::value);
-            let args = LockArgs {
-                unit,
-                ttl: get("ttl"),
-                wait: get("wait"),
-                renew: None,
-                max_hold: get("max_hold"),
-                node_timeout: get("node_timeout"),
-                fencing: None,
-            };
-            check(&case.about, redlock.lock_from_args(names.clone(), &args), &case.error, &[]);
-        }
-    }
-}
-
-#[test]
-fn client_options() {
-    for case in read::<OptionCases>("options").client {
-        let outcome = Redlock::from_args(case.nodes, &ClientArgs::default());
-        check(&case.about, outcome, &case.error, &case.never);
-    }
-}
-
 #[test]
 fn the_default_clients_nodes() {
     let some = |text: &str| Some(text.to_owned());
@@ -180,6 +86,7 @@ fn the_default_clients_nodes() {
 
 #[derive(Deserialize)]
 struct Errors {
+    after_close: Vec<String>,
     error: Vec<ErrorCase>,
 }
 
@@ -204,4 +111,53 @@ async fn error_codes() {
     seen.push(redlock.lock("job").acquire().await.unwrap_err().code());
     let codes: Vec<String> = read::<Errors>("errors").error.into_iter().map(|e| e.code).collect();
     assert_eq!(seen, codes);
+}
+
+#[tokio::test]
+async fn use_after_close() {
+    let redlock = Redlock::builder(["memory://"]).build().unwrap();
+    redlock.close();
+    for verb in read::<Errors>("errors").after_close {
+        let lock = redlock.lock("closed");
+        let outcome = match &*verb {
+            "acquire" => lock.acquire().await.map(drop),
+            "try_acquire" => lock.try_acquire().await.map(drop),
+            "attach" => lock.attach(&"0".repeat(32)).await.map(drop),
+            "inspect" => lock.inspect().await.map(drop),
+            "force_release" => redlock.force_release("closed").await.map(drop),
+            _ => panic!("{verb} is unknown"),
+        };
+        let error = outcome.unwrap_err();
+        assert_eq!((error.code(), error.resource()), ("closed", Some("lock:closed")), "{verb}");
+    }
+}
+
+#[derive(Deserialize)]
+struct Keys {
+    key: Vec<KeyCase>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyCase {
+    about: String,
+    set: Vec<String>,
+    code: String,
+    says: Vec<String>,
+}
+
+#[tokio::test]
+async fn keys_that_are_no_lock_of_ours() {
+    let server = Server::start();
+    for (number, case) in read::<Keys>("keys").key.into_iter().enumerate() {
+        let lock = client([&server]).lock(format!("foreign-{number}")).wait(millis(100));
+        case.set.iter().for_each(|command| drop(server.ask(&command.replace("KEY", &lock.key()))));
+        let before = server.ask(&format!("DEBUG DIGEST-VALUE {}", lock.key()));
+        let error: Error = lock.acquire().await.unwrap_err();
+        assert_eq!(error.code(), case.code, "{}: {error}", case.about);
+        let text = error.to_string();
+        let said = [lock.key()].iter().chain(&case.says).all(|word| text.contains(word));
+        assert!(said, "{}: {text}", case.about);
+        assert_eq!(server.ask(&format!("DEBUG DIGEST-VALUE {}", lock.key())), before);
+    }
 }

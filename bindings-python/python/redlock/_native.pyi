@@ -203,7 +203,7 @@ class Lock:
         """
         `try_acquire` for asyncio: begins when awaited.
         """
-    def attach(self, /, token: str) -> Lease:
+    def attach(self, /, token: "str") -> Lease:
         """
         Continues the lease that another process holds under this token. Raises LockLost if it is not held.
 
@@ -354,7 +354,7 @@ class Redlock:
         Releases all that this client holds; says how many. Raises the first error once all were tried.
         """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool" = False, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
     """
     Chooses the default client: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
 

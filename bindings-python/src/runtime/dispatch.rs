@@ -118,7 +118,7 @@ fn tell(py: Python<'_>, id: u64, error: &redlock::Error) -> PyResult<()> {
     let call = lock(&CALLS).remove(&id);
     let Some(Call::Watch(watch)) = call else { return Ok(()) };
     let Some(watch) = watch.upgrade() else { return Ok(()) };
-    let error = crate::error::exception(py, error, None)?;
+    let error = crate::error::exception(py, error)?;
     watch.callback.call1(py, (error,)).map(drop)
 }
 

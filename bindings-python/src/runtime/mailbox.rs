@@ -253,8 +253,7 @@ pub(crate) fn watch(
     mailbox.get().expect(|crew, promise, id| {
         let job = crew.run(async move {
             let error = lost.await;
-            promise
-                .keep(Box::new(move |py| Ok(crate::error::exception(py, &error, None)?.unbind())));
+            promise.keep(Box::new(move |py| Ok(crate::error::exception(py, &error)?.unbind())));
         });
         let watch = Arc::new(Watch { callback, calls, id, task: Box::new(job) });
         let call = Call::Watch(Arc::downgrade(&watch));

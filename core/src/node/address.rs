@@ -76,7 +76,7 @@ impl Address {
     pub(crate) fn identity(&self) -> String {
         match self {
             Self::Memory(name) => format!("memory://{name}"),
-            Self::Server(server) => format!("{}/{}", server.place(), server.db),
+            Self::Server(server) => server.identity(),
         }
     }
 }
@@ -129,6 +129,13 @@ impl Server {
             Place::Tls(host, port) => at("rediss", host, *port),
             Place::Unix(path) => format!("unix://{}", path.display()),
         }
+    }
+
+    fn identity(&self) -> String {
+        let place = self.place();
+        // The names of hosts are the same in any case, those of files are not.
+        let place = if matches!(self.place, Place::Unix(_)) { place } else { place.to_lowercase() };
+        format!("{place}/{}", self.db)
     }
 
     fn redacted(&self) -> String {

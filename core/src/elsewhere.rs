@@ -1,0 +1,44 @@
+//! Option names of other libraries, and what to do instead: whoever brings one along is told, in every language.
+
+use crate::options::Unit;
+
+/// What to do instead of giving another library's option; `None` if it is not one that we know.
+///
+/// The words fit every language; option names are spelled as in Rust.
+pub fn instead_of(option: &str, unit: Unit) -> Option<String> {
+    let unit = unit.word();
+    let text = match option {
+        // redis-py's timeout is a ttl, everybody else's a wait.
+        "timeout" => {
+            return Some(format!(
+                "Use ttl for how long the lease lives, wait for how long to wait for it, in {unit}"
+            ));
+        }
+        "expire" | "duration" => {
+            return Some(format!("Use ttl: how long the lease lives, in {unit}"));
+        }
+        "blocking_timeout" | "retryCount" => {
+            return Some(format!("Use wait: how long to go on trying, in {unit}; 0 tries once"));
+        }
+        "blocking" => "Use wait: 0 tries once, without it the waiting has no end",
+        "sleep" | "retryDelay" | "retryJitter" => {
+            "Leave it out: waiters are woken, there is no pause to choose. wait is how long they go on"
+        }
+        "thread_local" => "Leave it out: a lease is an object that may be handed to any thread",
+        "lock_class" => "Leave it out: there is one kind of lock",
+        "raise_on_release_error" => {
+            "Leave it out: the end of a scope tells of a loss, unless the body's own error is under way"
+        }
+        "driftFactor" => "Leave it out: clock drift is always accounted for",
+        "auto_renewal" | "automaticExtensionThreshold" => {
+            "Use renew: on by itself, at a third of the ttl. max_hold bounds the whole hold"
+        }
+        "id" | "token" => "Use attach: it continues the lease that has this token",
+        "strict" | "signal_expire" => "Leave it out: waiters are woken by the server itself",
+        "host" | "port" | "db" | "username" | "password" | "ssl" => {
+            "Write it into the node's URL: redis://[user:password@]host[:port][/db], or rediss:// for TLS"
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
+}

@@ -1,0 +1,137 @@
+// Other libraries' options, wrong types, values in the wrong place: tests/vectors/arguments.toml.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { configure, lock, Redlock, using } from "redlock-native";
+import { camel, fresh, refusal, serverForSuite, silentNodesForSuite, table } from "./helper.mjs";
+
+const silent = silentNodesForSuite(1);
+const rows = table("arguments");
+const client = () => new Redlock(`redis://127.0.0.1:${silent.ports[0]}`);
+const body = () => assert.fail("the body must not run");
+
+/** What a row calls; what is needed before options; whether it rejects instead of throwing. */
+const CALLS = {
+  client: { calls: [(...args) => new Redlock(...args)], needed: ["memory://"] },
+  configure: { calls: [configure], needed: ["memory://"] },
+  lock: { calls: [(...args) => client().lock(...args), lock], needed: ["job"] },
+  acquire: {
+    calls: [
+      (...args) =>
+        client()
+          .lock("job")
+          .acquire(...args),
+      (options) => client().lock("job").using(body, options),
+    ],
+    needed: [],
+    rejects: true,
+  },
+  attach: { calls: [(...args) => client().attach(...args)], rejects: true },
+  force_release: { calls: [(...args) => client().forceRelease(...args)], rejects: true },
+  "client.acquire": { calls: [(...args) => client().acquire(...args)] },
+  "client.using": {
+    calls: [
+      (...args) => client().using(...args, body),
+      (...args) => client().using(...args, { retryCount: 0 }, body),
+      (...args) => using(...args, body),
+    ],
+    rejects: true,
+  },
+};
+
+async function refused(call, args, says, never) {
+  const { calls, rejects } = CALLS[call];
+  for (const use of calls) {
+    const matches = refusal(says, never);
+    if (rejects) await assert.rejects(async () => use(...args), matches);
+    else assert.throws(() => use(...args), matches);
+  }
+}
+
+describe("other libraries' options name ours:", () => {
+  for (const { library, call, options } of rows.foreign) {
+    for (const { name, value, says, never } of options) {
+      test(`${name} of ${library}, given to ${call}`, async () => {
+        const args = [...CALLS[call].needed, { [name]: value }];
+        await refused(call, args, [name, ...says.map(camel)], never);
+      });
+    }
+  }
+});
+
+describe("wrong types are refused:", () => {
+  for (const { call, options, wrong, says } of rows.type) {
+    for (const option of options) {
+      test(`${option} of ${call}`, async () => {
+        for (const value of [...wrong, null, () => 1]) {
+          const args = [...CALLS[call].needed, { [camel(option)]: value }];
+          await refused(call, args, [`${camel(option)} is `, ...says]);
+        }
+      });
+    }
+  }
+});
+
+describe("values in the wrong place are refused:", () => {
+  const ofLease = ["extend", "on_lost"];
+  for (const row of rows.argument) {
+    test(row.about, async () => {
+      if (!ofLease.includes(row.call))
+        return refused(row.call, row.args, row.says.map(camel), row.never);
+      const lease = await new Redlock("memory://").lock(fresh()).acquire();
+      const use = async () => lease[camel(row.call)](...row.args);
+      await assert.rejects(use, refusal(row.says.map(camel), row.never));
+      assert.equal(lease.held, true);
+      await lease.release();
+    });
+  }
+
+  test("options that are no object", () => {
+    for (const options of [[1000], null, "10s", () => 1]) {
+      assert.throws(() => client().lock("job", options), refusal(["options must be an object"]));
+    }
+  });
+
+  test("names that are no text", () => {
+    for (const names of [undefined, null, ["a", null], "\ud800", ["a", "b\udc80"]]) {
+      assert.throws(() => client().lock(names), refusal(["the name must be a string"]));
+    }
+  });
+
+  test("a connection where a URL belongs; what is in it is not shown", () => {
+    class Redis {
+      options = { password: "secret" };
+      toString = () => "secret";
+    }
+    const words = ["URLs such as redis://", "not an object of class Redis"];
+    for (const nodes of [new Redis(), [new Redis()]]) {
+      assert.throws(() => new Redlock(nodes), refusal(words, ["secret"]));
+    }
+  });
+
+  test("a fraction of a millisecond, which is how seconds look", () => {
+    assert.throws(() => client().lock("job", { ttl: 0.5 }), refusal(["ttl is in milliseconds"]));
+  });
+
+  test("a signal that is none", async () => {
+    const words = refusal(["signal is", "AbortSignal"]);
+    await assert.rejects(client().lock("job").acquire({ signal: {} }), words);
+  });
+
+  test("using without a function", async () => {
+    const words = refusal(["using()", "function to run"]);
+    for (const args of [["a"], ["a", {}], ["a", { ttl: 1000 }, 5]]) {
+      await assert.rejects(client().using(...args), words);
+      await assert.rejects(using(...args), words);
+    }
+  });
+});
+
+describe("one server under two urls", () => {
+  const shared = serverForSuite();
+  test("is refused once connected, by the server's own run_id", async () => {
+    const { server } = shared;
+    const nodes = [server.url, `redis://localhost:${server.port}`, `${server.url}/1`];
+    const twice = new Redlock(nodes, { restartGuard: 0 }).lock(fresh(), { wait: 500 });
+    await assert.rejects(twice.acquire(), refusal(["same server as", "independent"]));
+  });
+});

@@ -1,0 +1,122 @@
+"""Other libraries' options, wrong types, values in the wrong place: tests/vectors/arguments.toml."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redlock
+
+from .servers import Silent
+from .test_vectors import about, table, verify
+
+TABLE = table("arguments")
+Row = dict[str, Any]
+
+
+@contextlib.contextmanager
+def calls(client: redlock.Redlock, call: str) -> Iterator[list[Callable[..., object]]]:
+    """What a row calls, in both worlds."""
+    if call in ("extend", "on_lost"):
+        with redlock.Redlock("memory://").lock("job").acquire() as lease:
+            yield [lease.on_lost] if call == "on_lost" else [lease.extend, awaited(lease.aextend)]
+    elif call in ("client", "configure"):
+        yield [redlock.Redlock] if call == "client" else [redlock.configure]
+    elif call == "lock":
+        yield [client.lock, redlock.lock]
+    else:
+        where = client.lock("job") if call == "acquire" else client
+        yield [getattr(where, call), awaited(getattr(where, f"a{call}"))]
+
+
+def awaited(verb: Callable[..., Any]) -> Callable[..., object]:
+    async def main(args: Any, options: Any) -> object:
+        return await verb(*args, **options)
+
+    return lambda *args, **options: asyncio.run(main(args, options))
+
+
+def foreign() -> Iterator[Any]:
+    for row in TABLE["foreign"]:
+        for option in row["options"]:
+            name = f"{row['call']}({option['name']}) of {row['library']}"
+            yield pytest.param(row["call"], option, id=name)
+
+
+def types() -> Iterator[Any]:
+    for row in TABLE["type"]:
+        for option in row["options"]:
+            for wrong in row["wrong"]:
+                name = f"{row['call']}({option}={wrong!r})"
+                yield pytest.param(row, option, wrong, id=name)
+
+
+NEEDED: dict[str, tuple[Any, ...]] = {
+    "lock": ("job",),
+    "client": ("memory://",),
+    "configure": ("memory://",),
+    "acquire": (),
+}
+
+
+def refused(silent: list[Silent], row: Row, args: Any, options: Any, says: list[str]) -> None:
+    with redlock.Redlock(silent[0].url) as client, calls(client, row["call"]) as uses:
+        for use in uses:
+            case = {"error": says, "never": row.get("never", [])}
+            verify(case, lambda use=use: use(*args, **options))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("call", "option"), list(foreign()))
+def test_other_libraries_options_name_ours(silent: list[Silent], call: str, option: Row) -> None:
+    given = {option["name"]: option["value"]}
+    says = [f"'{option['name']}'", *option["says"]]
+    refused(silent, {"call": call} | option, NEEDED[call], given, says)
+
+
+@pytest.mark.parametrize(("row", "option", "wrong"), list(types()))
+def test_wrong_types_are_refused(silent: list[Silent], row: Row, option: str, wrong: Any) -> None:
+    says = [f"{option} is ", *row["says"]]
+    refused(silent, row, NEEDED[row["call"]], {option: wrong}, says)
+
+
+@pytest.mark.parametrize("row", TABLE["argument"], ids=about)
+def test_values_in_the_wrong_place_are_refused(silent: list[Silent], row: Row) -> None:
+    if "python" in row:
+        with pytest.raises(AttributeError):
+            getattr(redlock.Redlock(silent[0].url), row["call"].removeprefix("client."))
+        return
+    refused(silent, row, row["args"], {}, row["says"])
+
+
+@pytest.mark.parametrize("name", ["\udc80", ["a", "b\ud800"], b"job", None])
+def test_names_that_are_no_text_are_refused(silent: list[Silent], name: Any) -> None:
+    refused(silent, {"call": "lock"}, (name,), {}, ["the name is", "must be a str"])
+
+
+def test_a_ttl_too_large_for_any_clock_is_refused(silent: list[Silent]) -> None:
+    refused(silent, {"call": "lock"}, ("job",), {"ttl": 10**400}, ["ttl"])
+
+
+def test_a_connection_is_not_shown() -> None:
+    """Its repr may have a password in it."""
+
+    class Connection:
+        def __repr__(self) -> str:
+            return "secret"
+
+    for nodes in (Connection(), [Connection()]):
+        with pytest.raises(redlock.InvalidOption) as caught:
+            redlock.Redlock(nodes)  # type: ignore[arg-type]
+        assert "secret" not in str(caught.value)
+        assert "a Connection" in str(caught.value)
+
+
+def test_one_server_under_two_urls_is_refused_once_connected(
+    redis_server: Any, name: str, call: Callable[..., Any]
+) -> None:
+    twice = [redis_server.url, f"redis://localhost:{redis_server.port}", f"{redis_server.url}/1"]
+    with redlock.Redlock(twice, restart_guard=0) as client:
+        with pytest.raises(redlock.InvalidOption, match=r"same server as.*independent") as caught:
+            call(client.lock(name), "acquire", wait=0.5)
+        assert caught.value.code == "invalid"

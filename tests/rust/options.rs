@@ -1,0 +1,248 @@
+//! The shared tables of options and arguments: what is refused, in which words, before anything is sent.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redlock::{ClientArgs, Error, LockArgs, Redlock, Unit, instead_of};
+use serde::Deserialize;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::support::Silent;
+use crate::vectors::read;
+
+type Times = Option<BTreeMap<String, Number>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OptionCases {
+    lock: Vec<LockCase>,
+    client: Vec<ClientCase>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LockCase {
+    about: String,
+    seconds: Times,
+    milliseconds: Times,
+    names: Option<Vec<String>>,
+    long_name: Option<usize>,
+    nodes: Option<usize>,
+    #[serde(default)]
+    error: Vec<String>,
+    #[serde(default)]
+    warning: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClientCase {
+    about: String,
+    nodes: Vec<String>,
+    seconds: Times,
+    milliseconds: Times,
+    #[serde(default)]
+    error: Vec<String>,
+    #[serde(default)]
+    never: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Value(f64),
+    Word(String),
+}
+
+/// The options of a row in each unit that it speaks of.
+fn units(seconds: Times, milliseconds: Times) -> Vec<(Unit, BTreeMap<String, f64>)> {
+    let value = |number: Number| match number {
+        Number::Value(value) => value,
+        Number::Word(word) => word.parse().unwrap(),
+    };
+    let seconds =
+        if milliseconds.is_none() { seconds.or_else(|| Some(BTreeMap::new())) } else { seconds };
+    let given = [(Unit::Seconds, seconds), (Unit::Milliseconds, milliseconds)];
+    let spoken = given.into_iter().filter_map(|(unit, options)| Some((unit, options?)));
+    spoken
+        .map(|(unit, options)| (unit, options.into_iter().map(|(k, v)| (k, value(v))).collect()))
+        .collect()
+}
+
+fn check<T>(about: &str, outcome: Result<T, Error>, words: &[String], never: &[String]) {
+    match outcome {
+        Ok(_) => assert!(words.is_empty(), "{about}: was allowed"),
+        Err(error) => {
+            assert!(!words.is_empty(), "{about}: {error}");
+            assert_eq!(error.code(), "invalid", "{about}");
+            let text = error.to_string();
+            assert!(words.iter().all(|word| text.contains(word)), "{about}: {text}");
+            assert!(!never.iter().any(|word| text.contains(word)), "{about}: {text}");
+        }
+    }
+}
+
+fn lock_args(unit: Unit, options: &BTreeMap<String, f64>) -> LockArgs {
+    let get = |name: &str| options.get(name).copied();
+    LockArgs {
+        unit,
+        ttl: get("ttl"),
+        wait: get("wait"),
+        max_hold: get("max_hold"),
+        node_timeout: get("node_timeout"),
+        ..LockArgs::default()
+    }
+}
+
+#[test]
+fn lock_options_are_checked_before_anything_is_sent() {
+    let silent = [Silent::listen(), Silent::listen(), Silent::listen()];
+    for case in read::<OptionCases>("options").lock {
+        let nodes = silent.iter().take(case.nodes.unwrap_or(1)).map(Silent::url).collect();
+        let redlock = Redlock::from_args(nodes, &ClientArgs::default()).unwrap();
+        let long = case.long_name.map(|length| vec!["x".repeat(length)]);
+        let names = case.names.clone().or(long).unwrap_or_else(|| vec!["name".into()]);
+        for (unit, options) in units(case.seconds, case.milliseconds) {
+            let made = redlock.lock_from_args(names.clone(), &lock_args(unit, &options));
+            check(&case.about, made, &case.error, &[]);
+        }
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!silent.iter().any(Silent::called), "something was sent");
+}
+
+#[test]
+fn client_options_are_checked_before_anything_is_sent() {
+    let silent = Silent::listen();
+    let here = |text: &String| text.replace("PORT", &silent.port().to_string());
+    for case in read::<OptionCases>("options").client {
+        let nodes: Vec<String> = case.nodes.iter().map(here).collect();
+        let error: Vec<String> = case.error.iter().map(here).collect();
+        for (unit, options) in units(case.seconds, case.milliseconds) {
+            let (node_timeout, restart_guard) =
+                (options.get("node_timeout").copied(), options.get("restart_guard").copied());
+            let args = ClientArgs { unit, node_timeout, restart_guard, ..ClientArgs::default() };
+            check(&case.about, Redlock::from_args(nodes.clone(), &args), &error, &case.never);
+        }
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!silent.called(), "something was sent");
+}
+
+/// Rust's own way to give options is checked when it is asked for, and as early.
+#[tokio::test]
+async fn options_in_order_reach_the_node_and_others_do_not() {
+    let silent = Silent::listen();
+    let redlock = Redlock::builder([silent.url()]).build().unwrap();
+    let short = redlock.lock("job").ttl(Duration::from_millis(99)).acquire().await.unwrap_err();
+    assert_eq!(short.code(), "invalid", "{short}");
+    assert!(!silent.called());
+    let lock = redlock.lock("job").ttl(Duration::from_millis(100)).wait(Duration::ZERO);
+    assert_eq!(lock.acquire().await.unwrap_err().code(), "unavailable");
+    assert!(silent.called(), "the proof that the others could fail");
+}
+
+/// The log lines of one thread.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Visit for Lines {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = write!(self.0.lock().unwrap().last_mut().unwrap(), " {field}={value:?}");
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "redlock"
+    }
+    fn event(&self, event: &Event<'_>) {
+        self.0.lock().unwrap().push(event.metadata().level().to_string());
+        event.record(&mut self.clone());
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn warnings_are_logged_once() {
+    let lines = Lines::default();
+    let _listening = tracing::subscriber::set_default(lines.clone());
+    for case in read::<OptionCases>("options").lock.into_iter().filter(|c| !c.warning.is_empty()) {
+        lines.0.lock().unwrap().clear();
+        for (unit, options) in units(case.seconds, case.milliseconds) {
+            let redlock =
+                Redlock::from_args(vec!["memory://".into()], &ClientArgs::default()).unwrap();
+            for _ in 0..3 {
+                let lock = redlock.lock_from_args(vec!["w".into()], &lock_args(unit, &options));
+                lock.unwrap().acquire().await.unwrap().release().await.unwrap();
+            }
+            let said = std::mem::take(&mut *lines.0.lock().unwrap());
+            let [line] = &said[..] else { panic!("{}: {said:?}", case.about) };
+            let words = case.warning.iter().chain([&"WARN".to_owned()]).all(|w| line.contains(w));
+            assert!(words, "{}: {line}", case.about);
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    foreign: Vec<Foreign>,
+    r#type: Vec<BTreeMap<String, toml::Value>>,
+    argument: Vec<BTreeMap<String, toml::Value>>,
+}
+
+#[derive(Deserialize)]
+struct Foreign {
+    library: String,
+    rust: String,
+    options: Vec<Named>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+    says: Vec<String>,
+}
+
+/// The compiler refuses them all, so a row says why; the words that the other languages show are the core's.
+#[test]
+fn other_libraries_options_name_ours() {
+    for Foreign { library, rust, options } in read::<Arguments>("arguments").foreign {
+        assert!(!rust.is_empty());
+        for Named { name, says } in options {
+            let text = instead_of(&name, Unit::Seconds);
+            assert_eq!(text.is_none(), library == "nobody", "{name}");
+            let said = |text: String| says.iter().all(|word| text.contains(word));
+            assert!(text.clone().is_none_or(said), "{name}: {text:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_the_compiler_lets_through_is_refused() {
+    let redlock = Redlock::builder(["memory://arguments"]).build().unwrap();
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    let Arguments { r#type, argument, .. } = read("arguments");
+    assert!(r#type.iter().all(|row| row.contains_key("rust")));
+    for row in argument.iter().filter(|row| !row.contains_key("rust")) {
+        let words = row["says"].clone().try_into::<Vec<String>>().unwrap();
+        let outcome = match row["call"].as_str().unwrap() {
+            "extend" => lease.extend(Duration::ZERO).await,
+            "force_release" => redlock.force_release("").await.map(drop),
+            call => panic!("{call} can be called here, so call it"),
+        };
+        check(row["about"].as_str().unwrap(), outcome, &words, &[]);
+    }
+    assert!(lease.held());
+}
