@@ -105,10 +105,8 @@ function unknownOption(name: string, rules: Rules, call: string): InvalidOption 
 }
 
 function checkValue(name: string, value: unknown, kind: Kind, call: string): void {
-  // What stands where text belongs may be a secret.
-  const what = kind === "string" ? kindOf(value) : printed(value);
   const fail = (rule: string) =>
-    new InvalidOption(`${call}: ${name} is ${what}: it must be ${rule}`);
+    new InvalidOption(`${call}: ${name} is ${printed(value)}: it must be ${rule}`);
   if (kind === "milliseconds") {
     if (!Number.isInteger(value) && value !== Number.POSITIVE_INFINITY) {
       throw fail(`a whole number of milliseconds; ${name} is in milliseconds`);

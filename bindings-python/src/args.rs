@@ -64,7 +64,7 @@ pub(crate) fn switch(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<O
 pub(crate) fn text(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
     let Some(value) = value else { return Ok(None) };
     let text = value.extract().map(Some);
-    text.map_err(|_| invalid(format!("{name} is a {}: it must be a str", class(value))))
+    text.map_err(|_| invalid(format!("{name} is of type {}: it must be a str", class(value))))
 }
 
 fn path(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PathBuf>> {
@@ -109,7 +109,7 @@ pub(crate) fn nodes(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     // Not shown: it may be a connection with a password in it.
     strings(value).map_err(|wrong| {
         invalid(format!(
-            "a node is a {}: it must be a URL such as 'redis://127.0.0.1:6379', or a list of URLs; \
+            "a node is of type {}: it must be a URL such as 'redis://127.0.0.1:6379', or a list of URLs; \
              connections are made by redlock itself",
             class(&wrong)
         ))
@@ -155,7 +155,8 @@ pub(crate) fn refuse(
 ) -> PyResult<()> {
     if let Ok(extra) = args.get_item(0) {
         let number = extra.extract::<f64>().is_ok();
-        let extra = if number { shown(&extra) } else { format!("a {}", class(&extra)) };
+        let extra =
+            if number { shown(&extra) } else { format!("a value of type {}", class(&extra)) };
         return Err(invalid(format!(
             "{call} was given {extra} by position: options are named and times are in seconds ({options})"
         )));

@@ -109,7 +109,7 @@ def test_a_connection_is_not_shown() -> None:
         with pytest.raises(redlock.InvalidOption) as caught:
             redlock.Redlock(nodes)  # type: ignore[arg-type]
         assert "secret" not in str(caught.value)
-        assert "a Connection" in str(caught.value)
+        assert "of type Connection" in str(caught.value)
 
 
 def test_one_server_under_two_urls_is_refused_once_connected(

@@ -1,12 +1,13 @@
-"""asyncio: cancellation, timeouts and loss, and what each leaves behind."""
+"""Cancellation of entries and exits, and what each leaves behind: rows of docs/cancellation.md."""
 
 import asyncio
+import signal
 import time
 
 import pytest
 import redlock
 
-from .servers import Server
+from .servers import Server, Silent
 
 
 def test_a_cancelled_wait_leaves_no_key(
@@ -60,17 +61,65 @@ def test_cancelled_at_any_moment_it_leaves_no_key(
     asyncio.run(main())
 
 
-def test_timeout_of_asyncio(client: redlock.Redlock, name: str) -> None:
+def test_cancelled_before_it_began_nothing_is_sent(silent: list[Silent]) -> None:
+    async def main() -> None:
+        with redlock.Redlock(silent[0].url) as client:
+            task = asyncio.create_task(client.lock("job").aacquire())
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["timeout", "wait_for"])
+def test_a_timeout_of_the_entry_is_asyncios_own(
+    client: redlock.Redlock, name: str, kind: str
+) -> None:
+    async def enter(lock: redlock.Lock) -> None:
+        async with lock:
+            raise AssertionError("entered")
+
     async def main() -> None:
         lock = client.lock(name)
-        lease = await lock.aacquire()
-        with pytest.raises(TimeoutError) as caught:
-            async with asyncio.timeout(0.1):
-                await asyncio.create_task(lock.aacquire())
-        assert not isinstance(caught.value, redlock.LockError)
-        await lease.arelease()
+        async with lock:
+            # In a task of its own: no warning of waiting for oneself.
+            waiting = asyncio.create_task(enter(lock))
+            with pytest.raises(TimeoutError) as caught:
+                if kind == "wait_for":
+                    await asyncio.wait_for(waiting, 0.1)
+                else:
+                    async with asyncio.timeout(0.1):
+                        await waiting
+            assert not isinstance(caught.value, redlock.LockError)
         async with lock as again:
             assert again.held
+
+    asyncio.run(main())
+
+
+def test_a_task_group_whose_other_task_fails_ends_the_entry(
+    redis_client: redlock.Redlock, redis_server: Server, name: str
+) -> None:
+    async def enter() -> None:
+        async with redis_client.lock(name, ttl=20):
+            raise AssertionError("entered")
+
+    async def fails() -> None:
+        await asyncio.sleep(0.1)
+        raise KeyError(1)
+
+    async def main() -> None:
+        lease = await redis_client.lock(name, ttl=20).aacquire()
+        with pytest.raises(ExceptionGroup) as caught:
+            async with asyncio.TaskGroup() as group:
+                entering = group.create_task(enter())
+                group.create_task(fails())
+        assert [type(error) for error in caught.value.exceptions] == [KeyError]
+        assert entering.cancelled()
+        await lease.arelease()
+        await asyncio.sleep(0.1)
+        assert redis_server.client.get(f"lock:{name}") is None
 
     asyncio.run(main())
 
@@ -115,6 +164,87 @@ def test_cancelled_during_the_exit_it_is_released_all_the_same(
 
     task: asyncio.Task[None]
     asyncio.run(main())
+
+
+def test_a_timeout_during_the_release_stays_one(name: str) -> None:
+    """The server is frozen: nobody confirms the release, which was sent all the same."""
+    server = Server()
+    try:
+        with redlock.Redlock(server.url) as client:
+
+            async def main() -> None:
+                with pytest.raises(TimeoutError) as caught:
+                    async with asyncio.timeout(None) as timeout, client.lock(name, ttl=20):
+                        server.process.send_signal(signal.SIGSTOP)
+                        timeout.reschedule(asyncio.get_running_loop().time() + 0.1)
+                assert not isinstance(caught.value, redlock.LockError)
+
+            asyncio.run(main())
+            server.process.send_signal(signal.SIGCONT)
+            end = time.monotonic() + 5
+            while server.client.get(f"lock:{name}") and time.monotonic() < end:
+                time.sleep(0.01)
+            assert server.client.get(f"lock:{name}") is None
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+        server.close()
+
+
+def test_a_loss_found_by_the_release_is_raised(
+    redis_client: redlock.Redlock, redis_server: Server, name: str
+) -> None:
+    """The key went in the body's last step: no push has come yet."""
+
+    async def main() -> None:
+        with pytest.raises(redlock.LockLost):
+            async with redis_client.lock(name) as lease:
+                redis_server.client.delete(lease.key)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+
+
+def test_a_loss_during_the_exit_cancels_nothing(client: redlock.Redlock, name: str) -> None:
+    """Its word may be on its way to the loop when the body ends, and arrive later."""
+
+    async def main() -> None:
+        lease = await client.lock(name).aacquire()
+        async with lease:
+            body = lease._body
+        body.lost(redlock.LockLost("late"))  # type: ignore[attr-defined]
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_a_release_that_nobody_confirms_leaves_the_cancellation_alone(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server()
+    with redlock.Redlock(server.url) as client:
+
+        async def body() -> None:
+            async with client.lock(name, ttl=20):
+                server.close()
+                inside.set()
+                await asyncio.sleep(20)
+
+        async def main() -> None:
+            task = asyncio.create_task(body())
+            await inside.wait()
+            task.cancel()
+            await asyncio.wait([task], timeout=10)
+            assert task.cancelled()
+
+        inside = asyncio.Event()
+        asyncio.run(main())
+    assert any("not released" in record.getMessage() for record in caplog.records)
 
 
 def test_a_coroutine_that_is_closed_releases(
