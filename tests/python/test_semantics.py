@@ -1,0 +1,239 @@
+"""Rules that users of other libraries trip over; tests/README.md lists which test has which."""
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redlock
+
+from .servers import Silent
+from .test_scope import lose
+
+Call = Callable[..., Any]
+
+
+def test_a_lock_only_describes(silent: list[Silent]) -> None:
+    lock = redlock.Redlock(silent[0].url).lock(["a", "b"], ttl=5, wait=5)
+    assert lock.key == "lock:a, lock:b"
+    assert (lock.keys, lock.names) == (["lock:a", "lock:b"], ["a", "b"])
+    assert "a, b" in repr(lock)
+    lock(lambda: None)
+    assert not hasattr(lock, "release")
+
+
+def test_a_lease_that_a_task_forgets_is_not_released(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        with pytest.warns(ResourceWarning, match=rf"lock:{name}.*test_semantics\.py:\d+") as warned:
+            await client.lock(name, ttl=20).aacquire()
+            await asyncio.sleep(0)  # the step that brought it has it still
+            gc.collect()
+        assert len(warned) == 1
+        assert await client.lock(name).atry_acquire() is None
+
+    asyncio.run(main())
+
+
+def test_a_stale_threads_exit_leaves_the_next_holder_alone(
+    client: redlock.Redlock, name: str
+) -> None:
+    """Both entered the same Lock; the first lost its lease and leaves after the second has entered."""
+    lock = client.lock(name)
+    entered, leave = threading.Event(), threading.Event()
+
+    def stale() -> redlock.LockLost:
+        with pytest.raises(redlock.LockLost) as caught, lock as lease:
+            lose(client, lease)
+            entered.set()
+            assert leave.wait(10)
+        return caught.value
+
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(stale)
+        assert entered.wait(10)
+        with lock as lease:
+            leave.set()
+            assert first.result(10).reason == "missing"
+            assert lease.held
+            assert lock.inspect().held
+        assert not lease.held
+
+
+def test_a_stale_tasks_exit_leaves_the_next_holder_alone(
+    client: redlock.Redlock, name: str
+) -> None:
+    async def main() -> None:
+        lock = client.lock(name)
+        entered, leave = asyncio.Event(), asyncio.Event()
+
+        async def stale() -> None:
+            with pytest.raises(redlock.LockLost):
+                async with lock as lease:
+                    await client.aforce_release(name)
+                    try:
+                        while lease.held:
+                            await asyncio.sleep(0.001)
+                        await asyncio.sleep(20)  # until it is told
+                    finally:
+                        entered.set()
+                        await leave.wait()
+
+        first = asyncio.create_task(stale())
+        await entered.wait()
+        async with lock as lease:
+            leave.set()
+            await first
+            assert lease.held
+            assert (await lock.ainspect()).held
+        assert not lease.held
+
+    asyncio.run(main())
+
+
+def test_one_lock_entered_by_many_tasks(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name, wait=20)
+    inside, most, entered = 0, 0, 0
+
+    async def work() -> None:
+        nonlocal inside, most, entered
+        for _ in range(5):
+            async with lock:
+                inside += 1
+                most, entered = max(most, inside), entered + 1
+                await asyncio.sleep(0)
+                inside -= 1
+
+    async def main() -> None:
+        await asyncio.gather(*(work() for _ in range(8)))
+
+    asyncio.run(main())
+    assert (most, entered) == (1, 40)
+
+
+def test_an_exit_elsewhere_takes_the_only_entry(client: redlock.Redlock, name: str) -> None:
+    stack = contextlib.ExitStack()
+    lease = stack.enter_context(client.lock(name))
+    thread = threading.Thread(target=stack.close)
+    thread.start()
+    thread.join(10)
+    assert not lease.held
+    assert not client.lock(name).inspect().held
+
+
+def test_an_exit_elsewhere_among_several_releases_nothing(
+    client: redlock.Redlock, name: str
+) -> None:
+    lock = client.lock(name)
+
+    def hold() -> Iterator[redlock.Lease]:
+        with lock as lease:
+            yield lease
+
+    stale, next_one = hold(), hold()
+    lose(client, next(stale))
+    held = next(next_one)
+    with (
+        ThreadPoolExecutor() as threads,
+        pytest.raises(RuntimeError, match="2 others have: nothing is released"),
+    ):
+        threads.submit(lock.__exit__, None, None, None).result(10)
+    assert held.held
+    assert next(next_one, None) is None
+    with pytest.raises(redlock.LockLost):
+        next(stale)
+
+
+def test_a_busy_gil_does_not_hand_out_an_expired_lease(client: redlock.Redlock, name: str) -> None:
+    before = client.lock(name, ttl=0.4, renew=False).acquire()
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(client.lock(name, ttl=1, renew=False).acquire)
+        time.sleep(0.1)
+        # No other thread runs meanwhile: the first lease ends, the second is granted, and over too.
+        ctypes.PyDLL(None).usleep(1_600_000)
+        lease = waiting.result(10)
+    assert lease.held
+    lease.release()
+    with pytest.raises(redlock.LockLost):
+        before.release()
+
+
+def test_extend_sets_the_ttl_of_later_renewals(
+    client: redlock.Redlock, name: str, call: Call
+) -> None:
+    lease = call(client.lock(name, ttl=0.3), "acquire")
+    call(lease, "extend", 1.2)
+    time.sleep(1.3)
+    assert lease.remaining > 0.35  # more than renewals by 0.3 s could give
+    call(lease, "release")
+
+
+def test_after_a_loss_every_release_raises(client: redlock.Redlock, name: str, call: Call) -> None:
+    lease = call(client.lock(name), "acquire")
+    lose(client, lease)
+    for _ in range(2):
+        with pytest.raises(redlock.LockLost) as caught:
+            call(lease, "release")
+        assert caught.value.reason == "missing"
+
+
+def test_one_round_never_overtakes_a_local_waiter(
+    client: redlock.Redlock, name: str, call: Call
+) -> None:
+    """The name itself is free: somebody here came first, and waits for it together with another."""
+    begun = threading.Event()
+
+    def wait_for_both() -> redlock.Lease:
+        begun.set()
+        return client.lock([f"{name}-free", f"{name}-held"]).acquire()
+
+    with client.lock(f"{name}-held").acquire() as held, ThreadPoolExecutor() as threads:
+        first = threads.submit(wait_for_both)
+        assert begun.wait(10)
+        time.sleep(0.1)
+        lock = client.lock(f"{name}-free")
+        assert not lock.inspect().held
+        assert call(lock, "try_acquire") is None
+        with pytest.raises(redlock.LockTimeout, match="others in this process were first"):
+            call(lock, "acquire", wait=0)
+        held.release()
+        first.result(10).release()
+
+
+def test_on_lost_of_a_lost_lease_is_called_soon_by_the_loop(
+    client: redlock.Redlock, name: str
+) -> None:
+    async def main() -> None:
+        lease = await client.lock(name).aacquire()
+        lose(client, lease)
+        told = asyncio.get_running_loop().create_future()
+        lease.on_lost(lambda error: told.set_result((error.reason, threading.current_thread())))
+        assert not told.done()  # soon, not inside of the call
+        assert await asyncio.wait_for(told, 5) == ("missing", threading.current_thread())
+
+    asyncio.run(main())
+
+
+def test_a_lease_held_for_long_is_warned_of_once_with_its_place(
+    name: str, caplog: pytest.LogCaptureFixture, call: Call
+) -> None:
+    with redlock.Redlock("memory://") as client:
+        lease = call(client.lock(name, ttl=4.5), "acquire")
+        call(lease, "extend", 0.1)  # never shortens: it stays held, however busy the machine is
+        end = time.monotonic() + 4
+        texts: list[str] = []
+        while not texts and time.monotonic() < end:
+            time.sleep(0.05)
+            found = [record for record in caplog.records if name in record.getMessage()]
+            texts = [record.getMessage() for record in found]
+        call(lease, "release")
+    (text,) = texts
+    assert re.search(r"held for more than ten times its ttl, acquired at .*\.py:\d+", text)
+    assert found[0].levelno == logging.WARNING
