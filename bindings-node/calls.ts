@@ -1,88 +1,47 @@
-/** Calls into the native part: each is a number, settled once. */
+/** Promises of what the native part answers. */
 
 import { toError } from "./errors.js";
-import { type Failure, Runtime } from "./native.js";
+import { type Deliver, discard, Failed, native, slotFor, vacate } from "./rows.js";
 
-/** Warnings of this package carry this code. */
-const WARNING = { type: "RedlockWarning", code: "REDLOCK" };
-
-/** A failure on its way to whoever awaits the call; the exception is made there, for its stack. */
-class Failed {
-  constructor(readonly failure: Failure) {}
-}
-
-type Deliver = (outcome: unknown) => void;
-
-const pending = new Map<number, Deliver>();
-
-/** This thread's connection to the background thread. */
-export const runtime = new Runtime((batch) => void settle(batch));
-
-/** A moment (ms): calls that continuations make are sent together, but none waits longer for the others. */
-const MOMENT = 1;
-
-let late = false;
-
-/** Whether the outcomes now being delivered were picked up more than a moment ago. */
-export function delayed(): boolean {
-  return late;
-}
-
-/**
- * One outcome at a time, each followed by what awaits it (an async function here, then its caller): otherwise the caller
- * of the first lease could block the thread until the second, already checked, has expired.
- */
-async function settle(batch: unknown[]): Promise<void> {
-  late = false;
-  if (batch.length === 2) {
-    deliver(batch[0] as number, batch[1]);
-    return;
+/** Starts a call for a slot; the receiver hears its outcome. */
+export function begin(call: (slot: number) => void, receiver: Deliver): void {
+  const slot = slotFor(receiver);
+  try {
+    call(slot);
+  } catch (thrown) {
+    vacate(slot);
+    throw thrown;
   }
-  runtime.gather(true);
-  let sent = performance.now();
-  for (let at = 0; at < batch.length; at += 2) {
-    deliver(batch[at] as number, batch[at + 1]);
-    await undefined;
-    await undefined;
-    const now = performance.now();
-    if (now - sent > MOMENT) {
-      runtime.gather(true);
-      sent = now;
-      late = true;
-    }
-  }
-  runtime.gather(false);
-}
-
-function deliver(id: number, outcome: unknown): void {
-  if (id === 0) {
-    warn(outcome as string);
-    return;
-  }
-  const key = Math.abs(id);
-  const receiver = pending.get(key);
-  pending.delete(key);
-  receiver?.(id < 0 ? new Failed(outcome as Failure) : outcome);
-}
-
-/** Shows a warning the way Node shows its own. */
-export function warn(text: string): void {
-  process.emitWarning(text, WARNING);
-}
-
-/** Calls `receiver` with what the call comes to. */
-export function listen(id: number, receiver: Deliver): void {
-  pending.set(id, receiver);
-}
-
-/** The call will not be settled: what it came to is nobody's business any more. */
-export function forget(id: number): void {
-  pending.delete(id);
 }
 
 /** The outcome of a call, to be passed to `unwrap`. */
-export function settled(id: number): Promise<unknown> {
-  return new Promise((resolve) => pending.set(id, resolve));
+export function settled(call: (slot: number) => void): Promise<unknown> {
+  return new Promise((resolve) => begin(call, resolve));
+}
+
+/** Throws a failure. */
+export function unwrap<T>(outcome: unknown): T {
+  if (outcome instanceof Failed) throw toError(outcome.failure);
+  return outcome as T;
+}
+
+/**
+ * Rejects with a failure, to resolve another promise with. That one hears of this one two steps from now: only an
+ * exception made after that has a stack that shows who awaits it.
+ */
+export async function failing(outcome: Failed): Promise<never> {
+  await undefined;
+  await undefined;
+  throw toError(outcome.failure);
+}
+
+/** What the native part answers at once; its failures become exceptions. */
+export function attempt<T>(ask: () => T): T {
+  try {
+    return ask();
+  } catch (thrown) {
+    throw toError(thrown);
+  }
 }
 
 /** The calls that a signal would cancel: one listener for all, as Node warns of more than ten. */
@@ -101,40 +60,24 @@ function abortAll(this: AbortSignal): void {
   for (const cancel of [...onAbort(this)]) cancel();
 }
 
-/** As `settled`; aborting the signal cancels the call, and rejects with the signal's reason. */
-export function settledUnless(id: number, signal: AbortSignal): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const set = onAbort(signal);
-    const forget = () => {
-      set.delete(cancel);
-      if (set.size === 0) signal.removeEventListener("abort", abortAll);
-    };
-    const cancel = () => {
-      forget();
-      pending.delete(id);
-      runtime.cancel(id);
-      reject(signal.reason);
-    };
-    if (set.size === 0) signal.addEventListener("abort", abortAll);
-    set.add(cancel);
-    pending.set(id, (outcome) => {
-      forget();
-      resolve(outcome);
-    });
-  });
-}
-
-/** Throws a failure. */
-export function unwrap<T>(outcome: unknown): T {
-  if (outcome instanceof Failed) throw toError(outcome.failure);
-  return outcome as T;
-}
-
-/** What the native part answers at once; its failures become exceptions. */
-export function attempt<T>(native: () => T): T {
-  try {
-    return native();
-  } catch (thrown) {
-    throw toError(thrown);
-  }
+/** Aborting the signal cancels the slot's call, and rejects with the signal's reason; until what this returns is called. */
+export function cancelOn(
+  signal: AbortSignal,
+  slot: number,
+  reject: (reason: unknown) => void,
+): () => void {
+  const set = onAbort(signal);
+  const forget = () => {
+    set.delete(cancel);
+    if (set.size === 0) signal.removeEventListener("abort", abortAll);
+  };
+  const cancel = () => {
+    forget();
+    if (native().cancel(slot)) vacate(slot);
+    else discard(slot);
+    reject(signal.reason);
+  };
+  if (set.size === 0) signal.addEventListener("abort", abortAll);
+  set.add(cancel);
+  return forget;
 }

@@ -1,6 +1,6 @@
 /** The client, and the default one behind the module's own functions. */
 
-import { attempt, runtime, settled, unwrap } from "./calls.js";
+import { attempt, settled, unwrap } from "./calls.js";
 import { InvalidOption } from "./errors.js";
 import { Lease } from "./lease.js";
 import { Bound, Lock } from "./lock.js";
@@ -14,6 +14,7 @@ import {
   nameList,
   type RedlockOptions,
 } from "./options.js";
+import { native } from "./rows.js";
 
 /** The work to be done under a lock. */
 export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
@@ -33,7 +34,7 @@ export class Redlock {
   constructor(nodes: string | readonly string[], options?: RedlockOptions) {
     const urls = nameList(nodes, "nodes (URLs such as redis://host:6379)", "Redlock()");
     const args = checked(options, CLIENT, "Redlock()");
-    this.#native = attempt(() => new NativeClient(runtime, urls, args));
+    this.#native = attempt(() => new NativeClient(native(), urls, args));
   }
 
   /** The nodes' URLs without passwords. */
@@ -96,27 +97,34 @@ export class Redlock {
    */
   async forceRelease(names: string | readonly string[]): Promise<boolean> {
     const list = nameList(names, "the name", "forceRelease()");
-    return unwrap(await settled(attempt(() => this.#native.forceRelease(list))));
+    return unwrap(await settled((slot) => this.#ready().forceRelease(slot, list)));
   }
 
   /** The leases that this client holds now. */
   leases(): Lease[] {
-    return this.#native.leases().map((id) => new Lease(id, runtime.leaseKey(id) ?? ""));
+    const leases = this.#ready().leases();
+    return leases.map((id) => new Lease(id, native().leaseKey(id) ?? ""));
   }
 
   /** Releases all that this client holds; says how many. Rejects with the first error once all were tried. */
   async releaseAll(): Promise<number> {
-    return unwrap(await settled(this.#native.releaseAll()));
+    return unwrap(await settled((slot) => this.#ready().releaseAll(slot)));
   }
 
   /** Ends it: waiting acquires reject with `ClientClosed`, leases are lost, keys end with their ttl. */
   close(): void {
-    this.#native.close();
+    this.#ready().close();
   }
 
   /** The end of a scope: `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
+  }
+
+  /** The native client, once the native part knows of every call so far. */
+  #ready(): NativeClient {
+    native();
+    return this.#native;
   }
 
   /** @internal */
@@ -158,7 +166,7 @@ export function lock(names: string | readonly string[], options?: LockOptions): 
   const list = nameList(names, "the name", "lock()");
   const args = checked(options, LOCK, "lock()");
   // Options are checked now, though no client is chosen yet: a mistake shows where it was made.
-  checker ??= attempt(() => new NativeClient(runtime, ["memory://"], {}));
+  checker ??= attempt(() => new NativeClient(native(), ["memory://"], {}));
   bind(checker, list, args);
   let last: { client: Redlock; bound: Bound } | undefined;
   return new Lock(() => {

@@ -2,7 +2,7 @@
  * Distributed locks over Redis, on one node or on a quorum of independent nodes.
  *
  * Reading order: `client` (`Redlock`, `lock`, `using`, `configure`), `lock`, `lease`, `errors`; underneath `options`
- * (what arguments may be) and `calls` (how the native part answers).
+ * (what arguments may be), `calls` (promises of the native part's answers) and `rows` (how they cross over).
  */
 
 /// <reference lib="esnext.disposable" preserve="true" />

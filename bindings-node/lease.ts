@@ -1,9 +1,11 @@
 /** What you hold. */
 
 import { setTimeout } from "node:timers";
-import { attempt, forget, listen, runtime, settled, unwrap, warn } from "./calls.js";
+import { attempt, failing, settled, unwrap } from "./calls.js";
 import { InvalidOption, LockLost, type QuorumUnavailable, toError } from "./errors.js";
+import type { Failure } from "./native.js";
 import { checked, callback as checkedCallback, LOCK } from "./options.js";
+import { Failed, type Grant, native, release, unwatch, warn, watch } from "./rows.js";
 
 /**
  * Where a lease was acquired: a stack that costs its text only if somebody reads it.
@@ -26,8 +28,8 @@ interface Held {
  * key lives out its ttl, and a warning says where the lease came from.
  */
 const collected = new FinalizationRegistry<Held>(({ id, key, place }) => {
-  unwatch(id);
-  if (!runtime.leaseAbandon(id)) return;
+  forget(id);
+  if (!native().leaseAbandon(id)) return;
   warn(
     `${key}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired at ${where(place)}`,
   );
@@ -42,38 +44,25 @@ function where({ stack = "", uses }: Place): string {
 const YOUNG = 50;
 
 /** Most leases are released within a moment: a registry entry for each would cost as much as sending its request. */
-const young = new Map<Lease, Held>();
-let waiting = false;
+let young: Lease[] = [];
 
-function watchOver(lease: Lease, held: Held): void {
-  if (!waiting) setTimeout(register, YOUNG).unref();
-  waiting = true;
-  young.set(lease, held);
+function watchOver(lease: Lease): void {
+  if (young.length === 0) setTimeout(register, YOUNG).unref();
+  young.push(lease);
 }
 
 function register(): void {
-  for (const [lease, held] of young) {
-    collected.register(lease, held, lease);
-    // The core names it when the lease is held for long, or waited for by its own client.
-    runtime.leasePlace(held.id, where(held.place));
-  }
-  young.clear();
-  waiting = false;
-}
-
-interface Watch {
-  call: number;
-  loss: AbortController;
+  const leases = young;
+  young = [];
+  for (const lease of leases) lease.register(collected);
 }
 
 /** The leases whose loss somebody asked to be told of, by their numbers: two objects for one lease share one watch. */
-const watches = new Map<number, Watch>();
+const watches = new Map<number, AbortController>();
 
 /** A lease that is over cannot be lost any more. */
-function unwatch(id: number): void {
-  const watch = watches.get(id);
-  if (watch !== undefined) forget(watch.call);
-  watches.delete(id);
+function forget(id: number): void {
+  if (watches.delete(id)) unwatch(id);
 }
 
 /** What you hold: made by `lock.acquire()`, ended by `release()`. */
@@ -81,21 +70,35 @@ export class Lease {
   /** The exact Redis key (several names: what errors call them). */
   readonly key: string;
   readonly #id: number;
+  readonly #grant: Grant | undefined;
+  readonly #place: Place | undefined;
   #token: string | undefined;
   #fence: number | null = null;
   #released = false;
+  #registered = false;
   #loss: AbortController | undefined;
 
   /** @internal */
-  constructor(id: number, key: string, place?: Place) {
+  constructor(id: number, key: string, place?: Place, grant?: Grant) {
     this.#id = id;
     this.key = key;
-    if (place !== undefined) watchOver(this, { id, key, place });
+    this.#place = place;
+    this.#grant = grant;
+    if (place !== undefined) watchOver(this);
+  }
+
+  /** @internal */
+  register(registry: FinalizationRegistry<Held>): void {
+    if (this.#released || this.#place === undefined) return;
+    this.#registered = true;
+    registry.register(this, { id: this.#id, key: this.key, place: this.#place }, this);
+    // The core names it when the lease is held for long, or waited for by its own client.
+    native().leasePlace(this.#id, where(this.#place));
   }
 
   /** The owner's token, the value of the Redis key. */
   get token(): string {
-    this.#token ??= runtime.leaseToken(this.#id) ?? "";
+    this.#token ??= this.#grant?.token ?? native().leaseToken(this.#id) ?? "";
     return this.#token;
   }
 
@@ -104,7 +107,7 @@ export class Lease {
    * refuse a holder that was away too long. Throws `InvalidOption` unless the lock has `fencing: true`.
    */
   get fencingToken(): number {
-    this.#fence ??= runtime.leaseFence(this.#id);
+    this.#fence ??= this.#grant?.fence || native().leaseFence(this.#id);
     if (this.#fence !== null) return this.#fence;
     const text = "this lease has no fencing token. Make the lock with { fencing: true }";
     const attached = "an attached lease has none, hand it over with the token";
@@ -113,17 +116,17 @@ export class Lease {
 
   /** Whether it is valid now, by this process's clock. */
   get held(): boolean {
-    return runtime.leaseHeld(this.#id);
+    return native().leaseHeld(this.#id);
   }
 
   /** Milliseconds that are left for sure; 0 once it is over. */
   get remaining(): number {
-    return runtime.leaseRemaining(this.#id);
+    return native().leaseRemaining(this.#id);
   }
 
   /** Throws `LockLost` when it is over: ask before you write. */
   ensureHeld(): void {
-    const failure = runtime.leaseFailure(this.#id);
+    const failure = native().leaseFailure(this.#id);
     if (failure) throw toError(failure);
     if (!this.held) throw this.#over();
   }
@@ -135,23 +138,26 @@ export class Lease {
    */
   async extend(ttl?: number): Promise<void> {
     checked({ ttl }, LOCK, "extend()");
-    const call = attempt(() => runtime.leaseExtend(this.#id, ttl));
-    if (call === null) throw this.#over();
-    unwrap(await settled(call));
+    const begin = (slot: number) => {
+      if (!attempt(() => native().leaseExtend(slot, this.#id, ttl))) throw this.#over();
+    };
+    unwrap(await settled(begin));
   }
 
   /**
    * Gives it back. A second time does nothing; after a loss it rejects with `LockLost`, and with `QuorumUnavailable` when
    * too few nodes confirmed: the keys then expire by themselves.
    */
-  async release(): Promise<void> {
-    if (this.#released) return;
-    this.#token ??= this.token;
-    this.#fence ??= runtime.leaseFence(this.#id);
-    const call = runtime.leaseRelease(this.#id);
-    if (call === null) return;
-    unwrap(await settled(call));
-    this.#end();
+  release(): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#released) return resolve();
+      this.#remember();
+      release(this.#id, (outcome) => {
+        if (outcome instanceof Failed) return resolve(failing(outcome));
+        this.#end();
+        resolve();
+      });
+    });
   }
 
   /**
@@ -159,17 +165,23 @@ export class Lease {
    * still held. To hand a lease over: pass `token` on, wait for the other's `attach`, abandon.
    */
   abandon(): boolean {
-    this.#token ??= this.token;
-    this.#fence ??= runtime.leaseFence(this.#id);
-    const held = runtime.leaseAbandon(this.#id);
+    this.#remember();
+    const held = native().leaseAbandon(this.#id);
     this.#end();
     return held;
   }
 
   #end(): void {
     this.#released = true;
-    unwatch(this.#id);
-    if (!young.delete(this)) collected.unregister(this);
+    forget(this.#id);
+    if (this.#registered) collected.unregister(this);
+  }
+
+  /** What can be asked for only while it is held, but is to be known afterwards; a grant has brought it along. */
+  #remember(): void {
+    if (this.#grant !== undefined) return;
+    this.#token ??= this.token;
+    this.#fence ??= native().leaseFence(this.#id);
   }
 
   /** Aborts, with a `LockLost` as its reason, when the lease is lost. A release does not abort it. */
@@ -190,19 +202,17 @@ export class Lease {
   #watch(): AbortController {
     const id = this.#id;
     const known = watches.get(id);
-    if (known !== undefined) return known.loss;
+    if (known !== undefined) return known;
     const loss = new AbortController();
-    const failure = runtime.leaseFailure(id);
-    const call = failure ? null : runtime.leaseWatch(id);
+    const failure = native().leaseFailure(id);
     // A released lease is not held either, but that is no loss.
     if (failure?.reason) loss.abort(toError(failure));
-    if (call === null) return loss;
-    watches.set(id, { call, loss });
     // The controller only: a lease that is watched can still be collected.
-    listen(call, (lost) => {
-      unwatch(id);
-      loss.abort(toError(lost));
-    });
+    const told = (failure: Failure) => {
+      forget(id);
+      loss.abort(toError(failure));
+    };
+    if (!failure && watch(id, told)) watches.set(id, loss);
     return loss;
   }
 

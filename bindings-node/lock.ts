@@ -1,9 +1,10 @@
 /** What to lock. */
 
-import { attempt, delayed, runtime, settled, settledUnless, unwrap } from "./calls.js";
+import { begin, cancelOn, failing, settled, unwrap } from "./calls.js";
 import { Lease, type Place } from "./lease.js";
 import type { Inspection, NativeLock } from "./native.js";
 import { ACQUIRE, type AcquireOptions, checked, type LockOptions, tokenText } from "./options.js";
+import { acquire, delayed, Failed, type Grant, native, now } from "./rows.js";
 
 /**
  * A lock of one client.
@@ -12,9 +13,11 @@ import { ACQUIRE, type AcquireOptions, checked, type LockOptions, tokenText } fr
 export class Bound {
   /** Asked for once: most leases never show it. */
   readonly key: string;
+  readonly number: number;
 
   constructor(readonly native: NativeLock) {
     this.key = native.key;
+    this.number = native.number;
   }
 }
 
@@ -58,34 +61,47 @@ export class Lock {
     return this.#acquire(options, this.#here(this.acquire));
   }
 
-  async #acquire(options: AcquireOptions | undefined, place: Place): Promise<Lease> {
-    const { signal, wait } = checked(options, ACQUIRE, "acquire()");
-    signal?.throwIfAborted();
-    const bound = this.#bind();
-    const started = performance.now();
-    for (let left = wait; ; left = this.#left(wait, started)) {
-      const id = attempt(() => bound.native.acquire(left));
-      const held = unwrap<boolean>(await (signal ? settledUnless(id, signal) : settled(id)));
-      const lease = stillHeld(id, held, bound, place);
-      if (lease !== undefined) return lease;
+  #acquire(options: AcquireOptions | undefined, place: Place): Promise<Lease> {
+    return new Promise((resolve, reject) => {
+      const { signal, wait } = checked(options, ACQUIRE, "acquire()");
       signal?.throwIfAborted();
-    }
+      const bound = this.#bind();
+      const started = now();
+      let forget: (() => void) | undefined;
+      const ask = (left: number | undefined) => {
+        const slot = acquire(bound.number, left, receive);
+        if (signal !== undefined) forget = cancelOn(signal, slot, reject);
+      };
+      const receive = (outcome: unknown) => {
+        forget?.();
+        if (outcome instanceof Failed) return resolve(failing(outcome));
+        const lease = stillHeld(outcome as Grant, bound, place);
+        if (lease !== undefined) return resolve(lease);
+        if (signal?.aborted) return reject(signal.reason);
+        ask(this.#left(wait, started));
+      };
+      ask(wait);
+    });
   }
 
   /**
    * The lease, or `null` if somebody else holds it or waits for it in this process: one round. Rejects with
    * `QuorumUnavailable` when too few nodes answered.
    */
-  async tryAcquire(): Promise<Lease | null> {
+  tryAcquire(): Promise<Lease | null> {
     const place = this.#here(this.tryAcquire);
-    const bound = this.#bind();
-    for (;;) {
-      const id = bound.native.tryAcquire();
-      const held = unwrap<boolean | null>(await settled(id));
-      if (held === null) return null;
-      const lease = stillHeld(id, held, bound, place);
-      if (lease !== undefined) return lease;
-    }
+    return new Promise((resolve) => {
+      const bound = this.#bind();
+      const ask = () => begin((slot) => bound.native.tryAcquire(slot), receive);
+      const receive = (outcome: unknown) => {
+        if (outcome instanceof Failed) return resolve(failing(outcome));
+        if (outcome === null) return resolve(null);
+        const lease = stillHeld(outcome as Grant, bound, place);
+        if (lease !== undefined) return resolve(lease);
+        ask();
+      };
+      ask();
+    });
   }
 
   /**
@@ -117,27 +133,27 @@ export class Lock {
     const place = this.#here(this.attach);
     const text = tokenText(token);
     const bound = this.#bind();
-    const id = bound.native.attach(text);
-    unwrap(await settled(id));
-    return new Lease(id, bound.key, place);
+    const outcome = await settled((slot) => bound.native.attach(slot, text));
+    return new Lease(unwrap<Grant>(outcome).id, bound.key, place);
   }
 
   /** Who holds it, by each node's word: a snapshot, which may be over when you read it. */
   async inspect(): Promise<Inspection> {
-    return unwrap(await settled(this.#bind().native.inspect()));
+    const bound = this.#bind();
+    return unwrap(await settled((slot) => bound.native.inspect(slot)));
   }
 
   /** The caller's frame. Looking it up costs more than sending the request does, so it serves for a moment. */
   #here(below: (...args: never[]) => unknown): Place {
-    const now = performance.now();
-    if (this.#place === undefined || now - this.#placed > SAME_PLACE) {
+    const at = now();
+    if (this.#place === undefined || at - this.#placed > SAME_PLACE) {
       const place: Place = { uses: 0 };
       const limit = Error.stackTraceLimit;
       Error.stackTraceLimit = 1;
       Error.captureStackTrace(place, below);
       Error.stackTraceLimit = limit;
       this.#place = place;
-      this.#placed = now;
+      this.#placed = at;
     }
     this.#place.uses += 1;
     return this.#place;
@@ -146,7 +162,7 @@ export class Lock {
   /** What is left of one budget over several attempts. */
   #left(wait: number | undefined, started: number): number {
     const budget = wait ?? this.#wait;
-    return Math.max(0, Math.ceil(budget - (performance.now() - started)));
+    return Math.max(0, Math.ceil(budget - (now() - started)));
   }
 }
 
@@ -154,8 +170,10 @@ export class Lock {
  * Nothing if the lease ended before the caller could run, as when the thread was blocked: it is not handed out.
  * `held` was true when the outcome was picked up; it is asked again if that is a while ago.
  */
-function stillHeld(id: number, held: boolean, { key }: Bound, place: Place): Lease | undefined {
-  if (held && (!delayed() || runtime.leaseHeld(id))) return new Lease(id, key, place);
-  runtime.leaseAbandon(id);
+function stillHeld(grant: Grant, { key }: Bound, place: Place): Lease | undefined {
+  if (grant.held && (!delayed() || native().leaseHeld(grant.id))) {
+    return new Lease(grant.id, key, place, grant);
+  }
+  native().leaseAbandon(grant.id);
   return undefined;
 }

@@ -18,29 +18,29 @@ export declare class NativeClient {
   /** Describes a lock; every option is checked here. */
   lock(names: Array<string>, args: LockArgs): NativeLock
   /** Settles with whether something was deleted. */
-  forceRelease(names: Array<string>): number
+  forceRelease(slot: number, names: Array<string>): void
   /** The numbers of what this client holds now. */
   leases(): Array<number>
   /** Settles with how many leases were released. */
-  releaseAll(): number
+  releaseAll(slot: number): void
   /** Ends waiting acquires and leases; keys live out their ttl. */
   close(): void
 }
 
 /** A lock: names and options of one client. */
 export declare class NativeLock {
+  /** What a row that acquires it calls it. */
+  get number(): number
   /** The exact Redis key (several names: what errors call them). */
   get key(): string
   /** The exact Redis keys. */
   get keys(): Array<string>
-  /** Settles with whether the lease, which has this call's number, is still held. */
-  acquire(wait?: number | undefined | null): number
-  /** As `acquire`, or settles with null: somebody else holds it. */
-  tryAcquire(): number
-  /** As `acquire`, for the lease of that token. */
-  attach(token: string): number
+  /** As a row that acquires, or settles with null: somebody else holds it. */
+  tryAcquire(slot: number): void
+  /** As a row that acquires, for the lease of that token. */
+  attach(slot: number, token: string): void
   /** Settles with an `Inspection`. */
-  inspect(): number
+  inspect(slot: number): void
 }
 
 /** One JavaScript thread's connection to the background thread. */
@@ -51,30 +51,37 @@ export declare class Runtime {
   leaseRemaining(id: number): number
   /** Why the lease is not held; nothing while it is. */
   leaseFailure(id: number): Failure | null
-  /** The owner's token; nothing once it is over. */
+  /** The owner's token; nothing once it is over. A lease that was acquired here has it in its outcome. */
   leaseToken(id: number): string | null
-  /** The fencing token; nothing if none was asked for, or once the lease is over. */
+  /** The fencing token; nothing if none was asked for, or once the lease is over. As with the token. */
   leaseFence(id: number): number | null
   /** The exact Redis key; nothing once it is over. */
   leaseKey(id: number): string | null
   /** Notes where it was acquired, for core's messages. */
   leasePlace(id: number, place: string): void
-  /** Starts an extension to at least `ttl` from now; the lease's own ttl if not given. Nothing if the lease is over. */
-  leaseExtend(id: number, ttl?: number | undefined | null): number | null
-  /** Starts the release. Nothing if the lease is over. */
-  leaseRelease(id: number): number | null
-  /** Starts waiting for the loss, which does not keep the process alive. Nothing if the lease is over. */
-  leaseWatch(id: number): number | null
+  /** Starts an extension to at least `ttl` from now; the lease's own ttl if not given. False if the lease is over. */
+  leaseExtend(slot: number, id: number, ttl?: number | undefined | null): boolean
+  /** Starts waiting for the loss, which does not keep the process alive and is told as a `LOSS`. False if the lease is over. */
+  leaseWatch(id: number): boolean
   /** Ends renewal and forgets the lease; its key lives out its ttl. True if it was still held. */
   leaseAbandon(id: number): boolean
 
-  /** `settle` gets a flat array of numbers and outcomes: `id, outcome` on success, `-id, failure` otherwise, `0, text` for a warning. */
-  constructor(settle: (batch: unknown[]) => void)
-  /** While `on`, calls are gathered; what was gathered before is sent now. A call outside is sent at once. */
-  gather(on: boolean): void
-  /** Stops a call; its number will not be settled. No key stays behind. */
-  cancel(id: number): void
+  /**
+   * `calls` and `outcomes` are rows of numbers; `settle` is called with how many outcomes are there to be read, and
+   * with what goes beside them.
+   */
+  constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, beside: unknown[]) => void)
+  /** Starts the calls in the first rows. */
+  send(rows: number): void
+  /** Stops a call; its slot will not be settled. No key stays behind. */
+  cancel(slot: number): void
 }
+
+/** Acquire that lock; the argument is `wait`, not a number for the lock's own. */
+export declare const ACQUIRE: number
+
+/** Columns of a call: which operation, of which lock or lease, the slot that hears of it, and its argument. */
+export declare const CALL_COLUMNS: number
 
 /** The options of a client, as the caller gave them. Times are milliseconds. */
 export interface ClientArgs {
@@ -121,6 +128,9 @@ export interface LockArgs {
   fencing?: boolean
 }
 
+/** Not a call's outcome: the lease of this number is lost. */
+export declare const LOSS: number
+
 /** What one node had to say. */
 export interface NodeFailure {
   url: string
@@ -139,3 +149,12 @@ export interface NodeInspection {
   token?: string
   error?: string
 }
+
+/** Columns of an outcome: its slot, its value, the token as four 32-bit integers, the fencing token or 0. */
+export declare const OUTCOME_COLUMNS: number
+
+/** Release that lease. */
+export declare const RELEASE: number
+
+/** Not a call's outcome, but a warning for everybody. */
+export declare const WARNING: number

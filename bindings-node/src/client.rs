@@ -75,15 +75,15 @@ impl NativeClient {
             .client
             .lock_from_args(names, &args.into())
             .map_err(|error| throw(self.local.env, &error))?;
-        let local = self.local.clone();
-        Ok(NativeLock { local, lock })
+        Ok(NativeLock::new(&self.local, lock))
     }
 
     /// Settles with whether something was deleted.
     #[napi(catch_unwind)]
-    pub fn force_release(&self, names: Vec<String>) -> u32 {
+    pub fn force_release(&self, slot: u32, names: Vec<String>) {
         let release = self.client.force_release(names);
-        self.local.start(async move { release.await.map_or_else(Outcome::Failed, Outcome::Yes) })
+        let done = async move { release.await.map_or_else(Outcome::Failed, Outcome::Yes) };
+        self.local.start(slot, done);
     }
 
     /// The numbers of what this client holds now.
@@ -96,12 +96,12 @@ impl NativeClient {
 
     /// Settles with how many leases were released.
     #[napi(catch_unwind)]
-    pub fn release_all(&self) -> u32 {
+    pub fn release_all(&self, slot: u32) {
         let release = self.client.release_all();
-        self.local.start(async move {
+        self.local.start(slot, async move {
             let count = |count| Outcome::Count(u32::try_from(count).unwrap_or(u32::MAX));
             release.await.map_or_else(Outcome::Failed, count)
-        })
+        });
     }
 
     /// Ends waiting acquires and leases; keys live out their ttl.

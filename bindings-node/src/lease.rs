@@ -12,7 +12,7 @@ use redlock::{Hold, Unit};
 
 use crate::error::{Failure, millis, throw};
 use crate::outcome::Outcome;
-use crate::runtime::Runtime;
+use crate::runtime::{Local, Runtime};
 
 struct Entry {
     hold: Hold,
@@ -65,6 +65,18 @@ impl Drop for Leases {
     }
 }
 
+impl Local {
+    /// Sends the release now; its outcome comes with those of the calls around it.
+    pub(crate) fn release(&self, slot: u32, id: u32) {
+        let release = self.leases.ask(id, Hold::release);
+        let released = async move {
+            let Some(release) = release else { return Outcome::Done };
+            release.await.map_or_else(Outcome::Failed, |()| Outcome::Released(id))
+        };
+        self.enqueue(slot, released, None);
+    }
+}
+
 #[napi]
 impl Runtime {
     /// Whether the lease is valid now.
@@ -87,13 +99,13 @@ impl Runtime {
         answer.err().as_ref().map(Failure::from)
     }
 
-    /// The owner's token; nothing once it is over.
+    /// The owner's token; nothing once it is over. A lease that was acquired here has it in its outcome.
     #[napi(catch_unwind)]
     pub fn lease_token(&self, id: u32) -> Option<String> {
         self.local.leases.ask(id, |hold| hold.token().to_owned())
     }
 
-    /// The fencing token; nothing if none was asked for, or once the lease is over.
+    /// The fencing token; nothing if none was asked for, or once the lease is over. As with the token.
     #[napi(catch_unwind)]
     pub fn lease_fence(&self, id: u32) -> Option<i64> {
         let fence = self.local.leases.ask(id, Hold::fencing_token)?;
@@ -113,36 +125,31 @@ impl Runtime {
         self.local.leases.ask(id, |hold| hold.place(place));
     }
 
-    /// Starts an extension to at least `ttl` from now; the lease's own ttl if not given. Nothing if the lease is over.
+    /// Starts an extension to at least `ttl` from now; the lease's own ttl if not given. False if the lease is over.
     #[napi(catch_unwind)]
-    pub fn lease_extend(&self, id: u32, ttl: Option<f64>) -> napi::Result<Option<u32>> {
+    pub fn lease_extend(&self, slot: u32, id: u32, ttl: Option<f64>) -> napi::Result<bool> {
         let Some(hold) = self.local.leases.get(id) else {
-            return Ok(None);
+            return Ok(false);
         };
         let extension = hold
             .extend_args(ttl, Unit::Milliseconds)
             .map_err(|error| throw(self.local.env, &error))?;
         let call = async move { extension.await.map_or_else(Outcome::Failed, |()| Outcome::Done) };
-        Ok(Some(self.local.start(call)))
+        self.local.start(slot, call);
+        Ok(true)
     }
 
-    /// Starts the release. Nothing if the lease is over.
+    /// Starts waiting for the loss, which does not keep the process alive and is told as a `LOSS`. False if the lease is over.
     #[napi(catch_unwind)]
-    pub fn lease_release(&self, id: u32) -> Option<u32> {
-        let release = self.local.leases.get(id)?.release();
-        let call =
-            async move { release.await.map_or_else(Outcome::Failed, |()| Outcome::Released(id)) };
-        Some(self.local.start(call))
-    }
-
-    /// Starts waiting for the loss, which does not keep the process alive. Nothing if the lease is over.
-    #[napi(catch_unwind)]
-    pub fn lease_watch(&self, id: u32) -> Option<u32> {
-        let lost = self.local.leases.get(id)?.lost();
-        let (call, watch) = self.local.watch(async move { Outcome::Lost(lost.await) });
-        let mut leases = self.local.leases.0.borrow_mut();
-        leases.get_mut(&id)?.watch = Some(watch);
-        Some(call)
+    pub fn lease_watch(&self, id: u32) -> bool {
+        let Some(hold) = self.local.leases.get(id) else {
+            return false;
+        };
+        let watch = self.local.watch(id, hold.lost());
+        if let Some(entry) = self.local.leases.0.borrow_mut().get_mut(&id) {
+            entry.watch = Some(watch);
+        }
+        true
     }
 
     /// Ends renewal and forgets the lease; its key lives out its ttl. True if it was still held.

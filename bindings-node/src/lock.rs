@@ -1,11 +1,14 @@
-//! Describes what to lock; each call starts one operation and answers with its number.
+//! Describes what to lock; each call starts one operation, whose outcome goes to the slot that is given.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
+use futures_util::future::abortable;
 use napi_derive::napi;
 use redlock::Unit;
+use slab::Slab;
 
-use crate::error::{millis, throw};
+use crate::error::millis;
 use crate::outcome::Outcome;
 use crate::runtime::Local;
 
@@ -79,15 +82,58 @@ impl From<redlock::NodeInspection> for NodeInspection {
     }
 }
 
+/// The locks that JavaScript can name by a number.
+#[derive(Default)]
+pub(crate) struct Locks(RefCell<Slab<redlock::Lock>>);
+
+impl Local {
+    pub(crate) fn acquire(&self, slot: u32, lock: u32, wait: Option<f64>) {
+        let locks = self.locks.0.borrow();
+        let acquire =
+            locks.get(lock as usize).map(|lock| lock.acquire_args(wait, Unit::Milliseconds));
+        drop(locks);
+        match acquire {
+            Some(Ok(acquire)) => {
+                let (acquire, abort) = abortable(acquire);
+                // Nobody hears of one that was cancelled.
+                let lease = async move { acquire.await.map_or(Outcome::Done, Outcome::lease) };
+                self.enqueue(slot, lease, Some(abort));
+            }
+            Some(Err(error)) => self.enqueue(slot, async { Outcome::Failed(error) }, None),
+            None => self.enqueue(slot, async { Outcome::Broken }, None),
+        }
+    }
+}
+
 /// A lock: names and options of one client.
 #[napi]
 pub struct NativeLock {
-    pub(crate) local: Rc<Local>,
-    pub(crate) lock: redlock::Lock,
+    local: Rc<Local>,
+    lock: redlock::Lock,
+    number: usize,
+}
+
+impl NativeLock {
+    pub(crate) fn new(local: &Rc<Local>, lock: redlock::Lock) -> Self {
+        let number = local.locks.0.borrow_mut().insert(lock.clone());
+        Self { local: local.clone(), lock, number }
+    }
+}
+
+impl Drop for NativeLock {
+    fn drop(&mut self) {
+        self.local.locks.0.borrow_mut().try_remove(self.number);
+    }
 }
 
 #[napi]
 impl NativeLock {
+    /// What a row that acquires it calls it.
+    #[napi(getter, catch_unwind)]
+    pub fn number(&self) -> u32 {
+        u32::try_from(self.number).unwrap_or(u32::MAX)
+    }
+
     /// The exact Redis key (several names: what errors call them).
     #[napi(getter, catch_unwind)]
     pub fn key(&self) -> String {
@@ -100,45 +146,35 @@ impl NativeLock {
         self.lock.keys().to_vec()
     }
 
-    /// Settles with whether the lease, which has this call's number, is still held.
+    /// As a row that acquires, or settles with null: somebody else holds it.
     #[napi(catch_unwind)]
-    pub fn acquire(&self, wait: Option<f64>) -> napi::Result<u32> {
-        let acquire = self
-            .lock
-            .acquire_args(wait, Unit::Milliseconds)
-            .map_err(|error| throw(self.local.env, &error))?;
-        Ok(self.local.start(async move { Outcome::lease(acquire.await) }))
-    }
-
-    /// As `acquire`, or settles with null: somebody else holds it.
-    #[napi(catch_unwind)]
-    pub fn try_acquire(&self) -> u32 {
+    pub fn try_acquire(&self, slot: u32) {
         let acquire = self.lock.try_acquire();
-        self.local.start(async move {
+        self.local.start(slot, async move {
             match acquire.await {
                 Ok(Some(lease)) => Outcome::Lease(lease),
                 Ok(None) => Outcome::Done,
                 Err(error) => Outcome::Failed(error),
             }
-        })
+        });
     }
 
-    /// As `acquire`, for the lease of that token.
+    /// As a row that acquires, for the lease of that token.
     #[napi(catch_unwind)]
-    pub fn attach(&self, token: String) -> u32 {
+    pub fn attach(&self, slot: u32, token: String) {
         let attach = self.lock.attach(&token);
-        self.local.start(async move { Outcome::lease(attach.await) })
+        self.local.start(slot, async move { Outcome::lease(attach.await) });
     }
 
     /// Settles with an `Inspection`.
     #[napi(catch_unwind)]
-    pub fn inspect(&self) -> u32 {
+    pub fn inspect(&self, slot: u32) {
         let inspect = self.lock.inspect();
-        self.local.start(async move {
+        self.local.start(slot, async move {
             match inspect.await {
                 Ok(seen) => Outcome::Inspection(Box::new(seen)),
                 Err(error) => Outcome::Failed(error),
             }
-        })
+        });
     }
 }

@@ -8,6 +8,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::calls::Ended;
 use crate::outcome::Outcome;
 use crate::runtime::Inbox;
 
@@ -30,7 +31,7 @@ fn warn(text: String) {
         inboxes.first().and_then(Weak::upgrade)
     };
     if let Some(inbox) = first {
-        inbox.push(vec![(0, Outcome::Warning(text))]);
+        inbox.push([Ended { slot: 0, number: 0, outcome: Outcome::Warning(text) }]);
     }
 }
 

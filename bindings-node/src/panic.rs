@@ -11,11 +11,12 @@ const ALLOWED: &str = "REDLOCK_PANIC_FOR_TESTS";
 impl Runtime {
     /// Panics here, or in a future on the background thread. No part of the package calls it.
     #[napi(js_name = "__panicForTests", skip_typescript, catch_unwind)]
-    pub fn panic_for_tests(&self, in_future: bool) -> napi::Result<u32> {
+    pub fn panic_for_tests(&self, slot: Option<u32>) -> napi::Result<()> {
         if std::env::var_os(ALLOWED).is_none() {
             return Err(napi::Error::from_reason(format!("only with {ALLOWED} set")));
         }
-        assert!(in_future, "a deliberate panic");
-        Ok(self.local.start(async { panic!("a deliberate panic in a future") }))
+        let Some(slot) = slot else { panic!("a deliberate panic") };
+        self.local.start(slot, async { panic!("a deliberate panic in a future") });
+        Ok(())
     }
 }

@@ -1,50 +1,57 @@
 //! Every hazard between Rust's threads and the JavaScript thread, in one file.
 //!
-//! A call starts a future on core's background thread and answers with a number; the number comes back to JavaScript's
+//! JavaScript gives each call a slot; core's background thread runs its future, and the slot comes back to JavaScript's
 //! `settle` with the outcome. Outcomes wait in a queue, and the event loop is woken once per batch, never once per call.
 //! All other state belongs to the JavaScript thread alone and needs no lock. There is one `Runtime` per environment
 //! (the main thread and each worker has its own); when an environment ends, its calls are cancelled, outcomes that nobody
 //! will see are dropped (a dropped lease releases), and what it held lives out its ttl.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::AbortHandle;
-use napi::bindgen_prelude::{Env, FnArgs, Function};
+use futures_util::future::{AbortHandle, abortable};
+use napi::bindgen_prelude::{Env, Float64Array, FnArgs, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Status, sys};
 use napi_derive::napi;
 
-use crate::calls::Calls;
+use crate::calls::{Calls, Ended};
 use crate::lease::Leases;
+use crate::lock::Locks;
 use crate::log;
-use crate::outcome::{Batch, Outcome};
+use crate::outcome::Outcome;
+use crate::rows::{ACQUIRE, LOSS, RELEASE, Row, Rows, WARNING, integers};
+use crate::slots::Slots;
 
 /// Wakes the event loop. Weak: it does not keep the process alive by itself.
-type Wake = ThreadsafeFunction<(), (), FnArgs<(Batch,)>, Status, false, true>;
+type Wake = ThreadsafeFunction<(), (), FnArgs<(u32, Vec<Outcome>)>, Status, false, true>;
 
 /// Outcomes on their way to one JavaScript thread.
 #[derive(Default)]
 struct Queue {
-    outcomes: Mutex<Vec<(u32, Outcome)>>,
+    outcomes: Mutex<VecDeque<Ended>>,
     /// A wake-up is under way that has not looked into the queue yet.
     waking: AtomicBool,
 }
 
 impl Queue {
-    fn outcomes(&self) -> MutexGuard<'_, Vec<(u32, Outcome)>> {
+    fn outcomes(&self) -> MutexGuard<'_, VecDeque<Ended>> {
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Vec<(u32, Outcome)> {
+    /// The oldest outcomes, at most so many, and whether more are left.
+    fn take(&self, most: usize) -> (VecDeque<Ended>, bool) {
         // Before the queue is emptied: what is pushed in between wakes once more, rather than not at all.
         self.waking.store(false, Ordering::SeqCst);
-        std::mem::take(&mut *self.outcomes())
+        let mut outcomes = self.outcomes();
+        let rest = if outcomes.len() > most { outcomes.split_off(most) } else { VecDeque::new() };
+        let more = !rest.is_empty();
+        (std::mem::replace(&mut *outcomes, rest), more)
     }
 }
 
@@ -55,17 +62,23 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(crate) fn push(&self, outcomes: Vec<(u32, Outcome)>) {
-        if outcomes.is_empty() {
-            return;
+    pub(crate) fn push(&self, outcomes: impl IntoIterator<Item = Ended>) {
+        let mut queue = self.queue.outcomes();
+        queue.extend(outcomes);
+        let empty = queue.is_empty();
+        drop(queue);
+        if !empty {
+            self.wake();
         }
-        self.queue.outcomes().extend(outcomes);
+    }
+
+    fn wake(&self) {
         if self.queue.waking.swap(true, Ordering::SeqCst) {
             return;
         }
         if self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking) != Status::Ok {
             // The environment has ended: nobody will see these.
-            drop(self.queue.take());
+            drop(self.queue.take(usize::MAX));
         }
     }
 
@@ -78,66 +91,122 @@ impl Inbox {
 pub(crate) struct Local {
     pub(crate) env: Env,
     pub(crate) leases: Leases,
+    pub(crate) locks: Locks,
     inbox: Arc<Inbox>,
+    rows: Rows,
     /// The unresolved calls: while there are any, the process stays alive.
-    unresolved: RefCell<HashMap<u32, AbortHandle>>,
+    unresolved: RefCell<Slots>,
     /// Started with the first call: an import starts no thread.
     calls: OnceCell<Calls>,
-    last_id: Cell<u32>,
+    last_number: Cell<u32>,
 }
 
 impl Local {
     /// Starts a call that keeps the process alive until it is settled or cancelled.
-    pub(crate) fn start<F>(&self, future: F) -> u32
+    pub(crate) fn start<F>(&self, slot: u32, future: F)
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let (id, handle) = self.watch(future);
+        let (future, abort) = abortable(future);
+        let ended = async move { future.await.unwrap_or(Outcome::Broken) };
+        self.enqueue(slot, ended, Some(abort));
+        self.calls().wake();
+    }
+
+    /// As `start`, but sent with what comes after it; `abort` is for a call that can be cancelled.
+    pub(crate) fn enqueue<F>(&self, slot: u32, future: F, abort: Option<AbortHandle>)
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let number = self.number();
+        self.calls().enqueue(slot, number, future);
         let mut unresolved = self.unresolved.borrow_mut();
         if unresolved.is_empty() {
             self.keep_alive(true);
         }
-        unresolved.insert(id, handle);
-        id
+        unresolved.insert(slot, number, abort);
     }
 
-    /// Starts a call that does not keep the process alive; the handle ends it.
-    pub(crate) fn watch<F>(&self, future: F) -> (u32, AbortHandle)
+    /// Waits for the loss of a lease without keeping the process alive; the handle ends it.
+    pub(crate) fn watch<F>(&self, lease: u32, lost: F) -> AbortHandle
     where
-        F: Future<Output = Outcome> + Send + 'static,
+        F: Future<Output = redlock::Error> + Send + 'static,
     {
-        // 31 bits: `settle` gets a failure's number with its sign changed. 0 is a warning.
-        let id = (self.last_id.get() % 0x7fff_ffff) + 1;
-        self.last_id.set(id);
-        let calls = self.calls.get_or_init(|| Calls::new(self.inbox.clone()));
-        (id, calls.start(id, future))
+        let (lost, abort) = abortable(lost);
+        let told =
+            async move { lost.await.map_or(Outcome::Done, |error| Outcome::Lost(lease, error)) };
+        self.calls().enqueue(0, 0, told);
+        self.calls().wake();
+        abort
     }
 
-    /// The call is no longer waited for; nothing if it was not.
-    fn finish(&self, id: u32) -> Option<AbortHandle> {
+    fn calls(&self) -> &Calls {
+        self.calls.get_or_init(|| Calls::new(self.inbox.clone()))
+    }
+
+    /// One that no other call, and no other lease, has.
+    fn number(&self) -> u32 {
+        // 31 bits, and never 0: a lease's number comes back with its sign changed if it is not held any more.
+        let number = (self.last_number.get() % 0x7fff_ffff) + 1;
+        self.last_number.set(number);
+        number
+    }
+
+    /// Changes what is waited for; the process may end once that is nothing.
+    fn finish<T>(&self, change: impl FnOnce(&mut Slots) -> T) -> T {
         let mut unresolved = self.unresolved.borrow_mut();
-        let call = unresolved.remove(&id)?;
-        if unresolved.is_empty() {
+        let before = unresolved.is_empty();
+        let answer = change(&mut unresolved);
+        if !before && unresolved.is_empty() {
             self.keep_alive(false);
         }
-        Some(call)
+        answer
     }
 
-    /// What to hand to JavaScript; outcomes of cancelled calls are dropped, leases among them are released by that.
-    fn settle(&self, outcomes: Vec<(u32, Outcome)>) -> Batch {
-        let wanted = |(id, outcome): (u32, Outcome)| {
-            let outcome = (outcome.is_unasked() || self.finish(id).is_some()).then_some(outcome)?;
-            if let Outcome::Lease(lease) = outcome {
-                let held = lease.held();
-                self.leases.insert(id, lease.into_hold());
-                return Some((id, Outcome::Yes(held)));
-            }
-            if let Outcome::Released(lease) = outcome {
-                self.leases.remove(lease);
-            }
-            Some((id, outcome))
-        };
-        Batch(outcomes.into_iter().filter_map(wanted).collect())
+    /// Writes the rows, and answers with what goes beside them. Outcomes of cancelled calls are dropped, leases among
+    /// them are released by that.
+    fn settle(&self, outcomes: VecDeque<Ended>) -> (u32, Vec<Outcome>) {
+        let (mut rows, mut beside) = (0, Vec::new());
+        for Ended { slot, number, outcome } in outcomes {
+            let row = match outcome {
+                Outcome::Warning(_) => Row::plain(WARNING.into(), Row::ANSWER),
+                Outcome::Lost(lease, _) => Row::plain(LOSS.into(), lease.into()),
+                _ if !self.finish(|calls| calls.settle(slot, number)) => continue,
+                Outcome::Lease(lease) => {
+                    self.write(&mut rows, &self.lease_row(slot, number, lease));
+                    continue;
+                }
+                Outcome::Released(lease) => {
+                    self.leases.remove(lease);
+                    self.write(&mut rows, &Row::plain(slot.into(), 0.0));
+                    continue;
+                }
+                _ if outcome.is_failure() => Row::plain(slot.into(), Row::FAILURE),
+                _ => Row::plain(slot.into(), Row::ANSWER),
+            };
+            self.write(&mut rows, &row);
+            beside.push(outcome);
+        }
+        (u32::try_from(rows).unwrap_or(u32::MAX), beside)
+    }
+
+    fn write(&self, rows: &mut usize, row: &Row) {
+        self.rows.write(*rows, row);
+        *rows += 1;
+    }
+
+    fn lease_row(&self, slot: u32, number: u32, lease: redlock::Lease) -> Row {
+        let held = lease.held();
+        let hold = lease.into_hold();
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "microseconds since 1970: exact until the year 2255"
+        )]
+        let fence = hold.fencing_token().map_or(0.0, |fence| fence as f64);
+        let token = integers(hold.token()).unwrap_or_default();
+        self.leases.insert(number, hold);
+        let value = f64::from(number);
+        Row { slot: slot.into(), value: if held { value } else { -value }, token, fence }
     }
 
     fn keep_alive(&self, on: bool) {
@@ -162,11 +231,17 @@ pub struct Runtime {
 
 #[napi]
 impl Runtime {
-    /// `settle` gets a flat array of numbers and outcomes: `id, outcome` on success, `-id, failure` otherwise, `0, text` for a warning.
+    /// `calls` and `outcomes` are rows of numbers; `settle` is called with how many outcomes are there to be read, and
+    /// with what goes beside them.
     #[napi(constructor, catch_unwind)]
     pub fn new(
         env: Env,
-        #[napi(ts_arg_type = "(batch: unknown[]) => void")] settle: Function<FnArgs<(Batch,)>, ()>,
+        calls: Float64Array,
+        outcomes: Float64Array,
+        #[napi(ts_arg_type = "(rows: number, beside: unknown[]) => void")] settle: Function<
+            FnArgs<(u32, Vec<Outcome>)>,
+            (),
+        >,
     ) -> napi::Result<Self> {
         let queue = Arc::new(Queue::default());
         let slot: Rc<RefCell<Weak<Local>>> = Rc::default();
@@ -176,39 +251,56 @@ impl Runtime {
             .weak::<true>()
             .callee_handled::<false>()
             .build_callback(move |_| {
-                let outcomes = drained.take();
-                let owner = owner.borrow().upgrade();
-                let settle = || owner.map(|local| local.settle(outcomes)).unwrap_or_default();
-                let batch = catch_unwind(AssertUnwindSafe(settle)).unwrap_or_default();
-                Ok(FnArgs::from((batch,)))
+                let settle = || {
+                    let Some(local) = owner.borrow().upgrade() else {
+                        drop(drained.take(usize::MAX));
+                        return (0, Vec::new());
+                    };
+                    let (outcomes, more) = drained.take(local.rows.room());
+                    if more {
+                        local.inbox.wake();
+                    }
+                    local.settle(outcomes)
+                };
+                Ok(FnArgs::from(catch_unwind(AssertUnwindSafe(settle)).unwrap_or_default()))
             })?;
         let inbox = Arc::new(Inbox { queue, wake });
         log::forward_to(&inbox);
         let local = Rc::new(Local {
             env,
             leases: Leases::default(),
+            locks: Locks::default(),
             inbox,
+            rows: Rows::new(calls, outcomes),
             unresolved: RefCell::default(),
             calls: OnceCell::new(),
-            last_id: Cell::new(0),
+            last_number: Cell::new(0),
         });
         *slot.borrow_mut() = Rc::downgrade(&local);
         Ok(Self { local })
     }
 
-    /// While `on`, calls are gathered; what was gathered before is sent now. A call outside is sent at once.
+    /// Starts the calls in the first rows.
     #[napi(catch_unwind)]
-    pub fn gather(&self, on: bool) {
-        if let Some(calls) = self.local.calls.get() {
-            calls.gather(on);
+    pub fn send(&self, rows: u32) {
+        let local = &self.local;
+        for call in (0..rows as usize).map_while(|at| local.rows.call(at)) {
+            let begin = || match call.operation {
+                ACQUIRE => local.acquire(call.slot, call.of, call.argument),
+                RELEASE => local.release(call.slot, call.of),
+                _ => local.enqueue(call.slot, async { Outcome::Broken }, None),
+            };
+            // One that panics must not keep the others from being sent.
+            if catch_unwind(AssertUnwindSafe(begin)).is_err() {
+                local.enqueue(call.slot, async { Outcome::Broken }, None);
+            }
         }
+        local.calls().wake();
     }
 
-    /// Stops a call; its number will not be settled. No key stays behind.
+    /// Stops a call; its slot will not be settled, and no key stays behind. False if it has been settled.
     #[napi(catch_unwind)]
-    pub fn cancel(&self, id: u32) {
-        if let Some(call) = self.local.finish(id) {
-            call.abort();
-        }
+    pub fn cancel(&self, slot: u32) -> bool {
+        self.local.finish(|calls| calls.abort(slot))
     }
 }

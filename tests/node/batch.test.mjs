@@ -21,6 +21,57 @@ test("many callers on names of their own all get and release", async () => {
   assert.deepEqual(redlock.leases(), []);
 });
 
+test("more calls and outcomes at once than fit into one crossing all arrive", async () => {
+  const redlock = new Redlock("memory://");
+  const names = Array.from({ length: 2000 }, () => fresh("crowd"));
+  const leases = await Promise.all(names.map((name) => redlock.lock(name).acquire()));
+  assert.equal(new Set(leases.map(({ token }) => token)).size, 2000);
+  for (const { token } of leases) assert.match(token, /^[0-9a-f]{32}$/);
+  assert.equal(redlock.leases().length, 2000);
+  // By now the outcomes of one turn make calls in the next: a whole round of both directions.
+  const again = async (lease) => {
+    await lease.release();
+    const next = await redlock.lock(fresh("crowd")).acquire();
+    await next.release();
+  };
+  await Promise.all(leases.map(again));
+  assert.equal(redlock.leases().length, 0);
+});
+
+test("the outcome of a cancelled call never passes for that of the call after it", async () => {
+  const redlock = new Redlock("memory://");
+  for (let round = 0; round < 20; round++) {
+    const controller = new AbortController();
+    const cancelled = redlock.lock(fresh()).acquire({ signal: controller.signal });
+    block(3); // Its lease is on its way by now.
+    controller.abort();
+    const name = fresh();
+    const [next, seen] = [redlock.lock(name).acquire(), redlock.lock(name).inspect()];
+    await assert.rejects(cancelled, { name: "AbortError" });
+    assert.equal((await next).key, `lock:${name}`);
+    assert.equal((await seen).nodes.length, 1);
+    assert.equal(redlock.leases().length, 1);
+    await (await next).release();
+  }
+});
+
+test("a lease whose caller is cancelled by another lease's caller is given back", async () => {
+  const redlock = new Redlock("memory://");
+  for (const acquire of ["acquire", "tryAcquire"]) {
+    const controller = new AbortController();
+    const lock = redlock.lock(fresh());
+    const first = redlock.lock(fresh())[acquire]();
+    const aborting = first.then(() => controller.abort());
+    const second = lock.acquire({ signal: controller.signal });
+    block(50); // Both outcomes are there by now, and are delivered one after the other.
+    const third = aborting.then(() => redlock.lock(fresh()).acquire());
+    await assert.rejects(second, { name: "AbortError" });
+    await (await first).release();
+    await (await third).release();
+    assert.deepEqual([redlock.leases(), (await lock.inspect()).held], [[], false]);
+  }
+});
+
 test("many callers on one name never overlap, and are served in their order", async () => {
   const lock = new Redlock(shared.server.url).lock(fresh());
   const order = [];

@@ -5,7 +5,8 @@ import { Redlock } from "redlock-native";
 
 // The package's own connection to the native part: it is no export, so its file is loaded.
 const require = createRequire(import.meta.url);
-const { attempt, runtime, settled, unwrap } = require("../../../bindings-node/dist/calls.js");
+const { attempt, settled, unwrap } = require("../../../bindings-node/dist/calls.js");
+const { native } = require("../../../bindings-node/dist/rows.js");
 
 function told(error) {
   return { name: error.name, code: error.code, message: error.message };
@@ -13,15 +14,19 @@ function told(error) {
 
 function now() {
   try {
-    return attempt(() => runtime.__panicForTests(false));
+    return attempt(() => native().__panicForTests());
   } catch (error) {
     return told(error);
   }
 }
 
 async function later() {
-  const id = attempt(() => runtime.__panicForTests(true));
-  return settled(id).then(unwrap).catch(told);
+  const outcome = await settled((slot) => native().__panicForTests(slot));
+  try {
+    return unwrap(outcome);
+  } catch (error) {
+    return told(error);
+  }
 }
 
 const redlock = new Redlock("memory://");
