@@ -196,7 +196,7 @@ impl Local {
     }
 
     fn lease_row(&self, slot: u32, number: u32, lease: redlock::Lease) -> Row {
-        let held = lease.held();
+        let valid = lease.held();
         let hold = lease.into_hold();
         #[allow(
             clippy::cast_precision_loss,
@@ -206,7 +206,7 @@ impl Local {
         let token = integers(hold.token()).unwrap_or_default();
         self.leases.insert(number, hold);
         let value = f64::from(number);
-        Row { slot: slot.into(), value: if held { value } else { -value }, token, fence }
+        Row { slot: slot.into(), value: if valid { value } else { -value }, token, fence }
     }
 
     fn keep_alive(&self, on: bool) {
