@@ -163,7 +163,9 @@ impl NativeLock {
     #[napi(catch_unwind)]
     pub fn attach(&self, slot: u32, token: String) {
         let attach = self.lock.attach(&token);
-        self.local.start(slot, async move { Outcome::lease(attach.await) });
+        self.local.start(slot, async move {
+            attach.await.map_or_else(Outcome::Failed, |lease| Outcome::Attached(lease.into_hold()))
+        });
     }
 
     /// Settles with an `Inspection`.

@@ -10,6 +10,8 @@ use crate::lock::Inspection;
 pub enum Outcome {
     /// Kept under the call's own number from then on.
     Lease(redlock::Lease),
+    /// As a lease, of another process perhaps: one that nobody picks up is left as it is.
+    Attached(redlock::Hold),
     /// The lease of this number is over, as its owner wished.
     Released(u32),
     Yes(bool),
@@ -39,7 +41,9 @@ impl ToNapiValue for Outcome {
         // SAFETY: the caller's promise, passed on.
         unsafe {
             match value {
-                Self::Lease(_) | Self::Released(_) | Self::Done => Null::to_napi_value(env, Null),
+                Self::Lease(_) | Self::Attached(_) | Self::Released(_) | Self::Done => {
+                    Null::to_napi_value(env, Null)
+                }
                 Self::Yes(yes) => bool::to_napi_value(env, yes),
                 Self::Count(count) => u32::to_napi_value(env, count),
                 Self::Inspection(seen) => ToNapiValue::to_napi_value(env, Inspection::from(*seen)),

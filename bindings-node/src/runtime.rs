@@ -173,7 +173,11 @@ impl Local {
                 Outcome::Lost(lease, _) => Row::plain(LOSS.into(), lease.into()),
                 _ if !self.finish(|calls| calls.settle(slot, number)) => continue,
                 Outcome::Lease(lease) => {
-                    self.write(&mut rows, &self.lease_row(slot, number, lease));
+                    self.write(&mut rows, &self.lease_row(slot, number, lease.into_hold()));
+                    continue;
+                }
+                Outcome::Attached(hold) => {
+                    self.write(&mut rows, &self.lease_row(slot, number, hold));
                     continue;
                 }
                 Outcome::Released(lease) => {
@@ -195,9 +199,8 @@ impl Local {
         *rows += 1;
     }
 
-    fn lease_row(&self, slot: u32, number: u32, lease: redlock::Lease) -> Row {
-        let valid = lease.held();
-        let hold = lease.into_hold();
+    fn lease_row(&self, slot: u32, number: u32, hold: redlock::Hold) -> Row {
+        let valid = hold.held();
         #[allow(
             clippy::cast_precision_loss,
             reason = "microseconds since 1970: exact until the year 2255"
