@@ -74,7 +74,7 @@ export declare class Runtime {
   /** Starts the calls in the first rows. */
   send(rows: number): void
   /** Stops a call; its slot will not be settled. No key stays behind. */
-  cancel(slot: number): void
+  cancel(slot: number): boolean
 }
 
 /** Acquire that lock; the argument is `wait`, not a number for the lock's own. */
