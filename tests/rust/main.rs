@@ -3,11 +3,13 @@
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(clippy::struct_excessive_bools, reason = "vectors are rows of yes and no")]
 
+mod fake;
 mod faults;
 mod fencing;
 mod options;
 mod polling;
 mod quorum;
+mod replies;
 mod single;
 mod support;
 mod tidy;

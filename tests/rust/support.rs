@@ -137,7 +137,7 @@ pub(crate) fn client<'a>(nodes: impl IntoIterator<Item = &'a Server>) -> Redlock
     Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap()
 }
 
-pub(crate) fn millis(count: u64) -> Duration {
+pub(crate) const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 

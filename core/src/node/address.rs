@@ -138,6 +138,14 @@ impl Server {
         format!("{place}/{}", self.db)
     }
 
+    /// A server's own words without the password, which some repeat.
+    pub(super) fn hush(&self, text: &str) -> String {
+        match self.password.as_deref() {
+            None | Some("") => text.to_owned(),
+            Some(password) => text.replace(password, "***"),
+        }
+    }
+
     fn redacted(&self) -> String {
         match self.db {
             0 => self.place(),

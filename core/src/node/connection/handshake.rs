@@ -16,6 +16,9 @@ use super::stream::Stream;
 /// A name that cannot be resolved or a host that drops packets would hold a connection attempt much longer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// An answer of more bytes than this is no greeting; no memory is spent on the rest of it.
+const LARGEST: usize = 64 << 10;
+
 /// A connection that is ready for locks.
 pub(super) struct Greeting {
     pub(super) stream: Stream,
@@ -48,7 +51,7 @@ async fn greet(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
     let (mut pushes, mut about) = (false, String::new());
     for ((step, _), answer) in steps.iter().zip(talk.ask(&commands).await?) {
         match (step, answer) {
-            (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
+            (Step::Required, Value::ServerError(error)) => return Err(refused(server, &error)),
             (Step::Tracking, answer) => pushes = answer == Value::Okay,
             (Step::About, answer) => about.push_str(&text(&answer)),
             _ => {}
@@ -95,10 +98,10 @@ async fn log_in(talk: &mut Talk, server: &Server) -> Result<bool, Fault> {
         Value::ServerError(error) => {
             let unknown = error.details().unwrap_or_default().contains("unknown command");
             if !unknown && error.code() != "NOPROTO" {
-                return Err(refused(&error));
+                return Err(refused(server, &error));
             }
         }
-        other => return Err(no_redis(&other)),
+        other => return Err(no_redis(server, &other)),
     }
     let Some(password) = &server.password else {
         return Ok(false);
@@ -110,17 +113,18 @@ async fn log_in(talk: &mut Talk, server: &Server) -> Result<bool, Fault> {
     auth.arg(password);
     match talk.ask(&[auth]).await?.remove(0) {
         Value::Okay => Ok(false),
-        Value::ServerError(error) => Err(refused(&error)),
-        other => Err(no_redis(&other)),
+        Value::ServerError(error) => Err(refused(server, &error)),
+        other => Err(no_redis(server, &other)),
     }
 }
 
-fn refused(error: &ServerError) -> Fault {
-    reply::refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
+fn refused(server: &Server, error: &ServerError) -> Fault {
+    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    reply::refusal(&server.hush(&text))
 }
 
-fn no_redis(value: &Value) -> Fault {
-    let kind: String = format!("{value:?}").chars().take(40).collect();
+fn no_redis(server: &Server, value: &Value) -> Fault {
+    let kind: String = server.hush(&format!("{value:?}")).chars().take(40).collect();
     Fault::new(format!("the greeting was answered by {kind}: is it a Redis server?"))
 }
 
@@ -159,19 +163,26 @@ impl Talk {
         let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         self.stream.write_all(&bytes).await.map_err(broken)?;
         let mut answers = Vec::with_capacity(commands.len());
+        // Bytes read since the last whole answer: the codec may have taken them already.
+        let mut partial = 0;
         while answers.len() < commands.len() {
             match self.codec.decode(&mut self.unread) {
                 Ok(Some(Value::Push { .. })) => {}
-                Ok(Some(value)) => answers.push(value),
-                Ok(None) if self.unread.len() > super::session::LARGEST => {
+                Ok(Some(value)) => {
+                    answers.push(value);
+                    partial = self.unread.len();
+                }
+                Ok(None) if partial > LARGEST => {
                     return Err(Fault::new("the greeting was answered by too much"));
                 }
                 Ok(None) => {
-                    if self.stream.read_buf(&mut self.unread).await.map_err(broken)? == 0 {
+                    let read = self.stream.read_buf(&mut self.unread).await.map_err(broken)?;
+                    if read == 0 {
                         return Err(Fault::new(
                             "the server closed the connection during the greeting",
                         ));
                     }
+                    partial += read;
                 }
                 Err(_) => {
                     return Err(Fault::new("the greeting was not answered in Redis' protocol"));

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use redis::{Cmd, PushKind, Value, ValueCodec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::yield_now;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::codec::Decoder;
 
@@ -27,8 +28,10 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Unsent bytes beyond which no more commands are taken: the server reads nothing.
 const FULL: usize = 4 << 20;
 const BATCH: usize = 256;
+/// So much is read at once.
+const READ: usize = 16 << 10;
 /// An answer of more bytes than this is none of ours; no memory is spent on the rest of it.
-pub(super) const LARGEST: usize = 1 << 20;
+const LARGEST: usize = 1 << 20;
 
 pub(super) struct Session<'a> {
     connection: &'a mut Connection,
@@ -41,6 +44,8 @@ pub(super) struct Session<'a> {
     silence: Duration,
     /// Bytes read since the last whole answer.
     partial: usize,
+    /// The client is there: there may be more to ask.
+    more: bool,
 }
 
 impl<'a> Session<'a> {
@@ -58,6 +63,7 @@ impl<'a> Session<'a> {
             open: VecDeque::new(),
             silence: Duration::ZERO,
             partial: 0,
+            more: true,
         };
         session.pay_debts();
         if let Some(command) = first {
@@ -82,22 +88,27 @@ impl<'a> Session<'a> {
         let mut batch = Vec::with_capacity(BATCH);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut more = true;
         loop {
-            if !more && self.open.is_empty() && self.unsent.is_empty() {
+            if !self.more && self.open.is_empty() && self.unsent.is_empty() {
                 return End::Idle;
             }
-            let room = more && self.unsent.len() < FULL;
+            let room = self.more && self.unsent.len() < FULL;
             let (mut reader, mut writer) = tokio::io::split(&mut self.stream);
+            let mut unread = (&mut self.unread).limit(READ);
+            // In no fixed order: a server that never stops talking must not keep commands, or the client's end, waiting.
             tokio::select! {
-                biased;
-                read = reader.read_buf(&mut self.unread) => {
+                read = reader.read_buf(&mut unread) => {
+                    let much = read.as_ref().is_ok_and(|count| *count > READ / 4);
                     if let Some(fault) = self.read(read) {
                         return End::Broken(fault);
                     }
+                    if much {
+                        // All connections share one thread: whoever talks a lot lets the others go on.
+                        yield_now().await;
+                    }
                 }
                 taken = self.connection.commands.recv_many(&mut batch, BATCH), if room => {
-                    more = taken > 0;
+                    self.more = taken > 0;
                     batch.drain(..).for_each(|command| self.take(command));
                     // Nearly always the socket has room: writing now spares a turn of the loop.
                     self.write_now();
@@ -153,7 +164,10 @@ impl<'a> Session<'a> {
             Ok(0) => return Some(Fault::new("the server closed the connection")),
             Err(error) => return Some(Fault::new(format!("the connection broke: {error}"))),
             Ok(count) => {
-                self.silence = Duration::ZERO;
+                // Once the client is gone, answers that do not come are waited for no longer, whatever else is said.
+                if self.more {
+                    self.silence = Duration::ZERO;
+                }
                 self.partial += count;
             }
         }

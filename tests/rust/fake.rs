@@ -1,0 +1,137 @@
+//! A server that is polite up to the command that a row of `vectors/replies.toml` gives a sick answer to.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Deserialize;
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Row {
+    pub(crate) about: String,
+    pub(crate) to: String,
+    say: String,
+    then: Option<String>,
+    #[serde(default)]
+    first: String,
+    pub(crate) cause: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Table {
+    reply: Vec<Row>,
+}
+
+/// The rows of servers that stop talking, and of those that never do.
+pub(crate) fn rows() -> (Vec<Row>, Vec<Row>) {
+    let path = format!("{}/vectors/replies.toml", env!("CARGO_MANIFEST_DIR"));
+    let table: Table = toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    table.reply.into_iter().partition(|row| row.then.as_deref() != Some("again"))
+}
+
+/// Until `fall_ill`, it grants whatever is asked.
+pub(crate) struct Fake {
+    port: u16,
+    sick: Arc<AtomicBool>,
+    /// Weak ones are its connections.
+    open: Arc<()>,
+}
+
+impl Fake {
+    pub(crate) fn start(row: &Row, sick: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let sick = Arc::new(AtomicBool::new(sick));
+        let (row, is_sick, open) = (row.clone(), Arc::clone(&sick), Arc::new(()));
+        let connection = Arc::downgrade(&open);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (row, sick) = (row.clone(), Arc::clone(&is_sick));
+                let connection = connection.clone();
+                std::thread::spawn(move || {
+                    let _ = converse(&row, &sick, stream);
+                    drop(connection);
+                });
+            }
+        });
+        Self { port, sick, open }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://user:s3cret-word@127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        Arc::weak_count(&self.open)
+    }
+
+    pub(crate) fn fall_ill(&self) {
+        self.sick.store(true, Ordering::Relaxed);
+    }
+}
+
+fn converse(row: &Row, sick: &AtomicBool, mut stream: TcpStream) -> Option<()> {
+    let mut asked = BufReader::new(stream.try_clone().ok()?);
+    if row.to == "connect" && sick.load(Ordering::Relaxed) {
+        say(row, &[], &mut stream)?;
+    }
+    loop {
+        let words = command(&mut asked)?;
+        if words[0] == row.to && sick.load(Ordering::Relaxed) {
+            say(row, &words, &mut stream)?;
+        } else {
+            stream.write_all(politely(row, &words).as_bytes()).ok()?;
+        }
+    }
+}
+
+/// The words of one command; `None` once the client is gone.
+fn command(asked: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    for _ in 0..number(asked)? {
+        let mut word = vec![0; number(asked)? + 2];
+        asked.read_exact(&mut word).ok()?;
+        word.truncate(word.len() - 2);
+        words.push(String::from_utf8_lossy(&word).into_owned());
+    }
+    Some(words)
+}
+
+/// The number of a line such as `*3`.
+fn number(asked: &mut BufReader<TcpStream>) -> Option<usize> {
+    let mut line = String::new();
+    asked.read_line(&mut line).ok()?;
+    line.trim().get(1..)?.parse().ok()
+}
+
+/// What a script's answer ends with, as a bulk string.
+fn bulk(words: &[String]) -> String {
+    let echo = words.get(4).or(words.get(3)).map_or("", String::as_str);
+    format!("${}\r\n{echo}\r\n", echo.len())
+}
+
+fn say(row: &Row, words: &[String], stream: &mut TcpStream) -> Option<()> {
+    let text = row.say.replace("{bulk}", &bulk(words)).replace("{asked}", &words.join(" "));
+    stream.write_all(row.first.as_bytes()).ok()?;
+    if row.then.as_deref() == Some("again") {
+        let text = text.repeat(1000);
+        loop {
+            stream.write_all(text.as_bytes()).ok()?;
+        }
+    }
+    stream.write_all(text.as_bytes()).ok()?;
+    (row.then.as_deref() != Some("close")).then_some(())
+}
+
+fn politely(row: &Row, words: &[String]) -> String {
+    match words[0].as_str() {
+        "HELLO" if row.to == "AUTH" => "-NOPROTO unsupported protocol version\r\n".into(),
+        "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".into(),
+        "INFO" => "$0\r\n\r\n".into(),
+        "SCRIPT" => "$2\r\nok\r\n".into(),
+        "EVALSHA" => format!("*4\r\n:1\r\n:60000\r\n$0\r\n\r\n{}", bulk(words)),
+        _ => "+OK\r\n".into(),
+    }
+}

@@ -1,0 +1,132 @@
+//! What a sick or hostile server says (`vectors/replies.toml`) is a fault with its cause, in time, whatever was asked.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redlock::{Error, ErrorKind, Redlock};
+
+use crate::fake::{Fake, Row, rows};
+use crate::support::millis;
+
+/// More than an answer takes on a busy machine; it is waited for only where there is none.
+const PATIENCE: Duration = millis(2000);
+/// A flood takes its time to be too much.
+const LONG: Duration = millis(4000);
+const SLACK: Duration = millis(1500);
+
+/// What is wrong with the outcome of a call, if anything is.
+async fn verdict<T: Debug>(
+    row: &Row,
+    redlock: &Redlock,
+    (words, patience): (&[String], Duration),
+    call: impl Future<Output = Result<T, Error>>,
+) -> Option<String> {
+    let started = Instant::now();
+    let outcome = call.await;
+    let took = started.elapsed();
+    let shown = format!("{outcome:?} {redlock:?}");
+    let said = match &outcome {
+        Ok(_) => "it was taken for an answer",
+        Err(error) if error.kind() != ErrorKind::Unavailable => "another kind",
+        Err(error) if error.nodes()[0].state != "fault" => "no fault",
+        Err(error) if !names(error, words) => "another cause",
+        Err(_) if shown.contains("s3cret") => "the password is shown",
+        Err(_) if took > patience + SLACK => "it took too long",
+        Err(_) => return None,
+    };
+    Some(format!("{}: {said}, after {took:?}: {shown}", row.about))
+}
+
+fn names(error: &Error, words: &[String]) -> bool {
+    let cause = error.nodes()[0].error.clone().unwrap_or_default();
+    !cause.is_empty() && words.iter().all(|word| cause.contains(word))
+}
+
+fn none(verdicts: impl IntoIterator<Item = Option<String>>) {
+    let wrong: Vec<String> = verdicts.into_iter().flatten().collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn client(fake: &Fake) -> Redlock {
+    Redlock::builder([fake.url()]).node_timeout(PATIENCE).build().unwrap()
+}
+
+#[tokio::test]
+async fn an_acquire_ends_within_its_wait() {
+    let verdicts = rows().0.into_iter().map(|row| async move {
+        let redlock = client(&Fake::start(&row, true));
+        let lock = redlock.lock("job").wait(millis(1000));
+        verdict(&row, &redlock, (&[], millis(1000)), lock.acquire()).await
+    });
+    none(join_all(verdicts).await);
+}
+
+#[tokio::test]
+async fn whatever_is_asked_says_the_cause_within_a_nodes_deadline() {
+    let verdicts = rows().0.into_iter().map(|row| async move {
+        let redlock = client(&Fake::start(&row, true));
+        let lock = redlock.lock("job");
+        let (tried, attached, forced, seen) = tokio::join!(
+            verdict(&row, &redlock, (&row.cause, PATIENCE), lock.try_acquire()),
+            verdict(&row, &redlock, (&row.cause, PATIENCE), lock.attach("token")),
+            verdict(&row, &redlock, (&row.cause, PATIENCE), redlock.force_release("job")),
+            lock.inspect(),
+        );
+        let (held, state) = seen.map(|seen| (seen.held, seen.nodes[0].state)).unwrap();
+        let odd = held || state != "fault";
+        let inspected = odd.then(|| format!("{}: inspect says {held} {state}", row.about));
+        tried.or(attached).or(forced).or(inspected)
+    });
+    none(join_all(verdicts).await);
+}
+
+#[tokio::test]
+async fn a_lease_is_neither_extended_nor_released_by_an_odd_answer() {
+    let answers = rows().0.into_iter().filter(|row| row.to == "EVALSHA");
+    let verdicts = answers.map(|row| async move {
+        let fake = Fake::start(&row, false);
+        let redlock = client(&fake);
+        let lock = redlock.lock("job").ttl(Duration::from_secs(20)).renew(false);
+        let lease = lock.acquire().await.unwrap();
+        fake.fall_ill();
+        let extended =
+            verdict(&row, &redlock, (&row.cause, PATIENCE), lease.extend(millis(5000))).await;
+        let lost = (!lease.held()).then(|| format!("{}: lost by an odd answer", row.about));
+        extended.or(lost).or(verdict(&row, &redlock, (&row.cause, PATIENCE), lease.release()).await)
+    });
+    none(join_all(verdicts).await);
+}
+
+#[tokio::test]
+async fn a_server_that_never_stops_talking_starves_nobody_and_is_left() {
+    let (calm, floods) = rows();
+    let well = client(&Fake::start(&calm[0], false));
+    let mut fakes = Vec::new();
+    for row in &floods {
+        let fake = Fake::start(row, true);
+        let redlock = client(&fake);
+        let beside = async {
+            for number in 0..10 {
+                let lock = well.lock(format!("{}-{number}", row.about));
+                lock.try_acquire().await.unwrap().unwrap().into_hold().abandon();
+                tokio::time::sleep(millis(30)).await;
+            }
+        };
+        let patience = if row.cause.is_empty() { millis(500) } else { LONG };
+        let lock = redlock.lock("job").ttl(LONG + SLACK).node_timeout(patience);
+        let said = verdict(row, &redlock, (&row.cause, patience), lock.try_acquire());
+        let (said, ()) = tokio::join!(said, beside);
+        none([said]);
+        fakes.push((row, fake));
+    }
+    // The clients are gone; what they owe is owed for one ttl.
+    let end = Instant::now() + millis(30_000);
+    for (row, fake) in fakes {
+        while fake.connections() > 1 {
+            assert!(Instant::now() < end, "{}: a client that is gone still listens", row.about);
+            tokio::time::sleep(millis(20)).await;
+        }
+    }
+}
