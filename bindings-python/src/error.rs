@@ -34,6 +34,11 @@ pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'
     class(py, error.kind()).call((error.to_string(),), Some(&fields))
 }
 
+/// What a panic is to Python; its own text is on stderr.
+pub(crate) fn internal() -> PyErr {
+    classes::LockError::new_err(("redlock: an internal error ended this call; please report it",))
+}
+
 /// A value or an argument that cannot be meant.
 pub(crate) fn invalid(message: impl Into<String>) -> PyErr {
     classes::InvalidOption::new_err((message.into(),))

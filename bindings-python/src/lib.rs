@@ -15,6 +15,7 @@ mod error;
 mod inspection;
 mod lease;
 mod lock;
+mod panic;
 mod place;
 mod registry;
 mod runtime;
@@ -32,4 +33,6 @@ mod _native {
     use crate::lease::Lease;
     #[pymodule_export]
     use crate::lock::Lock;
+    #[pymodule_export]
+    use crate::panic::_panic_for_tests;
 }

@@ -2,6 +2,7 @@
 //!
 //! - **The GIL** is never held while waiting, and core's background thread never takes it: what that thread has to say
 //!   goes into a queue, as plain data, and a Python thread or an event loop picks it up.
+//! - **Panics** of ours are exceptions (`guarded`), on whichever thread.
 //! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after itself.
 //! - **Event loops** (`mailbox`): one queue per loop, one wake-up per batch.
 //! - **Logs and callbacks outside a loop** (`dispatch`): one daemon thread, started at first use.
@@ -12,6 +13,7 @@
 //! GIL, finds them free.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +38,13 @@ const SLICE: Duration = Duration::from_millis(50);
 /// Locks; a panic elsewhere has not made our data wrong.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A panic as an exception: it must not end a thread that others need, nor take the rest of a batch along.
+///
+/// One comes out of a call into Python too, if something native panicked there.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(crate::error::internal()))
 }
 
 struct Parker {
@@ -89,7 +98,7 @@ where
     let mut future = pin!(future);
     let mut when_slow = Some(when_slow);
     loop {
-        let polled = py.detach(|| parker.poll(&waker, future.as_mut()));
+        let polled = guarded(|| Ok(py.detach(|| parker.poll(&waker, future.as_mut()))))?;
         // Also when it is done: what a handler raises now would otherwise be raised after the lease was handed out.
         py.check_signals()?;
         match (polled, when_slow.take()) {

@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -11,6 +12,13 @@ from typing import Any
 import redis
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 class Server:
     """One redis-server without persistence, in a folder of its own."""
 
@@ -18,9 +26,7 @@ class Server:
         self.options = options
         self.folder = tempfile.mkdtemp(prefix="redlock-test-")
         for _ in range(5):  # somebody may take the port between the probe and the start
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.port = probe.getsockname()[1]
+            self.port = free_port()
             self.process = self._start()
             if self._answers():
                 break
@@ -60,6 +66,12 @@ class Server:
         time.sleep(pause)
         self.process = self._start()
         assert self._answers()
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         self.client.close()

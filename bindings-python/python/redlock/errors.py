@@ -27,7 +27,7 @@ class NodeReport:
 class LockError(Exception):
     """The base of all errors of redlock."""
 
-    code = "error"
+    code = "internal"
 
     def __init__(
         self,

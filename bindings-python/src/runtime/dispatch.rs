@@ -12,7 +12,7 @@ use redlock::{fork_generation, spawn};
 
 use super::mailbox::{self, Call, Calls};
 use super::watch::Watch;
-use super::{farewell, lock, log};
+use super::{farewell, guarded, lock, log};
 
 pub(crate) enum Event {
     Log(log::Record),
@@ -102,9 +102,9 @@ fn run(py: Python<'_>) {
     loop {
         for event in py.detach(next) {
             let done = match event {
-                Event::Log(record) => record.emit(py),
-                Event::Wake(number) => mailbox::wake(py, number),
-                Event::Lost(id, error) => tell(py, id, &error),
+                Event::Log(record) => guarded(|| record.emit(py)),
+                Event::Wake(number) => guarded(|| mailbox::wake(py, number)),
+                Event::Lost(id, error) => guarded(|| tell(py, id, &error)),
                 Event::Stop => return,
             };
             if let Err(error) = done {

@@ -20,7 +20,7 @@ use redlock::fork_generation;
 use super::crew::{Crew, Job};
 use super::queue::{Promise, Queue, Reply, Waker};
 use super::watch::Watch;
-use super::{dispatch, lock};
+use super::{dispatch, guarded, lock};
 
 /// What a reply is for. Dropping a call ends its future.
 pub(crate) enum Call {
@@ -63,7 +63,7 @@ impl Mailbox {
                 // Cancelled: the reply goes unread, and a lease in it is released by that.
                 None => {}
                 Some(Call::Future(future, _)) => report(py, settle(future.bind(py), reply)),
-                Some(Call::Watch(watch)) => report(py, self.tell(py, &watch, reply)),
+                Some(Call::Watch(watch)) => report(py, guarded(|| self.tell(py, &watch, reply))),
             }
         }
     }
@@ -92,7 +92,7 @@ fn settle(future: &Bound<'_, PyAny>, reply: Reply) -> PyResult<()> {
     if future.call_method0(intern!(py, "done"))?.is_truthy()? {
         return Ok(());
     }
-    match reply(py) {
+    match guarded(|| reply(py)) {
         Ok(value) => future.call_method1(intern!(py, "set_result"), (value,))?,
         Err(error) => future.call_method1(intern!(py, "set_exception"), (error,))?,
     };

@@ -5,7 +5,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use super::{dispatch, lock};
@@ -66,9 +65,7 @@ impl Promise {
 impl Drop for Promise {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.keep(Box::new(|_| {
-                Err(PyRuntimeError::new_err("redlock: an internal error, please report it"))
-            }));
+            self.keep(Box::new(|_| Err(crate::error::internal())));
         }
     }
 }

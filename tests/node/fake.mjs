@@ -1,0 +1,99 @@
+// A server that is polite up to the command that a row of vectors/replies.toml gives a sick answer to.
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { parse } from "smol-toml";
+
+const TABLE = new URL("../vectors/replies.toml", import.meta.url);
+export const rows = parse(readFileSync(TABLE, "utf8")).reply;
+
+/** The words of one command after the other. */
+async function* commands(socket) {
+  let unread = Buffer.alloc(0);
+  const chunks = socket[Symbol.asyncIterator]();
+  const read = async (find) => {
+    let end = find();
+    while (end < 0 || end > unread.length) {
+      const { value, done } = await chunks.next();
+      if (done) return undefined;
+      unread = Buffer.concat([unread, value]);
+      end = find();
+    }
+    const text = unread.subarray(0, end).toString();
+    unread = unread.subarray(end);
+    return text;
+  };
+  const line = async () => Number((await read(() => unread.indexOf("\n") + 1 || -1))?.slice(1));
+  for (let count = await line(); count > 0; count = await line()) {
+    const words = [];
+    while (words.length < count) {
+      const length = await line();
+      words.push((await read(() => length + 2))?.slice(0, -2));
+    }
+    yield words;
+  }
+}
+
+/** What a script's answer ends with. */
+function bulk(words) {
+  const echo = words[4] ?? words[3] ?? "";
+  return `$${echo.length}\r\n${echo}\r\n`;
+}
+
+async function say({ say, first = "", then }, words, socket) {
+  const text = say.replace("{bulk}", bulk(words)).replace("{asked}", words.join(" "));
+  socket.write(first + text);
+  while (then === "again" && !socket.destroyed) {
+    if (!socket.write(text.repeat(1000))) await once(socket, "drain");
+  }
+  if (then === "close") socket.end();
+}
+
+function politely({ to }, words) {
+  switch (words[0]) {
+    case "HELLO":
+      return to === "AUTH" ? "-NOPROTO unsupported protocol\r\n" : "%1\r\n$5\r\nproto\r\n:3\r\n";
+    case "INFO":
+      return "$0\r\n\r\n";
+    case "SCRIPT":
+      return "$2\r\nok\r\n";
+    case "EVALSHA":
+      return `*4\r\n:1\r\n:60000\r\n$0\r\n\r\n${bulk(words)}`;
+    default:
+      return "+OK\r\n";
+  }
+}
+
+/** The server of a row; while `sick` is false, it grants whatever is asked. */
+export class Fake {
+  #server = createServer((socket) => this.#converse(socket).catch(() => socket.destroy()));
+  #sockets = new Set();
+
+  constructor(row, sick = true) {
+    this.row = row;
+    this.sick = sick;
+  }
+
+  async start() {
+    this.#server.listen(0, "127.0.0.1");
+    await once(this.#server, "listening");
+    this.url = `redis://user:s3cret-word@127.0.0.1:${this.#server.address().port}`;
+    return this;
+  }
+
+  async #converse(socket) {
+    this.#sockets.add(socket);
+    socket.on("error", () => undefined);
+    socket.on("close", () => this.#sockets.delete(socket));
+    if (this.row.to === "connect" && this.sick) await say(this.row, [], socket);
+    for await (const words of commands(socket)) {
+      if (words[0] === this.row.to && this.sick) await say(this.row, words, socket);
+      else socket.write(politely(this.row, words));
+    }
+  }
+
+  async stop() {
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+}

@@ -1,0 +1,104 @@
+// What a sick or hostile server says is a fault with its cause, in time, whatever was asked.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { inspect } from "node:util";
+import { Redlock } from "redlock-native";
+import { Fake, rows } from "./fake.mjs";
+import { fresh, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+const SLACK = 2000;
+const MB = 2 ** 20;
+const calm = rows.filter((row) => row.then !== "again");
+assert.ok(calm.length > 40 && calm.length < rows.length);
+
+/** More than an answer takes on a busy machine; less where there will be none. */
+const patience = ({ cause }) => (cause.length > 0 ? 3000 : 400);
+
+/** The call fails as the row says, and within that time. */
+async function faults(call, cause, within) {
+  const started = performance.now();
+  await assert.rejects(call(), (error) => {
+    assert.equal(error.name, "QuorumUnavailable", String(error));
+    const [node] = error.nodes;
+    assert.equal(node.state, "fault");
+    assert.ok(node.error.length > 0);
+    for (const word of cause) assert.ok(node.error.includes(word), node.error);
+    const shown = inspect(error, { depth: null }) + JSON.stringify(error) + error.stack;
+    assert.ok(!shown.includes("s3cret"), shown);
+    return true;
+  });
+  const took = performance.now() - started;
+  assert.ok(took < within + SLACK, `${took} ms`);
+}
+
+/** Plays the scene with the server of each row. */
+function each(about, some, scene, options) {
+  describe(about, options, () => {
+    for (const row of some) {
+      test(row.about, async () => {
+        const fake = await new Fake(row).start();
+        const redlock = new Redlock(fake.url, { nodeTimeout: patience(row) });
+        try {
+          await scene(row, redlock, fake);
+          assert.ok(!inspect(redlock, { depth: null }).includes("s3cret"));
+        } finally {
+          redlock.close();
+          await fake.stop();
+        }
+      });
+    }
+  });
+}
+
+each(
+  "an acquire ends within its wait",
+  calm,
+  (_, redlock) => faults(() => redlock.lock("job", { wait: 1000 }).acquire(), [], 1000),
+  { concurrency: true },
+);
+
+each(
+  "whatever is asked says the cause within a node's deadline",
+  calm,
+  async (row, redlock) => {
+    const lock = redlock.lock("job");
+    const [seen] = await Promise.all([
+      lock.inspect(),
+      faults(() => lock.tryAcquire(), row.cause, patience(row)),
+      faults(() => redlock.attach("job", "token"), row.cause, patience(row)),
+      faults(() => redlock.forceRelease("job"), row.cause, patience(row)),
+    ]);
+    assert.equal(seen.held, false);
+    assert.equal(seen.nodes[0].state, "fault");
+    assert.ok(!inspect(seen).includes("s3cret"));
+  },
+  { concurrency: true },
+);
+
+each(
+  "a lease is neither extended nor released by an odd answer",
+  calm.filter(({ to }) => to === "EVALSHA"),
+  async (row, redlock, fake) => {
+    fake.sick = false;
+    const lease = await redlock.lock("job", { ttl: 30_000, renew: false }).acquire();
+    fake.sick = true;
+    await faults(() => lease.extend(30_000), row.cause, patience(row));
+    assert.equal(lease.held, true);
+    await faults(() => lease.release(), row.cause, patience(row));
+  },
+  { concurrency: true },
+);
+
+each(
+  "no answer costs memory, and no flood another server's lease",
+  rows.filter((row) => !calm.includes(row) || row.say.includes("000000")),
+  async (row, redlock) => {
+    const beside = await new Redlock(shared.server.url).lock(fresh(), { ttl: 2000 }).acquire();
+    const before = process.memoryUsage.rss();
+    await faults(() => redlock.lock("job").tryAcquire(), row.cause, patience(row));
+    assert.ok(process.memoryUsage.rss() - before < 100 * MB);
+    beside.ensureHeld();
+    await beside.release();
+  },
+);

@@ -1,0 +1,108 @@
+"""A server that is polite up to the command that a row of `vectors/replies.toml` gives a sick answer to."""
+
+import socket
+import threading
+import tomllib
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+Row = dict[str, Any]
+TABLE = Path(__file__).parent.parent / "vectors" / "replies.toml"
+ROWS: list[Row] = tomllib.loads(TABLE.read_text())["reply"]
+
+
+class Fakes:
+    """A fake for each row. Those whose names are in `well` grant whatever is asked."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.well: set[str] = set()
+        self.urls: dict[str, str] = {}
+        self._sockets: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        for row in rows:
+            listener = socket.create_server(("127.0.0.1", 0), backlog=50)
+            port = listener.getsockname()[1]
+            self.urls[row["about"]] = f"redis://user:s3cret-word@127.0.0.1:{port}"
+            self._start(self._listen, row, listener)
+
+    def _start(self, work: Any, row: Row, own: socket.socket) -> None:
+        def run() -> None:
+            with own, suppress(OSError, EOFError):
+                work(row, own)
+
+        thread = threading.Thread(target=run)
+        self._sockets.append(own)
+        self._threads.append(thread)
+        thread.start()
+
+    def _listen(self, row: Row, listener: socket.socket) -> None:
+        while True:
+            self._start(self._converse, row, listener.accept()[0])
+
+    def _converse(self, row: Row, client: socket.socket) -> None:
+        if row["to"] == "connect" and row["about"] not in self.well:
+            say(row, [], client)
+        with client.makefile("rb") as reader:
+            while words := command(reader):
+                if words[0] == row["to"] and row["about"] not in self.well:
+                    say(row, words, client)
+                else:
+                    client.sendall(politely(row, words))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for thread in self._threads:  # it grows until the listeners, which come first, are gone
+            for own in self._sockets:
+                with suppress(OSError):
+                    own.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def command(reader: BinaryIO) -> list[str]:
+    """The words of one command; none once the client is gone."""
+    words = []
+    for _ in range(int(reader.readline()[1:] or 0)):
+        length = int(reader.readline()[1:] or 0)
+        words.append(reader.read(length + 2)[:-2].decode())
+    return words
+
+
+def bulk(words: list[str]) -> str:
+    """What a script's answer ends with."""
+    echo = next(iter(words[4:] or words[3:]), "")
+    return f"${len(echo)}\r\n{echo}\r\n"
+
+
+def say(row: Row, words: list[str], client: socket.socket) -> None:
+    text = row["say"].replace("{bulk}", bulk(words)).replace("{asked}", " ".join(words))
+    client.sendall((row.get("first", "") + text).encode())
+    while row.get("then") == "again":
+        client.sendall(text.encode() * 1000)
+    if row.get("then") == "close":
+        raise EOFError
+
+
+def politely(row: Row, words: list[str]) -> bytes:
+    match words[0]:
+        case "HELLO" if row["to"] == "AUTH":
+            return b"-NOPROTO unsupported protocol version\r\n"
+        case "HELLO":
+            return b"%1\r\n$5\r\nproto\r\n:3\r\n"
+        case "INFO":
+            return b"$0\r\n\r\n"
+        case "SCRIPT":
+            return b"$2\r\nok\r\n"
+        case "EVALSHA":
+            return f"*4\r\n:1\r\n:60000\r\n$0\r\n\r\n{bulk(words)}".encode()
+        case _:
+            return b"+OK\r\n"

@@ -1,0 +1,37 @@
+"""Tens of thousands of calls, cancelled, refused and lost ones among them, leave nothing behind in the process."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from .processes import run
+from .servers import Server
+
+PROGRAM = (Path(__file__).parent / "programs" / "cycles.py").read_text()
+ROUNDS = 5_000
+KINDS = {"released", "refused", "lost", "collected", "clients", "raised"}
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_nothing_grows(redis_server: Server, kind: str) -> None:
+    process = run(PROGRAM, redis_server.url, kind, str(ROUNDS))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    ended = json.loads(out.splitlines()[-1])
+    assert set(ended["counts"]) == KINDS | ({"cancelled"} if kind == "async" else set())
+    assert min(ended["counts"].values()) >= 4 * ROUNDS // 50
+    warm, *bursts = ended["seen"]
+
+    def growth(what: str) -> int:
+        """A leak shows in every burst, an allocator's habits only in some: the least one counts."""
+        sizes = [warm[what], *(burst[what] for burst in bursts)]
+        return min(after - before for before, after in pairwise(sizes))
+
+    for what in ("files", "threads", "leases"):
+        assert growth(what) <= 0, ended
+    assert bursts[-1]["leases"] == 0
+    # 100 bytes a cycle, and a Python object in twenty cycles.
+    assert growth("rss") < 100 * ROUNDS, ended
+    assert growth("blocks") < ROUNDS / 20, ended

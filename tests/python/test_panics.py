@@ -1,0 +1,72 @@
+"""A panic in the native part is an exception, whichever way it would leave, and the process goes on."""
+
+import json
+import os
+
+import pytest
+
+from .processes import run
+
+PANICS = """
+import asyncio, json, threading, time, redlock
+from redlock._native import _panic_for_tests as panic
+
+def told(call):
+    try: call()
+    except BaseException as error: return [type(error).__name__, getattr(error, "code", None), str(error)]
+
+async def awaited(place):
+    try: await panic(place)
+    except redlock.LockError as error: return [type(error).__name__, error.code, str(error)]
+
+async def batch():
+    places = ["future", "answer", "future", "answer"]
+    other = asyncio.ensure_future(client.lock("other").aacquire())
+    answers = await asyncio.wait_for(asyncio.gather(*map(awaited, places)), 10)
+    async with await other as lease: return answers, lease.held
+
+def callback():
+    told = threading.Event()
+    for number, callback in enumerate([lambda _: panic("call"), lambda _: told.set()]):
+        lease = client.lock(f"lost-{number}").acquire()
+        lease.on_lost(callback)
+        client.force_release(f"lost-{number}")
+        leases.append(lease)
+    return told.wait(10)
+
+leases = []
+client = redlock.Redlock("memory://")
+beside = client.lock("beside", ttl=0.3).acquire()
+seen = {"call": told(lambda: panic("call")), "wait": told(lambda: panic("wait"))}
+seen["batch"], seen["other"] = asyncio.run(batch())
+seen["callback"] = callback()
+time.sleep(0.7)
+seen["renewed"] = beside.held
+beside.release()
+with client.lock("afterwards") as lease: seen["next"] = lease.held
+print(json.dumps(seen))
+"""
+
+
+def test_a_panic_is_an_exception_and_nothing_else_stops() -> None:
+    process = run(PANICS, env=os.environ | {"REDLOCK_PANIC_FOR_TESTS": "1"})
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    seen = json.loads(out)
+    kind, _, text = seen["call"]
+    assert kind == "PanicException"
+    assert "a deliberate panic in a call" in text
+    for kind, code, text in [seen["wait"], *seen["batch"]]:
+        assert (kind, code) == ("LockError", "internal")
+        assert "internal error" in text
+    assert len(seen["batch"]) == 4
+    assert [seen[what] for what in ("other", "callback", "renewed", "next")] == [True] * 4
+    # Their own text is for whoever reads the log.
+    assert err.count("a deliberate panic in") >= 6, err
+
+
+def test_without_the_tests_permission_nothing_panics() -> None:
+    from redlock._native import _panic_for_tests
+
+    with pytest.raises(RuntimeError, match="only with REDLOCK_PANIC_FOR_TESTS set"):
+        _panic_for_tests("call")

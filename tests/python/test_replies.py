@@ -1,0 +1,179 @@
+"""What a sick or hostile server says is a fault with its cause, in time, whatever was asked."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redlock
+
+from .fake import ROWS, Fakes, Row
+from .processes import run
+
+SLACK = 2.0
+CALM = [row for row in ROWS if row.get("then") != "again"]
+FLOODS = [row for row in ROWS if row.get("then") == "again"]
+ANSWERS = [row for row in CALM if row["to"] == "EVALSHA"]
+MB = 1 << 20
+
+
+def patience(row: Row) -> float:
+    """More than an answer takes on a busy machine; less where there will be none."""
+    return 3.0 if row["cause"] else 0.4
+
+
+Verb = Callable[..., Any]
+#: Does something with each row's client: verdicts, of which none may be left.
+Each = Callable[[Fakes, list[Row], Callable[..., Any]], None]
+
+
+def blame(row: Row, error: BaseException | None, took: float, words: list[str]) -> str | None:
+    """What is wrong with the outcome of a call, if anything is."""
+    if not isinstance(error, redlock.QuorumUnavailable):
+        return f"{row['about']}: {error!r}"
+    (node,) = error.nodes
+    shown = f"{error} {error!r} {vars(error)} {node}"
+    right = node.state == "fault" and node.error and all(word in node.error for word in words)
+    secret = "s3cret" in shown or "s3cret" in node.url
+    return None if right and not secret and took < SLACK else f"{row['about']}: {took} s, {shown}"
+
+
+@pytest.fixture(params=["sync", "async"])
+def each(request: pytest.FixtureRequest) -> Each:
+    """Plays all rows at once: on a thread each, or as tasks of one loop."""
+
+    def play(fakes: Fakes, rows: list[Row], scene: Callable[..., Any]) -> None:
+        def client(row: Row) -> redlock.Redlock:
+            return redlock.Redlock(fakes.urls[row["about"]], node_timeout=patience(row))
+
+        async def awaited() -> list[Any]:
+            async def one(row: Row) -> Any:
+                async def call(thing: Any, verb: str, *args: Any, **options: Any) -> Any:
+                    return await getattr(thing, f"a{verb}")(*args, **options)
+
+                with client(row) as mine:
+                    return await scene(row, mine, call)
+
+            return await asyncio.gather(*map(one, rows))
+
+        def alone(row: Row) -> Any:
+            async def call(thing: Any, verb: str, *args: Any, **options: Any) -> Any:
+                return getattr(thing, verb)(*args, **options)
+
+            with client(row) as mine:
+                return drive(scene(row, mine, call))
+
+        if request.param == "async":
+            verdicts = asyncio.run(awaited())
+        else:
+            with ThreadPoolExecutor(len(rows)) as pool:
+                verdicts = list(pool.map(alone, rows))
+        wrong = [verdict for verdict in verdicts if verdict]
+        assert not wrong, "\n".join(wrong)
+
+    return play
+
+
+def drive(coroutine: Any) -> Any:
+    """Runs a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("it waited")
+
+
+async def outcome(
+    row: Row, within: float, words: list[str], call: Verb, *args: Any, **options: Any
+) -> str | None:
+    begun = time.monotonic()
+    try:
+        answer = await call(*args, **options)
+    except Exception as error:
+        return blame(row, error, time.monotonic() - begun - within, words)
+    return f"{row['about']}: {args[1]} gave {answer!r}"
+
+
+def test_an_acquire_ends_within_its_wait(each: Each) -> None:
+    async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
+        return await outcome(row, 1, [], call, client.lock("job", wait=1), "acquire")
+
+    with Fakes(CALM) as fakes:
+        each(fakes, CALM, scene)
+
+
+def test_whatever_is_asked_says_the_cause_within_a_nodes_deadline(each: Each) -> None:
+    async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
+        lock, cause = client.lock("job"), (row, patience(row), row["cause"], call)
+        seen = await call(lock, "inspect")
+        odd = seen.held or seen.nodes[0].state != "fault" or "s3cret" in repr((seen, client))
+        return (
+            (f"{row['about']}: {seen!r}" if odd else None)
+            or await outcome(*cause, lock, "try_acquire")
+            or await outcome(*cause, client, "attach", "job", "token")
+            or await outcome(*cause, client, "force_release", "job")
+        )
+
+    with Fakes(CALM) as fakes:
+        each(fakes, CALM, scene)
+
+
+def test_a_lease_is_neither_extended_nor_released_by_an_odd_answer(each: Each) -> None:
+    async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
+        lease = await call(client.lock("job", ttl=30, renew=False), "acquire")
+        fakes.well.discard(row["about"])
+        cause = (row, patience(row), row["cause"], call)
+        extended = await outcome(*cause, lease, "extend", 30)
+        lost = None if lease.held else f"{row['about']}: lost by an odd answer"
+        return extended or lost or await outcome(*cause, lease, "release")
+
+    with Fakes(ANSWERS) as fakes:
+        fakes.well.update(row["about"] for row in ANSWERS)
+        each(fakes, ANSWERS, scene)
+
+
+def peak(what: str) -> int:
+    text = Path("/proc/self/status").read_text()
+    (line,) = (line for line in text.splitlines() if line.startswith(what))
+    return int(line.split()[1]) * 1024
+
+
+def test_no_answer_reserves_memory_and_no_flood_starves_another_server(
+    each: Each, redis_client: redlock.Redlock, name: str
+) -> None:
+    async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
+        lock = client.lock("job")
+        return await outcome(row, patience(row), row["cause"], call, lock, "try_acquire")
+
+    sizes = [row for row in ROWS if row in FLOODS or "000000" in row["say"]]
+    with redis_client.lock(name, ttl=2).acquire() as beside, Fakes(sizes) as fakes:
+        before = peak("VmHWM"), peak("VmPeak")
+        for row in sizes:
+            each(fakes, [row], scene)
+            beside.ensure_held()
+    assert peak("VmHWM") - before[0] < 100 * MB
+    assert peak("VmPeak") - before[1] < 1000 * MB
+
+
+LOGGED = """
+import logging, sys, time, redlock
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+for url in sys.argv[1:]:
+    with redlock.Redlock(url, node_timeout=3) as client:
+        try: client.lock("job").acquire(wait=0)
+        except redlock.QuorumUnavailable as error: print(repr(error), client, error.nodes)
+time.sleep(0.2)
+"""
+
+
+def test_a_password_that_a_server_repeats_is_not_shown_or_logged() -> None:
+    rows = [row for row in ROWS if "{asked}" in row["say"]]
+    with Fakes(rows) as fakes:
+        out, err = run(LOGGED, *fakes.urls.values()).communicate(timeout=30)
+    assert err == ""
+    assert out.count("INFO:redlock:no connection") >= len(rows), out
+    assert out.count("***") >= 2 * len(rows), out
+    assert "s3cret" not in out

@@ -1,0 +1,148 @@
+"""`rediss://` and `unix://` against real servers: who is trusted, and who is not."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redlock
+
+from . import papers
+from .servers import Server, free_port
+
+Call = Callable[..., Any]
+
+
+class Secured(Server):
+    """A server with a TLS port beside its plain one."""
+
+    def __init__(self, folder: Path, auth_clients: str) -> None:
+        self.tls_port = free_port()
+        flags = ["--tls-port", str(self.tls_port), "--tls-auth-clients", auth_clients]
+        for flag, name in {"cert": "server.crt", "key": "server.key", "ca-cert": "ca.crt"}.items():
+            flags += [f"--tls-{flag}-file", str(folder / name)]
+        super().__init__(*flags)
+        self.tls_url = f"rediss://127.0.0.1:{self.tls_port}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("papers")
+    papers.make(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Secured]:
+    server = Secured(folder, "no")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def strict(folder: Path) -> Iterator[Secured]:
+    server = Secured(folder, "yes")
+    yield server
+    server.close()
+
+
+def locks(call: Call, url: str, **options: Any) -> None:
+    """Takes a lock there and gives it back."""
+    with redlock.Redlock(url, **options) as client:
+        call(call(client.lock("job", wait=0.5), "acquire"), "release")
+
+
+def refused(call: Call, url: str, **options: Any) -> str:
+    begun = time.monotonic()
+    with pytest.raises(redlock.QuorumUnavailable) as caught:
+        locks(call, url, **options)
+    assert time.monotonic() - begun < 3
+    (node,) = caught.value.nodes
+    return str(node.error)
+
+
+def test_a_server_of_the_right_authority_is_trusted(
+    folder: Path, server: Secured, call: Call
+) -> None:
+    locks(call, server.tls_url, tls_ca=folder / "ca.crt")
+
+
+def test_a_server_of_another_authority_is_not(folder: Path, server: Secured, call: Call) -> None:
+    assert "UnknownIssuer" in refused(call, server.tls_url, tls_ca=folder / "other-ca.crt")
+    assert "UnknownIssuer" in refused(call, server.tls_url)
+
+
+def test_the_server_name_is_the_one_that_the_certificate_carries(
+    folder: Path, server: Secured, call: Call
+) -> None:
+    ca = folder / "ca.crt"
+    locks(call, server.tls_url, tls_ca=ca, tls_server_name="redis.test")
+    said = refused(call, server.tls_url, tls_ca=ca, tls_server_name="other.test")
+    assert "other.test" in said
+
+
+def test_a_client_certificate_is_shown_where_the_server_asks(
+    folder: Path, strict: Secured, call: Call
+) -> None:
+    ca, cert, key = folder / "ca.crt", folder / "client.crt", folder / "client.key"
+    locks(call, strict.tls_url, tls_ca=ca, tls_cert=cert, tls_key=key)
+    assert refused(call, strict.tls_url, tls_ca=ca)
+
+
+def test_tls_on_a_plain_port_and_the_reverse_are_faults_in_time(
+    folder: Path, server: Secured, call: Call
+) -> None:
+    ca = folder / "ca.crt"
+    assert refused(call, f"rediss://127.0.0.1:{server.port}", tls_ca=ca)
+    assert refused(call, f"redis://127.0.0.1:{server.tls_port}")
+
+
+def test_configure_takes_the_options_too(folder: Path, server: Secured) -> None:
+    redlock.configure(server.tls_url, tls_ca=str(folder / "ca.crt"), replace=True)
+
+    async def main() -> bool:
+        async with redlock.lock("configured") as lease:
+            return lease.held
+
+    assert asyncio.run(main())
+    redlock.configure("memory://", replace=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tls_ca": "nowhere.pem"}, "nowhere.pem"),
+        ({"tls_ca": "ca.key"}, "no PEM certificate"),
+        ({"tls_ca": "ca.crt", "tls_cert": "client.crt"}, "tls_key"),
+        ({"tls_ca": "ca.crt", "tls_key": "client.key"}, "tls_cert"),
+        ({"tls_ca": "ca.crt", "tls_cert": "client.crt", "tls_key": "none.key"}, "none.key"),
+        ({"tls_ca": "ca.crt", "tls_server_name": "no name"}, "no name"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_when_the_client_is_made(
+    folder: Path, server: Secured, options: dict[str, str], words: str
+) -> None:
+    given = {
+        name: value if name == "tls_server_name" else str(folder / value)
+        for name, value in options.items()
+    }
+    with pytest.raises(redlock.InvalidOption, match=words):
+        redlock.Redlock(server.tls_url, **given)  # type: ignore[arg-type]
+
+
+def test_a_unix_socket_is_a_node(tmp_path: Path, name: str, call: Call) -> None:
+    socket = tmp_path / "redis.sock"
+    server = Server("--unixsocket", str(socket))
+    try:
+        with redlock.Redlock(f"unix://{socket}") as client:
+            lease = call(client.lock(name), "acquire")
+            assert server.client.get(lease.key) == lease.token
+            call(lease, "release")
+            server.close()
+            assert "sock" in str(client.nodes)
+            with pytest.raises(redlock.QuorumUnavailable):
+                call(client.lock(name, wait=0), "acquire")
+    finally:
+        server.close()
