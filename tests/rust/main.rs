@@ -7,6 +7,7 @@ mod fake;
 mod faults;
 mod fencing;
 mod options;
+mod leaks;
 mod polling;
 mod quorum;
 mod replies;

@@ -1,0 +1,42 @@
+// What other lock libraries get wrong and no other file here shows: docs/faults.md has the list.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redlock-native";
+import { fresh, Server, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+
+test("a missed renewal is made up for", async () => {
+  const server = await Server.start();
+  try {
+    const redlock = new Redlock(server.url);
+    const lease = await redlock.lock(fresh(), { ttl: 2000 }).acquire();
+    await sleep(300);
+    server.process.kill("SIGSTOP");
+    await sleep(800);
+    server.process.kill("SIGCONT");
+    await sleep(2000);
+    assert.equal(lease.held, true);
+    await lease.release();
+    redlock.close();
+  } finally {
+    await server.stop();
+  }
+});
+
+test("renewal asks a few times in a ttl, whatever the ttl", async () => {
+  const { server } = shared;
+  const asked = async () => {
+    const stats = await server.cli("INFO", "commandstats");
+    return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)[1]);
+  };
+  for (const ttl of [300, 1250]) {
+    const lease = await new Redlock(server.url).lock(fresh(), { ttl }).acquire();
+    const before = await asked();
+    await sleep(2 * ttl);
+    assert.ok((await asked()) - before <= 12);
+    assert.equal(lease.held, true);
+    await lease.release();
+  }
+});

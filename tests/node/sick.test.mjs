@@ -1,0 +1,79 @@
+// Real servers that are sick: each is a fault with its own cause within `wait`.
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { inspect } from "node:util";
+import { Redlock } from "redlock-native";
+import { eventually, freePort, fresh, Server } from "./helper.mjs";
+
+const servers = [];
+after(() => Promise.all(servers.map((server) => server.stop())));
+
+async function started(...flags) {
+  const server = await Server.start(flags);
+  servers.push(server);
+  return server;
+}
+
+const login = (server, who) => server.url.replace("//", `//${who}@`);
+
+async function protectedServer() {
+  const server = await started();
+  await server.cli("CONFIG", "SET", "requirepass", "s3cret-word");
+  return server;
+}
+
+const sick = {
+  NOAUTH: async () => (await protectedServer()).url,
+  WRONGPASS: async () => login(await protectedServer(), ":wr0ng-s3cret"),
+  NOPERM: async () => {
+    const server = await started();
+    await server.cli("ACL", "SETUSER", "some", "on", ">s3cret", "+@all", "~other:*");
+    return login(server, "some:s3cret");
+  },
+  READONLY: async () => {
+    const master = await started();
+    const server = await started("--replicaof", "127.0.0.1", master.port);
+    const up = async () =>
+      assert.match(await server.cli("INFO", "replication"), /master_link_status:up/);
+    await eventually(up, 20_000);
+    return server.url;
+  },
+  MASTERDOWN: async () => {
+    const server = await started();
+    await server.cli("CONFIG", "SET", "replica-serve-stale-data", "no");
+    await server.cli("REPLICAOF", "127.0.0.1", await freePort());
+    return server.url;
+  },
+  OOM: async () => (await started("--maxmemory", 1)).url,
+  BUSY: async () => {
+    const server = await started("--busy-reply-threshold", 1);
+    void server.cli("EVAL", "while true do end", 0).catch(() => undefined);
+    await eventually(async () => assert.match(await server.cli("PING"), /BUSY/));
+    return server.url;
+  },
+  // A frozen one has no words.
+  "no ": async () => {
+    const server = await started();
+    server.process.kill("SIGSTOP");
+    return server.url;
+  },
+};
+
+for (const [cause, start] of Object.entries(sick)) {
+  test(`${cause.trim()}: acquire and tryAcquire say so in time, and inspect sees no holder`, async () => {
+    const redlock = new Redlock(await start());
+    const lock = redlock.lock(fresh(), { wait: 1000 });
+    for (const verb of ["acquire", "tryAcquire"]) {
+      const begun = performance.now();
+      await assert.rejects(lock[verb](), (error) => {
+        assert.equal(error.code, "unavailable");
+        assert.ok(error.nodes[0].error.includes(cause), error.nodes[0].error);
+        assert.ok(!inspect([error, redlock], { depth: null }).includes("s3cret"));
+        return true;
+      });
+      assert.ok(performance.now() - begun < 3000);
+    }
+    assert.equal((await lock.inspect()).held, false);
+    redlock.close();
+  });
+}

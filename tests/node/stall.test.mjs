@@ -1,0 +1,53 @@
+// A short and a long lease side by side on one connection, to a server that stalls.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redlock-native";
+import { eventually, fresh, Server } from "./helper.mjs";
+
+const opened = async (server) =>
+  Number(/total_connections_received:(\d+)/.exec(await server.cli("INFO", "stats"))[1]);
+
+test("a short lease's missed deadlines cost a long one nothing, not even its connection", async () => {
+  const server = await Server.start();
+  try {
+    const redlock = new Redlock(server.url);
+    const long = await redlock.lock(fresh(), { ttl: 30_000 }).acquire();
+    const short = await redlock.lock(fresh(), { ttl: 300 }).acquire();
+    const told = [];
+    long.onLost((error) => told.push(error));
+    const before = await opened(server);
+    server.process.kill("SIGSTOP");
+    await eventually(() => assert.equal(short.held, false));
+    await sleep(300);
+    server.process.kill("SIGCONT");
+    assert.throws(() => short.ensureHeld(), { code: "lost", reason: "expired" });
+    await long.extend(30_000);
+    assert.equal(long.held, true);
+    assert.deepEqual(told, []);
+    // One more: the look from outside.
+    assert.equal(await opened(server), before + 1);
+    await long.release();
+    redlock.close();
+  } finally {
+    await server.stop();
+  }
+});
+
+for (const verb of ["extend", "release"]) {
+  test(`${verb} on a frozen server fails in time, and close waits for nobody`, async () => {
+    const server = await Server.start();
+    try {
+      const redlock = new Redlock(server.url);
+      const lease = await redlock.lock(fresh(), { ttl: 5000, renew: false }).acquire();
+      server.process.kill("SIGSTOP");
+      const started = performance.now();
+      await assert.rejects(lease[verb](), { code: "unavailable", message: /no answer within/ });
+      assert.equal(lease.held, verb === "extend");
+      redlock.close();
+      assert.ok(performance.now() - started < 3000);
+    } finally {
+      await server.stop();
+    }
+  });
+}

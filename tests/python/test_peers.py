@@ -1,0 +1,93 @@
+"""What other lock libraries get wrong and no other file here shows: docs/faults.md has the list."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redlock
+
+from .servers import Server
+
+Call = Callable[..., Any]
+
+
+def test_another_thread_or_task_releases_and_extends(
+    client: redlock.Redlock, name: str, call: Call
+) -> None:
+    lease = call(client.lock(name), "acquire")
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            lease.extend(20)
+            lease.release()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(10)
+    assert not failed
+    assert not lease.held
+    again = call(client.lock(name), "try_acquire")
+    call(again, "release")
+
+
+def test_a_body_does_not_run_without_the_lock(client: redlock.Redlock, name: str) -> None:
+    ran = False
+
+    def sync() -> None:
+        nonlocal ran
+        with client.lock(name, wait=0):
+            ran = True
+
+    async def asynchronous() -> None:
+        nonlocal ran
+        async with client.lock(name, wait=0):
+            ran = True
+
+    other = threading.Thread(target=lambda: leases.append(client.lock(name).acquire()))
+    leases: list[redlock.Lease] = []
+    other.start()
+    other.join(10)
+    with pytest.raises(redlock.LockTimeout):
+        sync()
+    with pytest.raises(redlock.LockTimeout):
+        asyncio.run(asynchronous())
+    assert not ran
+    leases[0].release()
+
+
+def test_a_missed_renewal_is_made_up_for(name: str) -> None:
+    """One that fails ends neither the renewing nor the lease."""
+    server = Server()
+    try:
+        with redlock.Redlock(server.url) as client:
+            lease = client.lock(name, ttl=2).acquire()
+            time.sleep(0.3)
+            server.freeze()
+            time.sleep(0.8)
+            server.thaw()
+            time.sleep(2)
+            assert lease.held
+            lease.release()
+    finally:
+        server.close()
+
+
+def test_renewal_asks_a_few_times_in_a_ttl(
+    redis_client: redlock.Redlock, redis_server: Server, name: str
+) -> None:
+    for ttl in (0.3, 1.25):
+        with redis_client.lock(f"{name}-{ttl}", ttl=ttl).acquire() as lease:
+            before = asked(redis_server)
+            time.sleep(2 * ttl)
+            assert asked(redis_server) - before <= 12
+            assert lease.held
+
+
+def asked(server: Server) -> int:
+    return int(server.client.info("commandstats")["cmdstat_evalsha"]["calls"])

@@ -1,0 +1,198 @@
+"""Real servers that are sick: each is a fault with its own cause within `wait`, and no key is left behind."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import pytest
+import redis
+import redlock
+
+from .servers import Server, free_port
+
+Call = Callable[..., Any]
+SLACK = 2.0
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def started(stack: ExitStack, *options: str) -> Server:
+    server = Server(*options)
+    stack.callback(server.close)
+    return server
+
+
+def protected(stack: ExitStack) -> Server:
+    server = started(stack)
+    server.client.config_set("requirepass", "s3cret-word")
+    return server
+
+
+def noauth(stack: ExitStack) -> str:
+    return protected(stack).url
+
+
+def wrongpass(stack: ExitStack) -> str:
+    return protected(stack).url.replace("//", "//:wr0ng-s3cret@")
+
+
+def noperm(stack: ExitStack) -> str:
+    server = started(stack)
+    server.client.acl_setuser(
+        "some", enabled=True, passwords=["+s3cret"], categories=["+@all"], keys=["other:*"]
+    )
+    return server.url.replace("//", "//some:s3cret@")
+
+
+def replica(stack: ExitStack) -> str:
+    master = started(stack)
+    server = started(stack, "--replicaof", "127.0.0.1", str(master.port))
+    end = time.monotonic() + 20
+    while server.client.info("replication")["master_link_status"] != "up":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return server.url
+
+
+def masterdown(stack: ExitStack) -> str:
+    server = started(stack)
+    server.client.config_set("replica-serve-stale-data", "no")
+    server.client.replicaof("127.0.0.1", str(free_port()))
+    return server.url
+
+
+def full(stack: ExitStack) -> str:
+    return started(stack, "--maxmemory", "1").url
+
+
+def busy(stack: ExitStack) -> str:
+    """A script that loops: refused with BUSY from then on."""
+    server = started(stack, "--busy-reply-threshold", "1")
+
+    def loop() -> None:
+        with redis.Redis(port=server.port) as client, suppress(redis.RedisError):
+            client.eval("while true do end", 0)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    stack.callback(thread.join)
+    stack.callback(lambda: server.client.script_kill())
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            server.client.ping()
+        except redis.RedisError as error:
+            if "busy" in str(error).lower():
+                return server.url
+        time.sleep(0.01)
+    raise AssertionError("never busy")
+
+
+def frozen(stack: ExitStack) -> str:
+    server = started(stack)
+    server.freeze()
+    stack.callback(server.thaw)
+    return server.url
+
+
+SICK = {
+    noauth: "NOAUTH",
+    wrongpass: "WRONGPASS",
+    noperm: "NOPERM",
+    replica: "READONLY",
+    masterdown: "MASTERDOWN",
+    full: "OOM",
+    busy: "BUSY",
+    frozen: "no ",  # answer, or connection
+}
+#: They read, so that what only reads is answered truly: there is no lock.
+READ = [replica, full]
+
+
+@pytest.mark.parametrize("sick", SICK, ids=lambda sick: sick.__name__)
+def test_every_verb_says_the_cause_in_time(
+    stack: ExitStack, sick: Callable[[ExitStack], str], name: str
+) -> None:
+    url = sick(stack)
+
+    def check(call: Call) -> None:
+        with redlock.Redlock(url) as client:
+            lock = client.lock(name, wait=1)
+            others = [(client, "attach", (name, "token")), (client, "force_release", (name,))]
+            verbs = [(lock, "acquire", ()), (lock, "try_acquire", ())]
+            for thing, verb, args in verbs + others * (sick not in READ):
+                begun = time.monotonic()
+                with pytest.raises(redlock.QuorumUnavailable) as caught:
+                    call(thing, verb, *args)
+                assert time.monotonic() - begun < 1 + SLACK, verb
+                (node,) = caught.value.nodes
+                assert SICK[sick] in str(node.error), verb
+                assert "s3cret" not in f"{caught.value!r} {client!r} {node!r}"
+            # A node that may still be read says who holds it, and no other does.
+            assert not call(lock, "inspect").held
+
+    async def awaited(thing: Any, verb: str, *args: Any) -> Any:
+        return await getattr(thing, f"a{verb}")(*args)
+
+    check(lambda thing, verb, *args: getattr(thing, verb)(*args))
+    with asyncio.Runner() as runner:
+        check(lambda thing, verb, *args: runner.run(awaited(thing, verb, *args)))
+
+
+@pytest.mark.parametrize("verb", ["extend", "release"])
+def test_a_lease_on_a_server_that_falls_ill(
+    stack: ExitStack, name: str, call: Call, verb: str
+) -> None:
+    """The verb fails in time with its cause; the lease itself is held for as long as it is sure."""
+    server = started(stack)
+    with redlock.Redlock(server.url) as client:
+        lease = call(client.lock(name, ttl=5, renew=False), "acquire")
+        server.freeze()
+        begun = time.monotonic()
+        with pytest.raises(redlock.QuorumUnavailable, match="no answer within"):
+            call(lease, verb)
+        assert time.monotonic() - begun < 1 + SLACK
+        assert lease.held == (verb == "extend")
+        begun = time.monotonic()
+    assert time.monotonic() - begun < SLACK, "close waits for nobody"
+    server.thaw()
+    if verb == "extend":
+        with pytest.raises(redlock.LockLost):
+            lease.release()
+
+
+def test_a_short_lease_does_not_cost_a_long_one_anything(
+    stack: ExitStack, name: str, call: Call
+) -> None:
+    """Both on one connection; the server stalls for longer than the short one lives."""
+    server = started(stack)
+    with redlock.Redlock(server.url) as client:
+        long = call(client.lock(f"{name}-long", ttl=30), "acquire")
+        short = call(client.lock(f"{name}-short", ttl=0.3), "acquire")
+        told: list[Any] = []
+        long.on_lost(told.append)
+        before = server.client.info("stats")["total_connections_received"]
+        server.freeze()
+        end = time.monotonic() + 5
+        while short.held and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        server.thaw()
+        with pytest.raises(redlock.LockLost) as caught:
+            short.ensure_held()
+        assert caught.value.reason == "expired"
+        call(long, "extend", 30)
+        assert long.held
+        assert not told
+        # The look from outside has its own connection already.
+        assert server.client.info("stats")["total_connections_received"] == before
+        call(long, "release")
+        with suppress(redlock.LockLost):
+            call(short, "release")

@@ -1,0 +1,103 @@
+//! Tens of thousands of calls, dropped in the middle, refused and lost ones among them, leave nothing behind.
+//!
+//! In a process of its own: this test binary, told by the environment to run the cycles and nothing else.
+
+use std::process::Command;
+use std::time::Duration;
+
+use futures_util::poll;
+use redlock::Redlock;
+
+use crate::support::{Server, millis};
+
+const ROUNDS: usize = 5000;
+const URL: &str = "LEAKS_URL";
+
+async fn cycle(redlock: &Redlock, at: usize) {
+    let lock = redlock.lock(format!("job-{}", at % 10)).ttl(millis(5000));
+    match at % 20 {
+        // Dropped at another moment of its round each.
+        3 | 8 | 13 | 18 => {
+            let mut acquire = Box::pin(lock.acquire());
+            for _ in 0..at % 7 {
+                if poll!(acquire.as_mut()).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        // Held by another, or waited for behind it.
+        5 => {
+            let lease = lock.acquire().await.unwrap();
+            assert!(lock.try_acquire().await.unwrap().is_none());
+            lock.clone().wait(Duration::ZERO).acquire().await.unwrap_err();
+            let mut waiting = Box::pin(lock.acquire());
+            let _ = poll!(waiting.as_mut());
+            drop(waiting);
+            lease.release().await.unwrap();
+        }
+        7 => drop(lock.acquire().await.unwrap()),
+        9 => {
+            let lease = redlock.lock(format!("lost-{at}")).acquire().await.unwrap();
+            let lost = lease.lost();
+            redlock.force_release(format!("lost-{at}")).await.unwrap();
+            lost.await;
+        }
+        11 => {
+            let other = Redlock::builder([std::env::var(URL).unwrap()]).build().unwrap();
+            other.lock(format!("other-{at}")).acquire().await.unwrap().release().await.unwrap();
+            other.close();
+        }
+        _ => lock.acquire().await.unwrap().release().await.unwrap(),
+    }
+}
+
+fn count(folder: &str) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+fn rss() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// What the process holds on to: memory, files, threads, leases.
+async fn measure(redlock: &Redlock) -> [usize; 4] {
+    tokio::time::sleep(millis(500)).await;
+    [rss(), count("/proc/self/fd"), count("/proc/self/task"), redlock.leases().len()]
+}
+
+async fn bursts(url: &str) {
+    let redlock = Redlock::builder([url]).build().unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        for at in 0..ROUNDS {
+            cycle(&redlock, at).await;
+        }
+        seen.push(measure(&redlock).await);
+    }
+    // A leak shows in every burst, an allocator's habits only in some: the least growth counts.
+    for (what, most) in [100 * ROUNDS, 0, 0, 0].into_iter().enumerate() {
+        let growth = seen.windows(2).map(|pair| pair[1][what].saturating_sub(pair[0][what])).min();
+        assert!(growth <= Some(most), "{what}: {seen:?}");
+    }
+    assert_eq!(seen[3][3], 0, "leases: {seen:?}");
+    println!("flat: {seen:?}");
+}
+
+#[tokio::test]
+async fn nothing_grows() {
+    if let Ok(url) = std::env::var(URL) {
+        return bursts(&url).await;
+    }
+    let server = Server::start();
+    let run = Command::new(std::env::current_exe().unwrap())
+        .args(["leaks::nothing_grows", "--exact", "--nocapture"])
+        .env(URL, server.url())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success() && said.contains("flat: "), "{said}{complained}");
+    println!("{said}");
+}
