@@ -71,7 +71,7 @@ for (const [cause, start] of Object.entries(sick)) {
         assert.ok(!inspect([error, redlock], { depth: null }).includes("s3cret"));
         return true;
       });
-      assert.ok(performance.now() - begun < 3000);
+      assert.ok(performance.now() - begun < 6000);
     }
     assert.equal((await lock.inspect()).held, false);
     redlock.close();

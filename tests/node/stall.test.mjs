@@ -45,7 +45,7 @@ for (const verb of ["extend", "release"]) {
       await assert.rejects(lease[verb](), { code: "unavailable", message: /no answer within/ });
       assert.equal(lease.held, verb === "extend");
       redlock.close();
-      assert.ok(performance.now() - started < 3000);
+      assert.ok(performance.now() - started < 6000);
     } finally {
       await server.stop();
     }

@@ -13,7 +13,7 @@ import redlock
 from .fake import ROWS, Fakes, Row
 from .processes import run
 
-SLACK = 2.0
+SLACK = 5.0
 CALM = [row for row in ROWS if row.get("then") != "again"]
 FLOODS = [row for row in ROWS if row.get("then") == "again"]
 ANSWERS = [row for row in CALM if row["to"] == "EVALSHA"]
@@ -22,7 +22,7 @@ MB = 1 << 20
 
 def patience(row: Row) -> float:
     """More than an answer takes on a busy machine; less where there will be none."""
-    return 3.0 if row["cause"] else 0.4
+    return 9.0 if row["cause"] else 0.4
 
 
 Verb = Callable[..., Any]

@@ -14,7 +14,7 @@ import redlock
 from .servers import Server, free_port
 
 Call = Callable[..., Any]
-SLACK = 2.0
+SLACK = 5.0
 
 
 @pytest.fixture
