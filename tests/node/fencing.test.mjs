@@ -72,6 +72,19 @@ test("the server stores the token beside the lock key", async () => {
   await lease.release();
 });
 
+test("several names share one token", async () => {
+  const redlock = new Redlock(shared.server.url);
+  const names = [fresh(), fresh()];
+  const token = (name) => redlock.using(name, { fencing: true }, (lease) => lease.fencingToken);
+  const tokens = [await token(names[1]), await token(names)];
+  for (const name of names) {
+    const stored = await shared.server.cli("GET", `{${redlock.lock(name).key}}:fence`);
+    assert.equal(stored, String(tokens[1]));
+  }
+  tokens.push(await token(names[0]));
+  increasing(tokens);
+});
+
 test("over a quorum tokens increase too", async () => {
   const redlock = new Redlock([1, 2, 3].map(() => `memory://${fresh()}`));
   const described = redlock.lock(fresh(), { fencing: true });

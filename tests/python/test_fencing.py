@@ -30,6 +30,21 @@ def test_tokens_in_asyncio() -> None:
     asyncio.run(body())
 
 
+def test_several_names_share_one_token(
+    redis_client: redlock.Redlock, redis_server: Server, name: str
+) -> None:
+    names = [f"{name}-a", f"{name}-b"]
+    with redis_client.lock(names[1], fencing=True) as lease:
+        before = lease.fencing_token
+    with redis_client.lock(names, fencing=True) as lease:
+        token = lease.fencing_token
+    assert token > before
+    stored = [redis_server.client.get(f"{{lock:{each}}}:fence") for each in names]
+    assert stored == [str(token)] * 2
+    with redis_client.lock(names[0], fencing=True) as lease:
+        assert lease.fencing_token > token
+
+
 def test_a_token_that_nobody_asked_for() -> None:
     with (
         redlock.Redlock("memory://").lock("unfenced") as lease,

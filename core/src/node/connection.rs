@@ -111,7 +111,11 @@ impl Connection {
                 }
                 Err(fault) => fault,
             };
-            tracing::info!(target: "redlock", node = %self.target.url, %fault, "no connection");
+            if fault.is_invalid() && fault != last {
+                tracing::warn!(target: "redlock", node = %self.target.url, "{fault}");
+            } else {
+                tracing::info!(target: "redlock", node = %self.target.url, %fault, "no connection");
+            }
             if let Some(command) = waiting.take() {
                 self.refuse(command, &fault);
             }

@@ -1,0 +1,83 @@
+// Nodes that restart, and what is said about nodes one should know about: over five real servers.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Redlock } from "redlock-native";
+import { eventually, fresh, Server } from "./helper.mjs";
+
+let five = [];
+const warnings = [];
+process.on("warning", (warning) => warnings.push(warning.message));
+const said = (...words) => warnings.some((text) => words.every((word) => text.includes(word)));
+
+before(async () => {
+  five = await Promise.all(Array.from({ length: 5 }, () => Server.start()));
+});
+after(() => Promise.all(five.map((server) => server.stop())));
+
+test("a young node says when it votes", async () => {
+  const urls = five.map((server) => server.url);
+  const redlock = new Redlock(urls, { restartGuard: 600_000 });
+  const lock = redlock.lock(fresh(), { ttl: 5000, wait: 0 });
+  await assert.rejects(lock.acquire(), ({ name, message, nodes }) => {
+    assert.equal(name, "QuorumUnavailable");
+    assert.match(message, /votes again in \d+\.\d s/);
+    assert.ok(nodes.filter((node) => /votes again in/.test(node.error)).length >= 3, message);
+    return true;
+  });
+  for (const node of (await lock.inspect()).nodes) {
+    assert.equal(node.state, "free");
+    assert.match(node.error, /votes again in/);
+  }
+  await eventually(() =>
+    assert.ok(
+      urls.every((url) => said(url, "votes again in")),
+      warnings,
+    ),
+  );
+  const tooLong = { name: "InvalidOption", message: /restart_?guard/i };
+  await assert.rejects(async () => redlock.lock(fresh(), { ttl: 601_000 }).acquire(), tooLong);
+  redlock.close();
+});
+
+test("rolling restarts leave the lease on every node", async () => {
+  const urls = five.map((server) => server.url);
+  // Without the guard the servers need not grow old first; a ttl that a busy machine does not miss.
+  const redlock = new Redlock(urls, { restartGuard: 0 });
+  const lock = redlock.lock(fresh(), { ttl: 30_000, wait: 20_000 });
+  const lease = await lock.acquire();
+  const healed = (server) =>
+    eventually(async () => assert.equal(await server.cli("GET", lease.key), lease.token), 40_000);
+  await Promise.all(five.map(healed)); // the vote is over when three have it
+  for (const server of five) {
+    await server.restart();
+    await healed(server);
+    lease.ensureHeld();
+  }
+  const seen = await lock.inspect();
+  assert.ok(seen.held);
+  for (const node of seen.nodes) assert.equal(node.state, "held");
+  await lease.release();
+  for (const server of five) assert.equal(await server.cli("EXISTS", lease.key), "0");
+  redlock.close();
+});
+
+test("one server twice is no quorum", async () => {
+  const twice = [five[0].url, `${five[0].url}/1`];
+  const lock = new Redlock(twice, { restartGuard: 0 }).lock(fresh(), { wait: 1000 });
+  await assert.rejects(lock.acquire(), { name: "InvalidOption", message: /same server/ });
+  // With a third one there is a quorum without the second; somebody should know.
+  warnings.length = 0;
+  const redlock = new Redlock([...twice, five[1].url], { restartGuard: 0 });
+  await redlock.using(fresh(), () => undefined);
+  await eventually(() => assert.ok(said("same server"), warnings));
+  redlock.close();
+});
+
+test("a server that may evict is warned about", async () => {
+  const [server] = five;
+  await server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
+  const redlock = new Redlock(server.url);
+  await redlock.using(fresh(), () => undefined);
+  await eventually(() => assert.ok(said(server.url, "allkeys-lru", "use noeviction"), warnings));
+  redlock.close();
+});

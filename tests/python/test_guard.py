@@ -1,0 +1,100 @@
+"""Nodes that restart, and what is said about nodes one should know about: over five real servers."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import redlock
+
+from .servers import Server
+
+
+@pytest.fixture(scope="module")
+def five() -> Iterator[list[Server]]:
+    servers = [Server() for _ in range(5)]
+    yield servers
+    for server in servers:
+        server.close()
+
+
+def until(true: Callable[[], bool], otherwise: str, patience: float = 40) -> None:
+    end = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.02)
+
+
+def test_a_young_node_says_when_it_votes(
+    five: list[Server], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    urls = [server.url for server in five]
+    with redlock.Redlock(urls, restart_guard=600) as client:
+        lock = client.lock(name, ttl=5, wait=0)
+        with pytest.raises(redlock.QuorumUnavailable, match=r"votes again in \d+\.\d s") as caught:
+            lock.acquire()
+        young = [node for node in caught.value.nodes if "votes again in" in (node.error or "")]
+        assert len(young) >= 3, caught.value.nodes
+        for node in lock.inspect().nodes:
+            assert node.state == "free"
+            assert "votes again in" in (node.error or "")
+        for url in urls:
+            until(lambda url=url: url in caplog.text, f"nothing was logged about {url}")
+        assert "votes again in" in caplog.text
+        with pytest.raises(redlock.InvalidOption, match="restart_guard"):
+            client.lock(name, ttl=601).acquire()
+
+
+def test_rolling_restarts_leave_the_lease_on_every_node(five: list[Server], name: str) -> None:
+    # Without the guard the servers need not grow old first; a ttl that a busy machine does not miss.
+    with redlock.Redlock([server.url for server in five], restart_guard=0) as client:
+        lock = client.lock(name, ttl=30)
+        lease = lock.acquire(wait=20)
+
+        def healed(server: Server) -> None:
+            until(lambda: server.client.get(lease.key) == lease.token, "a node was not healed")
+
+        for server in five:  # the vote is over when three have it
+            healed(server)
+        for server in five:
+            server.restart()
+            healed(server)
+            lease.ensure_held()
+        seen = lock.inspect()
+        assert seen.held
+        assert [node.state for node in seen.nodes] == ["held"] * 5
+        lease.release()
+        assert not any(server.client.exists(lease.key) for server in five)
+
+
+def test_one_server_twice_is_no_quorum(
+    five: list[Server], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    twice = [five[0].url, f"{five[0].url}/1"]
+    with (
+        redlock.Redlock(twice, restart_guard=0) as client,
+        pytest.raises(redlock.InvalidOption, match="same server"),
+    ):
+        client.lock(name, wait=1).acquire()
+    caplog.clear()
+    caplog.set_level(logging.WARNING, "redlock")
+    # With a third one there is a quorum without the second; somebody should know.
+    with (
+        redlock.Redlock([*twice, five[1].url], restart_guard=0) as client,
+        client.lock(name, ttl=5),
+    ):
+        until(lambda: "same server" in caplog.text, "nothing was logged")
+
+
+def test_a_server_that_may_evict_is_warned_about(
+    five: list[Server], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "redlock")
+    five[0].client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        with redlock.Redlock(five[0].url) as client, client.lock(name, ttl=5):
+            until(lambda: "use noeviction" in caplog.text, "nothing was logged")
+    finally:
+        five[0].client.config_set("maxmemory-policy", "noeviction")
+    assert "allkeys-lru" in caplog.text
+    assert five[0].url in caplog.text
