@@ -10,6 +10,9 @@ use super::clock::{Rate, Time};
 use super::scenario::Promise;
 use super::world::MS;
 
+/// The largest token of each name that was handed out so far.
+pub(super) type Tokens = BTreeMap<&'static str, u64>;
+
 struct Record {
     client: usize,
     names: Vec<&'static str>,
@@ -24,6 +27,13 @@ struct Waiting {
     paused: Time,
 }
 
+/// A lease that is valid now.
+pub(super) struct Valid {
+    pub(super) token: String,
+    /// Whether it still is at a later time, unless it is extended.
+    pub(super) at: Box<dyn Fn(Time) -> bool>,
+}
+
 /// How late a client that runs may be: what a step of virtual time can hide.
 const LATE: Time = 25 * MS;
 
@@ -31,20 +41,17 @@ const LATE: Time = 25 * MS;
 pub(super) struct Monitor {
     live: Vec<Record>,
     waiting: BTreeMap<u64, Waiting>,
-    last_token: BTreeMap<&'static str, u64>,
+    last_token: Tokens,
     next: u64,
     pub(super) grants: usize,
     pub(super) violation: Option<String>,
-    exclusion: bool,
-    tokens: bool,
+    promise: Option<Promise>,
     pub(super) paused: Vec<Time>,
 }
 
 impl Monitor {
     pub(super) fn new(promise: Promise, clients: usize) -> Self {
-        let exclusion = promise != Promise::TokensDespiteDeletes;
-        let tokens = matches!(promise, Promise::Kept | Promise::TokensDespiteDeletes);
-        Self { exclusion, tokens, paused: vec![0; clients], ..Self::default() }
+        Self { promise: Some(promise), paused: vec![0; clients], ..Self::default() }
     }
 
     fn fail(&mut self, text: String) {
@@ -64,19 +71,44 @@ impl Monitor {
         self.waiting.remove(&id);
     }
 
-    pub(super) fn granted(&mut self, client: usize, names: &[&'static str], hold: &Hold) {
+    pub(super) fn tokens(&self) -> Tokens {
+        self.last_token.clone()
+    }
+
+    pub(super) fn stuck(&mut self, client: usize) {
+        self.fail(format!("stuck: client {client} got no lock that was free"));
+    }
+
+    /// What a token must be larger than: those of all leases before it. Where a second holder can be, only of
+    /// those that were there `before` its acquire began: which of two at once is the later one nobody can say.
+    fn exceeded(&self, name: &str, before: &Tokens) -> Option<u64> {
+        match self.promise {
+            Some(Promise::Kept) => self.last_token.get(name).copied(),
+            Some(Promise::TokensDespiteDeletes) => before.get(name).copied(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn granted(
+        &mut self,
+        client: usize,
+        names: &[&'static str],
+        hold: &Hold,
+        before: &Tokens,
+    ) {
         self.grants += 1;
         if !hold.held() {
             self.fail(format!("no validity: client {client} got {names:?} when its time was over"));
         }
         if let Ok(token) = hold.fencing_token() {
             for name in names {
-                let last = self.last_token.insert(name, token).unwrap_or(0);
-                if self.tokens && token <= last {
+                if let Some(last) = self.exceeded(name, before).filter(|last| token <= *last) {
                     self.fail(format!(
                         "token not larger: {name} got {token} after {last}, by client {client}"
                     ));
                 }
+                let largest = self.last_token.entry(name).or_default();
+                *largest = token.max(*largest);
             }
         }
         let (names, state) = (names.to_vec(), Arc::clone(&hold.0));
@@ -87,6 +119,16 @@ impl Monitor {
         for record in self.live.iter_mut().filter(|record| Arc::ptr_eq(&record.state, &hold.0)) {
             record.told = true;
         }
+    }
+
+    /// Leases that are valid at `now`, by what clients know: their tokens, and until when.
+    pub(super) fn valid(&self, now: Time, clocks: &[Rate]) -> Vec<Valid> {
+        let records = self.live.iter().map(|record| {
+            let (state, rate) = (Arc::clone(&record.state), clocks[record.client]);
+            let token = state.terms.claim.token.to_string();
+            Valid { token, at: Box::new(move |time| state.valid_at(rate.local(time))) }
+        });
+        records.filter(|valid| (valid.at)(now)).collect()
     }
 
     pub(super) fn client_gone(&mut self, client: usize) {
@@ -119,7 +161,7 @@ impl Monitor {
                     .push(format!("loss not told: {:?} to client {}", record.names, record.client));
             }
         }
-        if !self.exclusion {
+        if matches!(self.promise, Some(Promise::TokensDespiteDeletes | Promise::FreedByForce)) {
             failures.retain(|failure| !failure.starts_with("two holders"));
         }
         self.live.retain(|record| {

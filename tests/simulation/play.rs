@@ -11,11 +11,12 @@ use crate::client::{Live, Redlock};
 use crate::clock::Clock;
 use crate::node::{Change, Node};
 
+use super::chance::plain;
 use super::clock::{ClientClock, Time};
 use super::monitor::Monitor;
-use super::scenario::{Action, BEGIN, End, Scenario, Use};
+use super::scenario::{Action, BEGIN, Promise, Scenario, Use};
 use super::server::Server;
-use super::usage::{Client, lock};
+use super::usage::{Client, later, lock};
 use super::world::{Event, Link, MS, SimulatedNode, World};
 
 pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -246,12 +247,7 @@ impl<'a> Player<'a> {
                 drop(world);
                 if let Some(client) = self.clients[client].clone() {
                     let (id, how) = (client.id, how.clone());
-                    self.spawn(
-                        id,
-                        Box::pin(async move {
-                            lock(client, how).await;
-                        }),
-                    );
+                    self.spawn(id, Box::pin(lock(client, how)));
                 }
             }
             Action::Pause { client, ms } => {
@@ -279,7 +275,22 @@ impl<'a> Player<'a> {
                 let told = world.servers[node].delete(Some(name), false);
                 world.tell(node, told);
             }
+            Action::Free { client, after, ref how } => {
+                for node in 0..world.servers.len() {
+                    let told = world.servers[node].delete(Some("a"), false);
+                    world.tell(node, told);
+                }
+                drop(world);
+                if let Some(client) = self.clients[client].clone() {
+                    self.spawn(client.id, Box::pin(later(client, after, how.clone())));
+                }
+            }
             Action::Flush { node } => {
+                let valid = self.monitor.lock().unwrap().valid(now, &world.clocks);
+                let careful = self.scenario.promise == Promise::FlushesAreSurvived;
+                if careful && !world.survives_flush(node, &valid) {
+                    return;
+                }
                 let told = world.servers[node].delete(None, true);
                 world.tell(node, told);
             }
@@ -308,26 +319,8 @@ impl<'a> Player<'a> {
     fn probe(&mut self) {
         let now = self.now();
         for client in self.clients.clone().into_iter().flatten() {
-            let how = Use {
-                names: vec!["a", "b"],
-                ttl: 1000,
-                wait: Some(20_000),
-                renew: true,
-                max_hold: None,
-                hold: 1,
-                extend: None,
-                cancel: None,
-                end: End::Release,
-            };
-            let (id, monitor) = (client.id, Arc::clone(&self.monitor));
-            let task = async move {
-                if !lock(client, how).await {
-                    let stuck =
-                        format!("stuck: client {id} got no lock after all faults were over");
-                    monitor.lock().unwrap().violation.get_or_insert(stuck);
-                }
-            };
-            self.spawn(id, Box::pin(task));
+            let how = Use { names: vec!["a", "b"], wait: Some(20_000), must: true, ..plain(1000) };
+            self.spawn(client.id, Box::pin(lock(client, how)));
         }
         self.world.lock().unwrap().at(now, Event::Resume(0));
     }

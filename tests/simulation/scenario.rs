@@ -18,6 +18,10 @@ pub(super) enum Promise {
     /// The same, but only the order of fencing tokens is watched.
     TokensDespiteDeletes,
     NodesAreFlushed,
+    /// Nodes are flushed, but only where every lease survives it: enough other nodes have its keys.
+    FlushesAreSurvived,
+    /// Somebody deletes all keys of a lock by hand, and nothing else goes wrong: it is free then.
+    FreedByForce,
     /// Nodes restart without their data and vote at once.
     NoGuard,
 }
@@ -42,19 +46,56 @@ pub(super) struct Use {
     pub(super) extend: Option<u64>,
     pub(super) cancel: Option<u64>,
     pub(super) end: End,
+    /// It is promised that this acquire succeeds.
+    pub(super) must: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Action {
-    Lock { client: usize, how: Use },
-    Pause { client: usize, ms: u64 },
-    CrashClient { client: usize },
-    Cut { client: usize, node: usize, ms: u64 },
-    Slow { client: usize, node: usize, by: u64, ms: u64 },
-    Crash { node: usize, keep: bool, down: u64 },
-    Stop { node: usize, ms: u64 },
-    Delete { node: usize, name: &'static str },
-    Flush { node: usize },
+    Lock {
+        client: usize,
+        how: Use,
+    },
+    Pause {
+        client: usize,
+        ms: u64,
+    },
+    CrashClient {
+        client: usize,
+    },
+    Cut {
+        client: usize,
+        node: usize,
+        ms: u64,
+    },
+    Slow {
+        client: usize,
+        node: usize,
+        by: u64,
+        ms: u64,
+    },
+    Crash {
+        node: usize,
+        keep: bool,
+        down: u64,
+    },
+    Stop {
+        node: usize,
+        ms: u64,
+    },
+    Delete {
+        node: usize,
+        name: &'static str,
+    },
+    Flush {
+        node: usize,
+    },
+    /// Somebody deletes the keys of "a" everywhere, and a client asks for it some time later.
+    Free {
+        client: usize,
+        after: u64,
+        how: Use,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -83,10 +124,11 @@ impl Scenario {
         let mut rng = Rng::with_seed(seed);
         let pick = |rng: &mut Rng, from: &[u64]| from[rng.usize(..from.len())];
         let nodes = match promise {
-            Promise::NoGuard => pick(&mut rng, &[3, 5]),
+            Promise::NoGuard | Promise::FlushesAreSurvived => pick(&mut rng, &[3, 5]),
             _ => pick(&mut rng, &[1, 2, 3, 3, 3, 4, 5, 5]),
         };
-        let amnesia = promise == Promise::NoGuard || nodes > 1 && rng.bool();
+        let steady = matches!(promise, Promise::FlushesAreSurvived | Promise::FreedByForce);
+        let amnesia = promise == Promise::NoGuard || nodes > 1 && rng.bool() && !steady;
         let fencing = promise == Promise::TokensDespiteDeletes || rng.u8(..3) == 0;
         let guard = match (promise, amnesia, fencing) {
             (Promise::NoGuard, ..) | (_, false, _) => 0,
@@ -110,112 +152,9 @@ impl Scenario {
                 .collect(),
             steps: Vec::new(),
         };
-        let length = pick(&mut rng, &[2_000, 5_000, 12_000]);
-        for _ in 0..rng.usize(4..=20) {
-            let action = this.lock(&mut rng);
-            this.step(&mut rng, length, action);
-        }
-        let most = [6, 14, 40][rng.usize(..3)];
-        for _ in 0..rng.usize(0..=most) {
-            let action = this.fault(&mut rng, amnesia);
-            this.step(&mut rng, length, action);
-        }
-        for _ in 0..rng.usize(0..4) {
-            this.burst(&mut rng, length, amnesia);
-        }
-        this.unpromised(&mut rng, length);
+        this.fill(&mut rng, amnesia);
         this.steps.sort_by_key(|step| step.at);
         this
-    }
-
-    fn step(&mut self, rng: &mut Rng, length: u64, action: Action) {
-        self.steps.push(Step { at: BEGIN + rng.u64(0..length * 1000) * 1000, action });
-    }
-
-    /// Contention and broken connections within a few round trips of each other: where rounds and their clean-up meet.
-    fn burst(&mut self, rng: &mut Rng, length: u64, amnesia: bool) {
-        let begin = BEGIN + rng.u64(0..length * 1000) * 1000;
-        for _ in 0..rng.usize(3..=10) {
-            let (client, node) = (rng.usize(..self.clients.len()), rng.usize(..self.nodes.len()));
-            let action = match rng.u8(..8) {
-                0..=2 => self.lock(rng),
-                3..=6 => Action::Cut { client, node, ms: [1, 5, 40, 700][rng.usize(..4)] },
-                _ => self.fault(rng, amnesia),
-            };
-            let at = begin + rng.u64(0..self.latency * 6);
-            self.steps.push(Step { at, action });
-        }
-    }
-
-    fn lock(&self, rng: &mut Rng) -> Action {
-        let ttl = [100, 200, 500, 1000, 2000][rng.usize(..5)];
-        let names: &[&str] = match rng.u8(..8) {
-            0 => &["a", "b"],
-            1 => &["b", "a"],
-            2 | 3 => &["b"],
-            _ => &["a"],
-        };
-        let some =
-            |rng: &mut Rng, one_in: u8, most: u64| (rng.u8(..one_in) == 0).then(|| rng.u64(..most));
-        let longest = [50, 500, 3000][rng.usize(..3)];
-        let hold = rng.u64(0..longest);
-        let how = Use {
-            names: names.to_vec(),
-            ttl,
-            wait: match rng.u8(..4) {
-                0 => Some(0),
-                1 => None,
-                _ => Some(rng.u64(1..4000)),
-            },
-            renew: rng.u8(..4) != 0,
-            max_hold: some(rng, 8, 3000).map(|ms| ms.max(100)),
-            hold,
-            extend: some(rng, 4, 2000).map(|ms| ms.max(100)),
-            cancel: some(rng, 5, 800),
-            end: [End::Release, End::Release, End::Release, End::Drop, End::Abandon, End::Keep]
-                [rng.usize(..6)]
-            .clone(),
-        };
-        Action::Lock { client: rng.usize(..self.clients.len()), how }
-    }
-
-    fn fault(&self, rng: &mut Rng, amnesia: bool) -> Action {
-        let (client, node) = (rng.usize(..self.clients.len()), rng.usize(..self.nodes.len()));
-        let longest = [20, 300, 2500][rng.usize(..3)];
-        let ms = rng.u64(1..longest);
-        match rng.u8(..12) {
-            0..=2 => Action::Cut { client, node, ms },
-            3..=4 => Action::Slow { client, node, by: rng.u64(1..1500), ms },
-            5..=7 => Action::Pause { client, ms },
-            8 => Action::CrashClient { client },
-            9 => Action::Stop { node, ms },
-            _ => Action::Crash { node, keep: !amnesia || rng.u8(..4) == 0, down: ms },
-        }
-    }
-
-    fn unpromised(&mut self, rng: &mut Rng, length: u64) {
-        let nodes = self.nodes.len();
-        let at = |rng: &mut Rng| BEGIN + rng.u64(0..length * 1000) * 1000;
-        match self.promise {
-            Promise::Kept | Promise::NoGuard => {}
-            Promise::KeysAreDeleted | Promise::TokensDespiteDeletes => {
-                for _ in 0..4 {
-                    let at = at(rng);
-                    let name = ["a", "b"][rng.usize(..2)];
-                    let all =
-                        (0..nodes).map(|node| Step { at, action: Action::Delete { node, name } });
-                    self.steps.extend(all);
-                }
-            }
-            Promise::NodesAreFlushed => {
-                for _ in 0..4 {
-                    let at = at(rng);
-                    let all =
-                        (0..=nodes / 2).map(|node| Step { at, action: Action::Flush { node } });
-                    self.steps.extend(all);
-                }
-            }
-        }
     }
 
     /// The shortest schedule found that still breaks the same rule.

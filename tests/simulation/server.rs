@@ -56,6 +56,15 @@ impl Server {
         (self.clock_us(now) - self.clock_us(self.started)) / 1_000_000
     }
 
+    /// Until when, in true time, every key that this owner has here is there.
+    pub(super) fn has_until(&self, token: &str) -> Option<Time> {
+        let ends = self.keys.values().filter(|(owner, _)| owner == token).map(|(_, end)| *end);
+        let run =
+            (ends.min()? * 1000).saturating_sub(EPOCH_US.saturating_add_signed(self.offset_us));
+        let time = u128::from(run) * 1_000_000_000 / u128::try_from(1_000_000 + self.ppm).unwrap();
+        u64::try_from(time).ok()
+    }
+
     pub(super) fn lose_data(&mut self) {
         self.keys.clear();
         self.fences.clear();

@@ -26,8 +26,8 @@ pub(super) struct Client {
     pub(super) fencing: bool,
 }
 
-/// One use of a lock, from acquire to its end; whether it was acquired.
-pub(super) fn lock(client: Client, how: Use) -> impl Future<Output = bool> + Send {
+/// One use of a lock, from acquire to its end.
+pub(super) fn lock(client: Client, how: Use) -> impl Future<Output = ()> + Send {
     let ms = Duration::from_millis;
     async move {
         let mut lock = client.redlock.lock(Names::from(how.names.as_slice())).ttl(ms(how.ttl));
@@ -38,9 +38,15 @@ pub(super) fn lock(client: Client, how: Use) -> impl Future<Output = bool> + Sen
         if let Some(max_hold) = how.max_hold {
             lock = lock.max_hold(ms(max_hold));
         }
-        let Some(lease) = acquire(&client, &lock, &how).await else { return false };
+        let before = client.monitor.lock().unwrap().tokens();
+        let Some(lease) = acquire(&client, &lock, &how).await else {
+            if how.must {
+                client.monitor.lock().unwrap().stuck(client.id);
+            }
+            return;
+        };
         let hold = lease.clone();
-        client.monitor.lock().unwrap().granted(client.id, &how.names, &hold);
+        client.monitor.lock().unwrap().granted(client.id, &how.names, &hold, &before);
         watch(&client, &hold);
         sleep(&client, how.hold / 2).await;
         if let Some(extend) = how.extend {
@@ -56,8 +62,12 @@ pub(super) fn lock(client: Client, how: Use) -> impl Future<Output = bool> + Sen
                 drop(lease);
             }
         }
-        true
     }
+}
+
+pub(super) async fn later(client: Client, after: u64, how: Use) {
+    sleep(&client, after).await;
+    lock(client, how).await;
 }
 
 async fn acquire(client: &Client, lock: &crate::Lock, how: &Use) -> Option<Lease> {

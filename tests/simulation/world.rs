@@ -13,6 +13,7 @@ use crate::clock::Instant;
 use crate::node::{Ask, Change, Claim, Extension, Fault, Holder, Node, Reply, Vote, Watch};
 
 use super::clock::{Rate, Time};
+use super::monitor::Valid;
 use super::server::{Answer, Request, Server};
 
 pub(super) const MS: Time = 1_000_000;
@@ -278,6 +279,25 @@ impl World {
         if let Some(watch) = &self.watches[client] {
             watch.changed(Change::All);
         }
+    }
+
+    /// Whether every lease outlives the loss of what this node has: so many others have its keys for as long as it
+    /// is valid that no quorum is left for anybody else. Not while an answer that might count is under way.
+    pub(super) fn survives_flush(&self, node: usize, valid: &[Valid]) -> bool {
+        let open = self.links.iter().flatten().flat_map(|link| &link.open);
+        let mut tokens = open.filter_map(|(_, request, ..)| match request {
+            Request::Acquire { claim, .. } | Request::Extend { claim, .. } => Some(&*claim.token),
+            Request::Release { .. } => None,
+        });
+        let has = |node: usize, token: &str| self.servers[node].has_until(token);
+        let needed = self.servers.len() - self.servers.len() / 2;
+        let kept = |lease: &Valid| {
+            let others = (0..self.servers.len()).filter(|other| *other != node);
+            let lasting = others.filter_map(|other| has(other, &lease.token));
+            lasting.filter(|until| !(lease.at)(*until)).count() >= needed
+        };
+        tokens.all(|token| has(node, token).is_none())
+            && valid.iter().all(|lease| has(node, &lease.token).is_none() || kept(lease))
     }
 
     pub(super) fn slow(&mut self, client: usize, node: usize, by: Time, length: Time) {

@@ -1,0 +1,191 @@
+//! What a seed throws into a scenario: uses of locks, faults, and the meetings of both that rules were made for.
+
+use fastrand::Rng;
+
+use super::clock::Time;
+use super::scenario::{Action, BEGIN, End, Promise, Scenario, Step, Use};
+use super::world::MS;
+
+fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
+    from[rng.usize(..from.len())]
+}
+
+impl Scenario {
+    /// One seed in four is a few late votes and little else: where all goes wrong at once, no two things meet.
+    pub(super) fn fill(&mut self, rng: &mut Rng, amnesia: bool) {
+        let length = pick(rng, &[2_000, 5_000, 12_000]);
+        if self.promise == Promise::FreedByForce {
+            return self.freed_by_force(rng, length);
+        }
+        if rng.u8(..4) == 0 {
+            for _ in 0..rng.usize(1..=2) {
+                self.late_vote(rng, length);
+            }
+        } else {
+            for _ in 0..rng.usize(4..=20) {
+                let action = self.lock(rng);
+                self.step(rng, length, action);
+            }
+            let most = [6, 14, 40][rng.usize(..3)];
+            for _ in 0..rng.usize(0..=most) {
+                let action = self.fault(rng, amnesia);
+                self.step(rng, length, action);
+            }
+            for _ in 0..rng.usize(0..4) {
+                self.burst(rng, length, amnesia);
+            }
+        }
+        self.unpromised(rng, length);
+    }
+
+    fn step(&mut self, rng: &mut Rng, length: u64, action: Action) {
+        self.steps.push(Step { at: some_time(rng, length), action });
+    }
+
+    /// Contention and broken connections within a few round trips of each other: where rounds and their clean-up meet.
+    fn burst(&mut self, rng: &mut Rng, length: u64, amnesia: bool) {
+        let begin = some_time(rng, length);
+        for _ in 0..rng.usize(3..=10) {
+            let (client, node) = self.some(rng);
+            let action = match rng.u8(..8) {
+                0..=2 => self.lock(rng),
+                3..=6 => Action::Cut { client, node, ms: [1, 5, 40, 700][rng.usize(..4)] },
+                _ => self.fault(rng, amnesia),
+            };
+            let at = begin + rng.u64(0..self.latency * 6);
+            self.steps.push(Step { at, action });
+        }
+    }
+
+    /// A connection dies while what it carries is late: a vote, an extend or a delete reaches its node when the
+    /// client has gone on without it over the next connection, has lost another node, and others want the lock.
+    fn late_vote(&mut self, rng: &mut Rng, length: u64) {
+        let begin = some_time(rng, length);
+        let ttl = pick(rng, &[200, 500, 1000]);
+        let (client, late) = self.some(rng);
+        let gone = (late + rng.usize(1..self.nodes.len().max(2))) % self.nodes.len();
+        let at = |ms: u64| begin + ms * MS;
+        let mut add = |at: Time, action: Action| self.steps.push(Step { at, action });
+        let slow = if rng.u8(..3) == 0 { rng.u64(0..ttl) } else { 0 };
+        let length = rng.u64(1..30);
+        add(at(slow), Action::Slow { client, node: late, by: rng.u64(50..1500), ms: length });
+        let broken = slow + rng.u64(0..length + 100);
+        add(at(broken), Action::Cut { client, node: late, ms: rng.u64(1..40) });
+        let away = rng.u64(0..ttl);
+        add(at(away), Action::Cut { client, node: gone, ms: rng.u64(100..2500) });
+        let others = self.clients.len();
+        let uses = (0..rng.u64(1..=3)).map(|_| (rng.usize(..others), rng.u64(0..1500)));
+        for (client, later) in [(client, slow.min(2))].into_iter().chain(uses.collect::<Vec<_>>()) {
+            let longest = pick(rng, &[50, 3000]);
+            let hold = rng.u64(0..longest);
+            let how = Use { hold, wait: [None, Some(4000)][rng.usize(..2)], ..plain(ttl) };
+            self.steps.push(Step { at: at(later), action: Action::Lock { client, how } });
+        }
+    }
+
+    fn lock(&self, rng: &mut Rng) -> Action {
+        let ttl = [100, 200, 500, 1000, 2000][rng.usize(..5)];
+        let names: &[&str] = match rng.u8(..8) {
+            0 => &["a", "b"],
+            1 => &["b", "a"],
+            2 | 3 => &["b"],
+            _ => &["a"],
+        };
+        let some =
+            |rng: &mut Rng, one_in: u8, most: u64| (rng.u8(..one_in) == 0).then(|| rng.u64(..most));
+        let longest = [50, 500, 3000][rng.usize(..3)];
+        let hold = rng.u64(0..longest);
+        let how = Use {
+            names: names.to_vec(),
+            wait: match rng.u8(..4) {
+                0 => Some(0),
+                1 => None,
+                _ => Some(rng.u64(1..4000)),
+            },
+            renew: rng.u8(..4) != 0,
+            max_hold: some(rng, 8, 3000).map(|ms| ms.max(100)),
+            hold,
+            extend: some(rng, 4, 2000).map(|ms| ms.max(100)),
+            cancel: some(rng, 5, 800),
+            end: [End::Release, End::Release, End::Release, End::Drop, End::Abandon, End::Keep]
+                [rng.usize(..6)]
+            .clone(),
+            ..plain(ttl)
+        };
+        Action::Lock { client: self.some(rng).0, how }
+    }
+
+    fn fault(&self, rng: &mut Rng, amnesia: bool) -> Action {
+        let (client, node) = self.some(rng);
+        let longest = [20, 300, 2500][rng.usize(..3)];
+        let ms = rng.u64(1..longest);
+        match rng.u8(..12) {
+            0..=2 => Action::Cut { client, node, ms },
+            3..=4 => Action::Slow { client, node, by: rng.u64(1..1500), ms },
+            5..=7 => Action::Pause { client, ms },
+            8 => Action::CrashClient { client },
+            9 => Action::Stop { node, ms },
+            _ => Action::Crash { node, keep: !amnesia || rng.u8(..4) == 0, down: ms },
+        }
+    }
+
+    /// A client and a node.
+    fn some(&self, rng: &mut Rng) -> (usize, usize) {
+        (rng.usize(..self.clients.len()), rng.usize(..self.nodes.len()))
+    }
+
+    fn unpromised(&mut self, rng: &mut Rng, length: u64) {
+        let nodes = self.nodes.len();
+        for _ in 0..4 {
+            let at = some_time(rng, length);
+            let everywhere = |action: &dyn Fn(usize) -> Action, nodes: usize| {
+                (0..nodes).map(|node| Step { at, action: action(node) }).collect::<Vec<_>>()
+            };
+            self.steps.extend(match self.promise {
+                Promise::KeysAreDeleted | Promise::TokensDespiteDeletes => {
+                    let name = ["a", "b"][rng.usize(..2)];
+                    everywhere(&|node| Action::Delete { node, name }, nodes)
+                }
+                Promise::NodesAreFlushed => {
+                    everywhere(&|node| Action::Flush { node }, nodes / 2 + 1)
+                }
+                Promise::FlushesAreSurvived => {
+                    let node = rng.usize(..nodes);
+                    vec![Step { at, action: Action::Flush { node } }]
+                }
+                Promise::Kept | Promise::NoGuard | Promise::FreedByForce => Vec::new(),
+            });
+        }
+    }
+
+    /// A long lease, its keys deleted by hand, and somebody who comes after that.
+    fn freed_by_force(&mut self, rng: &mut Rng, length: u64) {
+        let ttl = rng.u64(3_000..20_000);
+        let holder = Use { hold: 15_000, end: End::Drop, ..plain(ttl) };
+        self.steps.push(Step { at: BEGIN, action: Action::Lock { client: 0, how: holder } });
+        let how = Use { wait: Some(1500), must: true, ..plain(1000) };
+        let (client, after) = (1, rng.u64(0..1000));
+        let at = some_time(rng, length) + 500 * MS;
+        self.steps.push(Step { at, action: Action::Free { client, after, how } });
+    }
+}
+
+fn some_time(rng: &mut Rng, length: u64) -> Time {
+    BEGIN + rng.u64(0..length * 1000) * 1000
+}
+
+/// The usual use: waited for as long as it takes, renewed, released at once.
+pub(super) fn plain(ttl: u64) -> Use {
+    Use {
+        names: vec!["a"],
+        ttl,
+        wait: None,
+        renew: true,
+        max_hold: None,
+        hold: 0,
+        extend: None,
+        cancel: None,
+        end: End::Release,
+        must: false,
+    }
+}
