@@ -6,8 +6,8 @@
 mod fake;
 mod faults;
 mod fencing;
-mod options;
 mod leaks;
+mod options;
 mod polling;
 mod quorum;
 mod replies;
