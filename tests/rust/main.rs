@@ -3,14 +3,11 @@
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(clippy::struct_excessive_bools, reason = "vectors are rows of yes and no")]
 
-mod fake;
 mod faults;
 mod fencing;
-mod leaks;
 mod options;
 mod polling;
 mod quorum;
-mod replies;
 mod single;
 mod support;
 mod tidy;

@@ -8,17 +8,17 @@ use futures_util::future::join_all;
 use redlock::{Error, ErrorKind, Redlock};
 
 use crate::fake::{Fake, Row, rows};
-use crate::support::{alone, millis};
+use crate::support::millis;
 
 const SLACK: Duration = millis(5000);
 
 /// More than an answer takes on a busy machine; less where there will be none.
-fn patience(row: &Row) -> Duration {
+pub(crate) fn patience(row: &Row) -> Duration {
     millis(if row.cause.is_empty() { 400 } else { 9000 })
 }
 
 /// What is wrong with the outcome of a call, if anything is.
-async fn verdict<T: Debug>(
+pub(crate) async fn verdict<T: Debug>(
     row: &Row,
     redlock: &Redlock,
     (words, patience): (&[String], Duration),
@@ -45,12 +45,12 @@ fn names(error: &Error, words: &[String]) -> bool {
     !cause.is_empty() && words.iter().all(|word| cause.contains(word))
 }
 
-fn none(verdicts: impl IntoIterator<Item = Option<String>>) {
+pub(crate) fn none(verdicts: impl IntoIterator<Item = Option<String>>) {
     let wrong: Vec<String> = verdicts.into_iter().flatten().collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn client(row: &Row, fake: &Fake) -> Redlock {
+pub(crate) fn client(row: &Row, fake: &Fake) -> Redlock {
     Redlock::builder([fake.url()]).node_timeout(patience(row)).build().unwrap()
 }
 
@@ -100,38 +100,4 @@ async fn a_lease_is_neither_extended_nor_released_by_an_odd_answer() {
             .or(verdict(&row, &redlock, (&row.cause, patience(&row)), lease.release()).await)
     });
     none(join_all(verdicts).await);
-}
-
-#[tokio::test]
-async fn a_server_that_never_stops_talking_starves_nobody_and_is_left() {
-    if !alone("replies::a_server_that_never_stops_talking_starves_nobody_and_is_left") {
-        return;
-    }
-    let (calm, floods) = rows();
-    let well = client(&calm[0], &Fake::start(&calm[0], false));
-    let mut fakes = Vec::new();
-    for row in &floods {
-        let fake = Fake::start(row, true);
-        let redlock = client(row, &fake);
-        let beside = async {
-            for number in 0..10 {
-                let lock = well.lock(format!("{}-{number}", row.about));
-                lock.try_acquire().await.unwrap().unwrap().into_hold().abandon();
-                tokio::time::sleep(millis(30)).await;
-            }
-        };
-        let lock = redlock.lock("job");
-        let said = verdict(row, &redlock, (&row.cause, patience(row)), lock.try_acquire());
-        let (said, ()) = tokio::join!(said, beside);
-        none([said]);
-        fakes.push((row, fake));
-    }
-    // The clients are gone; what they owe is owed for one ttl.
-    let end = Instant::now() + millis(60_000);
-    for (row, fake) in fakes {
-        while fake.connections() > 1 {
-            assert!(Instant::now() < end, "{}: a client that is gone still listens", row.about);
-            tokio::time::sleep(millis(20)).await;
-        }
-    }
 }

@@ -100,23 +100,6 @@ fn spawn(port: u16, folder: &std::path::Path, extra: &[String]) -> Child {
         .expect("redis-server is needed by the tests")
 }
 
-/// Whether this process was started for this test alone; if not, one is, and must succeed. For tests that the
-/// others, which share the background thread, would not bear.
-pub(crate) fn alone(test: &str) -> bool {
-    if std::env::var("ALONE").as_deref() == Ok(test) {
-        return true;
-    }
-    let run = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture"])
-        .env("ALONE", test)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&run.stdout).into_owned();
-    let complained = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success() && said.contains("1 passed"), "{said}{complained}");
-    false
-}
-
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -1,0 +1,10 @@
+//! Tests that the others, of which many count in milliseconds, would not bear beside them.
+
+#![allow(missing_docs, reason = "tests document themselves by their names")]
+#![allow(dead_code, reason = "what is shared is used by the other tests")]
+
+mod fake;
+mod floods;
+mod leaks;
+mod replies;
+mod support;

@@ -1,0 +1,38 @@
+//! Servers that never stop talking: each costs its own client a fault, and nobody else anything.
+
+use std::time::Instant;
+
+use crate::fake::{Fake, rows};
+use crate::replies::{client, none, patience, verdict};
+use crate::support::millis;
+
+#[tokio::test]
+async fn a_server_that_never_stops_talking_starves_nobody_and_is_left() {
+    let (calm, floods) = rows();
+    let well = client(&calm[0], &Fake::start(&calm[0], false));
+    let mut fakes = Vec::new();
+    for row in &floods {
+        let fake = Fake::start(row, true);
+        let redlock = client(row, &fake);
+        let beside = async {
+            for number in 0..10 {
+                let lock = well.lock(format!("{}-{number}", row.about));
+                lock.try_acquire().await.unwrap().unwrap().into_hold().abandon();
+                tokio::time::sleep(millis(30)).await;
+            }
+        };
+        let lock = redlock.lock("job");
+        let said = verdict(row, &redlock, (&row.cause, patience(row)), lock.try_acquire());
+        let (said, ()) = tokio::join!(said, beside);
+        none([said]);
+        fakes.push((row, fake));
+    }
+    // The clients are gone; what they owe is owed for one ttl.
+    let end = Instant::now() + millis(60_000);
+    for (row, fake) in fakes {
+        while fake.connections() > 1 {
+            assert!(Instant::now() < end, "{}: a client that is gone still listens", row.about);
+            tokio::time::sleep(millis(20)).await;
+        }
+    }
+}
