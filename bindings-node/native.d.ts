@@ -73,7 +73,7 @@ export declare class Runtime {
   constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, beside: unknown[]) => void)
   /** Starts the calls in the first rows. */
   send(rows: number): void
-  /** Stops a call; its slot will not be settled. No key stays behind. */
+  /** Stops a call; its slot will not be settled, and no key stays behind. False if it has been settled. */
   cancel(slot: number): boolean
 }
 
