@@ -23,11 +23,11 @@ test("a lease that is merely held does not keep the process", async () => {
   const started = performance.now();
   const { code, stderr, lines } = await program("holds", [server.url]);
   assert.equal(code, 0, stderr);
-  assert.ok(performance.now() - started < 2500);
+  assert.ok(performance.now() - started < 10_000);
   assert.equal(await server.cli("GET", "lock:held"), lines[0]);
   assert.equal(lines.length, 1);
   // Not renewed by anybody: it goes with its ttl.
-  const next = await new Redlock(server.url).lock("held", { wait: 5000 }).acquire();
+  const next = await new Redlock(server.url).lock("held", { wait: 10_000 }).acquire();
   await next.release();
 });
 

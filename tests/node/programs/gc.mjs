@@ -12,7 +12,7 @@ async function forgetful() {
 await forgetful();
 const released = await redlock.lock("released").acquire();
 await released.release();
-const kept = await redlock.lock("kept", { ttl: 300 }).acquire();
+const kept = await redlock.lock("kept", { ttl: 1000 }).acquire();
 for (let round = 0; round < 10; round++) {
   await sleep(50);
   global.gc();

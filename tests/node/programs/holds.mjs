@@ -1,6 +1,6 @@
 // Holds a lease with renewal, a watched signal and nothing else: the process ends.
 import { Redlock } from "redlock-native";
 
-const lease = await new Redlock(process.argv[2]).lock("held", { ttl: 3000 }).acquire();
+const lease = await new Redlock(process.argv[2]).lock("held", { ttl: 4000 }).acquire();
 lease.onLost(() => console.log("lost"));
 console.log(lease.token);
