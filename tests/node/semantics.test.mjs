@@ -1,0 +1,167 @@
+// Rules that users of other libraries trip over; tests/README.md lists which test has which.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { configure, lock, Redlock } from "redlock-native";
+import { eventually, fresh, serverForSuite, silentNodes } from "./helper.mjs";
+
+test("a lock only describes: nothing is sent, and only a lease can be released", async () => {
+  const silent = await silentNodes();
+  const described = new Redlock(`redis://127.0.0.1:${silent.ports[0]}`).lock(["a", "b"]);
+  assert.equal(described.key, "lock:a, lock:b");
+  assert.deepEqual(described.keys, ["lock:a", "lock:b"]);
+  assert.equal(described.release, undefined);
+  assert.equal(described[Symbol.asyncDispose], undefined);
+  await sleep(50);
+  silent.stop();
+  assert.equal(silent.called(), 0);
+});
+
+test("a lock of the default client, made before configure, is of the client configured later", async () => {
+  const early = lock(fresh());
+  configure("memory://", { keyPrefix: "later:" });
+  const lease = await early.acquire();
+  assert.match(lease.key, /^later:/);
+  await lease.release();
+});
+
+const shared = serverForSuite();
+const kinds = { "memory://": () => "memory://", "redis://": () => shared.server.url };
+
+for (const [kind, url] of Object.entries(kinds)) {
+  describe(kind, () => {
+    test("one Lock may be entered by many at once", async () => {
+      const described = new Redlock(url()).lock(fresh());
+      let [inside, most, entered] = [0, 0, 0];
+      const work = () =>
+        described.using(async () => {
+          inside += 1;
+          most = Math.max(most, inside);
+          entered += 1;
+          await sleep(1);
+          inside -= 1;
+        });
+      await Promise.all(Array.from({ length: 20 }, work));
+      assert.deepEqual([most, entered], [1, 20]);
+    });
+
+    test("a stale holder's scope that ends later leaves the next holder alone", async () => {
+      const redlock = new Redlock(url());
+      const name = fresh();
+      const described = redlock.lock(name);
+      const { promise: left, resolve: leave } = deferred();
+      const { promise: entered, resolve: enter } = deferred();
+      const stale = described.using(async (lease) => {
+        await redlock.forceRelease(name);
+        await eventually(() => assert.equal(lease.held, false));
+        enter();
+        await left;
+      });
+      const staleEnds = assert.rejects(stale, { code: "lost", reason: "missing" });
+      await entered;
+      await described.using(async (lease) => {
+        leave();
+        await staleEnds;
+        assert.equal(lease.held, true);
+        assert.equal((await described.inspect()).held, true);
+      });
+      assert.equal((await described.inspect()).held, false);
+    });
+
+    test("a lock is not reentrant, and LockTimeout names the place that holds it", async () => {
+      const described = new Redlock(url()).lock(fresh(), { wait: 200 });
+      async function theHolder() {
+        return await described.acquire();
+      }
+      const lease = await theHolder();
+      await assert.rejects(described.acquire(), (error) => {
+        assert.equal(error.code, "timeout");
+        const named =
+          /this client holds it itself, acquired at .*semantics\.test\.mjs:\d+.*: a lock is not reentrant/;
+        assert.match(error.message, named);
+        assert.match(error.message, /theHolder/);
+        return true;
+      });
+      await lease.release();
+    });
+
+    test("extend sets the ttl of later renewals", async () => {
+      const lease = await new Redlock(url()).lock(fresh(), { ttl: 300 }).acquire();
+      await lease.extend(1200);
+      await sleep(1300);
+      // More than renewals by 300 ms could give.
+      assert.ok(lease.remaining > 350, `${lease.remaining} ms`);
+      await lease.release();
+    });
+
+    test("a second release does nothing; after a loss every release rejects", async () => {
+      const redlock = new Redlock(url());
+      const name = fresh();
+      const first = await redlock.lock(name).acquire();
+      await first.release();
+      const second = await redlock.lock(name).acquire();
+      await first.release();
+      assert.equal((await redlock.lock(name).inspect()).held, true);
+      await redlock.forceRelease(name);
+      await eventually(() => assert.equal(second.held, false));
+      for (let turn = 0; turn < 2; turn++) {
+        await assert.rejects(second.release(), { code: "lost", reason: "missing" });
+      }
+    });
+
+    test("one round never overtakes a waiter of this process, though the name itself is free", async () => {
+      const redlock = new Redlock(url());
+      const [free, taken] = [fresh(), fresh()];
+      const held = await redlock.lock(taken).acquire();
+      const first = redlock.lock([free, taken]).acquire();
+      const described = redlock.lock(free);
+      await sleep(50);
+      assert.equal((await described.inspect()).held, false);
+      assert.equal(await described.tryAcquire(), null);
+      await assert.rejects(described.acquire({ wait: 0 }), {
+        code: "timeout",
+        message: /others in this process were first/,
+      });
+      await held.release();
+      await (await first).release();
+    });
+
+    test("onLost of a lease that is lost already is called soon, not inside of the call", async () => {
+      const redlock = new Redlock(url());
+      const name = fresh();
+      const lease = await redlock.lock(name).acquire();
+      await redlock.forceRelease(name);
+      await eventually(() => assert.equal(lease.held, false));
+      const told = [];
+      lease.onLost((error) => told.push(error.reason));
+      assert.deepEqual(told, []);
+      await eventually(() => assert.deepEqual(told, ["missing"]));
+    });
+
+    test("a lease held for long is warned of once, with its place", async (context) => {
+      const warned = context.mock.method(process, "emitWarning", () => undefined);
+      const described = new Redlock(url()).lock(fresh(), { ttl: 4500 });
+      const lease = await described.acquire();
+      // Never shortens: it stays held, however busy the machine is.
+      await lease.extend(100);
+      const texts = () => warned.mock.calls.map((call) => call.arguments[0]);
+      const mine = () => texts().filter((text) => text.includes(lease.key));
+      await eventually(() => assert.equal(mine().length, 1, texts().join("\n")));
+      await sleep(200);
+      assert.equal(mine().length, 1, texts().join("\n"));
+      assert.match(
+        mine()[0],
+        /held for more than ten times its ttl, acquired at .*semantics\.test/,
+      );
+      await lease.release();
+    });
+  });
+}
+
+function deferred() {
+  let resolve;
+  const promise = new Promise((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
+}
