@@ -57,10 +57,12 @@ impl Calls {
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let call = Box::pin(async move {
-            let outcome = AssertUnwindSafe(future).catch_unwind().await;
-            Ended { slot, number, outcome: outcome.unwrap_or(Outcome::Broken) }
+        // No async block: it would hold the future twice, and each copy is moved and allocated with every call.
+        let call = AssertUnwindSafe(future).catch_unwind().map(move |outcome| {
+            let outcome = outcome.unwrap_or(Outcome::Broken);
+            Ended { slot, number, outcome }
         });
+        let call = Box::pin(call);
         self.outbox.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     }
 

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use futures_util::FutureExt;
 use futures_util::future::AbortHandle;
 use napi_derive::napi;
 use redlock::{Hold, Unit};
@@ -68,12 +69,15 @@ impl Drop for Leases {
 impl Local {
     /// Sends the release now; its outcome comes with those of the calls around it.
     pub(crate) fn release(&self, slot: u32, id: u32) {
-        let release = self.leases.ask(id, Hold::release);
-        let released = async move {
-            let Some(release) = release else { return Outcome::Done };
-            release.await.map_or_else(Outcome::Failed, |()| Outcome::Released(id))
-        };
-        self.enqueue(slot, released, None);
+        match self.leases.ask(id, Hold::release) {
+            Some(release) => {
+                let outcome = move |done: Result<_, _>| {
+                    done.map_or_else(Outcome::Failed, |()| Outcome::Released(id))
+                };
+                self.enqueue(slot, release.map(outcome), None);
+            }
+            None => self.enqueue(slot, async { Outcome::Done }, None),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use futures_util::FutureExt;
 use futures_util::future::abortable;
 use napi_derive::napi;
 use redlock::Unit;
@@ -96,7 +97,7 @@ impl Local {
             Some(Ok(acquire)) => {
                 let (acquire, abort) = abortable(acquire);
                 // Nobody hears of one that was cancelled.
-                let lease = async move { acquire.await.map_or(Outcome::Done, Outcome::lease) };
+                let lease = acquire.map(|lease| lease.map_or(Outcome::Done, Outcome::lease));
                 self.enqueue(slot, lease, Some(abort));
             }
             Some(Err(error)) => self.enqueue(slot, async { Outcome::Failed(error) }, None),

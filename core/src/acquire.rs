@@ -24,6 +24,17 @@ pub const NOT_REENTRANT: &str = "a lock is not reentrant";
 /// Between rounds where no node can tell of a change.
 const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
+/// How likely the lock is free, which decides how it is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Odds {
+    /// Nobody is known to want it: in the cheapest way, though it takes a second question where somebody has it.
+    Good,
+    /// In one question.
+    Unknown,
+    /// Others want it: one node before the others.
+    Poor,
+}
+
 /// How one round ended.
 enum Round {
     Granted(Lease),
@@ -63,7 +74,7 @@ pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
     if !ticket.is_head() {
         return Ok(None);
     }
-    match round(&lock, &live, lock.options.node_timeout(), false).await {
+    match round(&lock, &live, lock.options.node_timeout(), Odds::Unknown).await {
         Round::Granted(lease) => Ok(Some(lease)),
         Round::Refused(Refusal::Unavailable(nodes)) => Err(lock.unavailable(nodes)),
         Round::Refused(Refusal::Late(took, nodes)) => Err(lock.late(took, nodes)),
@@ -72,8 +83,8 @@ pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
     }
 }
 
-/// One round under a token of its own; with contention, one node is asked before the others.
-async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration, contended: bool) -> Round {
+/// One round under a token of its own.
+async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration, odds: Odds) -> Round {
     let options = &lock.options;
     let ttl = options.max_hold.map_or(options.ttl, |max_hold| max_hold.min(options.ttl));
     let fencing = if options.fencing {
@@ -81,10 +92,10 @@ async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration, contended: boo
     } else {
         Fencing::Off
     };
-    let ask = Ask { ttl, patience, first: true, fencing };
+    let ask = Ask { ttl, patience, first: true, likely: odds == Odds::Good, fencing };
     // The scout costs a round trip more, which a short ttl over a slow network may not have.
     let scout = live.contention.rounds().min(patience);
-    let mut ballot = if contended && live.quorum.nodes.len() > 1 && scout * 4 <= ttl {
+    let mut ballot = if odds == Odds::Poor && live.quorum.nodes.len() > 1 && scout * 4 <= ttl {
         match Ballot::scout(&live.quorum, lock.claim(), ask, scout).await {
             Ok(ballot) => ballot,
             Err(left) => return Round::Refused(Refusal::Held(left)),
@@ -149,8 +160,7 @@ struct Attempt<'a> {
     unavailable_since: Option<Instant>,
     split: Backoff,
     poll: Backoff,
-    /// Others were seen to want it too.
-    contended: bool,
+    odds: Odds,
     /// Rounds that others won.
     losses: u32,
 }
@@ -167,7 +177,7 @@ impl<'a> Attempt<'a> {
             unavailable_since: None,
             split: Backoff::new(SPLIT.0, SPLIT.1),
             poll: Backoff::new(POLL.0, POLL.1),
-            contended: false,
+            odds: Odds::Good,
             losses: 0,
         }
     }
@@ -184,18 +194,19 @@ impl<'a> Attempt<'a> {
             }
         }
         let interest = self.live.watch.subscribe(&self.lock.keys);
-        if self.wait != Some(Duration::ZERO)
-            && let Some(pause) = self.live.contention.courtesy(&self.lock.keys)
-        {
+        if self.wait == Some(Duration::ZERO) {
+            self.odds = Odds::Unknown;
+        } else if let Some(pause) = self.live.contention.courtesy(&self.lock.keys) {
+            self.odds = Odds::Unknown;
             clock.sleep_until(clock.now() + pause.min(self.left())).await;
         }
         loop {
             // Read before asking: a change that comes while the nodes answer is a reason to ask again.
             let mark = interest.mark();
             let (patience, cut) = self.patience();
-            match round(self.lock, self.live, patience, self.contended).await {
+            match round(self.lock, self.live, patience, self.odds).await {
                 Round::Granted(lease) => {
-                    self.live.contention.note(&self.lock.keys, self.contended);
+                    self.live.contention.note(&self.lock.keys, self.odds == Odds::Poor);
                     return Ok(lease);
                 }
                 Round::Refused(refusal) => self.note(refusal, cut),
@@ -266,8 +277,8 @@ impl<'a> Attempt<'a> {
             self.split = Backoff::new(SPLIT.0, SPLIT.1);
         }
         if matches!(refusal, Refusal::Held(_) | Refusal::Split) {
-            self.losses += u32::from(self.contended);
-            self.contended = true;
+            self.losses += u32::from(self.odds == Odds::Poor);
+            self.odds = Odds::Poor;
         }
         self.last = refusal;
     }

@@ -136,7 +136,7 @@ impl Hold {
     pub fn release(&self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
         let sent = state.send_release();
-        async move { state.released(sent).await }
+        state.released(sent)
     }
 
     /// Ends the lease here and deletes nothing: the keys live out their ttl, or go on under who attached to their token.

@@ -195,7 +195,7 @@ impl Lock {
             let live = lock.client.live(&lock.key())?;
             let (ttl, patience) = (lock.options.ttl, lock.options.node_timeout());
             let started = live.quorum.clock.now();
-            let ask = Ask { ttl, patience, first: false, fencing: Fencing::Off };
+            let ask = Ask { ttl, patience, first: false, likely: false, fencing: Fencing::Off };
             let mut poll = live.quorum.extend(&claim, ask);
             poll.decide(&*live.quorum.clock, started + patience).await;
             let end = started + ttl.saturating_sub(drift(ttl));

@@ -197,7 +197,7 @@ impl State {
     /// Whatever is asked for a lease that is ours keeps its fencing token from being forgotten.
     fn ask(&self, ttl: Duration) -> Ask {
         let fencing = Fencing::keep(self.terms.fence);
-        Ask { ttl, patience: self.terms.node_timeout, first: false, fencing }
+        Ask { ttl, patience: self.terms.node_timeout, first: false, likely: false, fencing }
     }
 
     /// Sends an extend by `ttl` from now, cut at `max_hold`; `None` if the lease is over.

@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { parse } from "smol-toml";
 
 const TABLE = new URL("../vectors/replies.toml", import.meta.url);
-export const rows = parse(readFileSync(TABLE, "utf8")).reply;
+export const { reply: rows, attempt: attempts } = parse(readFileSync(TABLE, "utf8"));
 
 /** The words of one command after the other. */
 async function* commands(socket) {
@@ -59,6 +59,8 @@ function politely({ to }, words) {
       return "$2\r\nok\r\n";
     case "EVALSHA":
       return `*4\r\n:1\r\n:60000\r\n$0\r\n\r\n${bulk(words)}`;
+    case "GET": // nobody's: the script is asked
+      return "$-1\r\n";
     default:
       return "+OK\r\n";
   }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
-import { Fake, rows } from "./fake.mjs";
+import { attempts, Fake, rows } from "./fake.mjs";
 import { fresh, serverForSuite } from "./helper.mjs";
 
 const shared = serverForSuite();
@@ -55,6 +55,13 @@ each(
   "an acquire ends within its wait",
   calm,
   (_, redlock) => faults(() => redlock.lock("job", { wait: 1000 }).acquire(), [], 1000),
+  { concurrency: true },
+);
+
+each(
+  "a plain attempt that is answered oddly ends within its wait and says the cause",
+  attempts,
+  (row, redlock) => faults(() => redlock.lock("job", { wait: 1000 }).acquire(), row.cause, 1000),
   { concurrency: true },
 );
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Self
 Row = dict[str, Any]
 TABLE = Path(__file__).parent.parent / "vectors" / "replies.toml"
 ROWS: list[Row] = tomllib.loads(TABLE.read_text())["reply"]
+ATTEMPTS: list[Row] = tomllib.loads(TABLE.read_text())["attempt"]
 
 
 class Fakes:
@@ -104,5 +105,7 @@ def politely(row: Row, words: list[str]) -> bytes:
             return b"$2\r\nok\r\n"
         case "EVALSHA":
             return f"*4\r\n:1\r\n:60000\r\n$0\r\n\r\n{bulk(words)}".encode()
+        case "GET":  # nobody's: the script is asked
+            return b"$-1\r\n"
         case _:
             return b"+OK\r\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redlock
 
-from .fake import ROWS, Fakes, Row
+from .fake import ATTEMPTS, ROWS, Fakes, Row
 from .processes import run
 
 SLACK = 5.0
@@ -103,6 +103,16 @@ def test_an_acquire_ends_within_its_wait(each: Each) -> None:
 
     with Fakes(CALM) as fakes:
         each(fakes, CALM, scene)
+
+
+def test_a_plain_attempt_that_is_answered_oddly_ends_within_its_wait_and_says_the_cause(
+    each: Each,
+) -> None:
+    async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
+        return await outcome(row, 1, row["cause"], call, client.lock("job", wait=1), "acquire")
+
+    with Fakes(ATTEMPTS) as fakes:
+        each(fakes, ATTEMPTS, scene)
 
 
 def test_whatever_is_asked_says_the_cause_within_a_nodes_deadline(each: Each) -> None:

@@ -22,13 +22,22 @@ pub(crate) struct Row {
 #[derive(Deserialize)]
 struct Table {
     reply: Vec<Row>,
+    attempt: Vec<Row>,
+}
+
+fn table() -> Table {
+    let path = format!("{}/vectors/replies.toml", env!("CARGO_MANIFEST_DIR"));
+    toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The rows of servers that only what comes before the scripts finds out.
+pub(crate) fn attempts() -> Vec<Row> {
+    table().attempt
 }
 
 /// The rows of servers that stop talking, and of those that never do.
 pub(crate) fn rows() -> (Vec<Row>, Vec<Row>) {
-    let path = format!("{}/vectors/replies.toml", env!("CARGO_MANIFEST_DIR"));
-    let table: Table = toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    table.reply.into_iter().partition(|row| row.then.as_deref() != Some("again"))
+    table().reply.into_iter().partition(|row| row.then.as_deref() != Some("again"))
 }
 
 /// Until `fall_ill`, it grants whatever is asked.
@@ -132,6 +141,8 @@ fn politely(row: &Row, words: &[String]) -> String {
         "INFO" => "$0\r\n\r\n".into(),
         "SCRIPT" => "$2\r\nok\r\n".into(),
         "EVALSHA" => format!("*4\r\n:1\r\n:60000\r\n$0\r\n\r\n{}", bulk(words)),
+        // Nobody's: the script is asked.
+        "GET" => "$-1\r\n".into(),
         _ => "+OK\r\n".into(),
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use redlock::{Error, ErrorKind, Redlock};
 
-use crate::fake::{Fake, Row, rows};
+use crate::fake::{Fake, Row, attempts, rows};
 use crate::support::millis;
 
 const SLACK: Duration = millis(5000);
@@ -60,6 +60,16 @@ async fn an_acquire_ends_within_its_wait() {
         let redlock = client(&row, &Fake::start(&row, true));
         let lock = redlock.lock("job").wait(millis(1000));
         verdict(&row, &redlock, (&[], millis(1000)), lock.acquire()).await
+    });
+    none(join_all(verdicts).await);
+}
+
+#[tokio::test]
+async fn a_plain_attempt_that_is_answered_oddly_ends_within_its_wait_and_says_the_cause() {
+    let verdicts = attempts().into_iter().map(|row| async move {
+        let redlock = client(&row, &Fake::start(&row, true));
+        let lock = redlock.lock("job").wait(millis(1000));
+        verdict(&row, &redlock, (&row.cause, millis(1000)), lock.acquire()).await
     });
     none(join_all(verdicts).await);
 }

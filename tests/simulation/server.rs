@@ -13,9 +13,33 @@ pub(super) const EPOCH_US: u64 = 1_790_000_000_000_000;
 /// What goes over the wire.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
-    Acquire { claim: Claim, ttl: Duration, fencing: Fencing, first: bool },
-    Extend { claim: Claim, ttl: Duration, fencing: Fencing },
-    Release { claim: Claim },
+    /// `SET NX` and `GET`: a lease's first vote where one free key is expected.
+    Attempt {
+        claim: Claim,
+        ttl: Duration,
+        first: bool,
+    },
+    Acquire {
+        claim: Claim,
+        ttl: Duration,
+        fencing: Fencing,
+        first: bool,
+    },
+    Extend {
+        claim: Claim,
+        ttl: Duration,
+        fencing: Fencing,
+    },
+    Release {
+        claim: Claim,
+    },
+}
+
+impl Request {
+    /// A lease's first vote, which a node that restarted too recently refuses.
+    pub(super) fn is_first(&self) -> bool {
+        matches!(self, Self::Acquire { first: true, .. } | Self::Attempt { first: true, .. })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -133,6 +157,9 @@ impl Server {
         let expired = self.expire(now);
         let mut told = self.changed(&expired, None);
         let answer = match request {
+            Request::Attempt { claim, ttl, .. } => {
+                Answer::Vote(self.acquire(claim, *ttl, Fencing::Off, peer, now, &mut told))
+            }
             Request::Acquire { claim, ttl, fencing, .. } => {
                 Answer::Vote(self.acquire(claim, *ttl, *fencing, peer, now, &mut told))
             }

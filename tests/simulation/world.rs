@@ -10,7 +10,9 @@ use fastrand::Rng;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::node::{Ask, Change, Claim, Extension, Fault, Holder, Node, Reply, Vote, Watch};
+use crate::node::{
+    Ask, Change, Claim, Extension, Fault, Fencing, Holder, Node, Reply, Vote, Watch,
+};
 
 use super::clock::{Rate, Time};
 use super::monitor::Valid;
@@ -147,7 +149,7 @@ impl World {
             return;
         }
         let young = link.votes_from.is_some_and(|from| now < from);
-        if matches!(request, Request::Acquire { first: true, .. }) && young {
+        if request.is_first() && young {
             let _ = answer.send(Err(Fault::new("restarted too recently")));
             return;
         }
@@ -286,7 +288,9 @@ impl World {
     pub(super) fn survives_flush(&self, node: usize, valid: &[Valid]) -> bool {
         let open = self.links.iter().flatten().flat_map(|link| &link.open);
         let mut tokens = open.filter_map(|(_, request, ..)| match request {
-            Request::Acquire { claim, .. } | Request::Extend { claim, .. } => Some(&*claim.token),
+            Request::Attempt { claim, .. }
+            | Request::Acquire { claim, .. }
+            | Request::Extend { claim, .. } => Some(&*claim.token),
             Request::Release { .. } => None,
         });
         let has = |node: usize, token: &str| self.servers[node].has_until(token);
@@ -310,11 +314,10 @@ impl World {
 pub(super) fn short(request: &Request) -> String {
     match request {
         Request::Acquire { claim, ttl, fencing, first } => {
-            format!(
-                "acquire {:?} ttl {ttl:?} {} {first}",
-                claim.keys,
-                *fencing != crate::node::Fencing::Off
-            )
+            format!("acquire {:?} ttl {ttl:?} {} {first}", claim.keys, *fencing != Fencing::Off)
+        }
+        Request::Attempt { claim, ttl, first } => {
+            format!("attempt {:?} ttl {ttl:?} {first}", claim.keys)
         }
         Request::Extend { claim, ttl, .. } => format!("extend {:?} ttl {ttl:?}", claim.keys),
         Request::Release { claim } => format!("release {:?}", claim.keys),
@@ -322,6 +325,7 @@ pub(super) fn short(request: &Request) -> String {
 }
 
 /// A node as one client sees it.
+#[derive(Clone)]
 pub(super) struct SimulatedNode {
     pub(super) world: Arc<Mutex<World>>,
     pub(super) client: usize,
@@ -362,13 +366,20 @@ impl Node for SimulatedNode {
     }
 
     fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote> {
-        let Ask { ttl, fencing, first, .. } = ask;
-        let request = Request::Acquire { claim: claim.clone(), ttl, fencing, first };
-        self.ask(
-            request,
-            ttl,
-            |answer| if let Answer::Vote(vote) = answer { Some(vote) } else { None },
-        )
+        let Ask { ttl, fencing, first, likely, .. } = ask;
+        let vote = |answer| if let Answer::Vote(vote) = answer { Some(vote) } else { None };
+        let script = Request::Acquire { claim: claim.clone(), ttl, fencing, first };
+        if !likely || claim.keys.len() > 1 || fencing != Fencing::Off {
+            return self.ask(script, ttl, vote);
+        }
+        let attempt = self.ask(Request::Attempt { claim: claim.clone(), ttl, first }, ttl, vote);
+        let node = self.clone();
+        Box::pin(async move {
+            match attempt.await? {
+                granted @ Vote::Granted(_) => Ok(granted),
+                Vote::Held(_) => node.ask(script, ttl, vote).await,
+            }
+        })
     }
 
     fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension> {

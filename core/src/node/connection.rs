@@ -10,13 +10,14 @@ use super::address::Server;
 use super::{Change, Fault, Roster, Watch};
 use crate::clock::{Clock, Instant};
 
+mod answers;
 mod command;
 mod handshake;
 mod session;
 mod stream;
 
 use command::VotesFrom;
-pub(super) use command::{Command, Link, Purpose, Question};
+pub(super) use command::{Command, Expects, Link, Purpose, Question};
 use handshake::Greeting;
 use session::{End, Session};
 

@@ -108,6 +108,8 @@ pub(crate) struct Ask {
     pub(crate) patience: Duration,
     /// A lease's first vote here: a node that restarted too recently must refuse it.
     pub(crate) first: bool,
+    /// The keys are probably free: a way of asking that is cheaper then, and takes a second question otherwise, is right.
+    pub(crate) likely: bool,
     pub(crate) fencing: Fencing,
 }
 

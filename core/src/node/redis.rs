@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use redis::{Cmd, Value};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::connection::{Command, Connection, Link, Purpose, Question, Target};
+use super::connection::{Command, Connection, Expects, Link, Purpose, Question, Target};
 use super::reply::{self, Answer};
 use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, SCRIPTS};
 use super::{Ask, Claim, Extension, Fault, Fencing, Holder, Node, Reply, Vote, Watch};
@@ -35,30 +36,60 @@ impl RedisNode {
         Self { url, queue, link, watch, clock }
     }
 
-    fn send<T: Send + 'static>(
+    fn ask<T: Send + 'static>(
         &self,
-        command: &Cmd,
-        echo: &str,
-        purpose: Purpose,
-        patience: Duration,
+        question: Question,
         read: fn(&Value) -> Answer<T>,
     ) -> Reply<T> {
-        let (answer, reply) = oneshot::channel();
-        let question = Question {
-            bytes: command.get_packed_command(),
-            echo: Some(echo.into()),
-            purpose,
-            patience,
-        };
-        // A send can fail only when the connection is gone for good; the dropped answer says so below.
-        let _ = self.queue.send(Command::new(question, answer));
-        Box::pin(async move {
-            match reply.await {
-                Ok(answer) => answer.and_then(|value| read(&value)),
-                Err(_) => Err(Fault::new("the client is closed")),
-            }
-        })
+        let answer = send(&self.queue, question);
+        Box::pin(async move { answer.await.and_then(|value| read(&value)) })
     }
+}
+
+type Queue = UnboundedSender<Command>;
+
+/// Sent at the call; the future is the answer.
+fn send(
+    queue: &Queue,
+    question: Question,
+) -> impl Future<Output = Result<Value, Fault>> + Send + 'static + use<> {
+    let (answer, reply) = oneshot::channel();
+    // A send can fail only when the connection is gone for good; the dropped answer says so below.
+    let _ = queue.send(Command::new(question, answer));
+    reply.map(|answer| answer.unwrap_or_else(|_| Err(Fault::new("the client is closed"))))
+}
+
+fn question(command: &Cmd, echo: &str, purpose: Purpose, patience: Duration) -> Question {
+    let expects = Expects::Echo(echo.into());
+    Question { bytes: command.get_packed_command(), expects, purpose, patience }
+}
+
+/// One free key without fencing needs no script: a `SET NX`, and the read that tells who owns it now. The read also
+/// has the key tracked, which it does only after the write.
+fn attempt(claim: &Claim, ask: Ask) -> Question {
+    let key = &claim.keys[0];
+    let room = 2 * key.len() + claim.token.len() + 100;
+    let (mut set, mut get) = (Cmd::with_capacity(6, room), Cmd::with_capacity(2, room));
+    set.arg("SET").arg(key).arg(&*claim.token).arg("NX").arg("PX").arg(millis(ask.ttl));
+    get.arg("GET").arg(key);
+    let mut bytes = Vec::with_capacity(room);
+    set.write_packed_command(&mut bytes);
+    get.write_packed_command(&mut bytes);
+    let purpose = if ask.first { Purpose::FirstVote } else { Purpose::Question };
+    Question { bytes, expects: Expects::Owner, purpose, patience: ask.patience }
+}
+
+/// All keys or none, whoever has them; with fencing, and with a word on who is in the way.
+fn acquire_script(claim: &Claim, ask: Ask) -> Question {
+    let mut command = SCRIPTS[ACQUIRE].on(&lock_keys(claim, ask));
+    command.arg(&*claim.token).arg(millis(ask.ttl));
+    match ask.fencing {
+        Fencing::Off => &mut command,
+        Fencing::Propose(fence) => command.arg(&[fence, 0]).arg(micros(SLACK)),
+        Fencing::AtLeast(fence) => command.arg(&[0, fence]).arg(micros(SLACK)),
+    };
+    let purpose = if ask.first { Purpose::FirstVote } else { Purpose::Question };
+    question(&command, &claim.token, purpose, ask.patience)
 }
 
 /// The keys that a script needs: the locks', and with fencing the fences'.
@@ -94,15 +125,19 @@ impl Node for RedisNode {
     }
 
     fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote> {
-        let mut command = SCRIPTS[ACQUIRE].on(&lock_keys(claim, ask));
-        command.arg(&*claim.token).arg(millis(ask.ttl));
-        match ask.fencing {
-            Fencing::Off => &mut command,
-            Fencing::Propose(fence) => command.arg(&[fence, 0]).arg(micros(SLACK)),
-            Fencing::AtLeast(fence) => command.arg(&[0, fence]).arg(micros(SLACK)),
-        };
-        let purpose = if ask.first { Purpose::FirstVote } else { Purpose::Question };
-        self.send(&command, &claim.token, purpose, ask.patience, reply::vote)
+        if !ask.likely || claim.keys.len() > 1 || ask.fencing != Fencing::Off {
+            return self.ask(acquire_script(claim, ask), reply::vote);
+        }
+        let owner = send(&self.queue, attempt(claim, ask));
+        let (queue, claim) = (self.queue.clone(), claim.clone());
+        Box::pin(async move {
+            if matches!(owner.await?, Value::BulkString(token) if token == claim.token.as_bytes()) {
+                return Ok(Vote::Granted(None));
+            }
+            // Whoever listens no longer asks no more: a delete that follows finds nothing behind it.
+            let vote = send(&queue, acquire_script(&claim, ask)).await?;
+            reply::vote(&vote)
+        })
     }
 
     fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension> {
@@ -112,24 +147,25 @@ impl Node for RedisNode {
             command.arg(fence);
         }
         let purpose = Purpose::Question;
-        self.send(&command, &claim.token, purpose, ask.patience, reply::extension)
+        self.ask(question(&command, &claim.token, purpose, ask.patience), reply::extension)
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
         let mut command = SCRIPTS[RELEASE].on(&claim.keys);
         command.arg(&*claim.token);
         let purpose = Purpose::Delete { until: self.clock.now() + owed };
-        self.send(&command, &claim.token, purpose, PATIENCE, reply::released)
+        self.ask(question(&command, &claim.token, purpose, PATIENCE), reply::released)
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
         let command = SCRIPTS[INSPECT].on(&[key.to_owned()]);
-        self.send(&command, key, Purpose::Question, PATIENCE, reply::holder)
+        self.ask(question(&command, key, Purpose::Question, PATIENCE), reply::holder)
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
         let command = SCRIPTS[FORCE].on(keys);
-        let reply = self.send(&command, &keys[0], Purpose::Question, PATIENCE, reply::count);
+        let reply =
+            self.ask(question(&command, &keys[0], Purpose::Question, PATIENCE), reply::count);
         // The server does not push to the connection that deleted; what is asked now goes behind the delete.
         self.watch.changed_keys(keys);
         reply

@@ -20,6 +20,16 @@ pub(super) fn echoes(value: &Value, asked: &str) -> bool {
     }
 }
 
+/// Whether it can be the answer to `SET NX`.
+pub(super) fn sets(value: &Value) -> bool {
+    matches!(value, Value::Okay | Value::Nil | Value::ServerError(_))
+}
+
+/// Whether it can be the answer to `GET`.
+pub(super) fn owns(value: &Value) -> bool {
+    matches!(value, Value::BulkString(_) | Value::Nil | Value::ServerError(_))
+}
+
 pub(super) fn vote(value: &Value) -> Answer<Vote> {
     match parts(value)? {
         [Value::Int(1), Value::Int(_), Value::BulkString(fence)] => {

@@ -22,11 +22,21 @@ pub(in super::super) enum Purpose {
     },
 }
 
+/// Which answer a question can have; another one is an answer to something else.
+#[derive(Clone)]
+pub(in super::super) enum Expects {
+    /// Whatever it is, nobody reads it.
+    Anything,
+    /// One that ends with this.
+    Echo(Box<str>),
+    /// Two: that of a `SET NX`, and the owner of a key or nothing.
+    Owner,
+}
+
 #[derive(Clone)]
 pub(in super::super) struct Question {
     pub(in super::super) bytes: Vec<u8>,
-    /// What the answer must end with; `None`: whatever it is, nobody reads it.
-    pub(in super::super) echo: Option<Box<str>>,
+    pub(in super::super) expects: Expects,
     pub(in super::super) purpose: Purpose,
     pub(in super::super) patience: Duration,
 }
@@ -36,6 +46,8 @@ pub(in super::super) struct Command {
     pub(super) answer: oneshot::Sender<Result<Value, Fault>>,
     /// Sent again once, after the server had forgotten the scripts.
     pub(super) again: bool,
+    /// The first of two answers is there.
+    pub(super) half: bool,
 }
 
 impl Command {
@@ -43,7 +55,7 @@ impl Command {
         question: Question,
         answer: oneshot::Sender<Result<Value, Fault>>,
     ) -> Self {
-        Self { question, answer, again: false }
+        Self { question, answer, again: false, half: false }
     }
 
     /// A command whose answer nobody waits for.

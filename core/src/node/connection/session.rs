@@ -4,16 +4,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
-use redis::{Cmd, PushKind, Value, ValueCodec};
+use redis::{Value, ValueCodec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::yield_now;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::codec::Decoder;
 
-use super::super::reply;
-use super::handshake::{Greeting, load_scripts};
+use super::handshake::Greeting;
 use super::stream::Stream;
-use super::{Change, Command, Connection, Fault, Purpose, Question};
+use super::{Command, Connection, Fault, Purpose};
 
 /// How a session ended.
 pub(super) enum End {
@@ -24,7 +23,7 @@ pub(super) enum End {
 
 const TICK: Duration = Duration::from_millis(250);
 /// A server silent for this long with questions open is dead, unless a caller has more patience.
-const SILENCE: Duration = Duration::from_secs(1);
+pub(super) const SILENCE: Duration = Duration::from_secs(1);
 /// Unsent bytes beyond which no more commands are taken: the server reads nothing.
 const FULL: usize = 4 << 20;
 const BATCH: usize = 256;
@@ -34,12 +33,12 @@ const READ: usize = 16 << 10;
 const LARGEST: usize = 1 << 20;
 
 pub(super) struct Session<'a> {
-    connection: &'a mut Connection,
+    pub(super) connection: &'a mut Connection,
     stream: Stream,
     codec: ValueCodec,
     unread: BytesMut,
     unsent: BytesMut,
-    open: VecDeque<Command>,
+    pub(super) open: VecDeque<Command>,
     /// Time with open questions in which nothing was read, counted by ticks so that our own pause is not the server's.
     silence: Duration,
     /// Bytes read since the last whole answer.
@@ -144,7 +143,7 @@ impl<'a> Session<'a> {
         self.write(command);
     }
 
-    fn write(&mut self, command: Command) {
+    pub(super) fn write(&mut self, command: Command) {
         if self.open.is_empty() {
             self.silence = Duration::ZERO;
         }
@@ -195,45 +194,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn answer(&mut self, mut command: Command, value: Value) -> Option<Fault> {
-        let question = &command.question;
-        if question.echo.as_deref().is_some_and(|echo| !reply::echoes(&value, echo)) {
-            let fault = reply::unexpected(&value);
-            self.connection.refuse(command, &fault);
-            return Some(fault);
-        }
-        let forgotten = matches!(&value, Value::ServerError(error) if error.code() == "NOSCRIPT");
-        let wanted =
-            matches!(question.purpose, Purpose::Delete { .. }) || !command.answer.is_closed();
-        if forgotten && wanted && !command.again {
-            // A round that is over drops its answers before it sends its deletes, so an acquire
-            // that is still listened to has no delete ahead of it here.
-            load_scripts().for_each(|load| self.write(unheard(&load)));
-            command.again = true;
-            self.write(command);
-        } else {
-            let _ = command.answer.send(Ok(value));
-        }
-        None
-    }
-
-    fn pushed(&self, kind: &PushKind, data: &[Value]) {
-        if *kind != PushKind::Invalidate {
-            return;
-        }
-        match data.first() {
-            Some(Value::Array(keys)) => {
-                for key in keys {
-                    if let Value::BulkString(key) = key {
-                        let key = String::from_utf8_lossy(key).into_owned();
-                        self.connection.watch.changed(Change::Key(key));
-                    }
-                }
-            }
-            _ => self.connection.watch.changed(Change::All),
-        }
-    }
-
     fn listen_to_silence(&mut self) -> Option<Fault> {
         self.silence += TICK;
         let patience = self.open.iter().map(|command| command.question.patience).max();
@@ -241,13 +201,4 @@ impl<'a> Session<'a> {
         (self.silence > limit + TICK)
             .then(|| Fault::new(format!("the server was silent for {:.1} s", limit.as_secs_f64())))
     }
-}
-
-fn unheard(command: &Cmd) -> Command {
-    Command::unheard(Question {
-        bytes: command.get_packed_command(),
-        echo: None,
-        purpose: Purpose::Question,
-        patience: SILENCE,
-    })
 }

@@ -1,0 +1,73 @@
+//! One free key is asked for in the cheapest way; whatever else it is, a script has the last word.
+
+use std::time::{Duration, Instant};
+
+use redlock::{Error, ErrorKind};
+
+use crate::support::{Server, client, millis, servers};
+
+fn names(error: &Error, word: &str) -> bool {
+    error.nodes()[0].error.as_deref().is_some_and(|cause| cause.contains(word))
+}
+
+#[tokio::test]
+async fn a_free_key_takes_no_script_and_a_taken_one_does() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    server.ask("ACL SETUSER default -evalsha");
+    let lease = one.lock("job").acquire().await.unwrap();
+    let error = two.lock("job").wait(millis(100)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(names(&error, "NOPERM"), "{error}");
+    server.ask("ACL SETUSER default +evalsha");
+    let error = two.lock("job").wait(millis(100)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(error.remaining().unwrap() > Duration::from_secs(5), "{error}");
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_key_that_is_no_lock_is_named_and_left_alone() {
+    let server = Server::start();
+    server.ask("HSET lock:job field value");
+    let error = client([&server]).lock("job").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert_eq!(server.ask("HGET lock:job field"), "value");
+}
+
+#[tokio::test]
+async fn an_error_of_the_set_reaches_the_caller() {
+    let server = Server::with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
+    let error = client([&server]).lock("job").wait(millis(100)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(names(&error, "OOM"), "{error}");
+}
+
+#[tokio::test]
+async fn its_holder_is_told_of_a_loss() {
+    let server = Server::start();
+    let lease = client([&server]).lock("job").acquire().await.unwrap();
+    server.ask("DEL lock:job");
+    tokio::time::timeout(millis(3000), lease.lost()).await.expect("told long before a renewal");
+}
+
+/// Whoever gives up between the two questions asks no second one: its delete would come before it.
+#[tokio::test]
+async fn one_that_is_given_up_leaves_no_key_whatever_was_under_way() {
+    let nodes = servers(3);
+    let (one, two) = (client(&nodes), client(&nodes));
+    for round in 0..60_u64 {
+        let lock = two.lock("job");
+        let lease = one.lock("job").acquire().await.unwrap();
+        let attempt = tokio::spawn(lock.acquire());
+        tokio::time::sleep(Duration::from_micros(round * 20)).await;
+        drop(lease.release());
+        attempt.abort();
+        let _ = attempt.await;
+        let end = Instant::now() + millis(3000); // a third of what a key that stays would live for
+        while nodes.iter().any(|node| node.ask("DBSIZE") != ":0") {
+            assert!(Instant::now() < end, "a key stayed");
+            tokio::time::sleep(millis(1)).await;
+        }
+    }
+}
