@@ -1,7 +1,12 @@
-"""Waiting, failing nodes and held leases: the figures of docs/speed.md. `waits.py [handoff|contend|frozen|hold]...`"""
+"""Waiting, failing nodes and held leases: the figures of docs/speed.md.
+
+waits.py [handoff|contend|hold|frozen|spread]...
+"""
 
 import itertools
 import json
+import os
+import re
 import signal
 import socket
 import statistics
@@ -42,21 +47,22 @@ class Server:
             except ConnectionRefusedError:
                 time.sleep(0.01)
 
-    def calls(self) -> int:
-        """How many scripts and commands clients have sent, those inside scripts left out."""
+    def calls(self, command: str) -> int:
+        """How often it ran the command, inside scripts or by itself."""
         with socket.create_connection(("127.0.0.1", self.port)) as stream:
             stream.sendall(b"INFO commandstats\r\n")
             text = b""
-            while b"\r\n\r\n" not in text[-8:] and not text.endswith(b"\r\n\r\n"):
-                part = stream.recv(65536)
-                text += part
-                if len(part) < 65536 and text.count(b"\r\n") > 3:
-                    break
-        total = 0
-        for line in text.decode().splitlines():
-            if line.startswith("cmdstat_evalsha:"):
-                total += int(line.split("calls=")[1].split(",")[0])
-        return total
+            while not text.endswith(b"\r\n") or text.count(b"\r\n") < 3:
+                text += stream.recv(65536)
+        found = re.search(rf"cmdstat_{command}:calls=(\d+)", text.decode())
+        return int(found[1]) if found else 0
+
+    def requests(self) -> int:
+        """How many commands clients sent for acquires and releases, while nothing was extended.
+
+        Each acquire by script runs one SET and one PTTL; a SET without is one of the two commands of a plain attempt.
+        """
+        return self.calls("evalsha") + 2 * (self.calls("set") - self.calls("pttl"))
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -88,9 +94,9 @@ def percentile(values: list[float], share: float) -> float:
 
 def handoff(servers: list[Server]) -> None:
     one = servers[0]
-    before = one.calls()
+    before = one.requests()
     lines = together([tool("take", one.url, 16, 12), tool("take", one.url, 1, 192)])
-    sent = one.calls() - before
+    sent = one.requests() - before
     floor = float(tool("floor", one.url, 300).communicate()[0]) / 1e3
     stamps = sorted((int(line.split()[1]), line[0]) for line in lines)
     gaps = [
@@ -99,7 +105,7 @@ def handoff(servers: list[Server]) -> None:
     overlaps = sum(1 for a, b in itertools.pairwise(stamps) if (a[1], b[1]) == ("A", "A"))
     p50, p99 = statistics.median(gaps), percentile(gaps, 0.99)
     print(
-        f"handoff, 2 processes, 16 waiters in one: {len(gaps)} handoffs, median {p50:.0f} us = "
+        f"2 processes, 16 waiters in one: {len(gaps)} handoffs, median {p50:.0f} us = "
         f"{p50 / floor:.2f} x the wake-up floor of {floor:.0f} us (goal 2), p99 {p99:.0f} us = "
         f"{p99 / p50:.1f} x the median (goal 10), {sent / len(gaps):.1f} requests each (goal 5), "
         f"{overlaps} overlaps"
@@ -155,21 +161,34 @@ def frozen(servers: list[Server]) -> None:
         time.sleep(1)
 
 
+def spread(servers: list[Server]) -> None:
+    """As `frozen`, over all cores: with fewer servers at work, cores fall asleep, and waking one takes its time."""
+    frozen(servers)
+
+
 def hold(servers: list[Server]) -> None:
     one = servers[0]
     process = tool("hold", one.url, 10_000, 15)
     text = process.communicate()[0]
-    goals = "(goals 0.3 s, 3 KB, 0 lost)"
-    print(
-        f"10,000 leases, ttl 10 s, 15 s: {json.loads(text)} {goals}, {one.calls()} scripts in all"
-    )
+    goals, scripts = "(goals 0.3 s, 3 KB, 0 lost)", one.calls("evalsha")
+    print(f"10,000 leases, ttl 10 s, 15 s: {json.loads(text)} {goals}, {scripts} scripts in all")
 
 
 def main() -> None:
-    parts = {"handoff": handoff, "contend": contend, "hold": hold, "frozen": frozen}
+    parts = {
+        "handoff": handoff,
+        "contend": contend,
+        "hold": hold,
+        "spread": spread,
+        "frozen": frozen,
+    }
+    cores = os.sched_getaffinity(0)
     for name in sys.argv[1:] or parts:
+        # Client and servers share one core: what is compared is the sum of all work and waiting.
+        os.sched_setaffinity(0, {max(cores)} if name == "frozen" else cores)
         servers = [Server() for _ in range(5)]
         try:
+            print(f"{name}: ", end="", flush=True)
             parts[name](servers)
         finally:
             for server in servers:

@@ -68,11 +68,12 @@ impl Live {
         let watch = Arc::new(Watch::new(tell));
         let keeper = Arc::new(Keeper::new(Arc::clone(clock)));
         let quorum = Quorum { nodes: nodes(&watch), clock: Arc::clone(clock) };
+        let nodes = quorum.nodes.len();
         let live = Self {
             generation: fork_generation(),
             quorum: Arc::new(quorum),
             queue: Arc::default(),
-            contention: Contention::default(),
+            contention: Contention::over(nodes),
             watch,
             keeper: Arc::clone(&keeper),
         };

@@ -1,6 +1,6 @@
 //! What a client has learnt of contention: how long a round takes, and which keys others want too.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,13 +14,24 @@ const ROUNDS: u32 = 10;
 const LEAST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(50);
 
-#[derive(Default)]
+/// Over several nodes, so many acquires in a row must find a key free at once before it counts as nobody else's: whoever
+/// has just waited its turn finds it free too, and would take it again before the others' votes could be together.
+const CALM: u32 = 8;
+
 pub(crate) struct Contention {
     round_nanos: AtomicU64,
-    keys: Mutex<HashSet<String>>,
+    calm: u32,
+    /// For each contended key, how many such acquires are missing.
+    keys: Mutex<HashMap<String, u32>>,
 }
 
 impl Contention {
+    /// Nothing is known yet of these nodes.
+    pub(crate) fn over(nodes: usize) -> Self {
+        let calm = if nodes > 1 { CALM } else { 1 };
+        Self { round_nanos: AtomicU64::default(), calm, keys: Mutex::default() }
+    }
+
     /// A granted round took this long; recent ones count most.
     pub(crate) fn took(&self, round: Duration) {
         let new = u64::try_from(round.as_nanos()).unwrap_or(u64::MAX);
@@ -42,10 +53,12 @@ impl Contention {
             known.clear();
         }
         for key in keys {
-            if !contended {
-                known.remove(key);
-            } else if !known.contains(key) {
-                known.insert(key.clone());
+            match known.get_mut(key) {
+                Some(missing) if contended => *missing = self.calm,
+                Some(1) => drop(known.remove(key)),
+                Some(missing) => *missing -= 1,
+                None if contended => drop(known.insert(key.clone(), self.calm)),
+                None => {}
             }
         }
     }
@@ -54,7 +67,7 @@ impl Contention {
     /// follows its own release on the same connection while the others are still being told.
     pub(crate) fn courtesy(&self, keys: &[String]) -> Option<Duration> {
         let known = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = !known.is_empty() && keys.iter().any(|key| known.contains(key));
+        let wanted = !known.is_empty() && keys.iter().any(|key| known.contains_key(key));
         wanted.then(|| jittered(self.rounds()))
     }
 }

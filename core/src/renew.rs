@@ -20,6 +20,8 @@ use crate::state::State;
 
 /// New leases are looked at this often; one that is gone by then was never looked at.
 const GRACE: Duration = Duration::from_millis(100);
+/// Renewals that are due so soon go out with one that is due: many leases share their packets and wake-ups.
+const TOGETHER: Duration = Duration::from_millis(5);
 /// The least pause before a renewal is tried again.
 const SOON: Duration = Duration::from_millis(1);
 const FAR: Instant = Instant::from_start(Duration::from_secs(u64::MAX / 4));
@@ -160,8 +162,9 @@ impl Keeper {
         let now = self.clock.now();
         let book = self.book();
         let mut due = Vec::new();
+        let soon = |what| if what == Due::Renewal { now + TOGETHER } else { now };
         while let Some(Reverse((at, what, id))) = agenda.peek().copied()
-            && at <= now
+            && at <= soon(what)
         {
             agenda.pop();
             due.extend(book.leases.get(&id).and_then(Weak::upgrade).map(|state| (what, state)));
