@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Read it from the top down; a module calls only what stands below it:
-//! [`Redlock`] (`client`) makes a [`Lock`] (`lock`; `acquire`: ask, count, wait, ask again), which gives a [`Lease`]
-//! (`lease`: what is held, and its loss) that the keeper (`renew`) extends; rounds and their tally are in
+//! [`Redlock`] (`client`) makes a [`Lock`] (`lock`; `acquire`: ask, wait, ask again), which gives a [`Lease`]
+//! (`lease`: what is held, and its loss) that the `keeper` extends; rounds and their tally are in
 //! `quorum`, waiting in `wait`, one server in `node`, time in `clock`, the thread that drives I/O in `background`.
 
 mod acquire;
@@ -25,12 +25,15 @@ mod elsewhere;
 mod error;
 mod fence;
 mod inspect;
+mod keeper;
 mod lease;
+mod live;
 mod lock;
 mod node;
 mod options;
 mod quorum;
 mod renew;
+mod round;
 mod state;
 mod wait;
 

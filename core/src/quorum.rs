@@ -111,6 +111,14 @@ impl<T> Poll<T> {
         self.replies.clear();
     }
 
+    /// Whether a node gave this answer.
+    pub(crate) fn has(&self, answer: T) -> bool
+    where
+        T: PartialEq,
+    {
+        self.answers.contains(&Some(Ok(answer)))
+    }
+
     /// Waits for the answer of the node that was asked last.
     pub(crate) async fn hear_last(&mut self, clock: &dyn Clock, deadline: Instant) {
         self.collect(clock, deadline, |poll| poll.answers.last().is_some_and(Option::is_some))

@@ -8,11 +8,13 @@ use tokio::sync::Notify;
 
 use crate::background::fork_generation;
 use crate::clock::Instant;
-use crate::error::{Error, LossReason, Result, seconds};
-use crate::node::{Ask, Change, Claim, Extension, Fencing, Watch};
+use crate::error::{Error, LossReason, seconds};
+use crate::keeper::Keeper;
+use crate::node::{Claim, Watch};
 use crate::options::Unit;
-use crate::quorum::{Poll, Quorum, drift};
-use crate::renew::Keeper;
+use crate::quorum::Quorum;
+
+mod requests;
 
 /// What a lease is made with and what never changes in it.
 pub(crate) struct Terms {
@@ -175,6 +177,10 @@ impl State {
         Some(Error::lost(&self.key(), reason, self.now().since(at)))
     }
 
+    pub(crate) fn over(&self) -> Error {
+        self.loss().unwrap_or_else(|| Error::released(&self.key()))
+    }
+
     /// `, acquired at PLACE`, where the place is known.
     pub(crate) fn acquired_at(&self) -> String {
         self.place.get().map_or_else(String::new, |place| format!(", acquired at {place}"))
@@ -193,120 +199,7 @@ impl State {
             tracing::warn!(target: "redlock", %key, %held, "held for more than ten times its ttl{place}");
         }
     }
-
-    /// Whatever is asked for a lease that is ours keeps its fencing token from being forgotten.
-    fn ask(&self, ttl: Duration) -> Ask {
-        let fencing = Fencing::keep(self.terms.fence);
-        Ask { ttl, patience: self.terms.node_timeout, first: false, likely: false, fencing }
-    }
-
-    /// Sends an extend by `ttl` from now, cut at `max_hold`; `None` if the lease is over.
-    /// What is sent is sent under the lease's lock, so that no extend or heal follows the release.
-    pub(crate) fn send_extend(&self, ttl: Duration) -> Option<Sent> {
-        let _phase = self.held_phase()?;
-        let started = self.now();
-        let left = self.terms.hold_end.map_or(ttl, |end| end.since(started));
-        let ask = self.ask(ttl.min(left));
-        Some((self.quorum.extend(&self.terms.claim, ask), ask, started))
-    }
-
-    /// A quorum confirmed an extend that was sent at `started`: the deadline moves, but only forward.
-    pub(crate) fn confirm(&self, started: Instant, asked: Duration, wanted: Duration) {
-        let Some(mut phase) = self.held_phase() else {
-            return;
-        };
-        phase.deadline = phase.deadline.max(started + asked.saturating_sub(drift(asked)));
-        phase.capped |= asked < wanted;
-    }
-
-    /// Gives the lease back to nodes that had lost it, after a quorum confirmed that it is ours.
-    pub(crate) fn heal(&self, poll: &Poll<Extension>) {
-        let Some(phase) = self.held_phase() else {
-            return;
-        };
-        let ttl = phase.deadline.since(self.now());
-        let ask = self.ask(ttl);
-        for (node, answer) in self.quorum.nodes.iter().zip(&poll.answers) {
-            if matches!(answer, Some(Ok(Extension::Missing))) {
-                drop(node.acquire(&self.terms.claim, ask));
-            }
-        }
-    }
-
-    /// Why a quorum's answers mean that the lease is gone.
-    pub(crate) fn loss_reason(poll: &Poll<Extension>) -> LossReason {
-        let mut answers = poll.answers.iter().flatten().flatten();
-        if answers.clone().any(|answer| *answer == Extension::Taken) {
-            LossReason::Taken
-        } else if answers.any(|answer| *answer == Extension::Extended) {
-            LossReason::Quorum
-        } else {
-            LossReason::Missing
-        }
-    }
-
-    pub(crate) fn over(&self) -> Error {
-        self.loss().unwrap_or_else(|| Error::released(&self.key()))
-    }
-
-    pub(crate) async fn extend(self: Arc<Self>, ttl: Duration, sent: Option<Sent>) -> Result<()> {
-        let Some((mut poll, ask, started)) = sent else {
-            return Err(self.over());
-        };
-        poll.decide(&*self.quorum.clock, started + ask.patience).await;
-        if poll.tally.met() {
-            self.confirm(started, ask.ttl, ttl);
-            return if self.held() { Ok(()) } else { Err(self.over()) };
-        }
-        if poll.tally.denied() {
-            self.lose(Self::loss_reason(&poll));
-            return Err(self.over());
-        }
-        let nodes = self.quorum.report(&poll, ask.patience);
-        Err(Error::unavailable(&self.key(), "not extended", nodes))
-    }
-
-    /// Ends the lease and sends the deletes; `Err` if it had been lost, `Ok(None)` if it was over already.
-    pub(crate) fn send_release(&self) -> Result<Option<Poll<bool>>> {
-        let Some(mut phase) = self.phase() else {
-            return Err(self.over());
-        };
-        let status = phase.status;
-        let unsent = matches!(status, Status::Held | Status::Lost(..)) && !phase.deleted;
-        // The ttl of the last extend may be shorter than what an earlier one left on the keys.
-        let left = phase.deadline.since(self.now());
-        let owed = phase.ttl.max(left + drift(left));
-        let poll = unsent.then(|| self.quorum.release(&self.terms.claim, owed));
-        phase.deleted |= unsent;
-        if status == Status::Held {
-            phase.status = Status::Released;
-        }
-        drop(phase);
-        self.keeper.forget(self);
-        if unsent {
-            // What a local waiter asks now goes behind the delete on the same connections.
-            let keys = self.terms.claim.keys.iter();
-            keys.for_each(|key| self.watch.wake(&Change::Key(key.clone())));
-        }
-        if matches!(status, Status::Lost(..)) { Err(self.over()) } else { Ok(poll) }
-    }
-
-    pub(crate) async fn released(self: Arc<Self>, sent: Result<Option<Poll<bool>>>) -> Result<()> {
-        let Some(mut poll) = sent? else { return Ok(()) };
-        let patience = self.terms.node_timeout;
-        poll.decide(&*self.quorum.clock, self.now() + patience).await;
-        if poll.tally.met() {
-            return Ok(());
-        }
-        if poll.tally.denied() {
-            return Err(Error::lost(&self.key(), LossReason::Missing, Duration::ZERO));
-        }
-        let nodes = self.quorum.report(&poll, patience);
-        Err(Error::unavailable(&self.key(), "release not confirmed", nodes))
-    }
 }
-
-pub(crate) type Sent = (Poll<Extension>, Ask, Instant);
 
 impl Drop for State {
     fn drop(&mut self) {

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
 use crate::builder::Config;
-use crate::client::{Live, Redlock};
+use crate::client::Redlock;
 use crate::clock::Clock;
+use crate::live::Live;
 use crate::node::{Change, Node};
 
 use super::chance::plain;

@@ -1,0 +1,87 @@
+//! What lives behind a client once something is asked: its nodes, its queue, its keeper.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::background::{self, fork_generation};
+use crate::builder::Config;
+use crate::clock::{Clock, Instant};
+use crate::contention::Contention;
+use crate::keeper::Keeper;
+use crate::node::{Address, MemoryNode, Node, RedisNode, Roster, Target, Watch};
+use crate::quorum::Quorum;
+use crate::state::{State, Terms};
+use crate::wait::Queue;
+
+/// What works for a client in this process; a forked child makes its own.
+pub(crate) struct Live {
+    pub(crate) generation: u32,
+    pub(crate) quorum: Arc<Quorum>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) contention: Contention,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) keeper: Arc<Keeper>,
+}
+
+impl Live {
+    pub(crate) fn start(config: &Config) -> Self {
+        let (live, keeper) = Self::assemble(&config.clock, |watch| {
+            let roster = Arc::new(Roster::default());
+            let nodes = config.nodes.iter();
+            nodes.map(|address| connect(address, config, watch, &roster)).collect()
+        });
+        background::spawn(keeper).detach();
+        live
+    }
+
+    /// The parts over these nodes, and the keeper of leases, which somebody must run.
+    pub(crate) fn assemble(
+        clock: &Arc<dyn Clock>,
+        nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
+    ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let (tell, changes) = unbounded_channel();
+        let watch = Arc::new(Watch::new(tell));
+        let keeper = Arc::new(Keeper::new(Arc::clone(clock)));
+        let quorum = Quorum { nodes: nodes(&watch), clock: Arc::clone(clock) };
+        let nodes = quorum.nodes.len();
+        let live = Self {
+            generation: fork_generation(),
+            quorum: Arc::new(quorum),
+            queue: Arc::default(),
+            contention: Contention::over(nodes),
+            watch,
+            keeper: Arc::clone(&keeper),
+        };
+        (live, Box::pin(keeper.run(changes)))
+    }
+
+    /// A lease on what a round granted, kept from now on: (deadline, ttl, whether `max_hold` cut it).
+    pub(crate) fn lease(&self, terms: Terms, end: (Instant, Duration, bool)) -> Arc<State> {
+        State::new(terms, end, &self.quorum, &self.watch, &self.keeper)
+    }
+}
+
+fn connect(
+    address: &Address,
+    config: &Config,
+    watch: &Arc<Watch>,
+    roster: &Arc<Roster>,
+) -> Arc<dyn Node> {
+    let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
+    match address {
+        Address::Memory(name) => Arc::new(MemoryNode::new(name, clock, watch)),
+        Address::Server(server) => {
+            let target = Target {
+                url: address.redacted(),
+                server: server.clone(),
+                guard: config.guard,
+                roster: Arc::clone(roster),
+            };
+            Arc::new(RedisNode::new(target, clock, watch))
+        }
+    }
+}
