@@ -31,7 +31,7 @@ const sick = {
     return login(server, "some:s3cret");
   },
   READONLY: async () => {
-    const master = await started();
+    const master = await started("--repl-diskless-sync-delay", 0);
     const server = await started("--replicaof", "127.0.0.1", master.port);
     const up = async () =>
       assert.match(await server.cli("INFO", "replication"), /master_link_status:up/);
@@ -50,6 +50,26 @@ const sick = {
     void server.cli("EVAL", "while true do end", 0).catch(() => undefined);
     await eventually(async () => assert.match(await server.cli("PING"), /BUSY/));
     return server.url;
+  },
+  LOADING: async () => {
+    const server = await started("--enable-debug-command", "yes");
+    await server.cli("DEBUG", "POPULATE", 100_000);
+    await server.cli("CONFIG", "SET", "key-load-delay", 1000); // us
+    await server.cli("CONFIG", "SET", "loading-process-events-interval-bytes", 1024);
+    void server.cli("DEBUG", "RELOAD").catch(() => undefined);
+    await eventually(async () => assert.match(await server.cli("PING"), /LOADING/));
+    return server.url;
+  },
+  // One of two nodes of a cluster: the other one has all keys.
+  MOVED: async () => {
+    const buses = [await freePort(), await freePort()];
+    const cluster = (bus) => started("--cluster-enabled", "yes", "--cluster-port", bus);
+    const [one, two] = await Promise.all(buses.map(cluster));
+    await two.cli("CLUSTER", "ADDSLOTSRANGE", 0, 16383);
+    const [, port] = two.url.match(/:(\d+)$/);
+    await one.cli("CLUSTER", "MEET", "127.0.0.1", port, buses[1]);
+    await eventually(async () => assert.match(await one.cli("GET", "key"), /MOVED/), 20_000);
+    return one.url;
   },
   // A frozen one has no words.
   "no ": async () => {

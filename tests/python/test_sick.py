@@ -52,7 +52,7 @@ def noperm(stack: ExitStack) -> str:
 
 
 def replica(stack: ExitStack) -> str:
-    master = started(stack)
+    master = started(stack, "--repl-diskless-sync-delay", "0")
     server = started(stack, "--replicaof", "127.0.0.1", str(master.port))
     end = time.monotonic() + 20
     while server.client.info("replication")["master_link_status"] != "up":
@@ -84,15 +84,52 @@ def busy(stack: ExitStack) -> str:
     thread.start()
     stack.callback(thread.join)
     stack.callback(lambda: server.client.script_kill())
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
+    until(lambda: server.client.ping(), "busy")
+    return server.url
+
+
+def loading(stack: ExitStack) -> str:
+    """It reads a file of keys, for longer than the test takes."""
+    server = started(stack, "--enable-debug-command", "yes")
+    server.client.execute_command("DEBUG", "POPULATE", 100_000)
+    server.client.config_set("key-load-delay", 1000)  # us
+    server.client.config_set("loading-process-events-interval-bytes", 1024)
+
+    def load() -> None:
+        with redis.Redis(port=server.port) as client, suppress(redis.RedisError):
+            client.execute_command("DEBUG", "RELOAD")
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    stack.callback(thread.join)
+    stack.callback(server.process.kill)
+    until(lambda: server.client.ping(), "loading")
+    return server.url
+
+
+def moved(stack: ExitStack) -> str:
+    """One of two nodes of a cluster: the other one has all keys."""
+    ports = [free_port(), free_port()]
+    one, two = (
+        started(stack, "--cluster-enabled", "yes", "--cluster-port", str(port)) for port in ports
+    )
+    two.client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+    one.client.execute_command("CLUSTER", "MEET", "127.0.0.1", two.port, ports[1])
+    until(lambda: one.client.get("key"), "moved")
+    return one.url
+
+
+def until(ask: Callable[[], Any], word: str) -> None:
+    """Until it is refused for that reason."""
+    end = time.monotonic() + 20
+    said = ""
+    while word not in said.lower():
+        assert time.monotonic() < end, said
+        time.sleep(0.02)
         try:
-            server.client.ping()
+            ask()
         except redis.RedisError as error:
-            if "busy" in str(error).lower():
-                return server.url
-        time.sleep(0.01)
-    raise AssertionError("never busy")
+            said = f"{type(error).__name__} {error}"
 
 
 def frozen(stack: ExitStack) -> str:
@@ -110,6 +147,8 @@ SICK = {
     masterdown: "MASTERDOWN",
     full: "OOM",
     busy: "BUSY",
+    loading: "LOADING",
+    moved: "MOVED",
     frozen: "no ",  # answer, or connection
 }
 #: They read, so that what only reads is answered truly: there is no lock.
