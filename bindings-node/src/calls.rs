@@ -14,8 +14,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::task::AtomicWaker;
 use redlock::Task;
 
+use crate::inbox::Inbox;
 use crate::outcome::Outcome;
-use crate::runtime::Inbox;
 
 /// A call that came to its end.
 pub(crate) struct Ended {

@@ -1,6 +1,6 @@
 //! Node binding of `redlock-native`: arguments in, core call, result out.
 //!
-//! Reading order: `runtime` (every hazard between Rust's threads and JavaScript's), `rows`, `slots`, `calls`, `client`, `lock`, `lease`, `outcome`, `error`, `log`; `panic` serves the tests alone.
+//! Reading order: `runtime` and `inbox` (every hazard between Rust's threads and JavaScript's), `rows`, `slots`, `calls`, `client`, `lock`, `lease`, `outcome`, `error`, `log`; `panic` serves the tests alone.
 //! What JavaScript users see is in `index.ts`; nothing here is public API.
 
 #![allow(clippy::needless_pass_by_value, reason = "napi hands owned values to every export")]
@@ -12,6 +12,7 @@
 mod calls;
 mod client;
 mod error;
+mod inbox;
 mod lease;
 mod lock;
 mod log;

@@ -9,8 +9,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::calls::Ended;
+use crate::inbox::Inbox;
 use crate::outcome::Outcome;
-use crate::runtime::Inbox;
 
 /// The environments that could show a warning; the first one alive gets it, as warnings are the process's.
 static INBOXES: Mutex<Vec<Weak<Inbox>>> = Mutex::new(Vec::new());

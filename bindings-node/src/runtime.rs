@@ -1,4 +1,4 @@
-//! Every hazard between Rust's threads and the JavaScript thread, in one file.
+//! Every hazard between Rust's threads and the JavaScript thread, in this file and `inbox`.
 //!
 //! JavaScript gives each call a slot; core's background thread runs its future, and the slot comes back to JavaScript's
 //! `settle` with the outcome. Outcomes wait in a queue, and the event loop is woken once per batch, never once per call.
@@ -11,81 +11,21 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{Rc, Weak};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::{AbortHandle, abortable};
 use napi::bindgen_prelude::{Env, Float64Array, FnArgs, Function};
-use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use napi::{Status, sys};
+use napi::sys;
 use napi_derive::napi;
 
 use crate::calls::{Calls, Ended};
+use crate::inbox::{Inbox, Queue};
 use crate::lease::Leases;
 use crate::lock::Locks;
 use crate::log;
 use crate::outcome::Outcome;
 use crate::rows::{ACQUIRE, LOSS, RELEASE, Row, Rows, WARNING, integers};
 use crate::slots::Slots;
-
-/// Wakes the event loop. Weak: it does not keep the process alive by itself.
-type Wake = ThreadsafeFunction<(), (), FnArgs<(u32, Vec<Outcome>)>, Status, false, true>;
-
-/// Outcomes on their way to one JavaScript thread.
-#[derive(Default)]
-struct Queue {
-    outcomes: Mutex<VecDeque<Ended>>,
-    /// A wake-up is under way that has not looked into the queue yet.
-    waking: AtomicBool,
-}
-
-impl Queue {
-    fn outcomes(&self) -> MutexGuard<'_, VecDeque<Ended>> {
-        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The oldest outcomes, at most so many, and whether more are left.
-    fn take(&self, most: usize) -> (VecDeque<Ended>, bool) {
-        // Before the queue is emptied: what is pushed in between wakes once more, rather than not at all.
-        self.waking.store(false, Ordering::SeqCst);
-        let mut outcomes = self.outcomes();
-        let rest = if outcomes.len() > most { outcomes.split_off(most) } else { VecDeque::new() };
-        let more = !rest.is_empty();
-        (std::mem::replace(&mut *outcomes, rest), more)
-    }
-}
-
-/// The end of the queue that any thread may push into.
-pub(crate) struct Inbox {
-    queue: Arc<Queue>,
-    wake: Wake,
-}
-
-impl Inbox {
-    pub(crate) fn push(&self, outcomes: impl IntoIterator<Item = Ended>) {
-        let mut queue = self.queue.outcomes();
-        queue.extend(outcomes);
-        let empty = queue.is_empty();
-        drop(queue);
-        if !empty {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        if self.queue.waking.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        if self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking) != Status::Ok {
-            // The environment has ended: nobody will see these.
-            drop(self.queue.take(usize::MAX));
-        }
-    }
-
-    pub(crate) fn alive(&self) -> bool {
-        !self.wake.aborted()
-    }
-}
 
 /// What one environment's JavaScript thread owns.
 pub(crate) struct Local {
@@ -213,7 +153,7 @@ impl Local {
     }
 
     fn keep_alive(&self, on: bool) {
-        let raw = self.inbox.wake.raw();
+        let raw = self.inbox.handle();
         // SAFETY: called on the JavaScript thread; the handle lives as long as `wake`, which is not closed before its environment.
         let status = unsafe {
             if on {
@@ -267,7 +207,7 @@ impl Runtime {
                 };
                 Ok(FnArgs::from(catch_unwind(AssertUnwindSafe(settle)).unwrap_or_default()))
             })?;
-        let inbox = Arc::new(Inbox { queue, wake });
+        let inbox = Arc::new(Inbox::new(queue, wake));
         log::forward_to(&inbox);
         let local = Rc::new(Local {
             env,

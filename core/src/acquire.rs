@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Instant;
+use crate::clock::{Instant, NEVER};
 use crate::error::{Error, Result, seconds};
 use crate::lease::Lease;
 use crate::live::Live;
@@ -39,7 +39,7 @@ pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
     if !ticket.is_head() {
         return Ok(None);
     }
-    match round(&lock, &live, lock.options.node_timeout(), Odds::Unknown).await {
+    match round(&lock, &live, NEVER, Odds::Unknown).await {
         Round::Granted(lease) => Ok(Some(lease)),
         Round::Refused(Refusal::Unavailable(nodes)) => Err(lock.unavailable(nodes)),
         Round::Refused(Refusal::Late(took, nodes)) => Err(lock.late(took, nodes)),
@@ -104,8 +104,9 @@ impl<'a> Attempt<'a> {
         loop {
             // Read before asking: a change that comes while the nodes answer is a reason to ask again.
             let mark = interest.mark();
-            let (patience, cut) = self.patience();
-            match round(self.lock, self.live, patience, self.odds).await {
+            let end = self.end();
+            let cut = end.since(clock.now()) < self.lock.options.node_timeout();
+            match round(self.lock, self.live, end, self.odds).await {
                 Round::Granted(lease) => {
                     self.live.contention.note(&self.lock.keys, self.odds == Odds::Poor);
                     return Ok(lease);
@@ -147,13 +148,11 @@ impl<'a> Attempt<'a> {
         self.live.quorum.clock.now().since(self.started)
     }
 
-    /// How long a round may take, and whether `wait` cut it: one vote's deadline, within what is left of `wait`.
-    /// A `wait` of 0 is one whole round.
-    fn patience(&self) -> (Duration, bool) {
-        let whole = self.lock.options.node_timeout();
+    /// By when a round must be over; a `wait` of 0 is one whole round.
+    fn end(&self) -> Instant {
         match self.wait {
-            None | Some(Duration::ZERO) => (whole, false),
-            Some(_) => (whole.min(self.left()), self.left() < whole),
+            None | Some(Duration::ZERO) => NEVER,
+            Some(wait) => self.started + wait,
         }
     }
 

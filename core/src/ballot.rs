@@ -36,7 +36,7 @@ impl Ballot {
     ) -> Result<Self, Option<Duration>> {
         let mut ballot = Self::begin(quorum, claim, ask);
         while !ballot.votes.tally.decided() && ballot.ask_next() {
-            let until = quorum.clock.now() + patience;
+            let until = (quorum.clock.now() + patience).min(ballot.started + ask.patience);
             ballot.votes.hear_last(&*quorum.clock, until).await;
             match ballot.votes.answers.last() {
                 Some(Some(Ok(Vote::Held(left)))) => return Err(*left),

@@ -26,6 +26,9 @@ impl Instant {
     }
 }
 
+/// Later than any other.
+pub(crate) const NEVER: Instant = Instant::from_start(Duration::MAX);
+
 impl Add<Duration> for Instant {
     type Output = Self;
     fn add(self, rhs: Duration) -> Self {

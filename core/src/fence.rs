@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::ballot::Ballot;
+use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::node::{Ask, Fencing, Vote};
 use crate::quorum::Poll;
@@ -39,8 +40,8 @@ pub(crate) fn agreement(votes: &Poll<Vote>) -> Option<Agreement> {
     Some(if least == largest { Agreement::Agreed(largest) } else { Agreement::Largest(largest) })
 }
 
-/// Settles the token of a round that a quorum granted; `None` if no quorum confirmed it in time.
-pub(crate) async fn settle(ballot: &mut Ballot, ask: Ask) -> Option<u64> {
+/// Settles the token of a round that a quorum granted; `None` if no quorum confirmed it in time, by `until` at the latest.
+pub(crate) async fn settle(ballot: &mut Ballot, ask: Ask, until: Instant) -> Option<u64> {
     let largest = match agreement(&ballot.votes)? {
         Agreement::Agreed(token) => return Some(token),
         Agreement::Largest(token) => token,
@@ -49,6 +50,6 @@ pub(crate) async fn settle(ballot: &mut Ballot, ask: Ask) -> Option<u64> {
     let quorum = &ballot.quorum;
     let started = quorum.clock.now();
     let mut poll = quorum.extend(&ballot.claim, ask);
-    poll.decide(&*quorum.clock, started + ask.patience).await;
+    poll.decide(&*quorum.clock, until.min(started + ask.patience)).await;
     poll.tally.met().then_some(largest)
 }

@@ -13,7 +13,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::clock::{Clock, Instant};
+use crate::clock::{Clock, Instant, NEVER};
 use crate::node::Change;
 use crate::renew::{check, renew};
 use crate::state::State;
@@ -22,7 +22,6 @@ use crate::state::State;
 const GRACE: Duration = Duration::from_millis(100);
 /// Renewals that are due so soon go out with one that is due: many leases share their packets and wake-ups.
 const TOGETHER: Duration = Duration::from_millis(5);
-const FAR: Instant = Instant::from_start(Duration::from_secs(u64::MAX / 4));
 
 pub(crate) struct Keeper {
     clock: Arc<dyn Clock>,
@@ -52,7 +51,7 @@ impl Keeper {
             leases: BTreeMap::new(),
             by_key: HashMap::new(),
             new: Vec::new(),
-            planned: FAR,
+            planned: NEVER,
         };
         Self { clock, book: Mutex::new(book), wake: Notify::new() }
     }
@@ -113,7 +112,7 @@ impl Keeper {
             let next = self.plan(&mut agenda);
             tokio::select! {
                 biased;
-                () = self.clock.sleep_until(next), if next < FAR => {
+                () = self.clock.sleep_until(next), if next < NEVER => {
                     for (due, state) in self.due(&mut agenda) {
                         match due {
                             Due::Renewal => renewals.push(renew(state)),
@@ -147,10 +146,10 @@ impl Keeper {
         let new = std::mem::take(&mut book.new);
         let states: Vec<_> =
             new.iter().filter_map(|id| book.leases.get(id).and_then(Weak::upgrade)).collect();
-        let soon = if new.is_empty() { FAR } else { now + GRACE };
+        let soon = if new.is_empty() { NEVER } else { now + GRACE };
         let events = states.iter().flat_map(events);
         agenda.extend(events.map(Reverse));
-        let next = agenda.peek().map_or(FAR, |Reverse((at, _, _))| *at).min(soon);
+        let next = agenda.peek().map_or(NEVER, |Reverse((at, _, _))| *at).min(soon);
         book.planned = next;
         drop(book);
         next

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ballot::Ballot;
+use crate::clock::Instant;
 use crate::error::NodeReport;
 use crate::fence;
 use crate::lease::Lease;
@@ -44,9 +45,10 @@ pub(crate) enum Refusal {
     Invalid(String),
 }
 
-/// One round under a token of its own.
-pub(crate) async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration, odds: Odds) -> Round {
+/// One round under a token of its own. Each vote has its deadline, and the whole round `until`.
+pub(crate) async fn round(lock: &Lock, live: &Arc<Live>, until: Instant, odds: Odds) -> Round {
     let options = &lock.options;
+    let patience = options.node_timeout().min(until.since(live.quorum.clock.now()));
     let ttl = options.max_hold.map_or(options.ttl, |max_hold| max_hold.min(options.ttl));
     let fencing = if options.fencing {
         Fencing::Propose(live.quorum.clock.wall_micros())
@@ -66,7 +68,8 @@ pub(crate) async fn round(lock: &Lock, live: &Arc<Live>, patience: Duration, odd
     };
     let tally = ballot.count().await;
     if tally.met() {
-        let fence = if options.fencing { fence::settle(&mut ballot, ask).await } else { None };
+        let fence =
+            if options.fencing { fence::settle(&mut ballot, ask, until).await } else { None };
         // A grant that took so long that nothing is left of it is never handed out.
         if live.quorum.clock.now() >= ballot.validity_ends() {
             let took = live.quorum.clock.now().since(ballot.started);
