@@ -4,6 +4,7 @@ RUNS=20 (make told) cuts off that many holders of each language in each way; the
 """
 
 import os
+import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from .servers import Server
 
 RUNS = int(os.environ.get("RUNS", "1"))
 TTL_MS = 5000
+#: What a holder takes off its own time.
+DRIFT_MS = TTL_MS / 100 + 2
 #: Pairs of processes at a time.
 BATCH = 12
 
@@ -81,9 +84,9 @@ def margins(five: list[Server]) -> Iterator[Margins]:
         for pair, margin in cut_off(pairs, five, f"told-{os.getpid()}-{batch}"):
             found[pair].append(margin)
     yield found
-    print(f"\nsmallest margin in ms of {RUNS} run(s), ttl {TTL_MS} ms")
+    print(f"\nsmallest and median margin in ms of {RUNS} run(s), ttl {TTL_MS} ms")
     for (cut, language), some in found.items():
-        print(f"  {cut:<14}{language:<8}{min(some):8.1f}")
+        print(f"  {cut:<14}{language:<8}{min(some):8.1f}{statistics.median(some):10.1f}")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -92,3 +95,5 @@ def test_cut_off_holder_is_told_first(cut: str, language: str, margins: Margins)
     some = margins[cut, language]
     assert len(some) == RUNS
     assert min(some) > 0, some
+    # A single run may meet a pause of the machine; half of many do not.
+    assert RUNS < 20 or statistics.median(some) >= DRIFT_MS - 5, some
