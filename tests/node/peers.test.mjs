@@ -25,6 +25,21 @@ test("a missed renewal is made up for", async () => {
   }
 });
 
+test("a flush of the scripts is not noticed", async () => {
+  const { server } = shared;
+  const redlock = new Redlock(server.url);
+  for (const verb of ["acquire", "tryAcquire", "acquire"]) {
+    await server.cli("SCRIPT", "FLUSH");
+    const lease = await redlock.lock(fresh())[verb]();
+    await server.cli("SCRIPT", "FLUSH");
+    await lease.extend(20_000);
+    await server.cli("SCRIPT", "FLUSH");
+    await lease.release();
+    assert.equal((await server.cli("EXISTS", lease.key)).trim(), "0");
+  }
+  redlock.close();
+});
+
 test("renewal asks a few times in a ttl, whatever the ttl", async () => {
   const { server } = shared;
   const asked = async () => {
