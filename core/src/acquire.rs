@@ -95,11 +95,13 @@ impl<'a> Attempt<'a> {
             }
         }
         let interest = self.live.watch.subscribe(&self.lock.keys);
-        if self.wait == Some(Duration::ZERO) {
+        if self.wait != Some(Duration::ZERO)
+            && let Some(pause) = self.live.contention.courtesy(&self.lock.keys)
+        {
             self.odds = Odds::Unknown;
-        } else if let Some(pause) = self.live.contention.courtesy(&self.lock.keys) {
+            clock.sleep_until(clock.now() + pause.min(self.left() / 2)).await;
+        } else if !self.time_for_two() {
             self.odds = Odds::Unknown;
-            clock.sleep_until(clock.now() + pause.min(self.left())).await;
         }
         loop {
             // Read before asking: a change that comes while the nodes answer is a reason to ask again.
@@ -133,8 +135,15 @@ impl<'a> Attempt<'a> {
             && live.quorum.nodes.len() > 1
             && let Some(pause) = live.contention.courtesy(&self.lock.keys)
         {
-            live.quorum.clock.sleep_until(live.quorum.clock.now() + pause.min(self.left())).await;
+            let pause = pause.min(self.left() / 2);
+            live.quorum.clock.sleep_until(live.quorum.clock.now() + pause).await;
         }
+    }
+
+    /// Whether `wait` has time for a second question.
+    fn time_for_two(&self) -> bool {
+        let rounds = self.live.contention.measured();
+        self.wait.is_none() || self.left() >= rounds.unwrap_or(self.lock.options.node_timeout() * 2)
     }
 
     async fn deadline(&self) {
@@ -163,6 +172,10 @@ impl<'a> Attempt<'a> {
 
     /// Remembers why there is no lease. What a round that `wait` cut lacks says less than a whole round before it.
     fn note(&mut self, refusal: Refusal, cut: bool) {
+        if self.odds == Odds::Good {
+            // Whatever it was, a second question may have been what took too long.
+            self.odds = Odds::Unknown;
+        }
         let unavailable = matches!(refusal, Refusal::Unavailable(_) | Refusal::Late(..));
         let known = self.queued || !matches!(self.last, Refusal::Queued);
         if unavailable && cut && known {

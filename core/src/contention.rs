@@ -40,10 +40,15 @@ impl Contention {
         self.round_nanos.store(mean, Ordering::Relaxed);
     }
 
-    /// Some round trips, as measured here.
+    /// Some round trips, within bounds.
     pub(crate) fn rounds(&self) -> Duration {
-        let round = Duration::from_nanos(self.round_nanos.load(Ordering::Relaxed));
-        (round * ROUNDS).clamp(LEAST, LONGEST)
+        self.measured().unwrap_or_default().clamp(LEAST, LONGEST)
+    }
+
+    /// Some round trips, as measured here; `None` before the first.
+    pub(crate) fn measured(&self) -> Option<Duration> {
+        let nanos = self.round_nanos.load(Ordering::Relaxed);
+        (nanos > 0).then(|| Duration::from_nanos(nanos) * ROUNDS)
     }
 
     /// Notes whether others were there first when these keys were acquired.

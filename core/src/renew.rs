@@ -42,17 +42,20 @@ pub(crate) fn check(state: Arc<State>) -> Renewal {
 
 /// Extends, and heals what turns out to be missing; when it began, if a quorum confirmed it.
 async fn ask(state: &State, ttl: Duration) -> Option<Instant> {
-    let (started, poll) = extend(state, ttl).await?;
-    if poll.has(Extension::Missing) {
-        // One missing key may be the first of all, of a lock that is being deleted on every node: look again.
-        let clock = &*state.quorum.clock;
-        clock.sleep_until(clock.now() + MOMENT.min(ttl / 20)).await;
-        let left = state.deadline()?.since(state.now());
-        if let Some((_, poll)) = extend(state, left).await {
-            state.heal(&poll);
-        }
+    let (started, first) = extend(state, ttl).await?;
+    if !first.has(Extension::Missing) {
+        return Some(started);
     }
-    Some(started)
+    // One missing key may be the first of all, of a lock that is being deleted on every node: look again.
+    let clock = &*state.quorum.clock;
+    let moment = MOMENT.min(state.held_phase()?.ttl / 20);
+    clock.sleep_until(clock.now() + moment).await;
+    let left = state.deadline()?.since(state.now());
+    let Some((again, second)) = extend(state, state.renewal().unwrap_or(left)).await else {
+        return Some(started);
+    };
+    state.heal([&first, &second]);
+    Some(again)
 }
 
 /// One extend round: its start and every answer, if a quorum confirmed it.

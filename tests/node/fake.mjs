@@ -89,8 +89,10 @@ export class Fake {
     socket.on("close", () => this.#sockets.delete(socket));
     if (this.row.to === "connect" && this.sick) await say(this.row, [], socket);
     for await (const words of commands(socket)) {
-      if (words[0] === this.row.to && this.sick) await say(this.row, words, socket);
-      else socket.write(politely(this.row, words));
+      if (words[0] === this.row.to && this.sick) {
+        this.said = true;
+        await say(this.row, words, socket);
+      } else socket.write(politely(this.row, words));
     }
   }
 

@@ -20,6 +20,8 @@ class Fakes:
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.well: set[str] = set()
+        #: Those that have given their sick answer.
+        self.said: set[str] = set()
         self.urls: dict[str, str] = {}
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -49,6 +51,7 @@ class Fakes:
         with client.makefile("rb") as reader:
             while words := command(reader):
                 if words[0] == row["to"] and row["about"] not in self.well:
+                    self.said.add(row["about"])
                     say(row, words, client)
                 else:
                     client.sendall(politely(row, words))

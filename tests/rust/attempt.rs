@@ -60,7 +60,11 @@ async fn one_that_is_given_up_leaves_no_key_whatever_was_under_way() {
         let lock = two.lock("job");
         let lease = one.lock("job").acquire().await.unwrap();
         let attempt = tokio::spawn(lock.acquire());
-        tokio::time::sleep(Duration::from_micros(round * 20)).await;
+        // A timer's ticks are too coarse for a moment between two questions.
+        let moment = Instant::now() + Duration::from_micros(round * 20);
+        while Instant::now() < moment {
+            tokio::task::yield_now().await;
+        }
         drop(lease.release());
         attempt.abort();
         let _ = attempt.await;

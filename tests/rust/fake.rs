@@ -44,6 +44,7 @@ pub(crate) fn rows() -> (Vec<Row>, Vec<Row>) {
 pub(crate) struct Fake {
     port: u16,
     sick: Arc<AtomicBool>,
+    said: Arc<AtomicBool>,
     /// Weak ones are its connections.
     open: Arc<()>,
 }
@@ -54,18 +55,21 @@ impl Fake {
         let port = listener.local_addr().unwrap().port();
         let sick = Arc::new(AtomicBool::new(sick));
         let (row, is_sick, open) = (row.clone(), Arc::clone(&sick), Arc::new(()));
+        let said = Arc::<AtomicBool>::default();
+        let has_said = Arc::clone(&said);
         let connection = Arc::downgrade(&open);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (row, sick) = (row.clone(), Arc::clone(&is_sick));
+                let said = Arc::clone(&has_said);
                 let connection = connection.clone();
                 std::thread::spawn(move || {
-                    let _ = converse(&row, &sick, stream);
+                    let _ = converse(&row, &sick, &said, stream);
                     drop(connection);
                 });
             }
         });
-        Self { port, sick, open }
+        Self { port, sick, said, open }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -76,12 +80,17 @@ impl Fake {
         Arc::weak_count(&self.open)
     }
 
+    /// Whether it has given its sick answer to a command.
+    pub(crate) fn said(&self) -> bool {
+        self.said.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn fall_ill(&self) {
         self.sick.store(true, Ordering::Relaxed);
     }
 }
 
-fn converse(row: &Row, sick: &AtomicBool, mut stream: TcpStream) -> Option<()> {
+fn converse(row: &Row, sick: &AtomicBool, said: &AtomicBool, mut stream: TcpStream) -> Option<()> {
     let mut asked = BufReader::new(stream.try_clone().ok()?);
     if row.to == "connect" && sick.load(Ordering::Relaxed) {
         say(row, &[], &mut stream)?;
@@ -89,6 +98,7 @@ fn converse(row: &Row, sick: &AtomicBool, mut stream: TcpStream) -> Option<()> {
     loop {
         let words = command(&mut asked)?;
         if words[0] == row.to && sick.load(Ordering::Relaxed) {
+            said.store(true, Ordering::Relaxed);
             say(row, &words, &mut stream)?;
         } else {
             stream.write_all(politely(row, &words).as_bytes()).ok()?;

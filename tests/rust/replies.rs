@@ -65,11 +65,14 @@ async fn an_acquire_ends_within_its_wait() {
 }
 
 #[tokio::test]
-async fn a_plain_attempt_that_is_answered_oddly_ends_within_its_wait_and_says_the_cause() {
+async fn a_plain_attempt_that_is_answered_oddly_is_not_believed_and_a_script_asked_instead() {
     let verdicts = attempts().into_iter().map(|row| async move {
-        let redlock = client(&row, &Fake::start(&row, true));
-        let lock = redlock.lock("job").wait(millis(1000));
-        verdict(&row, &redlock, (&row.cause, millis(1000)), lock.acquire()).await
+        let fake = Fake::start(&row, true);
+        let redlock = client(&row, &fake);
+        let acquired = tokio::time::timeout(millis(20_000), redlock.lock("job").acquire()).await;
+        let held = matches!(&acquired, Ok(Ok(lease)) if lease.held());
+        // It never says otherwise to a SET and a GET, so this is the script's grant.
+        (!held || !fake.said()).then(|| format!("{}: {acquired:?}", row.about))
     });
     none(join_all(verdicts).await);
 }

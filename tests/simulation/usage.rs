@@ -73,9 +73,10 @@ pub(super) async fn later(client: Client, after: u64, how: Use) {
 async fn acquire(client: &Client, lock: &crate::Lock, how: &Use) -> Option<Lease> {
     let node_timeout = how.ttl / 5;
     let now = client.clock.world.lock().unwrap().now;
-    let allowed = how.wait.map(|wait| now + (wait.max(node_timeout) * MS * 101) / 100);
-    // Fencing may ask a second time.
-    let allowed = allowed.map(|due| if client.fencing { due + node_timeout * MS } else { due });
+    // A `wait` of 0 is one round, in which fencing may ask a second time.
+    let round = if client.fencing { 2 * node_timeout } else { node_timeout };
+    let allowed = how.wait.map(|wait| if wait == 0 { round } else { wait });
+    let allowed = allowed.map(|wait| now + wait * MS * 101 / 100);
     let waiting = client.monitor.lock().unwrap().begins(client.id, allowed);
     let acquire = lock.acquire();
     let lease = match how.cancel {

@@ -38,15 +38,17 @@ impl State {
         phase.capped |= asked < wanted;
     }
 
-    /// Gives the lease back to nodes that had lost it, after a quorum confirmed that it is ours.
-    pub(crate) fn heal(&self, poll: &Poll<Extension>) {
+    /// Gives the lease back to nodes that lacked it in both rounds, of which each showed that a quorum has it.
+    pub(crate) fn heal(&self, rounds: [&Poll<Extension>; 2]) {
         let Some(phase) = self.held_phase() else {
             return;
         };
-        let ttl = phase.deadline.since(self.now());
-        let ask = self.ask(ttl);
-        for (node, answer) in self.quorum.nodes.iter().zip(&poll.answers) {
-            if matches!(answer, Some(Ok(Extension::Missing))) {
+        let ask = self.ask(phase.deadline.since(self.now()));
+        let missing = |round: &Poll<Extension>, at: usize| {
+            matches!(round.answers[at], Some(Ok(Extension::Missing)))
+        };
+        for (at, node) in self.quorum.nodes.iter().enumerate() {
+            if rounds.iter().all(|round| missing(round, at)) {
                 drop(node.acquire(&self.terms.claim, ask));
             }
         }
