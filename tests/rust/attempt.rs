@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use redlock::{Error, ErrorKind};
+use redlock::{Error, ErrorKind, Redlock};
 
-use crate::support::{Server, client, millis, servers};
+use crate::support::{Mode, Proxy, Server, client, millis, servers};
 
 fn names(error: &Error, word: &str) -> bool {
     error.nodes()[0].error.as_deref().is_some_and(|cause| cause.contains(word))
@@ -74,4 +74,20 @@ async fn one_that_is_given_up_leaves_no_key_whatever_was_under_way() {
             tokio::time::sleep(millis(1)).await;
         }
     }
+}
+
+#[tokio::test]
+async fn a_link_too_slow_for_two_questions_waits_all_the_same() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let slow = Redlock::builder([proxy.url()]).node_timeout(millis(250)).build().unwrap();
+    slow.lock("job").inspect().await.unwrap();
+    let lease = client([&server]).lock("job").acquire().await.unwrap();
+    proxy.set(Mode::Delay); // 150 ms for each answer
+    let waiter = tokio::spawn(slow.lock("job").ttl(millis(1000)).acquire());
+    tokio::time::sleep(millis(2500)).await;
+    assert!(!waiter.is_finished(), "unavailable for a whole ttl: {:?}", waiter.await);
+    lease.release().await.unwrap();
+    let acquired = tokio::time::timeout(millis(10_000), waiter).await.expect("woken").unwrap();
+    assert!(acquired.unwrap().held());
 }

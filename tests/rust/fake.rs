@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde::Deserialize;
 
@@ -45,6 +45,7 @@ pub(crate) struct Fake {
     port: u16,
     sick: Arc<AtomicBool>,
     said: Arc<AtomicBool>,
+    accepted: Arc<AtomicUsize>,
     /// Weak ones are its connections.
     open: Arc<()>,
 }
@@ -57,9 +58,12 @@ impl Fake {
         let (row, is_sick, open) = (row.clone(), Arc::clone(&sick), Arc::new(()));
         let said = Arc::<AtomicBool>::default();
         let has_said = Arc::clone(&said);
+        let accepted = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&accepted);
         let connection = Arc::downgrade(&open);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::Relaxed);
                 let (row, sick) = (row.clone(), Arc::clone(&is_sick));
                 let said = Arc::clone(&has_said);
                 let connection = connection.clone();
@@ -69,7 +73,7 @@ impl Fake {
                 });
             }
         });
-        Self { port, sick, said, open }
+        Self { port, sick, said, accepted, open }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -78,6 +82,11 @@ impl Fake {
 
     pub(crate) fn connections(&self) -> usize {
         Arc::weak_count(&self.open)
+    }
+
+    /// Whether a connection was given up, and another one made.
+    pub(crate) fn called_again(&self) -> bool {
+        self.accepted.load(Ordering::Relaxed) > 1
     }
 
     /// Whether it has given its sick answer to a command.

@@ -75,8 +75,7 @@ fn attempt(claim: &Claim, ask: Ask) -> Question {
     let mut bytes = Vec::with_capacity(room);
     set.write_packed_command(&mut bytes);
     get.write_packed_command(&mut bytes);
-    let purpose = if ask.first { Purpose::FirstVote } else { Purpose::Question };
-    Question { bytes, expects: Expects::Owner, purpose, patience: ask.patience }
+    Question { bytes, expects: Expects::Owner, purpose: vote(ask), patience: ask.patience }
 }
 
 /// All keys or none, whoever has them; with fencing, and with a word on who is in the way.
@@ -88,8 +87,11 @@ fn acquire_script(claim: &Claim, ask: Ask) -> Question {
         Fencing::Propose(fence) => command.arg(&[fence, 0]).arg(micros(SLACK)),
         Fencing::AtLeast(fence) => command.arg(&[0, fence]).arg(micros(SLACK)),
     };
-    let purpose = if ask.first { Purpose::FirstVote } else { Purpose::Question };
-    question(&command, &claim.token, purpose, ask.patience)
+    question(&command, &claim.token, vote(ask), ask.patience)
+}
+
+fn vote(ask: Ask) -> Purpose {
+    if ask.first { Purpose::FirstVote } else { Purpose::Question }
 }
 
 /// The keys that a script needs: the locks', and with fencing the fences'.
