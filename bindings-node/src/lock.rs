@@ -91,7 +91,7 @@ impl Local {
     pub(crate) fn acquire(&self, slot: u32, lock: u32, wait: Option<f64>) {
         let locks = self.locks.0.borrow();
         let acquire =
-            locks.get(lock as usize).map(|lock| lock.acquire_args(wait, Unit::Milliseconds));
+            locks.get(lock as usize).map(|lock| lock.acquire_args(wait, Unit::Milliseconds, None));
         drop(locks);
         match acquire {
             Some(Ok(acquire)) => {

@@ -37,6 +37,7 @@ impl Lease {
         let Asking { client, owner, .. } = *asking;
         let lock = Arc::clone(&asking.lock);
         hold.place(asking.place.clone());
+        hold.owned_by(owner.plain());
         let id = ID.fetch_add(1, Ordering::Relaxed);
         let (watches, body) = Default::default();
         let lease = Bound::new(py, Self { hold, client, lock, owner, id, watches, body })?;

@@ -89,9 +89,9 @@ impl Lock {
         let py = frame.py();
         let begun = Instant::now();
         let asking = self.asking(frame, wait.or(self.args.wait) != Some(0.0))?;
-        let mut left = wait;
+        let (mut left, owner) = (wait, Some(asking.owner.plain()));
         loop {
-            let future = asking.lock.acquire_args(left, Unit::Seconds);
+            let future = asking.lock.acquire_args(left, Unit::Seconds, owner);
             let future = check(py, future)?;
             let granted = asking.wait(py, future, |py| warn_of_loop(py, &asking.lock))?;
             if granted.as_ref().map_or(true, |lease| lease.held()) {
@@ -321,7 +321,8 @@ impl Lock {
     fn _begin<'py>(&self, frame: &Bound<'py, PyAny>, wait: Wait) -> PyResult<Bound<'py, PyAny>> {
         let py = frame.py();
         let asking = self.asking(frame, wait.or(self.args.wait) != Some(0.0))?;
-        let future = asking.lock.acquire_args(wait, Unit::Seconds);
+        let owner = Some(asking.owner.plain());
+        let future = asking.lock.acquire_args(wait, Unit::Seconds, owner);
         let future = check(py, future)?;
         submit(py, future, move |py, granted| Ok(asking.lease(py, granted)?.into_any()))
     }

@@ -13,6 +13,7 @@
 //! GIL, finds them free.
 
 use std::future::Future;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,6 +128,13 @@ impl Owner {
             }
         }
         Ok(Self::Thread(thread::current().id()))
+    }
+
+    /// As core compares it.
+    pub(crate) fn plain(self) -> redlock::Owner {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        redlock::Owner(self.word(), hasher.finish())
     }
 
     pub(crate) fn word(self) -> &'static str {

@@ -10,6 +10,7 @@ use crate::lease::Lease;
 use crate::live::Live;
 use crate::lock::Lock;
 use crate::round::{Odds, Refusal, Round, round};
+use crate::state::Owner;
 use crate::wait::{Backoff, jittered};
 
 /// How long a waiter relies on being told before it asks anyway.
@@ -21,10 +22,14 @@ pub const NOT_REENTRANT: &str = "a lock is not reentrant";
 /// Between rounds where no node can tell of a change.
 const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
-pub(crate) async fn acquire(lock: Lock, wait: Option<Duration>) -> Result<Lease> {
+pub(crate) async fn acquire(
+    lock: Lock,
+    wait: Option<Duration>,
+    owner: Option<Owner>,
+) -> Result<Lease> {
     let lock = lock.checked()?;
     let live = lock.client.live(&lock.key())?;
-    let mut attempt = Attempt::new(&lock, &live, wait);
+    let mut attempt = Attempt::new(&lock, &live, wait, owner);
     tokio::select! {
         biased;
         outcome = attempt.run() => outcome,
@@ -54,6 +59,8 @@ struct Attempt<'a> {
     live: &'a Arc<Live>,
     started: Instant,
     wait: Option<Duration>,
+    /// Who asks, where the language knows.
+    owner: Option<Owner>,
     last: Refusal,
     /// Had to let others of this process go first.
     queued: bool,
@@ -67,12 +74,18 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(lock: &'a Lock, live: &'a Arc<Live>, wait: Option<Duration>) -> Self {
+    fn new(
+        lock: &'a Lock,
+        live: &'a Arc<Live>,
+        wait: Option<Duration>,
+        owner: Option<Owner>,
+    ) -> Self {
         Self {
             lock,
             live,
             started: live.quorum.clock.now(),
             wait,
+            owner,
             last: Refusal::Queued,
             queued: false,
             unavailable_since: None,
@@ -250,7 +263,11 @@ impl<'a> Attempt<'a> {
         let held = |key: &String| keeper.holder(key).filter(|state| state.held());
         let own = self.lock.keys.iter().find_map(held);
         let note = own.map_or_else(String::new, |state| {
-            format!("; this client holds it itself{}: {NOT_REENTRANT}", state.acquired_at())
+            let place = state.acquired_at();
+            match self.owner.filter(|owner| state.owner.get() == Some(owner)) {
+                Some(Owner(who, _)) => format!("; {who} holds it itself{place}: {NOT_REENTRANT}"),
+                None => format!("; this client holds it{place}"),
+            }
         });
         Error::timeout(&self.lock.key(), self.waited(), &format!("{why}{note}"))
             .with_remaining(remaining)

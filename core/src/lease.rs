@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::options::{Unit, check_ttl};
-use crate::state::{State, Status};
+use crate::state::{Owner, State, Status};
 
 /// A handle on a lease; clones are handles on the same one. Dropping it releases nothing.
 #[derive(Clone)]
@@ -66,6 +66,11 @@ impl Hold {
     pub fn place(&self, place: impl fmt::Display + Send + Sync + 'static) {
         // Whoever was first has noted the same.
         let _ = self.0.place.set(Box::new(place));
+    }
+
+    /// Notes who acquired it: an acquire of the same owner that waits for this lease says so. The first note stands.
+    pub fn owned_by(&self, owner: Owner) {
+        let _ = self.0.owner.set(owner);
     }
 
     /// `, acquired at PLACE`, if that was noted: for messages.

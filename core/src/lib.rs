@@ -51,6 +51,8 @@ pub use lock::Lock;
 pub use node::TlsOptions;
 pub use options::{ClientArgs, LONG_TTL, LockArgs, MIN_TTL, Names, Unit};
 pub use quorum::{Tally, drift};
+#[doc(hidden)]
+pub use state::Owner;
 
 #[cfg(test)]
 #[allow(

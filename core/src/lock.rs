@@ -15,7 +15,7 @@ use crate::lease::Lease;
 use crate::node::{Ask, Claim, Fencing};
 use crate::options::{LONG_TTL, Options, Unit, check_names, wait_from};
 use crate::quorum::{Poll, drift};
-use crate::state::{State, Terms};
+use crate::state::{Owner, State, Terms};
 
 /// What to lock. No state of its own: it can be shared by threads and tasks, and used many times.
 #[derive(Clone)]
@@ -123,17 +123,19 @@ impl Lock {
     /// Fails with `Timeout` when somebody else held it all through `wait`; with `Unavailable` when too few nodes
     /// answered, which is retried for min(`wait`, ttl); with `Invalid`, and `Closed`.
     pub fn acquire(&self) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
-        acquire(self.clone(), self.options.wait)
+        acquire(self.clone(), self.options.wait, None)
     }
 
-    /// [`Lock::acquire`] for other languages: `wait` overrides the lock's own, infinity is for ever.
+    /// [`Lock::acquire`] for other languages: `wait` overrides the lock's own, infinity is for ever. An owner that waits
+    /// for itself is told so.
     pub fn acquire_args(
         &self,
         wait: Option<f64>,
         unit: Unit,
+        owner: Option<Owner>,
     ) -> Result<impl Future<Output = Result<Lease>> + Send + 'static + use<>> {
         let wait = wait_from(wait, unit)?.unwrap_or(self.options.wait);
-        Ok(acquire(self.clone(), wait))
+        Ok(acquire(self.clone(), wait, owner))
     }
 
     /// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.

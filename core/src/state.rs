@@ -29,6 +29,11 @@ pub(crate) struct Terms {
     pub(crate) unit: Unit,
 }
 
+/// Who asks for a lock or holds it inside its process, where the language knows: a word for messages ("this thread")
+/// and a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner(pub &'static str, pub u64);
+
 /// One lease's state, shared by its handles and the keeper.
 pub(crate) struct State {
     pub(crate) id: u64,
@@ -39,6 +44,7 @@ pub(crate) struct State {
     generation: u32,
     /// Where it was acquired, as its language writes it; only messages show it.
     pub(crate) place: OnceLock<Box<dyn Display + Send + Sync>>,
+    pub(crate) owner: OnceLock<Owner>,
     phase: Mutex<Phase>,
     pub(crate) bell: Notify,
 }
@@ -80,6 +86,7 @@ impl State {
             keeper: Arc::clone(keeper),
             generation: fork_generation(),
             place: OnceLock::new(),
+            owner: OnceLock::new(),
             phase: Mutex::new(phase),
             bell: Notify::new(),
         });

@@ -49,7 +49,7 @@ impl Agent {
 
     async fn acquire(&mut self, command: &Value) -> Result<Value, Error> {
         let wait = command["wait_ms"].as_f64().unwrap_or(f64::INFINITY);
-        let lease = self.lock(command).acquire_args(Some(wait), Unit::Milliseconds)?.await?;
+        let lease = self.lock(command).acquire_args(Some(wait), Unit::Milliseconds, None)?.await?;
         Ok(self.keep(lease))
     }
 

@@ -6,6 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -228,7 +229,11 @@ def test_the_body_s_exception_stands(client: redlock.Redlock, name: str) -> None
 
 
 #: How LockTimeout names the holder, in the core's words.
-OWN = r"this client holds it itself, acquired at .*test_scope\.py:\d+: a lock is not reentrant"
+OWN = (
+    r"this (thread|task) holds it itself, acquired at .*test_scope\.py:\d+: a lock is not reentrant"
+)
+#: The same client, but another thread or task.
+ANOTHERS = r"this client holds it, acquired at .*test_scope\.py:\d+$"
 
 
 def test_waiting_for_oneself_is_warned_of(client: redlock.Redlock, name: str) -> None:
@@ -251,6 +256,20 @@ def test_waiting_for_oneself_is_warned_of(client: redlock.Redlock, name: str) ->
         assert lock.try_acquire() is None
 
 
+def test_another_thread_that_waits_is_not_called_the_holder(
+    client: redlock.Redlock, name: str
+) -> None:
+    lock = client.lock(name)
+
+    def wait() -> str:
+        with pytest.raises(redlock.LockTimeout, match=ANOTHERS) as caught:
+            lock.acquire(wait=0.1)
+        return str(caught.value)
+
+    with lock, ThreadPoolExecutor(1) as pool:
+        assert "reentrant" not in pool.submit(wait).result(10)
+
+
 def test_a_task_that_waits_for_itself_is_warned_of(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         lock = client.lock(name)
@@ -262,8 +281,9 @@ def test_a_task_that_waits_for_itself_is_warned_of(client: redlock.Redlock, name
                 await lock.aacquire(wait=0.1)
 
             async def other() -> None:
-                with pytest.raises(redlock.LockTimeout):  # without a warning: those are errors
-                    await lock.aacquire(wait=0.1)
+                with pytest.raises(redlock.LockTimeout, match=ANOTHERS) as caught:
+                    await lock.aacquire(wait=0.1)  # without a warning: those are errors
+                assert "reentrant" not in str(caught.value)
 
             await asyncio.create_task(other())
 
