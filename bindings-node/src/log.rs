@@ -18,7 +18,11 @@ static INBOXES: Mutex<Vec<Weak<Inbox>>> = Mutex::new(Vec::new());
 pub(crate) fn forward_to(inbox: &Arc<Inbox>) {
     static SUBSCRIBE: Once = Once::new();
     // Refused only if something in this addon set another one, which then is the one that should speak.
-    SUBSCRIBE.call_once(|| drop(tracing::subscriber::set_global_default(Warnings)));
+    SUBSCRIBE.call_once(|| {
+        // It only leaves texts in a queue.
+        redlock::log_in_place();
+        drop(tracing::subscriber::set_global_default(Warnings));
+    });
     let mut inboxes = INBOXES.lock().unwrap_or_else(PoisonError::into_inner);
     inboxes.push(Arc::downgrade(inbox));
 }

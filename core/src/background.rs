@@ -3,6 +3,7 @@
 //! It never runs user code, so neither a blocked event loop nor a busy interpreter can delay a renewal.
 //! A forked child has no copy of the thread; it starts its own at first use and leaves the parent's alone.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
@@ -11,6 +12,10 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::AbortHandle;
+
+thread_local! {
+    static BACKGROUND: Cell<bool> = const { Cell::new(false) };
+}
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static CURRENT: ArcSwapOption<Background> = ArcSwapOption::const_empty();
@@ -34,6 +39,11 @@ pub fn fork_generation() -> u32 {
         });
     }
     GENERATION.load(Ordering::Relaxed)
+}
+
+/// Whether this is the background thread.
+pub(crate) fn on_background() -> bool {
+    BACKGROUND.try_with(Cell::get).unwrap_or(false)
 }
 
 pub(crate) fn handle() -> Handle {
@@ -65,7 +75,10 @@ fn start(generation: u32) -> Arc<Background> {
     let handle = runtime.handle().clone();
     std::thread::Builder::new()
         .name("redlock".into())
-        .spawn(move || runtime.block_on(std::future::pending::<()>()))
+        .spawn(move || {
+            BACKGROUND.set(true);
+            runtime.block_on(std::future::pending::<()>());
+        })
         .expect("the system refused the background thread");
     Arc::new(Background { generation, handle })
 }

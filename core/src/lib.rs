@@ -12,7 +12,8 @@
 //! Read it from the top down; a module calls only what stands below it:
 //! [`Redlock`] (`client`) makes a [`Lock`] (`lock`; `acquire`: ask, wait, ask again), which gives a [`Lease`]
 //! (`lease`: what is held, and its loss) that the `keeper` extends; rounds and their tally are in
-//! `quorum`, waiting in `wait`, one server in `node`, time in `clock`, the thread that drives I/O in `background`.
+//! `quorum`, waiting in `wait`, one server in `node`, time in `clock`, the thread that drives I/O in `background`,
+//! what is logged on its way to the program's subscriber in `log`.
 
 mod acquire;
 mod background;
@@ -29,6 +30,7 @@ mod keeper;
 mod lease;
 mod live;
 mod lock;
+mod log;
 mod node;
 mod options;
 mod quorum;
@@ -48,6 +50,8 @@ pub use error::{Error, ErrorKind, LossReason, NodeReport, Result};
 pub use inspect::{Inspection, NodeInspection};
 pub use lease::{Hold, Lease};
 pub use lock::Lock;
+#[doc(hidden)]
+pub use log::log_in_place;
 pub use node::TlsOptions;
 pub use options::{ClientArgs, LONG_TTL, LockArgs, MIN_TTL, Names, Unit};
 pub use quorum::{Tally, drift};

@@ -12,6 +12,7 @@ use crate::error::{Error, NodeReport, Result, seconds};
 use crate::fence::fence_key;
 use crate::inspect::{Inspection, inspection};
 use crate::lease::Lease;
+use crate::log;
 use crate::node::{Ask, Claim, Fencing};
 use crate::options::{LONG_TTL, Options, Unit, check_names, wait_from};
 use crate::quorum::{Poll, drift};
@@ -101,8 +102,9 @@ impl Lock {
         self.check()?;
         let ttl = self.options.ttl;
         if ttl > LONG_TTL && self.client.first_of_length(ttl) {
-            let (key, ttl) = (self.key(), seconds(ttl));
-            tracing::warn!(target: "redlock", %key, %ttl, "a ttl above one hour: is the unit right?");
+            log::event!(
+                WARN, { key: self.key(), ttl: seconds(ttl) }, "a ttl above one hour: is the unit right?"
+            );
         }
         if self.options.fencing {
             self.fences = self.keys.iter().map(|key| fence_key(key)).collect::<Result<_>>()?;

@@ -10,6 +10,7 @@ use crate::background::fork_generation;
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, seconds};
 use crate::keeper::Keeper;
+use crate::log;
 use crate::node::{Claim, Watch};
 use crate::options::Unit;
 use crate::quorum::Quorum;
@@ -113,11 +114,15 @@ impl State {
         if self.forked() {
             return None;
         }
-        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut phase = lock();
         if phase.status == Status::Held && self.now() >= phase.deadline {
             let reason = if phase.capped { LossReason::MaxHold } else { LossReason::Expired };
             phase.status = Status::Lost(reason, phase.deadline);
+            // Who is told may ask at once.
+            drop(phase);
             self.tell(reason);
+            phase = lock();
         }
         Some(phase)
     }
@@ -169,8 +174,7 @@ impl State {
     /// However it was lost, whoever waits for the word has it, and the log says so.
     fn tell(&self, reason: LossReason) {
         self.bell.notify_waiters();
-        let key = self.key();
-        tracing::warn!(target: "redlock", %key, reason = reason.as_str(), "lease lost");
+        log::event!(WARN, { key: self.key(), reason: reason.as_str() }, "lease lost");
     }
 
     pub(crate) fn loss(&self) -> Option<Error> {
@@ -202,8 +206,11 @@ impl State {
         if !phase.warned && held > phase.ttl * 10 {
             phase.warned = true;
             drop(phase);
-            let (key, held, place) = (self.key(), seconds(held), self.acquired_at());
-            tracing::warn!(target: "redlock", %key, %held, "held for more than ten times its ttl{place}");
+            let place = self.acquired_at();
+            log::event!(
+                WARN, { key: self.key(), held: seconds(held) }, "held for more than ten times its ttl{place}",
+                place = place
+            );
         }
     }
 }

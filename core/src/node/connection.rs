@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::address::Server;
 use super::{Change, Fault, Roster, Watch};
 use crate::clock::{Clock, Instant};
+use crate::log;
 
 mod answers;
 mod command;
@@ -49,8 +50,8 @@ impl Target {
         }
         let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
         if eviction != "noeviction" {
-            tracing::warn!(
-                target: "redlock", node = %self.url, maxmemory_policy = eviction,
+            log::event!(
+                WARN, { node: self.url, maxmemory_policy: eviction.to_owned() },
                 "the server may evict lock keys when its memory is full: use noeviction"
             );
         }
@@ -113,9 +114,10 @@ impl Connection {
                 Err(fault) => fault,
             };
             if fault.is_invalid() && fault != last {
-                tracing::warn!(target: "redlock", node = %self.target.url, "{fault}");
+                self.warn(&fault);
             } else {
-                tracing::info!(target: "redlock", node = %self.target.url, %fault, "no connection");
+                let node = self.target.url.clone();
+                log::event!(INFO, { node: node, fault: fault.clone() }, "no connection");
             }
             if let Some(command) = waiting.take() {
                 self.refuse(command, &fault);
@@ -138,17 +140,21 @@ impl Connection {
         };
         self.link.opened(greeting.pushes, votes_from);
         if let Some(fault) = self.link.quarantine(self.clock.now()) {
-            tracing::warn!(target: "redlock", node = %self.target.url, "{fault}");
+            self.warn(&fault);
         }
         if !greeting.pushes && !self.polling_said {
             self.polling_said = true;
-            tracing::warn!(
-                target: "redlock", node = %self.target.url,
+            log::event!(
+                WARN, { node: self.target.url.clone() },
                 "the server offers no client tracking: waiters poll, holders learn of a loss at the next renewal"
             );
         }
         self.watch.changed(Change::All);
         Session::new(self, greeting, first).run().await
+    }
+
+    fn warn(&self, fault: &Fault) {
+        log::event!(WARN, { node: self.target.url.clone() }, "{fault}", fault = fault.clone());
     }
 
     /// Connects while answering every command with the last fault; `None` once the client is gone and owes nothing.

@@ -1,0 +1,287 @@
+//! A subscriber is the program's own code: whether it blocks or panics, leases live on and every call answers.
+//!
+//! A test program of its own, with one subscriber for all; its tests take turns.
+
+#![allow(missing_docs, reason = "tests document themselves by their names")]
+#![allow(dead_code, reason = "what is shared is used by the other tests")]
+
+mod support;
+
+use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use redlock::{LossReason, Redlock};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber, span};
+use tracing_core::span::Current;
+
+use support::{Proxy, Server, client, millis};
+
+/// What the subscriber does with an event.
+#[derive(Clone, Copy, PartialEq)]
+enum Mood {
+    Writes,
+    /// As a logger does whose pipe is full.
+    Blocks,
+    Panics,
+}
+
+static TURN: Mutex<()> = Mutex::new(());
+static MOOD: Mutex<Mood> = Mutex::new(Mood::Writes);
+static CHANGED: Condvar = Condvar::new();
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static SPAN: Mutex<Option<&'static Metadata<'static>>> = Mutex::new(None);
+static CURRENT_SPAN: AtomicU64 = AtomicU64::new(0);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Moody;
+
+impl Subscriber for Moody {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "redlock"
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        let parent = event.parent().map_or(0, span::Id::into_u64);
+        write!(text.0, "{} span={parent} ", event.metadata().level()).unwrap();
+        event.record(&mut text);
+        if std::env::var_os(LAST_WORDS).is_some() {
+            println!("heard: {}", text.0);
+        }
+        lock(&LINES).push(text.0);
+        let mut mood = lock(&MOOD);
+        assert!(*mood != Mood::Panics, "a subscriber that panics");
+        while *mood == Mood::Blocks {
+            mood = CHANGED.wait(mood).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn current_span(&self) -> Current {
+        match CURRENT_SPAN.load(Ordering::Relaxed) {
+            0 => Current::none(),
+            id => Current::new(span::Id::from_u64(id), lock(&SPAN).unwrap()),
+        }
+    }
+
+    fn new_span(&self, made: &span::Attributes<'_>) -> span::Id {
+        *lock(&SPAN) = Some(made.metadata());
+        span::Id::from_u64(7)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, id: &span::Id) {
+        CURRENT_SPAN.store(id.into_u64(), Ordering::Relaxed);
+    }
+    fn exit(&self, _: &span::Id) {
+        CURRENT_SPAN.store(0, Ordering::Relaxed);
+    }
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, "{field}={value:?} ").unwrap();
+    }
+}
+
+/// The tests take turns with the one subscriber; whatever it is left in, it writes again after.
+struct Turn(#[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+impl Turn {
+    fn take() -> Self {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        let turn = lock(&TURN);
+        ONCE.call_once(|| tracing::subscriber::set_global_default(Moody).unwrap());
+        lock(&LINES).clear();
+        Self(turn)
+    }
+
+    fn mood(&self, mood: Mood) {
+        *lock(&MOOD) = mood;
+        CHANGED.notify_all();
+    }
+
+    /// The lines so far that say this, once there are so many.
+    fn said(&self, words: &str, least: usize) -> Vec<String> {
+        let end = Instant::now() + millis(10_000);
+        loop {
+            let lines = lock(&LINES);
+            let found: Vec<_> = lines.iter().filter(|line| line.contains(words)).cloned().collect();
+            if found.len() >= least {
+                return found;
+            }
+            assert!(Instant::now() < end, "{words:?}: {lines:?}");
+            drop(lines);
+            std::thread::sleep(millis(5));
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.mood(Mood::Writes);
+    }
+}
+
+/// Fails instead of waiting for ever: what is tested would block this very thread.
+fn within<T: Send + 'static>(time: Duration, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(work()));
+    answer.recv_timeout(time).expect("it answers in time")
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+#[test]
+fn one_that_blocks_delays_no_renewal_and_no_answer() {
+    let turn = Turn::take();
+    let server = Server::start();
+    let redlock = client([&server]);
+    let (kept, gone) = block_on(async {
+        let kept = redlock.lock("kept").ttl(millis(600)).acquire().await.unwrap();
+        let gone = redlock.lock("gone").ttl(millis(600)).acquire().await.unwrap();
+        (kept.into_hold(), gone.into_hold())
+    });
+    turn.mood(Mood::Blocks);
+    server.ask("DEL lock:gone");
+    turn.said("lock:gone", 1); // it is blocked from here on
+    std::thread::sleep(millis(1500));
+    let again = redlock.clone();
+    within(millis(5000), move || {
+        assert!(kept.held(), "{:?}", kept.loss());
+        assert!(!gone.held());
+        assert_eq!(gone.loss().unwrap().loss_reason(), Some(LossReason::Missing));
+        block_on(async move {
+            kept.extend(millis(700)).await.unwrap();
+            kept.release().await.unwrap();
+            again.lock("gone").wait(millis(1000)).acquire().await.unwrap().release().await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn one_that_blocks_as_its_caller_finds_out_of_a_loss_holds_up_nobody() {
+    let turn = Turn::take();
+    let redlock = Redlock::builder(["memory://blocked"]).build().unwrap();
+    turn.mood(Mood::Blocks);
+    let hold = block_on(async {
+        let lock = redlock.lock("late").ttl(millis(100)).renew(false);
+        lock.acquire().await.unwrap().into_hold()
+    });
+    within(millis(5000), move || {
+        while hold.held() {
+            std::thread::yield_now();
+        }
+        assert_eq!(hold.loss().unwrap().loss_reason(), Some(LossReason::Expired));
+    });
+}
+
+#[test]
+fn one_that_panics_ends_no_connection_and_no_lease() {
+    let turn = Turn::take();
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let kept = block_on(redlock.lock("kept").ttl(millis(2000)).acquire()).unwrap();
+    turn.mood(Mood::Panics);
+    proxy.reset();
+    turn.said("no connection", 1);
+    std::thread::sleep(millis(2500));
+    assert!(kept.held(), "{:?}", kept.loss());
+    block_on(kept.release()).unwrap();
+    drop(block_on(redlock.lock("next").acquire()).unwrap());
+}
+
+#[test]
+fn what_has_no_room_is_dropped_and_counted() {
+    let turn = Turn::take();
+    let redlock = Redlock::builder(["memory://flood"]).build().unwrap();
+    turn.mood(Mood::Blocks);
+    let lost = 3000;
+    let _holds = block_on(async {
+        let mut holds = Vec::new();
+        for at in 0..lost {
+            let lock = redlock.lock(format!("flood-{at}"));
+            holds.push(lock.acquire().await.unwrap().into_hold());
+            redlock.force_release(format!("flood-{at}")).await.unwrap();
+        }
+        holds
+    });
+    let end = Instant::now() + millis(10_000);
+    while !redlock.leases().is_empty() {
+        assert!(Instant::now() < end, "leases whose keys are gone are lost");
+        std::thread::sleep(millis(10));
+    }
+    turn.mood(Mood::Writes);
+    let number = |line: &String| -> usize {
+        let word = line.split_whitespace().find_map(|word| word.strip_prefix("dropped="));
+        word.unwrap().parse().unwrap()
+    };
+    let end = Instant::now() + millis(10_000);
+    loop {
+        let dropped: usize = turn.said("were dropped", 1).iter().map(number).sum();
+        let logged = turn.said("lease lost", 1).len();
+        // Other tests' clients may have something to say as well.
+        if logged + dropped >= lost {
+            assert!(dropped > 100 && logged > 100, "{dropped} {logged}");
+            return;
+        }
+        assert!(Instant::now() < end, "{dropped} and {logged} are not {lost}");
+        std::thread::sleep(millis(10));
+    }
+}
+
+#[test]
+fn the_events_of_one_lease_keep_their_order_and_their_span() {
+    let turn = Turn::take();
+    let redlock = Redlock::builder(["memory://order"]).build().unwrap();
+    let span = tracing::info_span!(target: "redlock", "a request");
+    let lease = {
+        let _in = span.enter();
+        // Polled here, so that its events are this span's.
+        block_on(redlock.lock("order").ttl(Duration::from_secs(7200)).acquire()).unwrap()
+    };
+    block_on(redlock.force_release("order")).unwrap();
+    let lines = {
+        turn.said("lease lost", 1);
+        turn.said("lock:order", 2)
+    };
+    assert!(lines[0].contains("above one hour") && lines[0].contains("span=7"), "{lines:?}");
+    assert!(lines[1].contains("lease lost") && lines[1].contains("span=0"), "{lines:?}");
+    drop(lease);
+}
+
+const LAST_WORDS: &str = "LAST_WORDS";
+
+/// Run again by the test below, in a process that ends right after its event.
+#[test]
+fn a_process_that_ends() {
+    if std::env::var_os(LAST_WORDS).is_none() {
+        return;
+    }
+    let _turn = Turn::take();
+    let redlock = Redlock::builder(["memory://last"]).build().unwrap();
+    drop(block_on(redlock.lock("last").ttl(Duration::from_secs(7200)).acquire()).unwrap());
+    std::process::exit(0);
+}
+
+#[test]
+fn the_last_words_of_a_process_are_heard() {
+    for _ in 0..10 {
+        let test = std::env::current_exe().unwrap();
+        let mut child = std::process::Command::new(test);
+        child.args(["--exact", "a_process_that_ends", "--nocapture"]).env(LAST_WORDS, "1");
+        let out = child.output().unwrap();
+        let out = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.contains("above one hour"), "{out}");
+    }
+}
