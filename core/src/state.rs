@@ -206,10 +206,9 @@ impl State {
         if !phase.warned && held > phase.ttl * 10 {
             phase.warned = true;
             drop(phase);
-            let place = self.acquired_at();
             log::event!(
                 WARN, { key: self.key(), held: seconds(held) }, "held for more than ten times its ttl{place}",
-                place = place
+                place = self.acquired_at()
             );
         }
     }

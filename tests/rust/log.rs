@@ -102,31 +102,31 @@ impl Turn {
         lock(&LINES).clear();
         Self(turn)
     }
-
-    fn mood(&self, mood: Mood) {
-        *lock(&MOOD) = mood;
-        CHANGED.notify_all();
-    }
-
-    /// The lines so far that say this, once there are so many.
-    fn said(&self, words: &str, least: usize) -> Vec<String> {
-        let end = Instant::now() + millis(10_000);
-        loop {
-            let lines = lock(&LINES);
-            let found: Vec<_> = lines.iter().filter(|line| line.contains(words)).cloned().collect();
-            if found.len() >= least {
-                return found;
-            }
-            assert!(Instant::now() < end, "{words:?}: {lines:?}");
-            drop(lines);
-            std::thread::sleep(millis(5));
-        }
-    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.mood(Mood::Writes);
+        mood(Mood::Writes);
+    }
+}
+
+fn mood(next: Mood) {
+    *lock(&MOOD) = next;
+    CHANGED.notify_all();
+}
+
+/// The lines so far that say this, once there are so many.
+fn said(words: &str, least: usize) -> Vec<String> {
+    let end = Instant::now() + millis(10_000);
+    loop {
+        let lines = lock(&LINES);
+        let found: Vec<_> = lines.iter().filter(|line| line.contains(words)).cloned().collect();
+        if found.len() >= least {
+            return found;
+        }
+        assert!(Instant::now() < end, "{words:?}: {lines:?}");
+        drop(lines);
+        std::thread::sleep(millis(5));
     }
 }
 
@@ -143,7 +143,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 
 #[test]
 fn one_that_blocks_delays_no_renewal_and_no_answer() {
-    let turn = Turn::take();
+    let _turn = Turn::take();
     let server = Server::start();
     let redlock = client([&server]);
     let (kept, gone) = block_on(async {
@@ -151,9 +151,9 @@ fn one_that_blocks_delays_no_renewal_and_no_answer() {
         let gone = redlock.lock("gone").ttl(millis(600)).acquire().await.unwrap();
         (kept.into_hold(), gone.into_hold())
     });
-    turn.mood(Mood::Blocks);
+    mood(Mood::Blocks);
     server.ask("DEL lock:gone");
-    turn.said("lock:gone", 1); // it is blocked from here on
+    said("lock:gone", 1); // it is blocked from here on
     std::thread::sleep(millis(1500));
     let again = redlock.clone();
     within(millis(5000), move || {
@@ -170,9 +170,9 @@ fn one_that_blocks_delays_no_renewal_and_no_answer() {
 
 #[test]
 fn one_that_blocks_as_its_caller_finds_out_of_a_loss_holds_up_nobody() {
-    let turn = Turn::take();
+    let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://blocked"]).build().unwrap();
-    turn.mood(Mood::Blocks);
+    mood(Mood::Blocks);
     let hold = block_on(async {
         let lock = redlock.lock("late").ttl(millis(100)).renew(false);
         lock.acquire().await.unwrap().into_hold()
@@ -187,14 +187,14 @@ fn one_that_blocks_as_its_caller_finds_out_of_a_loss_holds_up_nobody() {
 
 #[test]
 fn one_that_panics_ends_no_connection_and_no_lease() {
-    let turn = Turn::take();
+    let _turn = Turn::take();
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let redlock = Redlock::builder([proxy.url()]).build().unwrap();
     let kept = block_on(redlock.lock("kept").ttl(millis(2000)).acquire()).unwrap();
-    turn.mood(Mood::Panics);
+    mood(Mood::Panics);
     proxy.reset();
-    turn.said("no connection", 1);
+    said("no connection", 1);
     std::thread::sleep(millis(2500));
     assert!(kept.held(), "{:?}", kept.loss());
     block_on(kept.release()).unwrap();
@@ -203,9 +203,9 @@ fn one_that_panics_ends_no_connection_and_no_lease() {
 
 #[test]
 fn what_has_no_room_is_dropped_and_counted() {
-    let turn = Turn::take();
+    let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://flood"]).build().unwrap();
-    turn.mood(Mood::Blocks);
+    mood(Mood::Blocks);
     let lost = 3000;
     let _holds = block_on(async {
         let mut holds = Vec::new();
@@ -221,15 +221,15 @@ fn what_has_no_room_is_dropped_and_counted() {
         assert!(Instant::now() < end, "leases whose keys are gone are lost");
         std::thread::sleep(millis(10));
     }
-    turn.mood(Mood::Writes);
+    mood(Mood::Writes);
     let number = |line: &String| -> usize {
         let word = line.split_whitespace().find_map(|word| word.strip_prefix("dropped="));
         word.unwrap().parse().unwrap()
     };
     let end = Instant::now() + millis(10_000);
     loop {
-        let dropped: usize = turn.said("were dropped", 1).iter().map(number).sum();
-        let logged = turn.said("lease lost", 1).len();
+        let dropped: usize = said("were dropped", 1).iter().map(number).sum();
+        let logged = said("lease lost", 1).len();
         // Other tests' clients may have something to say as well.
         if logged + dropped >= lost {
             assert!(dropped > 100 && logged > 100, "{dropped} {logged}");
@@ -242,7 +242,7 @@ fn what_has_no_room_is_dropped_and_counted() {
 
 #[test]
 fn the_events_of_one_lease_keep_their_order_and_their_span() {
-    let turn = Turn::take();
+    let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://order"]).build().unwrap();
     let span = tracing::info_span!(target: "redlock", "a request");
     let lease = {
@@ -252,8 +252,8 @@ fn the_events_of_one_lease_keep_their_order_and_their_span() {
     };
     block_on(redlock.force_release("order")).unwrap();
     let lines = {
-        turn.said("lease lost", 1);
-        turn.said("lock:order", 2)
+        said("lease lost", 1);
+        said("lock:order", 2)
     };
     assert!(lines[0].contains("above one hour") && lines[0].contains("span=7"), "{lines:?}");
     assert!(lines[1].contains("lease lost") && lines[1].contains("span=0"), "{lines:?}");

@@ -116,8 +116,9 @@ impl Connection {
             if fault.is_invalid() && fault != last {
                 self.warn(&fault);
             } else {
-                let node = self.target.url.clone();
-                log::event!(INFO, { node: node, fault: fault.clone() }, "no connection");
+                log::event!(
+                    INFO, { node: self.target.url.clone(), fault: fault.clone() }, "no connection"
+                );
             }
             if let Some(command) = waiting.take() {
                 self.refuse(command, &fault);
