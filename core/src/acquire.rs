@@ -30,11 +30,12 @@ pub(crate) async fn acquire(
     let lock = lock.checked()?;
     let live = lock.client.live(&lock.key())?;
     let mut attempt = Attempt::new(&lock, &live, wait, owner);
-    tokio::select! {
+    let granted = tokio::select! {
         biased;
-        outcome = attempt.run() => outcome,
-        () = lock.client.closed() => Err(Error::closed(&lock.key())),
-    }
+        outcome = attempt.run() => outcome?,
+        () = lock.client.closed() => return Err(Error::closed(&lock.key())),
+    };
+    lock.handed_out(granted)
 }
 
 pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
@@ -45,7 +46,7 @@ pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
         return Ok(None);
     }
     match round(&lock, &live, NEVER, Odds::Unknown).await {
-        Round::Granted(lease) => Ok(Some(lease)),
+        Round::Granted(lease) => lock.handed_out(lease).map(Some),
         Round::Refused(Refusal::Unavailable(nodes)) => Err(lock.unavailable(nodes)),
         Round::Refused(Refusal::Late(took, nodes)) => Err(lock.late(took, nodes)),
         Round::Refused(Refusal::Invalid(text)) => Err(lock.invalid(text)),
@@ -260,7 +261,7 @@ impl<'a> Attempt<'a> {
             }
         };
         let keeper = &self.live.keeper;
-        let held = |key: &String| keeper.holder(key).filter(|state| state.held());
+        let held = |key: &String| keeper.holders(key).into_iter().find(|state| state.held());
         let own = self.lock.keys.iter().find_map(held);
         let note = own.map_or_else(String::new, |state| {
             let place = state.acquired_at();

@@ -102,26 +102,15 @@ impl Redlock {
 
     /// The leases this client holds now.
     pub fn leases(&self) -> Vec<Hold> {
-        let live = self.0.live.load_full().filter(|live| live.generation == fork_generation());
-        let states = live.map(|live| live.keeper.leases()).unwrap_or_default();
+        let states = self.running().map(|live| live.keeper.leases()).unwrap_or_default();
         states.into_iter().filter(|state| state.held()).map(Hold).collect()
     }
 
-    /// Releases every lease this client holds; the number of them, or the first error once all were tried.
-    pub fn release_all(&self) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
-        let releases: Vec<_> = self.leases().iter().map(Hold::release).collect();
-        async move {
-            let results = futures_util::future::join_all(releases).await;
-            let count = results.len();
-            results.into_iter().collect::<Result<()>>().map(|()| count)
-        }
-    }
-
-    /// Ends the client: waiting acquires fail with `Closed`, and leases still held are lost with reason `closed`.
-    /// Nothing is deleted under a body that still runs: keys live out their ttl, unless released before.
+    /// Ends the client at once: waiting acquires fail with `Closed`, and leases still held are lost with reason
+    /// `closed`. Nothing is deleted under a body that still runs: keys live out their ttl, unless released before.
+    /// [`Redlock::shutdown`] is the orderly way.
     pub fn close(&self) {
-        self.0.closed.store(true, Ordering::Release);
-        self.0.closing.notify_waiters();
+        self.refuse();
         if let Some(live) = self.0.live.swap(None) {
             if live.generation == fork_generation() {
                 live.keeper.leases().iter().for_each(|state| state.lose(LossReason::Closed));
@@ -129,6 +118,26 @@ impl Redlock {
                 std::mem::forget(live);
             }
         }
+    }
+
+    /// Nothing new from now on: acquires, also those that wait, fail with `Closed`.
+    pub(crate) fn refuse(&self) {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.closing.notify_waiters();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::Acquire)
+    }
+
+    /// What runs behind the client in this process, if something was asked already.
+    pub(crate) fn running(&self) -> Option<Arc<Live>> {
+        self.0.live.load_full().filter(|live| live.generation == fork_generation())
+    }
+
+    /// The deadline of one vote where no lock says otherwise.
+    pub(crate) fn node_timeout(&self) -> Duration {
+        self.0.config.node_timeout.unwrap_or(Duration::from_secs(1))
     }
 
     /// The nodes' URLs, without passwords.
@@ -151,7 +160,7 @@ impl Redlock {
 
     pub(crate) fn live(&self, key: &str) -> Result<Arc<Live>> {
         loop {
-            if self.0.closed.load(Ordering::Acquire) {
+            if self.is_closed() {
                 return Err(Error::closed(key));
             }
             let current = self.0.live.load();
@@ -175,7 +184,7 @@ impl Redlock {
     pub(crate) async fn closed(&self) {
         let mut closing = std::pin::pin!(self.0.closing.notified());
         closing.as_mut().enable();
-        if !self.0.closed.load(Ordering::Acquire) {
+        if !self.is_closed() {
             closing.await;
         }
     }

@@ -37,6 +37,10 @@ pub enum LossReason {
     Forked,
     /// Its client was closed.
     Closed,
+    /// Given back under whoever still held it: by `release_all`, `shutdown`, or another lease of its token.
+    Released,
+    /// A part of the library itself failed.
+    Internal,
 }
 
 impl LossReason {
@@ -50,6 +54,8 @@ impl LossReason {
             Self::MaxHold => "max_hold",
             Self::Forked => "forked",
             Self::Closed => "closed",
+            Self::Released => "released",
+            Self::Internal => "internal",
         }
     }
 
@@ -62,6 +68,8 @@ impl LossReason {
             Self::MaxHold => "it was held for max_hold",
             Self::Forked => "it belongs to the parent process; a forked child holds nothing",
             Self::Closed => "its client was closed",
+            Self::Released => "release_all, shutdown or another lease of its token gave it back",
+            Self::Internal => "redlock's own task for leases failed; please report it with the log",
         }
     }
 }

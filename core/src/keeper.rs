@@ -32,7 +32,8 @@ pub(crate) struct Keeper {
 struct Book {
     next_id: u64,
     leases: BTreeMap<u64, Weak<State>>,
-    by_key: HashMap<String, u64>,
+    /// The leases on each key; several where tokens were attached to.
+    by_key: HashMap<String, Vec<u64>>,
     new: Vec<u64>,
     /// When the keeper looks here by itself.
     planned: Instant,
@@ -71,7 +72,7 @@ impl Keeper {
         let mut book = self.book();
         book.leases.insert(state.id, Arc::downgrade(state));
         for key in state.terms.claim.keys.iter() {
-            book.by_key.insert(key.clone(), state.id);
+            book.by_key.entry(key.clone()).or_default().push(state.id);
         }
         book.new.push(state.id);
         let early = first < book.planned;
@@ -85,8 +86,11 @@ impl Keeper {
         let mut book = self.book();
         if book.leases.remove(&state.id).is_some() {
             for key in state.terms.claim.keys.iter() {
-                if book.by_key.get(key) == Some(&state.id) {
-                    book.by_key.remove(key);
+                if let Some(ids) = book.by_key.get_mut(key) {
+                    ids.retain(|id| *id != state.id);
+                    if ids.is_empty() {
+                        book.by_key.remove(key);
+                    }
                 }
             }
         }
@@ -97,11 +101,18 @@ impl Keeper {
         self.book().leases.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// This client's own lease on a key, if it holds one.
-    pub(crate) fn holder(&self, key: &str) -> Option<Arc<State>> {
+    /// This client's own leases on a key.
+    pub(crate) fn holders(&self, key: &str) -> Vec<Arc<State>> {
         let book = self.book();
-        let id = book.by_key.get(key)?;
-        book.leases.get(id).and_then(Weak::upgrade)
+        let ids = book.by_key.get(key).into_iter().flatten();
+        ids.filter_map(|id| book.leases.get(id).and_then(Weak::upgrade)).collect()
+    }
+
+    /// Other leases of the same token: one owner's, of which one has attached to the other's.
+    pub(crate) fn twins(&self, state: &State) -> Vec<Arc<State>> {
+        let keys = state.terms.claim.keys.iter();
+        let holders = keys.flat_map(|key| self.holders(key));
+        holders.filter(|other| other.terms.claim.token == state.terms.claim.token).collect()
     }
 
     /// Keeps leases until nobody is left who could make or change one.
@@ -171,7 +182,7 @@ impl Keeper {
 
     fn concerned(&self, change: &Change) -> Vec<Arc<State>> {
         match change {
-            Change::Key(key) => self.holder(key).into_iter().collect(),
+            Change::Key(key) => self.holders(key),
             Change::All => self.leases(),
         }
     }

@@ -103,6 +103,22 @@ impl Hold {
         }
     }
 
+    /// Ends when the lease does, in whatever way: with the reason if it was lost, with `None` once it was released
+    /// or abandoned.
+    pub fn ended(&self) -> impl Future<Output = Option<Error>> + Send + 'static + use<> {
+        let state = Arc::clone(&self.0);
+        async move {
+            loop {
+                let mut bell = std::pin::pin!(state.bell.notified());
+                bell.as_mut().enable();
+                if !state.held() {
+                    return state.loss();
+                }
+                bell.await;
+            }
+        }
+    }
+
     /// Makes the lease last at least `ttl` from now, which is also the ttl of later renewals. Sent at the call.
     ///
     /// It never shortens the lease. Fails with `Lost` once the lease is over, and with `Unavailable` if too few
@@ -153,6 +169,7 @@ impl Hold {
         phase.status = Status::Abandoned;
         drop(phase);
         self.0.keeper.forget(&self.0);
+        self.0.ring();
         true
     }
 }

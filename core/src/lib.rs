@@ -36,6 +36,7 @@ mod options;
 mod quorum;
 mod renew;
 mod round;
+mod shutdown;
 mod state;
 mod wait;
 

@@ -162,6 +162,11 @@ impl Lock {
         }
     }
 
+    /// A lease of a client that was closed meanwhile is given back: whoever closes it counts what is held only once.
+    pub(crate) fn handed_out(&self, lease: Lease) -> Result<Lease> {
+        if self.client.is_closed() { Err(Error::closed(&self.key())) } else { Ok(lease) }
+    }
+
     pub(crate) fn invalid(&self, text: impl AsRef<str>) -> Error {
         let key = self.key();
         Error::invalid(format!("{key}: {}", text.as_ref())).about(&key)
@@ -204,9 +209,14 @@ impl Lock {
             poll.decide(&*live.quorum.clock, started + patience).await;
             let end = started + ttl.saturating_sub(drift(ttl));
             if poll.tally.met() && live.quorum.clock.now() < end {
-                return Ok(Lease::new(
-                    live.lease(lock.terms(claim, started, None), (end, ttl, false)),
-                ));
+                let terms = lock.terms(claim, started, None);
+                let lease = Lease::new(live.lease(terms, (end, ttl, false)));
+                if lock.client.is_closed() {
+                    // The keys are the first holder's too.
+                    lease.into_hold().abandon();
+                    return Err(Error::closed(&lock.key()));
+                }
+                return Ok(lease);
             }
             if poll.tally.denied() {
                 let reason = State::loss_reason(&poll);

@@ -171,9 +171,14 @@ impl State {
         self.tell(reason);
     }
 
-    /// However it was lost, whoever waits for the word has it, and the log says so.
-    fn tell(&self, reason: LossReason) {
+    /// Whoever waits for the end of the lease has the word.
+    pub(crate) fn ring(&self) {
         self.bell.notify_waiters();
+    }
+
+    /// However it was lost, whoever waits for the word has it, and the log says so.
+    pub(crate) fn tell(&self, reason: LossReason) {
+        self.ring();
         log::event!(WARN, { key: self.key(), reason: reason.as_str() }, "lease lost");
     }
 

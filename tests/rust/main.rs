@@ -4,6 +4,7 @@
 #![allow(clippy::struct_excessive_bools, reason = "vectors are rows of yes and no")]
 
 mod attempt;
+mod endings;
 mod faults;
 mod fencing;
 mod options;

@@ -167,4 +167,9 @@ pub(crate) trait Node: Send + Sync {
 
     /// Deletes the keys whoever has them; true if there was one.
     fn force_release(&self, keys: &[String]) -> Reply<bool>;
+
+    /// Ends once everything that was asked before is answered; at once where nothing is on its way.
+    fn settled(&self) -> Reply<()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

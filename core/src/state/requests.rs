@@ -1,9 +1,9 @@
 //! What a lease asks of its nodes: to extend it, to take it back, to give it up.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use super::{State, Status};
+use super::{Phase, State, Status};
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
 use crate::node::{Ask, Change, Extension, Fencing};
@@ -85,27 +85,45 @@ impl State {
 
     /// Ends the lease and sends the deletes; `Err` if it had been lost, `Ok(None)` if it was over already.
     pub(crate) fn send_release(&self) -> Result<Option<Poll<bool>>> {
-        let Some(mut phase) = self.phase() else {
+        let Some(phase) = self.phase() else {
             return Err(self.over());
         };
-        let status = phase.status;
-        let unsent = matches!(status, Status::Held | Status::Lost(..)) && !phase.deleted;
+        let lost = matches!(phase.status, Status::Lost(..));
+        let poll = self.send_deletes(phase, Status::Released);
+        if lost { Err(self.over()) } else { Ok(poll) }
+    }
+
+    /// Gives the lease back under whoever holds it, who is told of a loss; `None` if it was over already.
+    pub(crate) fn take_back(&self) -> Option<Poll<bool>> {
+        let phase = self.held_phase()?;
+        let poll = self.send_deletes(phase, Status::Lost(LossReason::Released, self.now()));
+        self.tell(LossReason::Released);
+        poll
+    }
+
+    /// Sends the deletes, once; a lease that was held ends as `end`.
+    fn send_deletes(&self, mut phase: MutexGuard<'_, Phase>, end: Status) -> Option<Poll<bool>> {
+        let held = phase.status == Status::Held;
+        let unsent = (held || matches!(phase.status, Status::Lost(..))) && !phase.deleted;
         // The ttl of the last extend may be shorter than what an earlier one left on the keys.
         let left = phase.deadline.since(self.now());
         let owed = phase.ttl.max(left + drift(left));
         let poll = unsent.then(|| self.quorum.release(&self.terms.claim, owed));
         phase.deleted |= unsent;
-        if status == Status::Held {
-            phase.status = Status::Released;
+        if held {
+            phase.status = end;
         }
         drop(phase);
         self.keeper.forget(self);
+        self.ring();
         if unsent {
+            let twins = self.keeper.twins(self);
+            twins.iter().for_each(|twin| twin.lose(LossReason::Released));
             // What a local waiter asks now goes behind the delete on the same connections.
             let keys = self.terms.claim.keys.iter();
             keys.for_each(|key| self.watch.wake(&Change::Key(key.clone())));
         }
-        if matches!(status, Status::Lost(..)) { Err(self.over()) } else { Ok(poll) }
+        poll
     }
 
     pub(crate) async fn released(self: Arc<Self>, sent: Result<Option<Poll<bool>>>) -> Result<()> {

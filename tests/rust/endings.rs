@@ -1,0 +1,164 @@
+//! How leases and clients end: given back under a holder, in order, in a hurry, at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use redlock::{ErrorKind, Redlock};
+
+use crate::support::{Server, client, millis};
+
+fn memory() -> Redlock {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let name = NEXT.fetch_add(1, Ordering::Relaxed);
+    Redlock::builder([format!("memory://endings-{name}")]).build().unwrap()
+}
+
+#[tokio::test]
+async fn whoever_runs_under_a_lease_that_release_all_took_is_told() {
+    let server = Server::start();
+    for redlock in [client([&server]), memory()] {
+        let lease = redlock.lock("job").acquire().await.unwrap();
+        let lost = tokio::spawn(lease.lost());
+        let next = tokio::spawn(redlock.lock("job").wait(millis(5000)).acquire());
+        tokio::time::sleep(millis(50)).await;
+        assert_eq!(redlock.release_all().await.unwrap(), 1);
+        let error = tokio::time::timeout(millis(5000), lost).await.unwrap().unwrap();
+        assert_eq!(error.reason(), Some("released"), "{error}");
+        assert!(!lease.held());
+        let next = next.await.unwrap().unwrap();
+        let error = lease.release().await.unwrap_err();
+        assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("released")));
+        assert!(next.held(), "the release of a lease that was taken back is not the next one's");
+        next.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_early_release_by_the_body_is_no_loss() {
+    let redlock = memory();
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    let (hold, ended) = ((*lease).clone(), lease.ended());
+    lease.release().await.unwrap();
+    assert!(ended.await.is_none());
+    assert!(hold.loss().is_none() && hold.released());
+    assert_eq!(redlock.release_all().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn ended_ends_however_a_lease_does() {
+    let redlock = memory();
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    let ended = tokio::spawn(lease.ended());
+    tokio::time::sleep(millis(20)).await;
+    assert!(!ended.is_finished());
+    assert!(lease.into_hold().abandon());
+    assert!(tokio::time::timeout(millis(5000), ended).await.unwrap().unwrap().is_none());
+    redlock.force_release("job").await.unwrap();
+    let lost = redlock.lock("job").ttl(millis(150)).renew(false).acquire().await.unwrap();
+    let error = tokio::time::timeout(millis(5000), lost.ended()).await.unwrap().unwrap();
+    assert_eq!(error.reason(), Some("expired"));
+}
+
+#[tokio::test]
+async fn a_release_of_one_of_two_leases_of_a_token_ends_both() {
+    let server = Server::start();
+    for redlock in [client([&server]), memory()] {
+        let first = redlock.lock("job").ttl(millis(9000)).acquire().await.unwrap();
+        let lock = redlock.lock("job").ttl(millis(9000));
+        let second = lock.attach(first.token()).await.unwrap();
+        let next = tokio::spawn(redlock.lock("job").wait(millis(5000)).acquire());
+        let lost = first.lost();
+        second.release().await.unwrap();
+        let error = tokio::time::timeout(millis(2000), lost).await.unwrap();
+        assert_eq!(error.reason(), Some("released"));
+        assert!(!first.held());
+        drop(next.await.unwrap().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_delete_by_hand_is_told_to_every_lease_of_the_token() {
+    let server = Server::start();
+    let (redlock, other) = (client([&server]), client([&server]));
+    let first = redlock.lock("job").ttl(millis(9000)).acquire().await.unwrap();
+    let lock = redlock.lock("job").ttl(millis(9000));
+    let second = lock.attach(first.token()).await.unwrap();
+    let (one, two) = (first.lost(), second.lost());
+    other.force_release("job").await.unwrap();
+    let both = async { (one.await, two.await) };
+    let (one, two) = tokio::time::timeout(millis(2000), both).await.unwrap();
+    assert_eq!((one.reason(), two.reason()), (Some("missing"), Some("missing")));
+}
+
+#[tokio::test]
+async fn a_shutdown_refuses_waits_and_gives_back() {
+    let server = Server::start();
+    let (redlock, other) = (client([&server]), client([&server]));
+    let short = redlock.lock("short").acquire().await.unwrap();
+    let long = redlock.lock("long").acquire().await.unwrap();
+    let foreign = other.lock("foreign").acquire().await.unwrap();
+    let waiting = tokio::spawn(redlock.lock("foreign").acquire());
+    tokio::time::sleep(millis(50)).await;
+    let lost = long.lost();
+    let down = tokio::spawn(redlock.shutdown(millis(600)));
+    let refused = redlock.lock("new").acquire().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed);
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    tokio::time::sleep(millis(100)).await;
+    assert!(long.held() && !down.is_finished(), "bodies have their time");
+    short.release().await.unwrap();
+    assert_eq!(down.await.unwrap().unwrap(), 1);
+    let error = tokio::time::timeout(millis(2000), lost).await.unwrap();
+    assert_eq!(error.reason(), Some("released"));
+    assert_eq!(server.ask("EXISTS lock:short"), ":0");
+    assert_eq!(server.ask("EXISTS lock:long"), ":0");
+    assert!(foreign.held());
+    assert_eq!(redlock.shutdown(millis(600)).await.unwrap(), 0, "a second one has nothing to do");
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_as_soon_as_nothing_is_held() {
+    let redlock = memory();
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    let down = tokio::spawn(redlock.shutdown(Duration::from_secs(60)));
+    tokio::time::sleep(millis(30)).await;
+    drop(lease);
+    assert_eq!(tokio::time::timeout(millis(5000), down).await.unwrap().unwrap().unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_shutdown_does_not_wait_for_a_server_that_is_gone() {
+    let mut server = Server::start();
+    let redlock = client([&server]);
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    server.kill();
+    let begun = Instant::now();
+    let error = redlock.shutdown(Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(begun.elapsed() < millis(5000));
+    assert_eq!(redlock.lock("job").acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+    drop(lease);
+}
+
+#[test]
+fn nothing_is_granted_by_a_client_that_is_closed() {
+    for round in 0..300 {
+        let redlock = memory();
+        let (client, begun) = (redlock.clone(), Arc::new(Barrier::new(2)));
+        let go = Arc::clone(&begun);
+        let acquiring = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            go.wait();
+            let lease = |at: i32| runtime.block_on(client.lock(format!("job-{at}")).acquire());
+            (0..50).filter_map(|at| lease(at).ok()).collect::<Vec<_>>()
+        });
+        begun.wait();
+        for _ in 0..round * 10 {
+            std::hint::spin_loop();
+        }
+        redlock.close();
+        let held = acquiring.join().unwrap().iter().filter(|lease| lease.held()).count();
+        assert_eq!(held, 0, "round {round}: leases held after close");
+    }
+}
