@@ -8,9 +8,13 @@
 mod chance;
 mod clock;
 mod monitor;
+mod network;
 mod play;
+mod progress;
 mod scenario;
 mod server;
+mod simulated;
+mod situations;
 mod usage;
 mod world;
 
