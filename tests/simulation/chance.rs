@@ -167,6 +167,17 @@ impl Scenario {
         let ttl = rng.u64(3_000..20_000);
         let holder = Use { hold: 15_000, end: End::Drop, ..plain(ttl) };
         self.steps.push(Step { at: BEGIN, action: Action::Lock { client: 0, how: holder } });
+        // Too few nodes to matter are dead by then, each in its own way, and keep the key.
+        let spare = self.nodes.len() - (self.nodes.len() / 2 + 1);
+        for node in 0..rng.usize(..=spare) {
+            let ms = 30_000;
+            let action = match rng.u8(..3) {
+                0 => Action::Stop { node, ms },
+                1 => Action::Crash { node, keep: true, down: ms },
+                _ => Action::Cut { client: 0, node, ms },
+            };
+            self.steps.push(Step { at: BEGIN + rng.u64(300..500) * MS, action });
+        }
         let how = Use { wait: Some(1500), must: true, ..plain(1000) };
         let (client, after) = (1, rng.u64(0..1000));
         let at = some_time(rng, length) + 500 * MS;

@@ -153,7 +153,7 @@ impl Monitor {
                 && !record.state.valid_at(self.clocks[record.client].local(now))
                 && !record.told
                 && record.state.ended() != Some(false)
-                && now >= self.paused_until[record.client]
+                && now > self.paused_until[record.client]
         });
         if let Some(Record { client: other, .. }) = late {
             self.fail(format!("told late: client {client} has {names:?}, client {other} not told"));

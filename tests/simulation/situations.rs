@@ -115,9 +115,9 @@ impl Scenario {
     fn slow_round(&self, rng: &mut Rng, scene: &mut Scene) {
         let (client, node) = self.some(rng);
         let ttl = pick(rng, &[500, 1000, 2000]);
-        let (names, end) = (vec!["b"], End::Keep);
+        let names = vec!["b"];
         let other = plain(self.at_most(pick(rng, &[300, 2000, 4000, 8000])));
-        scene.lock(0, client, Use { names, end, hold: 6000, ..other });
+        scene.lock(0, client, Use { names, hold: 6000, ..other });
         let at = rng.u64(100..1500);
         let timeout = (rng.bool()).then(|| rng.u64(ttl / 2..ttl));
         let (node_timeout, most) = (timeout, ttl * 9 / 10);
