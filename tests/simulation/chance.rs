@@ -23,7 +23,7 @@ impl Scenario {
             for _ in 0..rng.usize(1..=2) {
                 self.late_vote(rng, length);
             }
-        } else if kind < 11 && self.promise == Promise::Kept {
+        } else if kind < 11 && super::REPAIRED && self.promise == Promise::Kept {
             self.situations(rng, length);
         } else {
             for _ in 0..rng.usize(4..=20) {
@@ -168,7 +168,8 @@ impl Scenario {
         let holder = Use { hold: 15_000, end: End::Drop, ..plain(ttl) };
         self.steps.push(Step { at: BEGIN, action: Action::Lock { client: 0, how: holder } });
         // Too few nodes to matter are dead by then, each in its own way, and keep the key.
-        let spare = self.nodes.len() - (self.nodes.len() / 2 + 1);
+        let spare = (self.nodes.len() - 1) / 2;
+        let spare = if super::REPAIRED { spare } else { 0 };
         for node in 0..rng.usize(..=spare) {
             let ms = 30_000;
             let action = match rng.u8(..3) {

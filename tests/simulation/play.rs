@@ -335,7 +335,8 @@ impl<'a> Player<'a> {
         let mut monitor = self.monitor.lock().unwrap();
         let due = now + 2_500 * MS;
         monitor.deleted("a", due, |record| {
-            (0..world.servers.len()).all(|node| !lives(world, node) || world.sound(record.client, node, now))
+            (0..world.servers.len())
+                .all(|node| !lives(world, node) || world.sound(record.client, node, now))
         });
         for node in 0..world.servers.len() {
             if !by_force && lives(world, node) {

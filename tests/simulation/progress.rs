@@ -78,7 +78,7 @@ impl Record {
     /// Whether renewals must have kept it.
     pub(super) fn is_sound(&self, world: &World) -> bool {
         let Some(Sound { since: Some(since), least, longest }) = self.sound else { return false };
-        let long = world.now > since + longest + 3 * LOOK;
+        let long = super::REPAIRED && world.now > since + longest + 3 * LOOK;
         long && least >= 20 * world.latency && world.keeps(self, world.now - LOOK)
     }
 }
@@ -112,7 +112,7 @@ impl World {
 impl Monitor {
     /// Looks at all that should get on; `rested` tells which client has run since the last look.
     pub(super) fn look(&mut self, world: &World, rested: impl Fn(usize) -> bool) {
-        if self.promise != Some(Promise::Kept) {
+        if !super::REPAIRED || self.promise != Some(Promise::Kept) {
             return;
         }
         self.look_at_waiters(world, &rested);
@@ -129,9 +129,10 @@ impl Monitor {
 
     fn look_at_waiters(&mut self, world: &World, rested: &impl Fn(usize) -> bool) {
         let now = world.now;
-        let held = self.live.iter().filter(|record| {
-            record.state.valid_at(world.clocks[record.client].local(now))
-        });
+        let held = self
+            .live
+            .iter()
+            .filter(|record| record.state.valid_at(world.clocks[record.client].local(now)));
         let mut taken: BTreeSet<&str> = held.flat_map(|record| &record.names).copied().collect();
         let lately = self.granted_at.iter().filter(|(_, at)| **at + LOOK >= now);
         taken.extend(lately.map(|(name, _)| name));
@@ -156,7 +157,8 @@ impl Monitor {
             let Some(waiting) = self.waiting.get_mut(&id) else { continue };
             waiting.free_since = since(waiting.free_since, free && !behind);
             waiting.contested_since = since(waiting.contested_since, contested && !behind);
-            let over = |since: Option<Time>, bound| since.is_some_and(|at| now > at + bound + patience);
+            let over =
+                |since: Option<Time>, bound| since.is_some_and(|at| now > at + bound + patience);
             let (client, names) = (waiting.client, waiting.names.clone());
             if over(waiting.free_since, GRANTED) || over(waiting.contested_since, DECIDED) {
                 self.fail(format!("starved: client {client} waits for {names:?}, which are free"));

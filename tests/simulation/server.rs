@@ -124,7 +124,12 @@ impl Server {
     }
 
     /// Somebody with another library takes a free key.
-    pub(super) fn foreign(&mut self, key: &str, ttl: Option<u64>, now: Time) -> Vec<(Peer, String)> {
+    pub(super) fn foreign(
+        &mut self,
+        key: &str,
+        ttl: Option<u64>,
+        now: Time,
+    ) -> Vec<(Peer, String)> {
         let expired = self.expire(now);
         let mut told = self.changed(&expired, None);
         if !self.keys.contains_key(key) {

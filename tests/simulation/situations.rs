@@ -61,19 +61,18 @@ impl Scenario {
     /// A few others want the lock, too.
     fn others(&self, rng: &mut Rng, scene: &mut Scene, within: u64) {
         for _ in 0..rng.u8(1..=3) {
-            let how = Use { wait: pick(rng, &[None, Some(6000)]), ..self.usual(rng) };
+            let how = Use { wait: pick(rng, &[None, Some(6000)]), ..usual(rng) };
             scene.lock(rng.u64(..within), self.some(rng).0, how);
         }
     }
 
-    fn usual(&self, rng: &mut Rng) -> Use {
-        let longest = pick(rng, &[20, 1500]);
-        Use { hold: rng.u64(..longest), ..plain(pick(rng, &[300, 1000, 2000])) }
-    }
-
     /// No ttl may exceed the guard.
     fn at_most(&self, ttl: u64) -> u64 {
-        if self.guard.is_zero() { ttl } else { ttl.min(u64::try_from(self.guard.as_millis()).unwrap()) }
+        if self.guard.is_zero() {
+            ttl
+        } else {
+            ttl.min(u64::try_from(self.guard.as_millis()).unwrap())
+        }
     }
 
     /// Who holds "a" asks for "b", while others of the same client wait for both.
@@ -87,7 +86,7 @@ impl Scenario {
             let names = pick(rng, &[&["a", "b"][..], &["b", "a"]]).to_vec();
             let client = if rng.u8(..4) == 0 { self.some(rng).0 } else { client };
             let cancel = (rng.u8(..6) == 0).then(|| rng.u64(..2000));
-            scene.lock(rng.u64(1..700), client, Use { names, cancel, ..self.usual(rng) });
+            scene.lock(rng.u64(1..700), client, Use { names, cancel, ..usual(rng) });
         }
         if rng.bool() {
             self.others(rng, scene, 1500);
@@ -96,7 +95,7 @@ impl Scenario {
 
     /// Keys of another library on too few nodes to matter, while a lock changes hands.
     fn foreign(&self, rng: &mut Rng, scene: &mut Scene) {
-        let spare = self.nodes.len() - (self.nodes.len() / 2 + 1);
+        let spare = (self.nodes.len() - 1) / 2;
         let first = if rng.bool() { 0 } else { rng.usize(..self.nodes.len()) };
         for more in 0..rng.usize(..=spare) {
             let node = (first + more) % self.nodes.len();
@@ -155,7 +154,8 @@ impl Scenario {
     /// Two leases of one token in one client, which end at different times.
     fn second_lease(&self, rng: &mut Rng, scene: &mut Scene) {
         let end = |rng: &mut Rng| {
-            pick(rng, &[&End::Release, &End::Release, &End::Drop, &End::Abandon, &End::Keep]).clone()
+            pick(rng, &[&End::Release, &End::Release, &End::Drop, &End::Abandon, &End::Keep])
+                .clone()
         };
         let max_hold = (rng.u8(..4) == 0).then(|| rng.u64(100..2000));
         let ttl = pick(rng, &[500, 1000, 2000]);
@@ -169,9 +169,9 @@ impl Scenario {
     /// Another client continues the lease, and the one before ends its own without a release.
     fn handed_over(&self, rng: &mut Rng, scene: &mut Scene) {
         let max_hold = (rng.u8(..4) == 0).then(|| rng.u64(100..2000));
-        let next = Use { hold: rng.u64(..3000), max_hold, ..self.usual(rng) };
+        let next = Use { hold: rng.u64(..3000), max_hold, ..usual(rng) };
         let also = Also::HandOver(self.some(rng).0, Box::new(next));
-        let how = Use { also, end: End::Abandon, ..self.usual(rng) };
+        let how = Use { also, end: End::Abandon, ..usual(rng) };
         scene.lock(0, self.some(rng).0, how);
         self.others(rng, scene, 2000);
     }
@@ -223,4 +223,9 @@ impl Scenario {
         self.others(rng, scene, 2000);
         self.others(rng, scene, 2000);
     }
+}
+
+fn usual(rng: &mut Rng) -> Use {
+    let longest = pick(rng, &[20, 1500]);
+    Use { hold: rng.u64(..longest), ..plain(pick(rng, &[300, 1000, 2000])) }
 }

@@ -53,12 +53,7 @@ pub(super) fn lock(client: Client, how: Use) -> Task {
 }
 
 /// A lease that goes on under another client's hands, or twice in one client's.
-pub(super) fn continued(
-    client: Client,
-    token: String,
-    how: Use,
-    before: Option<Before>,
-) -> Task {
+pub(super) fn continued(client: Client, token: String, how: Use, before: Option<Before>) -> Task {
     Box::pin(async move {
         let Ok(lease) = client.lock(&how).attach(&token).await else { return };
         if let Some(Before(former, _handed)) = before {

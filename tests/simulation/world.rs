@@ -21,12 +21,43 @@ pub(super) const END: Time = 3_600_000 * MS;
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     /// `there`: nothing but the node's own end keeps it from being carried out.
-    Arrive { peer: Peer, node: usize, incarnation: u32, id: u64, request: Request, there: bool },
-    Answer { client: usize, node: usize, epoch: u32, id: u64, answer: Answer },
-    Push { client: usize, node: usize, epoch: u32, key: String },
-    Broken { client: usize, node: usize, epoch: u32 },
-    Silent { client: usize, node: usize, epoch: u32, id: u64 },
-    Connect { client: usize, node: usize, epoch: u32 },
+    Arrive {
+        peer: Peer,
+        node: usize,
+        incarnation: u32,
+        id: u64,
+        request: Request,
+        there: bool,
+    },
+    Answer {
+        client: usize,
+        node: usize,
+        epoch: u32,
+        id: u64,
+        answer: Answer,
+    },
+    Push {
+        client: usize,
+        node: usize,
+        epoch: u32,
+        key: String,
+    },
+    Broken {
+        client: usize,
+        node: usize,
+        epoch: u32,
+    },
+    Silent {
+        client: usize,
+        node: usize,
+        epoch: u32,
+        id: u64,
+    },
+    Connect {
+        client: usize,
+        node: usize,
+        epoch: u32,
+    },
     Step(usize),
     Look,
     Wake(u64),
