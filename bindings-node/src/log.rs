@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
+use napi_derive::napi;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -37,6 +38,13 @@ fn warn(text: String) {
     if let Some(inbox) = first {
         inbox.push([Ended { slot: 0, number: 0, outcome: Outcome::Warning(text) }]);
     }
+}
+
+/// On one line, without what a terminal would obey, and cut.
+#[napi(catch_unwind)]
+#[allow(clippy::needless_pass_by_value, reason = "what comes from JavaScript is owned")]
+pub fn shown(text: String) -> String {
+    redlock::shown(&text)
 }
 
 struct Warnings;

@@ -5,11 +5,14 @@
 
 mod attempt;
 mod endings;
+#[allow(dead_code, reason = "what is shared is used by the other tests")]
+mod fake;
 mod faults;
 mod fencing;
 mod options;
 mod polling;
 mod quorum;
+mod secrets;
 mod single;
 mod support;
 mod tidy;

@@ -46,12 +46,13 @@ impl Target {
     async fn open(self) -> Result<Greeting, Fault> {
         let greeting = handshake::open(&self.server, self.guard).await?;
         if let Some(run_id) = &greeting.run_id {
-            self.roster.enter(&self.url, run_id)?;
+            let entered = self.roster.enter(&self.url, run_id);
+            entered.map_err(|fault| fault.hushed(&self.server))?;
         }
         let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
         if eviction != "noeviction" {
             log::event!(
-                WARN, { node: self.url, maxmemory_policy: eviction.to_owned() },
+                WARN, { node: self.url, maxmemory_policy: self.server.hush(eviction) },
                 "the server may evict lock keys when its memory is full: use noeviction"
             );
         }
@@ -117,7 +118,7 @@ impl Connection {
                 self.warn(&fault);
             } else {
                 log::event!(
-                    INFO, { node: self.target.url.clone(), fault: fault.clone() }, "no connection"
+                    INFO, { node: self.target.url, fault: fault }, "no connection"
                 );
             }
             if let Some(command) = waiting.take() {
@@ -146,7 +147,7 @@ impl Connection {
         if !greeting.pushes && !self.polling_said {
             self.polling_said = true;
             log::event!(
-                WARN, { node: self.target.url.clone() },
+                WARN, { node: self.target.url },
                 "the server offers no client tracking: waiters poll, holders learn of a loss at the next renewal"
             );
         }
@@ -155,7 +156,7 @@ impl Connection {
     }
 
     fn warn(&self, fault: &Fault) {
-        log::event!(WARN, { node: self.target.url.clone() }, "{fault}", fault = fault.clone());
+        log::event!(WARN, { node: self.target.url }, "{fault}", fault = fault);
     }
 
     /// Connects while answering every command with the last fault; `None` once the client is gone and owes nothing.

@@ -15,9 +15,8 @@ impl Roster {
         servers.insert(url.to_owned(), run_id.to_owned());
         let twice = servers.iter().find(|(other, id)| *other != url && *id == run_id);
         twice.map_or(Ok(()), |(other, _)| {
-            Err(Fault::invalid(format!(
-                "it is the same server as {other} (run_id {run_id}): a quorum needs independent nodes"
-            )))
+            let before = format!("it is the same server as {other} (run_id ");
+            Err(Fault::invalid(before).saying(run_id, "): a quorum needs independent nodes"))
         })
     }
 }
