@@ -106,7 +106,7 @@ struct Repr {
 }
 
 impl Error {
-    fn new(kind: ErrorKind, message: String) -> Self {
+    fn new(kind: ErrorKind, message: &str) -> Self {
         Self(Box::new(Repr {
             kind,
             message: escaped(message.chars()),
@@ -119,29 +119,29 @@ impl Error {
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Invalid, message.into())
+        Self::new(ErrorKind::Invalid, &message.into())
     }
 
     pub(crate) fn closed(key: &str) -> Self {
-        Self::new(ErrorKind::Closed, format!("{}: the client is closed", shown(key))).about(key)
+        Self::new(ErrorKind::Closed, &format!("{}: the client is closed", shown(key))).about(key)
     }
 
     pub(crate) fn lost(key: &str, reason: LossReason, ago: Duration) -> Self {
         let (shown, ago) = (shown(key), seconds(ago));
         let text = format!("{shown}: the lease was lost {ago} ago: {}", reason.explanation());
-        let mut error = Self::new(ErrorKind::Lost, text).about(key);
+        let mut error = Self::new(ErrorKind::Lost, &text).about(key);
         error.0.reason = Some(reason);
         error
     }
 
     pub(crate) fn released(key: &str) -> Self {
         let text = format!("{}: the lease was released; nothing is held", shown(key));
-        Self::new(ErrorKind::Lost, text).about(key)
+        Self::new(ErrorKind::Lost, &text).about(key)
     }
 
     pub(crate) fn timeout(key: &str, waited: Duration, why: &str) -> Self {
         let text = format!("{}: not acquired within {}: {why}", shown(key), seconds(waited));
-        let mut error = Self::new(ErrorKind::Timeout, text).about(key);
+        let mut error = Self::new(ErrorKind::Timeout, &text).about(key);
         error.0.waited = Some(waited);
         error
     }
@@ -156,7 +156,7 @@ impl Error {
                 None => write!(text, "; {}: {}", node.url, node.state),
             };
         }
-        let mut error = Self::new(ErrorKind::Unavailable, text).about(key);
+        let mut error = Self::new(ErrorKind::Unavailable, &text).about(key);
         error.0.nodes = nodes;
         error
     }
@@ -164,7 +164,7 @@ impl Error {
     /// Nothing can be asked: the system has no thread, or no file descriptor, for the background thread.
     pub(crate) fn no_thread(key: &str, error: &std::io::Error) -> Self {
         let text = format!("{}: the background thread cannot be started: {error}", shown(key));
-        Self::new(ErrorKind::Unavailable, text).about(key)
+        Self::new(ErrorKind::Unavailable, &text).about(key)
     }
 
     pub(crate) fn about(mut self, key: &str) -> Self {

@@ -14,16 +14,16 @@ use crate::vectors::read;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Secrets {
-    refused: Vec<Nodes>,
+    refused: Vec<Clients>,
     tls: Vec<Tls>,
-    accepted: Vec<Nodes>,
+    accepted: Vec<Clients>,
     said: Vec<Row>,
-    name: Vec<Name>,
+    name: Vec<Named>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nodes {
+struct Clients {
     about: String,
     nodes: Vec<String>,
     #[serde(default)]
@@ -40,7 +40,7 @@ struct Tls {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Name {
+struct Named {
     about: String,
     name: String,
     shown: String,
@@ -68,7 +68,7 @@ fn obeyed(character: char) -> bool {
 
 #[test]
 fn what_is_refused_is_not_quoted() {
-    for Nodes { about, nodes, says } in secrets().refused {
+    for Clients { about, nodes, says } in secrets().refused {
         let error = Redlock::builder(nodes).build().expect_err(&about);
         check(&about, &error, &says);
     }
@@ -88,7 +88,7 @@ fn what_is_no_path_is_not_quoted() {
 
 #[tokio::test]
 async fn what_is_accepted_is_not_shown() {
-    for Nodes { about, nodes, .. } in secrets().accepted {
+    for Clients { about, nodes, .. } in secrets().accepted {
         let redlock = Redlock::builder(nodes).build().expect(&about);
         let lock = redlock.lock("job").wait(Duration::ZERO);
         let error = lock.acquire().await.unwrap_err();
@@ -115,7 +115,7 @@ async fn what_a_server_says_is_shown_without_the_password_and_on_one_line() {
 async fn names_are_shown_on_one_line_and_kept_as_they_are() {
     let server = Server::start();
     let redlock = client([&server]);
-    for Name { about, name, shown } in secrets().name {
+    for Named { about, name, shown } in secrets().name {
         let lock = redlock.lock(name.clone()).wait(Duration::ZERO);
         let lease = lock.acquire().await.unwrap();
         assert_eq!(lease.key(), format!("lock:{name}"), "{about}");

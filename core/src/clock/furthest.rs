@@ -15,7 +15,6 @@ use crate::background::fork_generation;
 const STRETCH: u64 = 100_000_000;
 
 /// Where a stretch began: by our own count, and by the two clocks, in nanoseconds.
-#[derive(Default)]
 struct Start {
     count: AtomicU64,
     clocks: [AtomicU64; 2],
@@ -32,9 +31,8 @@ pub(super) struct Furthest {
 
 impl Furthest {
     pub(super) const fn new() -> Self {
-        const ZERO: Start =
-            Start { count: AtomicU64::new(0), clocks: [AtomicU64::new(0), AtomicU64::new(0)] };
-        Self { stretch: AtomicU64::new(0), starts: [ZERO, ZERO], writer: AtomicU32::new(0) }
+        let starts = [Start::new(), Start::new()];
+        Self { stretch: AtomicU64::new(0), starts, writer: AtomicU32::new(0) }
     }
 
     /// Our count; `read` reads both clocks.
@@ -84,6 +82,10 @@ fn at(stretch: u64) -> usize {
 }
 
 impl Start {
+    const fn new() -> Self {
+        Self { count: AtomicU64::new(0), clocks: [AtomicU64::new(0), AtomicU64::new(0)] }
+    }
+
     fn load(&self) -> (u64, [u64; 2]) {
         let clock = |at: usize| self.clocks[at].load(Ordering::Relaxed);
         (self.count.load(Ordering::Relaxed), [clock(0), clock(1)])
@@ -102,10 +104,8 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    const MS: u64 = 1_000_000;
-
     /// What was counted over stretches of (how long, how far each clock ran), read every `step`.
-    fn counted(stretches: &[(u64, [f64; 2])], step: u64) -> f64 {
+    fn counted(stretches: &[(u32, [f64; 2])], step: u32) -> f64 {
         let (furthest, clocks) = (Furthest::new(), Cell::new([5e9, 1e9]));
         #[allow(
             clippy::cast_possible_truncation,
@@ -117,7 +117,7 @@ mod tests {
         for (length, rates) in stretches {
             for _ in 0..length / step {
                 let [one, two] = clocks.get();
-                let ran = (step * MS) as f64;
+                let ran = f64::from(step) * 1e6;
                 clocks.set([one + ran * rates[0], two + ran * rates[1]]);
                 furthest.now(read);
             }
