@@ -3,7 +3,7 @@
 import { setTimeout } from "node:timers";
 import { attempt, failing, settled, unwrap } from "./calls.js";
 import { InvalidOption, LockLost, type QuorumUnavailable, toError } from "./errors.js";
-import { type Failure, shown } from "./native.js";
+import { type Failure, shown, weakly } from "./native.js";
 import { checked, callback as checkedCallback, LOCK } from "./options.js";
 import { Failed, type Grant, native, release, unwatch, warn, watch } from "./rows.js";
 
@@ -47,7 +47,7 @@ const YOUNG = 50;
 let young: Lease[] = [];
 
 function watchOver(lease: Lease): void {
-  if (young.length === 0) setTimeout(register, YOUNG).unref();
+  if (young.length === 0) setTimeout(later.call, YOUNG).unref();
   young.push(lease);
 }
 
@@ -56,6 +56,9 @@ function register(): void {
   young = [];
   for (const lease of leases) lease.register(collected);
 }
+
+/** A timer must not keep this copy of the package, which holds `register` itself. */
+const later = { register, call: weakly(register) };
 
 /** The leases whose loss somebody asked to be told of, by their numbers: two objects for one lease share one watch. */
 const watches = new Map<number, AbortController>();
