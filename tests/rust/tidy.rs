@@ -48,7 +48,7 @@ fn each_dependency_stays_in_its_place() {
     mentions("core/src", "Instant::now", &["clock.rs", "clock/machine.rs"]);
     mentions("core/src", "SystemTime", &["clock.rs"]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);
-    mentions("bindings-node/src", "ThreadsafeFunction", &["inbox"]);
+    mentions("bindings-node/src", "ThreadsafeFunction", &["wake"]);
 }
 
 #[test]
