@@ -15,7 +15,6 @@ mod error;
 mod inspection;
 mod lease;
 mod lock;
-#[cfg(feature = "panics")]
 mod panic;
 mod place;
 mod registry;
@@ -34,7 +33,6 @@ mod _native {
     use crate::lease::Lease;
     #[pymodule_export]
     use crate::lock::Lock;
-    #[cfg(feature = "panics")]
     #[pymodule_export]
     use crate::panic::_panic_for_tests;
 }

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::text::{escaped, shown};
-
 /// What went wrong, coarse enough to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -106,10 +104,10 @@ struct Repr {
 }
 
 impl Error {
-    fn new(kind: ErrorKind, message: &str) -> Self {
+    fn new(kind: ErrorKind, message: String) -> Self {
         Self(Box::new(Repr {
             kind,
-            message: escaped(message.chars()),
+            message,
             resource: None,
             waited: None,
             remaining: None,
@@ -119,29 +117,29 @@ impl Error {
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Invalid, &message.into())
+        Self::new(ErrorKind::Invalid, message.into())
     }
 
     pub(crate) fn closed(key: &str) -> Self {
-        Self::new(ErrorKind::Closed, &format!("{}: the client is closed", shown(key))).about(key)
+        Self::new(ErrorKind::Closed, format!("{key}: the client is closed")).about(key)
     }
 
     pub(crate) fn lost(key: &str, reason: LossReason, ago: Duration) -> Self {
-        let (shown, ago) = (shown(key), seconds(ago));
-        let text = format!("{shown}: the lease was lost {ago} ago: {}", reason.explanation());
-        let mut error = Self::new(ErrorKind::Lost, &text).about(key);
+        let text =
+            format!("{key}: the lease was lost {} ago: {}", seconds(ago), reason.explanation());
+        let mut error = Self::new(ErrorKind::Lost, text).about(key);
         error.0.reason = Some(reason);
         error
     }
 
     pub(crate) fn released(key: &str) -> Self {
-        let text = format!("{}: the lease was released; nothing is held", shown(key));
-        Self::new(ErrorKind::Lost, &text).about(key)
+        let text = format!("{key}: the lease was released; nothing is held");
+        Self::new(ErrorKind::Lost, text).about(key)
     }
 
     pub(crate) fn timeout(key: &str, waited: Duration, why: &str) -> Self {
-        let text = format!("{}: not acquired within {}: {why}", shown(key), seconds(waited));
-        let mut error = Self::new(ErrorKind::Timeout, &text).about(key);
+        let text = format!("{key}: not acquired within {}: {why}", seconds(waited));
+        let mut error = Self::new(ErrorKind::Timeout, text).about(key);
         error.0.waited = Some(waited);
         error
     }
@@ -149,22 +147,16 @@ impl Error {
     pub(crate) fn unavailable(key: &str, what: &str, nodes: Vec<NodeReport>) -> Self {
         use fmt::Write;
         let faults = nodes.iter().filter(|node| node.state == "fault").count();
-        let mut text = format!("{}: {what}: {faults} of {} nodes failed", shown(key), nodes.len());
+        let mut text = format!("{key}: {what}: {faults} of {} nodes failed", nodes.len());
         for node in &nodes {
             let _ = match &node.error {
                 Some(error) => write!(text, "; {}: {error}", node.url),
                 None => write!(text, "; {}: {}", node.url, node.state),
             };
         }
-        let mut error = Self::new(ErrorKind::Unavailable, &text).about(key);
+        let mut error = Self::new(ErrorKind::Unavailable, text).about(key);
         error.0.nodes = nodes;
         error
-    }
-
-    /// Nothing can be asked: the system has no thread, or no file descriptor, for the background thread.
-    pub(crate) fn no_thread(key: &str, error: &std::io::Error) -> Self {
-        let text = format!("{}: the background thread cannot be started: {error}", shown(key));
-        Self::new(ErrorKind::Unavailable, &text).about(key)
     }
 
     pub(crate) fn about(mut self, key: &str) -> Self {

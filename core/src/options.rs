@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::error::{Error, Result, seconds};
 use crate::node::TlsOptions;
-use crate::text::shown;
 
 /// The least ttl: below it a scheduler's hiccup alone would end leases.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
@@ -192,8 +191,7 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
         }
         if !seen.insert(name) {
             return Err(Error::invalid(format!(
-                "the name {:?} is given twice: give each once",
-                shown(name)
+                "the name {name:?} is given twice: give each once"
             )));
         }
     }

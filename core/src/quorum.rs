@@ -181,9 +181,14 @@ impl Quorum {
         Poll::new(replies, |answer| *answer == Extension::Extended)
     }
 
-    /// Sends a release to every node, now. `owed` is by when the keys have expired anyway.
-    pub(crate) fn release(&self, claim: &Claim, owed: Duration) -> Poll<bool> {
-        let replies = self.nodes.iter().map(|node| node.release(claim, owed)).collect();
+    /// Sends a release to every node, now. `owed` is by when the keys have expired anyway; `late`: they probably have.
+    pub(crate) fn release(&self, claim: &Claim, owed: Duration, late: bool) -> Poll<bool> {
+        let nodes = self.nodes.iter();
+        let replies = if late {
+            nodes.map(|node| node.release_late(claim, owed)).collect()
+        } else {
+            nodes.map(|node| node.release(claim, owed)).collect()
+        };
         Poll::new(replies, |deleted| *deleted)
     }
 

@@ -59,8 +59,10 @@ function politely({ to }, words) {
       return "$2\r\nok\r\n";
     case "EVALSHA":
       return `*4\r\n:1\r\n:60000\r\n$0\r\n\r\n${bulk(words)}`;
-    case "GET": // nobody's: the script is asked
-      return "$-1\r\n";
+    case "GETRANGE": // nobody's: the script is asked
+      return "$0\r\n\r\n";
+    case "TIME":
+      return "*2\r\n$10\r\n1790000000\r\n$1\r\n0\r\n";
     default:
       return "+OK\r\n";
   }

@@ -63,7 +63,7 @@ each(
   attempts,
   async (_, redlock, fake) => {
     const lease = await redlock.lock("job").acquire();
-    // It never says otherwise to a SET and a GET, so this is the script's grant.
+    // It never says otherwise to a SET and a read, so this is the script's grant.
     assert.ok(lease.held && fake.said);
     lease.abandon();
   },

@@ -108,7 +108,9 @@ def politely(row: Row, words: list[str]) -> bytes:
             return b"$2\r\nok\r\n"
         case "EVALSHA":
             return f"*4\r\n:1\r\n:60000\r\n$0\r\n\r\n{bulk(words)}".encode()
-        case "GET":  # nobody's: the script is asked
-            return b"$-1\r\n"
+        case "GETRANGE":  # nobody's: the script is asked
+            return b"$0\r\n\r\n"
+        case "TIME":
+            return b"*2\r\n$10\r\n1790000000\r\n$1\r\n0\r\n"
         case _:
             return b"+OK\r\n"

@@ -7,5 +7,4 @@ mod fake;
 mod floods;
 mod leaks;
 mod replies;
-mod scarce;
 mod support;

@@ -4,15 +4,15 @@
 #![allow(clippy::struct_excessive_bools, reason = "vectors are rows of yes and no")]
 
 mod attempt;
+mod back;
 mod endings;
-#[allow(dead_code, reason = "what is shared is used by the other tests")]
-mod fake;
 mod faults;
 mod fencing;
+mod late;
+mod minority;
 mod options;
 mod polling;
 mod quorum;
-mod secrets;
 mod single;
 mod support;
 mod tidy;

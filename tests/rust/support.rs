@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -79,6 +79,15 @@ impl Server {
         let first = line(&mut text);
         if first.starts_with('$') && first != "$-1" { line(&mut text) } else { first }
     }
+
+    /// What a section of `INFO` says of something.
+    pub(crate) fn info(&self, section: &str, of: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(format!("INFO {section}\r\nQUIT\r\n").as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.lines().find_map(|line| Some(line.strip_prefix(of)?.strip_prefix(':')?.to_owned()))
+    }
 }
 
 impl Drop for Server {
@@ -152,6 +161,8 @@ pub(crate) enum Mode {
     DropReplies,
     /// Each answer comes [`DELAY`] late.
     Delay,
+    /// No server tells its age: it is below zero, or no number.
+    Ageless,
 }
 
 pub(crate) const DELAY: Duration = Duration::from_millis(150);
@@ -159,6 +170,7 @@ pub(crate) const DELAY: Duration = Duration::from_millis(150);
 /// A TCP proxy in front of a server.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
+    leads_to: Arc<AtomicU16>,
     mode: Arc<AtomicU8>,
     streams: Arc<Mutex<Vec<TcpStream>>>,
     pub(crate) connections: Arc<AtomicUsize>,
@@ -169,16 +181,18 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
+            leads_to: Arc::new(AtomicU16::new(port)),
             mode: Arc::new(AtomicU8::new(Mode::Pass as u8)),
             streams: Arc::default(),
             connections: Arc::default(),
         };
         let (mode, streams) = (Arc::clone(&proxy.mode), Arc::clone(&proxy.streams));
         let connections = Arc::clone(&proxy.connections);
-        let server = SocketAddr::from(([127, 0, 0, 1], port));
+        let leads_to = Arc::clone(&proxy.leads_to);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 connections.fetch_add(1, Ordering::Relaxed);
+                let server = SocketAddr::from(([127, 0, 0, 1], leads_to.load(Ordering::Relaxed)));
                 let Ok(upstream) = TcpStream::connect(server) else { continue };
                 let mut open = streams.lock().unwrap();
                 open.push(client.try_clone().unwrap());
@@ -208,6 +222,12 @@ impl Proxy {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
+    /// Has new connections lead to another server, and ends those there are.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.leads_to.store(port, Ordering::Relaxed);
+        self.reset();
+    }
+
     /// Ends every connection there is.
     pub(crate) fn reset(&self) {
         for stream in self.streams.lock().unwrap().drain(..) {
@@ -219,6 +239,11 @@ impl Proxy {
 fn pump(mut from: TcpStream, mut to: TcpStream, mode: &AtomicU8, swallow: fn(u8) -> bool) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if mode.load(Ordering::Relaxed) == Mode::Ageless as u8 {
+            let age = b"uptime_in_seconds:";
+            let at = buffer[..count].windows(age.len()).position(|word| word == age);
+            at.into_iter().for_each(|at| buffer[at + age.len()] = b'-');
+        }
         if !swallow(mode.load(Ordering::Relaxed)) && to.write_all(&buffer[..count]).is_err() {
             break;
         }

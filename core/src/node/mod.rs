@@ -19,7 +19,6 @@ use std::time::Duration;
 use crate::fence::SLACK;
 
 pub(crate) use address::Address;
-use address::Server;
 pub(crate) use connection::Target;
 pub(crate) use memory::MemoryNode;
 pub(crate) use redis::RedisNode;
@@ -73,34 +72,12 @@ pub(crate) struct Holder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     text: Arc<str>,
-    quote: Option<Quote>,
     invalid: bool,
-}
-
-/// A server's own words, which are not shown before a password that they repeat was taken out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Quote {
-    Raw(Arc<str>, &'static str),
-    Shown(Arc<str>, &'static str),
 }
 
 impl Fault {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into().into(), quote: None, invalid: false }
-    }
-
-    /// The fault in the server's words, between ours.
-    fn saying(self, words: &str, after: &'static str) -> Self {
-        Self { quote: Some(Quote::Raw(words.into(), after)), ..self }
-    }
-
-    /// The fault with what the server said as everybody may see it.
-    fn hushed(self, server: &Server) -> Self {
-        let quote = match self.quote {
-            Some(Quote::Raw(words, after)) => Some(Quote::Shown(server.hush(&words).into(), after)),
-            clean => clean,
-        };
-        Self { quote, ..self }
+        Self { text: text.into().into(), invalid: false }
     }
 
     /// A fault that no retry can mend: the caller's own options are wrong.
@@ -115,12 +92,7 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)?;
-        match &self.quote {
-            None => Ok(()),
-            Some(Quote::Raw(_, after)) => write!(f, "(unread){after}"),
-            Some(Quote::Shown(words, after)) => write!(f, "{words}{after}"),
-        }
+        f.write_str(&self.text)
     }
 }
 
@@ -187,9 +159,14 @@ pub(crate) trait Node: Send + Sync {
 
     fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension>;
 
-    /// Deletes the claim's keys where they are still its own. `owed` is how long the delete stays worth sending
-    /// if the connection dies first: by then the keys have expired.
+    /// Deletes the claim's keys where they are still its own. `owed` is how long they live at most: a delete whose
+    /// connection dies first is owed on the next one, and for so long if there is none and the client is gone.
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool>;
+
+    /// [`Node::release`] of keys that are probably gone: the node is not to remember them for our sake.
+    fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
+        self.release(claim, owed)
+    }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>>;
 

@@ -30,6 +30,14 @@ pub(super) fn owns(value: &Value) -> bool {
     matches!(value, Value::BulkString(_) | Value::Nil | Value::ServerError(_))
 }
 
+/// The server's own time in us, as `TIME` tells it.
+pub(super) fn time(value: &Value) -> Option<u64> {
+    let Value::Array(parts) = value else { return None };
+    let [Value::BulkString(seconds), Value::BulkString(micros)] = &parts[..] else { return None };
+    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u64>().ok();
+    number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)
+}
+
 pub(super) fn vote(value: &Value) -> Answer<Vote> {
     match parts(value)? {
         [Value::Int(1), Value::Int(_), Value::BulkString(fence)] => {
@@ -112,43 +120,20 @@ pub(super) fn refusal(text: &str) -> Fault {
         Some("READONLY") => " (the server is a replica)",
         _ => "",
     };
-    let answered = "the server answered ";
-    let wrong = text.contains("WRONGTYPE");
-    let fault = if wrong { Fault::invalid(answered) } else { Fault::new(answered) };
-    fault.saying(text, hint)
+    let text = format!("the server answered {text}{hint}");
+    if text.contains("WRONGTYPE") { Fault::invalid(text) } else { Fault::new(text) }
 }
 
 pub(super) fn unexpected(value: &Value) -> Fault {
     match value {
-        Value::ServerError(_) => refusal(&words(value)),
-        other => {
-            let before = "the server gave no answer that a lock can have: ";
-            Fault::new(before).saying(&words(other), "")
-        }
-    }
-}
-
-/// What a server said, as text: bytes are not written as numbers, in which nobody would find a password.
-pub(super) fn words(value: &Value) -> String {
-    let all = |values: &[Value]| values.iter().map(words).collect::<Vec<_>>().join(" ");
-    match value {
-        Value::Nil => "nothing".to_owned(),
-        Value::Okay => "OK".to_owned(),
-        Value::Int(number) => number.to_string(),
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
-        Value::Array(values) | Value::Set(values) => format!("({})", all(values)),
-        Value::Push { data, .. } => format!("({})", all(data)),
-        Value::Map(pairs) => {
-            let pair = |(key, value): &(Value, Value)| format!("{} {}", words(key), words(value));
-            format!("({})", pairs.iter().map(pair).collect::<Vec<_>>().join(" "))
-        }
-        Value::Attribute { data, .. } => words(data),
         Value::ServerError(error) => {
-            format!("{} {}", error.code(), error.details().unwrap_or_default())
+            let details = error.details().unwrap_or_default();
+            refusal(&format!("{} {details}", error.code()))
         }
-        Value::Double(number) => number.to_string(),
-        Value::Boolean(yes) => yes.to_string(),
-        _ => "a value of another kind".to_owned(),
+        other => {
+            let kind = format!("{other:?}");
+            let shown: String = kind.chars().take(60).collect();
+            Fault::new(format!("the server gave no answer that a lock can have: {shown}"))
+        }
     }
 }

@@ -9,14 +9,38 @@ use super::Fault;
 pub(crate) struct Roster(Mutex<HashMap<String, String>>);
 
 impl Roster {
-    /// Notes the server that a node reached; a fault if another node reaches the same one.
+    /// Notes the server that a node reached; a fault if another node has reached the same one, of which nothing is
+    /// noted: the first stands, whoever says the same later. A node that never worked has a wrong URL.
     pub(super) fn enter(&self, url: &str, run_id: &str) -> Result<(), Fault> {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        servers.insert(url.to_owned(), run_id.to_owned());
         let twice = servers.iter().find(|(other, id)| *other != url && *id == run_id);
-        twice.map_or(Ok(()), |(other, _)| {
-            let before = format!("it is the same server as {other} (run_id ");
-            Err(Fault::invalid(before).saying(run_id, "): a quorum needs independent nodes"))
-        })
+        let Some((other, _)) = twice else {
+            servers.insert(url.to_owned(), run_id.to_owned());
+            return Ok(());
+        };
+        let text = format!(
+            "it is the same server as {other} (run_id {run_id}): a quorum needs independent nodes"
+        );
+        let worked = servers.contains_key(url);
+        Err(if worked { Fault::new(text) } else { Fault::invalid(text) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_stands_and_a_liar_takes_nobody_along() {
+        let roster = Roster::default();
+        roster.enter("a", "one").unwrap();
+        assert!(roster.enter("b", "one").unwrap_err().is_invalid());
+        roster.enter("a", "one").unwrap();
+        roster.enter("b", "two").unwrap();
+        // It worked once, so what it says now is no mistake in the options.
+        assert!(!roster.enter("b", "one").unwrap_err().is_invalid());
+        roster.enter("a", "one").unwrap();
+        roster.enter("a", "three").unwrap();
+        roster.enter("b", "one").unwrap();
     }
 }

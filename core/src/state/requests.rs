@@ -108,7 +108,7 @@ impl State {
         // The ttl of the last extend may be shorter than what an earlier one left on the keys.
         let left = phase.deadline.since(self.now());
         let owed = phase.ttl.max(left + drift(left));
-        let poll = unsent.then(|| self.quorum.release(&self.terms.claim, owed));
+        let poll = unsent.then(|| self.quorum.release(&self.terms.claim, owed, !held));
         phase.deleted |= unsent;
         if held {
             phase.status = end;

@@ -1,5 +1,7 @@
 //! What becomes of an answer: matched with its question, and handed to whoever asked.
 
+use std::sync::Arc;
+
 use redis::{Cmd, PushKind, Value};
 
 use super::super::reply;
@@ -11,23 +13,46 @@ impl Session<'_> {
     /// `value` answers this command, or it is a fault of the connection: its answers are not to be trusted any more.
     pub(super) fn answer(&mut self, mut command: Command, value: Value) -> Option<Fault> {
         if !fits(&command, &value) {
-            let fault = reply::unexpected(&value).hushed(&self.connection.target.server);
+            let fault = reply::unexpected(&value);
             self.connection.refuse(command, &fault);
             return Some(fault);
         }
-        if matches!(command.question.expects, Expects::Owner) && !command.half {
-            command.half = true;
+        if command.has_two_answers() {
+            command.first = Some(value);
             self.open.push_front(command);
         } else if forgotten(&command, &value) {
             // A round that is over drops its answers before it sends its deletes, so an acquire
             // that is still listened to has no delete ahead of it here.
             load_scripts().for_each(|load| self.write(unheard(&load)));
-            command.again = true;
+            (command.again, command.first) = (true, None);
             self.write(command);
         } else {
-            let _ = command.answer.send(Ok(value));
+            self.settled(command, value);
         }
         None
+    }
+
+    fn settled(&mut self, command: Command, value: Value) {
+        match (&command.question.purpose, self.unkilled) {
+            (Purpose::Age, _) => self.read_age(&value),
+            (Purpose::Force { keys, delete }, _) if let Some(now) = reply::time(&value) => {
+                let patience = command.question.patience.as_micros();
+                let by = now.saturating_add(u64::try_from(patience).unwrap_or(u64::MAX));
+                let (keys, question) = (Arc::clone(keys), delete(keys, by));
+                self.write(Command::new(question, command.answer));
+                // The server does not push to the connection that deleted; what is asked now goes behind the delete.
+                self.connection.watch.changed_keys(&keys);
+                return;
+            }
+            // What the former connection carried may still arrive, behind this delete.
+            (Purpose::Delete { owed, .. }, Some(opened))
+                if opened + *owed > self.connection.clock.now() =>
+            {
+                self.connection.debts.owe_again(command.question.clone(), opened);
+            }
+            _ => {}
+        }
+        let _ = command.answer.send(Ok(believed(&command.question, command.first.as_ref(), value)));
     }
 
     pub(super) fn pushed(&self, kind: &PushKind, data: &[Value]) {
@@ -48,12 +73,19 @@ impl Session<'_> {
     }
 }
 
+/// A `GET` says whose a key is only for whoever set it just before: the other answers are the script's to give.
+fn believed(question: &Question, first: Option<&Value>, value: Value) -> Value {
+    let set = !matches!(question.expects, Expects::Owner) || first == Some(&Value::Okay);
+    if set { value } else { Value::Nil }
+}
+
 fn fits(command: &Command, value: &Value) -> bool {
     match &command.question.expects {
+        _ if command.has_two_answers() => reply::sets(value),
         Expects::Anything => true,
         Expects::Echo(echo) => reply::echoes(value, echo),
-        Expects::Owner if !command.half => reply::sets(value),
         Expects::Owner => reply::owns(value),
+        Expects::Time => reply::time(value).is_some() || matches!(value, Value::ServerError(_)),
     }
 }
 
@@ -65,11 +97,17 @@ fn forgotten(command: &Command, value: &Value) -> bool {
     lost && wanted && !command.again
 }
 
-fn unheard(command: &Cmd) -> Command {
-    Command::unheard(Question {
-        bytes: command.get_packed_command(),
+pub(super) fn unheard(command: &Cmd) -> Command {
+    Command::unheard(plain(command, Purpose::Question))
+}
+
+/// A question of the connection's own.
+pub(super) fn plain(command: &Cmd, purpose: Purpose) -> Question {
+    Question {
+        bytes: command.get_packed_command().into(),
         expects: Expects::Anything,
-        purpose: Purpose::Question,
+        purpose,
         patience: SILENCE,
-    })
+        untracked: false,
+    }
 }

@@ -21,9 +21,7 @@ const LARGEST: usize = 64 << 10;
 
 /// A connection that is ready for locks.
 pub(super) struct Greeting {
-    pub(super) stream: Stream,
-    pub(super) codec: ValueCodec,
-    pub(super) unread: BytesMut,
+    pub(super) talk: Talk,
     pub(super) pushes: bool,
     /// How long the server may not take first votes; `None`: its age cannot be read.
     pub(super) votes_after: Option<Duration>,
@@ -31,37 +29,72 @@ pub(super) struct Greeting {
     pub(super) run_id: Option<String>,
     /// What it does when its memory is full, where it says so.
     pub(super) eviction: Option<String>,
+    /// What the server calls this connection, where it says so.
+    id: Option<i64>,
+}
+
+/// A connection that ended broken: what was sent over it may still arrive, unless its server ends it first.
+#[derive(Clone)]
+pub(super) struct Former {
+    run_id: Option<String>,
+    id: Option<i64>,
+}
+
+impl Greeting {
+    pub(super) fn as_former(&self) -> Former {
+        Former { run_id: self.run_id.clone(), id: self.id }
+    }
+
+    /// Ends an earlier connection; true if nothing of it can arrive any more.
+    pub(super) async fn kill(&mut self, former: &Former) -> Result<bool, Fault> {
+        let (Some(was), Some(is)) = (&former.run_id, &self.run_id) else { return Ok(false) };
+        if was != is {
+            // Another run of the server never knew it, and would end a stranger's.
+            return Ok(true);
+        }
+        let Some(id) = former.id else { return Ok(false) };
+        let mut kill = cmd("CLIENT");
+        kill.arg("KILL").arg("ID").arg(id);
+        match tokio::time::timeout(TIMEOUT, self.talk.ask(&[kill])).await {
+            Ok(answers) => Ok(matches!(answers?[..], [Value::Int(_)])),
+            Err(_) => Err(too_long()),
+        }
+    }
+}
+
+fn too_long() -> Fault {
+    Fault::new(format!("no connection within {} s", TIMEOUT.as_secs()))
 }
 
 pub(super) async fn open(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
     match tokio::time::timeout(TIMEOUT, greet(server, guard)).await {
-        Ok(greeted) => greeted.map_err(|fault| fault.hushed(server)),
-        Err(_) => Err(Fault::new(format!("no connection within {} s", TIMEOUT.as_secs()))),
+        Ok(greeted) => greeted,
+        Err(_) => Err(too_long()),
     }
 }
 
 async fn greet(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
     let stream = Stream::connect(server)
         .await
-        .map_err(|error| Fault::new("cannot connect: ").saying(&error.to_string(), ""))?;
+        .map_err(|error| Fault::new(format!("cannot connect: {error}")))?;
     let mut talk = Talk { stream, codec: ValueCodec::default(), unread: BytesMut::new() };
-    let resp3 = log_in(&mut talk, server).await?;
-    let steps = steps(server, resp3);
+    let hello = log_in(&mut talk, server).await?;
+    let steps = steps(server, hello.is_some());
     let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
-    let (mut pushes, mut about) = (false, String::new());
+    let (mut pushes, mut about, mut id) = (false, String::new(), hello.flatten());
     for ((step, _), answer) in steps.iter().zip(talk.ask(&commands).await?) {
         match (step, answer) {
-            (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
+            (Step::Required, Value::ServerError(error)) => return Err(refused(server, &error)),
             (Step::Tracking, answer) => pushes = answer == Value::Okay,
             (Step::About, answer) => about.push_str(&text(&answer)),
+            (Step::Id, Value::Int(own)) => id = Some(own),
             _ => {}
         }
     }
-    let Talk { stream, codec, unread } = talk;
-    let votes_after = field(&about, "uptime_in_seconds").and_then(|age| quarantine(age, guard));
+    let votes_after = votes_after(&about, guard);
     let own = |name| field(&about, name).map(str::to_owned);
     let (run_id, eviction) = (own("run_id"), own("maxmemory_policy"));
-    Ok(Greeting { stream, codec, unread, pushes, votes_after, run_id, eviction })
+    Ok(Greeting { talk, pushes, votes_after, run_id, eviction, id })
 }
 
 enum Step {
@@ -69,6 +102,7 @@ enum Step {
     Required,
     Tracking,
     About,
+    Id,
 }
 
 fn steps(server: &Server, resp3: bool) -> Vec<(Step, Cmd)> {
@@ -77,34 +111,42 @@ fn steps(server: &Server, resp3: bool) -> Vec<(Step, Cmd)> {
         steps.push((Step::Required, cmd("SELECT").arg(server.db).clone()));
     }
     if resp3 {
-        steps.push((Step::Tracking, cmd("CLIENT").arg(&["TRACKING", "ON", "NOLOOP"]).clone()));
+        let tracking = ["TRACKING", "ON", "OPTOUT", "NOLOOP"];
+        steps.push((Step::Tracking, cmd("CLIENT").arg(&tracking).clone()));
+    } else {
+        steps.push((Step::Id, cmd("CLIENT").arg("ID").clone()));
     }
     for section in ["server", "memory"] {
-        steps.push((Step::About, cmd("INFO").arg(section).clone()));
+        steps.push((Step::About, about(section)));
     }
     steps.extend(load_scripts().map(|load| (Step::Required, load)));
     steps
 }
 
-/// True with RESP3; servers that do not know it are spoken to in RESP2, without pushes.
-async fn log_in(talk: &mut Talk, server: &Server) -> Result<bool, Fault> {
+pub(super) fn about(section: &str) -> Cmd {
+    cmd("INFO").arg(section).clone()
+}
+
+/// With RESP3, our own id if the server says it; servers that do not know it are spoken to in RESP2, without pushes.
+async fn log_in(talk: &mut Talk, server: &Server) -> Result<Option<Option<i64>>, Fault> {
     let mut hello = cmd("HELLO");
     hello.arg(3);
     if let Some(password) = &server.password {
         hello.arg("AUTH").arg(server.username.as_deref().unwrap_or("default")).arg(password);
     }
     match talk.ask(&[hello]).await?.remove(0) {
-        Value::Map(_) | Value::Array(_) => return Ok(true),
+        Value::Map(words) => return Ok(Some(own_id(&words))),
+        Value::Array(_) => return Ok(Some(None)),
         Value::ServerError(error) => {
             let unknown = error.details().unwrap_or_default().contains("unknown command");
             if !unknown && error.code() != "NOPROTO" {
-                return Err(refused(&error));
+                return Err(refused(server, &error));
             }
         }
-        other => return Err(no_redis(&other)),
+        other => return Err(no_redis(server, &other)),
     }
     let Some(password) = &server.password else {
-        return Ok(false);
+        return Ok(None);
     };
     let mut auth = cmd("AUTH");
     if let Some(username) = &server.username {
@@ -112,32 +154,47 @@ async fn log_in(talk: &mut Talk, server: &Server) -> Result<bool, Fault> {
     }
     auth.arg(password);
     match talk.ask(&[auth]).await?.remove(0) {
-        Value::Okay => Ok(false),
-        Value::ServerError(error) => Err(refused(&error)),
-        other => Err(no_redis(&other)),
+        Value::Okay => Ok(None),
+        Value::ServerError(error) => Err(refused(server, &error)),
+        other => Err(no_redis(server, &other)),
     }
 }
 
-fn refused(error: &ServerError) -> Fault {
-    reply::refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
+fn own_id(words: &[(Value, Value)]) -> Option<i64> {
+    words.iter().find_map(|(word, value)| match (word, value) {
+        (Value::BulkString(word), Value::Int(id)) if word == b"id" => Some(*id),
+        (Value::SimpleString(word), Value::Int(id)) if word == "id" => Some(*id),
+        _ => None,
+    })
 }
 
-fn no_redis(value: &Value) -> Fault {
-    let said = reply::words(value);
-    Fault::new("the greeting was answered by ").saying(&said, ": is it a Redis server?")
+fn refused(server: &Server, error: &ServerError) -> Fault {
+    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    reply::refusal(&server.hush(&text))
+}
+
+fn no_redis(server: &Server, value: &Value) -> Fault {
+    let kind: String = server.hush(&format!("{value:?}")).chars().take(40).collect();
+    Fault::new(format!("the greeting was answered by {kind}: is it a Redis server?"))
 }
 
 pub(super) fn load_scripts() -> impl Iterator<Item = Cmd> {
     SCRIPTS.iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(script.text).clone())
 }
 
-/// How long a node must still wait before it may vote: uptime is told in whole seconds, rounded down.
-fn quarantine(uptime: &str, guard: Duration) -> Option<Duration> {
-    let uptime = Duration::from_secs(uptime.parse().ok()?);
-    Some((guard.mul_f64(1.01) + Duration::from_secs(1)).saturating_sub(uptime))
+/// How long a node must still wait before it may vote: uptime is told in whole seconds, rounded down. `None` where
+/// it cannot be read, as that of a server whose clock went back behind its start.
+pub(super) fn votes_after(about: &str, guard: Duration) -> Option<Duration> {
+    let uptime = Duration::from_secs(field(about, "uptime_in_seconds")?.parse().ok()?);
+    Some((new_guard(guard) + Duration::from_secs(1)).saturating_sub(uptime))
 }
 
-fn text(info: &Value) -> String {
+/// How long a server that may have forgotten something just now takes no first vote.
+pub(super) fn new_guard(guard: Duration) -> Duration {
+    guard.mul_f64(1.01)
+}
+
+pub(super) fn text(info: &Value) -> String {
     match info {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Value::VerbatimString { text, .. } => text.clone(),
@@ -150,10 +207,10 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     Some(line.trim())
 }
 
-struct Talk {
-    stream: Stream,
-    codec: ValueCodec,
-    unread: BytesMut,
+pub(super) struct Talk {
+    pub(super) stream: Stream,
+    pub(super) codec: ValueCodec,
+    pub(super) unread: BytesMut,
 }
 
 impl Talk {
@@ -161,6 +218,8 @@ impl Talk {
     async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
         let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         self.stream.write_all(&bytes).await.map_err(broken)?;
+        // TLS may have taken bytes that it has not written yet.
+        self.stream.flush().await.map_err(broken)?;
         let mut answers = Vec::with_capacity(commands.len());
         // Bytes read since the last whole answer: the codec may have taken them already.
         let mut partial = 0;

@@ -1,18 +1,22 @@
 //! The life of one open connection: write what is asked, match answers by order, notice when it is dead.
 
 use std::collections::VecDeque;
+use std::io;
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use redis::{Value, ValueCodec};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::yield_now;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::codec::Decoder;
 
-use super::handshake::Greeting;
+use super::answers::plain;
+use super::command::{UNTRACKED, VotesFrom};
+use super::handshake::{Talk, about, text, votes_after};
 use super::stream::Stream;
-use super::{Command, Connection, Fault, Purpose};
+use super::{Command, Connection, Fault, Purpose, Question};
+use crate::clock::Instant;
 
 /// How a session ended.
 pub(super) enum End {
@@ -22,6 +26,10 @@ pub(super) enum End {
 }
 
 const TICK: Duration = Duration::from_millis(250);
+/// How often is done what nobody asks for.
+const CHORES: Duration = Duration::from_secs(1);
+/// Every so many chores an age that could not be read is asked for again.
+const AGE: u32 = 5;
 /// A server silent for this long with questions open is dead, unless a caller has more patience.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
 /// Unsent bytes beyond which no more commands are taken: the server reads nothing.
@@ -38,6 +46,8 @@ pub(super) struct Session<'a> {
     codec: ValueCodec,
     unread: BytesMut,
     unsent: BytesMut,
+    /// TLS has taken bytes that it may not have written yet.
+    unflushed: bool,
     pub(super) open: VecDeque<Command>,
     /// Time with open questions in which nothing was read, counted by ticks so that our own pause is not the server's.
     silence: Duration,
@@ -45,41 +55,51 @@ pub(super) struct Session<'a> {
     partial: usize,
     /// The client is there: there may be more to ask.
     more: bool,
+    /// When the session began, if the former connection may still be alive for the server.
+    pub(super) unkilled: Option<Instant>,
+    /// The server's age could not be read, and may be later.
+    ageless: bool,
+    chores: u32,
+    /// Why it ended, for those whose answers never came; `None` in the end of which nothing is left.
+    end: Option<Fault>,
 }
 
 impl<'a> Session<'a> {
     pub(super) fn new(
         connection: &'a mut Connection,
-        greeting: Greeting,
-        first: Option<Command>,
+        talk: Talk,
+        killed: bool,
+        waiting: Vec<Command>,
     ) -> Self {
+        let ageless = matches!(connection.link.votes_from(), VotesFrom::Never);
+        let unkilled = (!killed).then(|| connection.clock.now());
         let mut session = Self {
             connection,
-            stream: greeting.stream,
-            codec: greeting.codec,
-            unread: greeting.unread,
+            stream: talk.stream,
+            codec: talk.codec,
+            unread: talk.unread,
             unsent: BytesMut::with_capacity(4096),
+            unflushed: false,
             open: VecDeque::new(),
             silence: Duration::ZERO,
             partial: 0,
             more: true,
+            unkilled,
+            ageless,
+            chores: 0,
+            end: Some(Fault::new("the node's own task failed: this is a bug in redlock")),
         };
         session.pay_debts();
-        if let Some(command) = first {
-            session.take(command);
-        }
+        waiting.into_iter().for_each(|command| session.take(command));
         session
     }
 
     pub(super) async fn run(mut self) -> End {
         let end = self.converse().await;
-        let fault = match &end {
-            End::Idle => Fault::new("the client is closed"),
-            End::Broken(fault) => fault.clone(),
+        self.end = match &end {
+            End::Idle => None,
+            End::Broken(fault) => Some(fault.clone()),
         };
-        for command in std::mem::take(&mut self.open) {
-            self.connection.refuse(command, &fault);
-        }
         end
     }
 
@@ -87,10 +107,15 @@ impl<'a> Session<'a> {
         let mut batch = Vec::with_capacity(BATCH);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut chores = interval(CHORES);
+        chores.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        chores.reset();
         loop {
-            if !self.more && self.open.is_empty() && self.unsent.is_empty() {
+            let unwritten = self.unflushed || !self.unsent.is_empty();
+            if !self.more && self.open.is_empty() && !unwritten {
                 return End::Idle;
             }
+            let busy = self.has_chores();
             let room = self.more && self.unsent.len() < FULL;
             let (mut reader, mut writer) = tokio::io::split(&mut self.stream);
             let mut unread = (&mut self.unread).limit(READ);
@@ -112,11 +137,11 @@ impl<'a> Session<'a> {
                     // Nearly always the socket has room: writing now spares a turn of the loop.
                     self.write_now();
                 }
-                written = writer.write_buf(&mut self.unsent), if !self.unsent.is_empty() => {
-                    if let Err(error) = written {
-                        return End::Broken(Fault::new(format!("the connection broke: {error}")));
-                    }
-                }
+                written = push(&mut writer, &mut self.unsent), if unwritten => match written {
+                    Ok(flushed) => self.unflushed &= !flushed,
+                    Err(error) => return End::Broken(broken(&error)),
+                },
+                _ = chores.tick(), if busy => self.do_chores(),
                 _ = tick.tick(), if !self.open.is_empty() => {
                     if let Some(fault) = self.listen_to_silence() {
                         return End::Broken(fault);
@@ -133,10 +158,15 @@ impl<'a> Session<'a> {
     }
 
     fn take(&mut self, command: Command) {
-        if matches!(command.question.purpose, Purpose::FirstVote) && command.answer.is_closed() {
+        #[cfg(test)]
+        super::tests::may_panic(&command.question);
+        let first = matches!(command.question.purpose, Purpose::FirstVote { .. });
+        if first && command.answer.is_closed() {
+            self.connection.debts.never_sent(&command.question);
             return;
         }
         if let Some(fault) = self.connection.guarded(&command) {
+            self.connection.debts.never_sent(&command.question);
             let _ = command.answer.send(Err(fault));
             return;
         }
@@ -147,21 +177,52 @@ impl<'a> Session<'a> {
         if self.open.is_empty() {
             self.silence = Duration::ZERO;
         }
+        self.connection.debts.sending(&command.question);
+        if command.question.untracked {
+            self.unsent.extend_from_slice(UNTRACKED);
+        }
         self.unsent.extend_from_slice(&command.question.bytes);
+        self.unflushed |= matches!(self.stream, Stream::Tls(_));
         self.open.push_back(command);
     }
 
     fn pay_debts(&mut self) {
-        self.connection.forget_expired();
-        for debt in std::mem::take(&mut self.connection.owed) {
-            self.write(Command::unheard(debt.question));
+        for question in self.connection.debts.take() {
+            self.write(Command::unheard(Question { untracked: true, ..question }));
         }
     }
 
-    fn read(&mut self, read: std::io::Result<usize>) -> Option<Fault> {
+    fn has_chores(&self) -> bool {
+        self.ageless || (self.unkilled.is_some() && !self.connection.debts.is_empty())
+    }
+
+    fn do_chores(&mut self) {
+        if self.ageless && self.chores.is_multiple_of(AGE) {
+            self.write(Command::unheard(plain(&about("server"), Purpose::Age)));
+        }
+        self.chores += 1;
+        // What was paid may be made anew by a connection that lives on: paid again, ever more rarely, for a ttl.
+        if self.unkilled.is_some() && self.chores.is_power_of_two() {
+            let now = self.connection.clock.now();
+            self.connection.debts.forget_expired(now);
+            self.pay_debts();
+        }
+    }
+
+    pub(super) fn read_age(&mut self, answer: &Value) {
+        if matches!(answer, Value::ServerError(_)) {
+            // It will not be told later either.
+            self.ageless = false;
+        } else if let Some(wait) = votes_after(&text(answer), self.connection.target.guard) {
+            self.ageless = false;
+            self.connection.link.vote_from(self.connection.votes_after(wait));
+        }
+    }
+
+    fn read(&mut self, read: io::Result<usize>) -> Option<Fault> {
         match read {
             Ok(0) => return Some(Fault::new("the server closed the connection")),
-            Err(error) => return Some(Fault::new(format!("the connection broke: {error}"))),
+            Err(error) => return Some(broken(&error)),
             Ok(count) => {
                 // Once the client is gone, answers that do not come are waited for no longer, whatever else is said.
                 if self.more {
@@ -201,4 +262,33 @@ impl<'a> Session<'a> {
         (self.silence > limit + TICK)
             .then(|| Fault::new(format!("the server was silent for {:.1} s", limit.as_secs_f64())))
     }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        let Some(fault) = self.end.take() else { return };
+        self.stream.reset_on_drop();
+        let mut unwritten = self.unsent.len();
+        for command in self.open.iter().rev() {
+            let Some(left) = unwritten.checked_sub(command.length()) else { break };
+            unwritten = left;
+            self.connection.debts.never_sent(&command.question);
+        }
+        for command in std::mem::take(&mut self.open) {
+            self.connection.refuse(command, &fault);
+        }
+    }
+}
+
+/// Writes something of it, or flushes what was written; true once all is.
+async fn push(writer: &mut (impl AsyncWrite + Unpin), unsent: &mut BytesMut) -> io::Result<bool> {
+    if unsent.is_empty() {
+        writer.flush().await.map(|()| true)
+    } else {
+        writer.write_buf(unsent).await.map(|_| false)
+    }
+}
+
+fn broken(error: &io::Error) -> Fault {
+    Fault::new(format!("the connection broke: {error}"))
 }

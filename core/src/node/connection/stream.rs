@@ -13,6 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::super::address::{Place, Server};
+use super::dial::dial;
 
 pub(super) enum Stream {
     Tcp(TcpStream),
@@ -24,11 +25,11 @@ pub(super) enum Stream {
 impl Stream {
     pub(super) async fn connect(server: &Server) -> io::Result<Self> {
         match &server.place {
-            Place::Tcp(host, port) => Ok(Self::Tcp(tcp(host, *port).await?)),
+            Place::Tcp(host, port) => Ok(Self::Tcp(dial(host, *port).await?)),
             Place::Tls(host, port) => {
                 let tls = server.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
                 let name = tls.name_for(host).map_err(io::Error::other)?;
-                let stream = tcp(host, *port).await?;
+                let stream = dial(host, *port).await?;
                 let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
                 let secured = connector.connect(name, stream).await;
                 let stream = secured.map_err(|error| io::Error::other(format!("TLS: {error}")))?;
@@ -41,6 +42,18 @@ impl Stream {
         }
     }
 
+    /// Has the connection reset when it is dropped: what was written and is still on its way goes no further.
+    pub(super) fn reset_on_drop(&self) {
+        let tcp = match self {
+            Self::Tcp(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+            #[cfg(unix)]
+            Self::Unix(_) => return,
+        };
+        // A socket that refuses is closed as any other; the successor has the server end it.
+        let _ = tcp.set_zero_linger();
+    }
+
     /// Writes what the socket takes at once, without waiting; TLS has to wait its turn.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -50,12 +63,6 @@ impl Stream {
             Self::Unix(stream) => stream.try_write(bytes),
         }
     }
-}
-
-async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }
 
 impl AsyncRead for Stream {

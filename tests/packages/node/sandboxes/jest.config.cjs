@@ -1,1 +1,0 @@
-module.exports = { testMatch: ["**/*.test.js"] };

@@ -1,0 +1,92 @@
+//! Servers that come back, and others that came in their place.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use redlock::{ErrorKind, Redlock};
+
+use crate::support::{Mode, Proxy, Server, Silent, client, millis, servers};
+
+#[tokio::test]
+async fn an_idle_client_finds_a_server_that_is_back_at_once() {
+    let mut server = Server::start();
+    let redlock = client([&server]);
+    let lock = redlock.lock("job");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    for idle in [1900, 2150, 2400, 2650] {
+        server.kill();
+        tokio::time::sleep(millis(50)).await;
+        assert_eq!(lock.try_acquire().await.unwrap_err().kind(), ErrorKind::Unavailable);
+        // Long enough for the pauses between attempts to be the longest.
+        tokio::time::sleep(millis(idle)).await;
+        server.restart();
+        let lease = lock.try_acquire().await.expect("an old refusal").unwrap();
+        lease.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_node_known_to_be_down_is_a_fault_at_once() {
+    let mut nodes = servers(2);
+    let silent = Silent::listen();
+    let urls = [silent.url(), nodes[0].url(), nodes[1].url()];
+    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
+    nodes[0].kill();
+    tokio::time::sleep(millis(2500)).await;
+    // Two of three are down, one of them without a word: whoever asks often is not kept waiting for it.
+    let (mut slow, tries) = (0, 200);
+    for at in 0..tries {
+        let started = Instant::now();
+        redlock.lock(format!("job-{at}")).try_acquire().await.unwrap_err();
+        slow += usize::from(started.elapsed() > millis(300));
+        tokio::time::sleep(millis(10)).await;
+    }
+    assert!(slow < tries / 10, "{slow} of {tries} waited");
+}
+
+#[tokio::test]
+async fn another_server_behind_a_known_url_begins_a_new_guard() {
+    let (nodes, others) = (servers(3), servers(2));
+    let proxies: Vec<_> = nodes.iter().map(|node| Proxy::to(node.port)).collect();
+    let guard = millis(3000);
+    let urls = proxies.iter().map(Proxy::url);
+    let redlock = Redlock::builder(urls).restart_guard(guard).build().unwrap();
+    tokio::time::sleep(millis(5100)).await; // all are old enough
+    let lock = redlock.lock("job").ttl(millis(2000));
+    lock.try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    let switched = Instant::now();
+    for (proxy, other) in proxies.iter().zip(&others) {
+        proxy.lead_to(other.port);
+    }
+    // Another connection to the same one is no reason to forget.
+    tokio::time::sleep(millis(500)).await;
+    proxies.iter().for_each(Proxy::reset);
+    tokio::time::sleep(millis(500)).await;
+    let error = lock.try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("votes again in"), "{error}");
+    let end = Instant::now() + millis(15_000);
+    while lock.try_acquire().await.map_or(true, |lease| lease.is_none()) {
+        assert!(Instant::now() < end, "it never votes again");
+        tokio::time::sleep(millis(50)).await;
+    }
+    assert!(switched.elapsed() >= guard, "{:?}", switched.elapsed());
+}
+
+#[tokio::test]
+async fn an_age_that_could_not_be_read_is_read_again() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    proxy.set(Mode::Ageless);
+    let redlock = Redlock::builder([proxy.url()]).restart_guard(millis(500)).build().unwrap();
+    let lock = redlock.lock("job").ttl(millis(500));
+    let error = lock.try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("uptime cannot be read"), "{error}");
+    proxy.set(Mode::Pass);
+    let end = Instant::now() + millis(15_000);
+    while lock.try_acquire().await.map_or(true, |lease| lease.is_none()) {
+        assert!(Instant::now() < end, "it never votes on this connection");
+        tokio::time::sleep(millis(50)).await;
+    }
+    assert_eq!(proxy.connections.load(Ordering::Relaxed), 1);
+}

@@ -1,0 +1,260 @@
+//! Bytes that arrive when their connection is long dead: they change nothing that anybody relies on.
+
+use std::io::{ErrorKind as Io, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redlock::{ErrorKind, Lock, Redlock};
+
+use crate::support::{Proxy, Server, client, millis};
+
+/// A proxy that holds back what a client sent, delivers it when the client's side is gone, and lets new ones pass.
+struct Holding {
+    port: u16,
+    /// Those who wait for a word that one of theirs says, before they hold.
+    until: Arc<Mutex<&'static str>>,
+    lines: Arc<Mutex<Vec<Line>>>,
+    opened: Arc<AtomicUsize>,
+}
+
+struct Line {
+    client: TcpStream,
+    holds: Arc<AtomicBool>,
+}
+
+impl Holding {
+    fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = Self {
+            port: listener.local_addr().unwrap().port(),
+            until: Arc::default(),
+            lines: Arc::default(),
+            opened: Arc::default(),
+        };
+        let (lines, opened) = (Arc::clone(&proxy.lines), Arc::clone(&proxy.opened));
+        let until = Arc::clone(&proxy.until);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let line = Line { client: client.try_clone().unwrap(), holds: Arc::default() };
+                let (holds, until) = (Arc::clone(&line.holds), Arc::clone(&until));
+                lines.lock().unwrap().push(line);
+                opened.fetch_add(1, Ordering::Relaxed);
+                std::thread::spawn(move || forward(client, server, &holds, &until));
+                std::thread::spawn(move || {
+                    let (mut from, mut to) = back;
+                    let _ = std::io::copy(&mut from, &mut to);
+                });
+            }
+        });
+        proxy
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// From now on, or from the first command with this word on.
+    fn hold(&self, word: &'static str) {
+        *self.until.lock().unwrap() = word;
+        if word.is_empty() {
+            self.lines.lock().unwrap().iter().for_each(|line| line.hold(true));
+        }
+    }
+
+    /// Ends the clients' sides; what they sent is still held.
+    fn cut(&self) {
+        for line in self.lines.lock().unwrap().iter() {
+            let _ = line.client.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn deliver(&self) {
+        *self.until.lock().unwrap() = "";
+        self.lines.lock().unwrap().iter().for_each(|line| line.hold(false));
+    }
+
+    async fn reconnected(&self) {
+        let end = Instant::now() + millis(10_000);
+        while self.opened.load(Ordering::Relaxed) < 2 {
+            assert!(Instant::now() < end, "no new connection");
+            tokio::time::sleep(millis(10)).await;
+        }
+        tokio::time::sleep(millis(400)).await;
+    }
+}
+
+impl Line {
+    fn hold(&self, holds: bool) {
+        self.holds.store(holds, Ordering::Relaxed);
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream, holds: &AtomicBool, until: &Mutex<&str>) {
+    from.set_read_timeout(Some(millis(5))).unwrap();
+    let (mut buffer, mut held, mut open) = ([0; 4096], Vec::new(), true);
+    loop {
+        match if open { from.read(&mut buffer) } else { Err(Io::WouldBlock.into()) } {
+            Ok(count @ 1..) => {
+                let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+                let word = *until.lock().unwrap();
+                if !word.is_empty() && text.contains(word) {
+                    holds.store(true, Ordering::Relaxed);
+                }
+                held.extend_from_slice(&buffer[..count]);
+            }
+            Err(error) if error.kind() == Io::WouldBlock && open => {}
+            Err(error) if error.kind() == Io::WouldBlock => std::thread::sleep(millis(5)),
+            _ => open = false,
+        }
+        let passes = !holds.load(Ordering::Relaxed);
+        if passes && (to.write_all(&std::mem::take(&mut held)).is_err() || !open) {
+            let _ = to.shutdown(Shutdown::Both);
+            return;
+        }
+    }
+}
+
+async fn warm(redlock: &Redlock) {
+    redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
+}
+
+/// A vote that is held back, and rolled back over the next connection before it arrives.
+async fn rolled_back(server: &Server, proxy: &Holding, lock: Lock) {
+    proxy.hold("");
+    let vote = tokio::spawn(lock.try_acquire());
+    tokio::time::sleep(millis(150)).await;
+    proxy.cut();
+    assert_eq!(vote.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+    proxy.reconnected().await;
+    assert_eq!(server.ask("EXISTS lock:job"), ":0");
+    proxy.deliver();
+}
+
+#[tokio::test]
+async fn a_vote_that_arrives_after_its_own_delete_is_not_given() {
+    let server = Server::start();
+    let proxy = Holding::to(server.port);
+    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    warm(&redlock).await;
+    let lock = redlock.lock("job").ttl(Duration::from_secs(60));
+    rolled_back(&server, &proxy, lock).await;
+    tokio::time::sleep(millis(500)).await;
+    assert_eq!(server.ask("EXISTS lock:job"), ":0", "given, for its whole ttl");
+}
+
+#[tokio::test]
+async fn where_no_connection_may_be_killed_its_votes_are_deleted_again() {
+    let server = Server::start();
+    server.ask("ACL SETUSER default -client|kill");
+    let proxy = Holding::to(server.port);
+    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    warm(&redlock).await;
+    let lock = redlock.lock("job").ttl(Duration::from_secs(60));
+    rolled_back(&server, &proxy, lock).await;
+    let end = Instant::now() + millis(15_000);
+    tokio::time::sleep(millis(100)).await;
+    while server.ask("EXISTS lock:job") != ":0" {
+        assert!(Instant::now() < end, "it stays for its whole ttl");
+        tokio::time::sleep(millis(50)).await;
+    }
+    warm(&redlock).await;
+}
+
+#[tokio::test]
+async fn a_force_release_that_failed_deletes_nobodys_lock_later() {
+    for word in ["", "EVALSHA"] {
+        let server = Server::start();
+        server.ask("ACL SETUSER default -client|kill");
+        let proxy = Holding::to(server.port);
+        let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+        warm(&redlock).await;
+        proxy.hold(word);
+        let error = redlock.force_release("job").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        proxy.cut();
+        proxy.reconnected().await;
+        let next = client([&server]).lock("job").acquire().await.unwrap();
+        tokio::time::sleep(millis(1000)).await;
+        proxy.deliver();
+        tokio::time::sleep(millis(500)).await;
+        assert_eq!(server.ask("GET lock:job"), next.token(), "deleted by what failed long ago");
+        next.ensure_held().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_force_release_still_works_and_tells_the_holder_who_asked() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    assert!(redlock.force_release("job").await.unwrap());
+    let lost = tokio::time::timeout(millis(2000), lease.lost()).await.expect("told at once");
+    assert_eq!(lost.reason(), Some("missing"));
+}
+
+#[tokio::test]
+async fn a_debt_is_paid_however_long_its_server_was_frozen() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    warm(&redlock).await;
+    server.signal(libc::SIGSTOP);
+    let vote = tokio::spawn(redlock.lock("job").ttl(millis(5000)).try_acquire());
+    tokio::time::sleep(millis(150)).await;
+    // What was sent is in the server's hands; its delete can only go over another connection.
+    proxy.reset();
+    vote.await.unwrap().unwrap_err();
+    tokio::time::sleep(millis(6500)).await;
+    server.signal(libc::SIGCONT);
+    tokio::time::sleep(millis(2500)).await;
+    assert_eq!(server.ask("EXISTS lock:job"), ":0", "nobody owes its delete any more");
+}
+
+/// Greets, answers no question after that, and says how the connection ended.
+fn greet_and_be_silent(mut stream: TcpStream) -> &'static str {
+    let mut buffer = [0; 8192];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return "closed",
+            Err(_) => return "reset",
+            Ok(count) => {
+                let text = String::from_utf8_lossy(&buffer[..count]);
+                let hello = usize::from(text.contains("HELLO"));
+                let commands = text.lines().filter(|line| line.starts_with('*')).count();
+                let others = if text.contains("EVALSHA") { 0 } else { commands - hello };
+                let map = "%1\r\n$5\r\nproto\r\n:3\r\n".repeat(hello);
+                stream.write_all((map + &"+OK\r\n".repeat(others)).as_bytes()).unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_broke_is_reset_and_one_that_ends_is_not() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    let ended = std::thread::spawn(move || greet_and_be_silent(listener.accept().unwrap().0));
+    let redlock = Redlock::builder([url]).build().unwrap();
+    redlock.lock("job").try_acquire().await.unwrap_err();
+    let end = Instant::now() + millis(10_000);
+    while !ended.is_finished() {
+        assert!(Instant::now() < end, "the silent server is never left");
+        tokio::time::sleep(millis(10)).await;
+    }
+    assert_eq!(ended.join().unwrap(), "reset");
+
+    let server = Server::start();
+    let redlock = client([&server]);
+    warm(&redlock).await;
+    let lease = redlock.lock("last").acquire().await.unwrap();
+    drop((lease, redlock));
+    let end = Instant::now() + millis(5000);
+    while server.ask("EXISTS lock:last") != ":0" {
+        assert!(Instant::now() < end, "the last delete was lost");
+        tokio::time::sleep(millis(10)).await;
+    }
+}

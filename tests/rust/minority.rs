@@ -1,0 +1,61 @@
+//! A node that is down, or wrong, costs the others nothing.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redlock::Redlock;
+
+use crate::support::{Mode, Proxy, Server, client, millis, servers};
+
+#[tokio::test]
+async fn votes_that_were_never_sent_push_no_debt_out() {
+    let nodes = servers(3);
+    let proxy = Proxy::to(nodes[0].port);
+    let urls = [proxy.url(), nodes[1].url(), nodes[2].url()];
+    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    let lease = redlock.lock("owed").ttl(Duration::from_secs(300)).acquire().await.unwrap();
+    let end = Instant::now() + millis(60_000);
+    while nodes[0].ask("EXISTS lock:owed") != ":1" {
+        assert!(Instant::now() < end, "no vote");
+        tokio::time::sleep(millis(5)).await;
+    }
+    proxy.set(Mode::Blackhole);
+    lease.release().await.unwrap();
+    tokio::time::sleep(millis(1800)).await;
+    for batch in 0..110 {
+        let cycle = async |at: usize| {
+            let lease = redlock.lock(format!("job-{batch}-{at}")).acquire().await.unwrap();
+            lease.release().await.unwrap();
+        };
+        join_all((0..100).map(cycle)).await;
+        assert!(Instant::now() < end, "too slow");
+    }
+    assert_eq!(nodes[0].ask("EXISTS lock:owed"), ":1");
+    proxy.set(Mode::Pass);
+    proxy.reset();
+    let end = Instant::now() + millis(8000);
+    while nodes[0].ask("EXISTS lock:owed") != ":0" {
+        assert!(Instant::now() < end, "the real debt is forgotten");
+        tokio::time::sleep(millis(20)).await;
+    }
+}
+
+fn scripts(server: &Server) -> u64 {
+    let said = server.info("commandstats", "cmdstat_evalsha").unwrap_or_default();
+    said.strip_prefix("calls=").map_or(0, |said| said.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_node_that_stays_down_has_no_lease_checked_again_and_again() {
+    let mut nodes = servers(3);
+    let redlock = client(&nodes);
+    let take = |at: usize| redlock.lock(format!("job-{at}")).ttl(Duration::from_secs(60)).acquire();
+    let leases = join_all((0..200).map(take)).await;
+    nodes[0].kill();
+    tokio::time::sleep(millis(500)).await;
+    let before = scripts(&nodes[1]);
+    tokio::time::sleep(millis(4000)).await;
+    let asked = scripts(&nodes[1]) - before;
+    assert!(asked < 200, "{asked} scripts for 200 leases");
+    assert!(leases.iter().all(|lease| lease.as_ref().unwrap().held()));
+}
