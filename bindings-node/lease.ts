@@ -3,7 +3,7 @@
 import { setTimeout } from "node:timers";
 import { attempt, failing, settled, unwrap } from "./calls.js";
 import { InvalidOption, LockLost, type QuorumUnavailable, toError } from "./errors.js";
-import type { Failure } from "./native.js";
+import { type Failure, shown, weakly } from "./native.js";
 import { checked, callback as checkedCallback, LOCK } from "./options.js";
 import { Failed, type Grant, native, release, unwatch, warn, watch } from "./rows.js";
 
@@ -31,7 +31,7 @@ const collected = new FinalizationRegistry<Held>(({ id, key, place }) => {
   forget(id);
   if (!native().leaseAbandon(id)) return;
   warn(
-    `${key}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired at ${where(place)}`,
+    `${shown(key)}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired at ${where(place)}`,
   );
 });
 
@@ -47,7 +47,7 @@ const YOUNG = 50;
 let young: Lease[] = [];
 
 function watchOver(lease: Lease): void {
-  if (young.length === 0) setTimeout(register, YOUNG).unref();
+  if (young.length === 0) setTimeout(later.call, YOUNG).unref();
   young.push(lease);
 }
 
@@ -56,6 +56,9 @@ function register(): void {
   young = [];
   for (const lease of leases) lease.register(collected);
 }
+
+/** A timer must not keep this copy of the package, which holds `register` itself. */
+const later = { register, call: weakly(register) };
 
 /** The leases whose loss somebody asked to be told of, by their numbers: two objects for one lease share one watch. */
 const watches = new Map<number, AbortController>();
@@ -111,7 +114,7 @@ export class Lease {
     if (this.#fence !== null) return this.#fence;
     const text = "this lease has no fencing token. Make the lock with { fencing: true }";
     const attached = "an attached lease has none, hand it over with the token";
-    throw new InvalidOption(`${this.key}: ${text}; ${attached}`, { resource: this.key });
+    throw new InvalidOption(`${shown(this.key)}: ${text}; ${attached}`, { resource: this.key });
   }
 
   /** Whether it is valid now, by this process's clock. */
@@ -217,7 +220,7 @@ export class Lease {
   }
 
   #over(): LockLost {
-    const text = `${this.key}: the lease was released; nothing is held`;
+    const text = `${shown(this.key)}: the lease was released; nothing is held`;
     return new LockLost(text, { resource: this.key });
   }
 

@@ -156,5 +156,11 @@ export declare const OUTCOME_COLUMNS: number
 /** Release that lease. */
 export declare const RELEASE: number
 
+/** On one line, without what a terminal would obey, and cut. */
+export declare function shown(text: string): string
+
 /** Not a call's outcome, but a warning for everybody. */
 export declare const WARNING: number
+
+/** A function that calls `then`, unless it was collected: for whoever must not keep it, as a timer would. */
+export declare function weakly(then: () => void): () => void

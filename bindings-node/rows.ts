@@ -45,8 +45,16 @@ let unsent = 0;
 /** More calls are to be expected at once: they are sent together. */
 let gathering = false;
 
-/** This thread's connection to the background thread. Answers about leases are to be had from `native()`. */
-const runtime = new Runtime(calls, outcomes, (rows, beside) => void settle(rows, beside));
+/** Calls come and go through these; the native part reads and writes their memory. */
+const arrays = { calls, outcomes };
+const hear = Object.assign((rows: number, beside: unknown[]) => void settle(rows, beside), arrays);
+
+/**
+ * This copy of the package's connection to the background thread; answers about leases are to be had from `native()`.
+ * It is held by JavaScript alone and holds nothing of it: a copy that nobody uses any more can be collected. What the
+ * native part must find hangs on what calls it and what it calls.
+ */
+const runtime = Object.assign(new Runtime(calls, outcomes, hear), arrays, { hear });
 
 /** The native part, once it knows of every call so far. */
 export function native(): Runtime {

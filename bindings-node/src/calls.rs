@@ -42,14 +42,14 @@ impl Outbox {
 /// Where calls are started; dropping it ends all of them.
 pub(crate) struct Calls {
     outbox: Arc<Outbox>,
-    _driver: Task,
+    driver: Task,
 }
 
 impl Calls {
     pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
         let outbox = Arc::<Outbox>::default();
         let driver = redlock::spawn(drive(outbox.clone(), inbox));
-        Self { outbox, _driver: driver }
+        Self { outbox, driver }
     }
 
     /// The outcome goes into the inbox; a panic is an outcome too. Sent by `wake`.
@@ -67,6 +67,7 @@ impl Calls {
     }
 
     pub(crate) fn wake(&self) {
+        self.driver.nudge();
         self.outbox.driver.wake();
     }
 }

@@ -4,15 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use napi::bindgen_prelude::FnArgs;
-use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use napi::{Status, sys};
-
 use crate::calls::Ended;
-use crate::outcome::Outcome;
-
-/// Wakes the event loop. Weak: it does not keep the process alive by itself.
-pub(crate) type Wake = ThreadsafeFunction<(), (), FnArgs<(u32, Vec<Outcome>)>, Status, false, true>;
+use crate::wake::{Callback, Wake};
 
 /// Outcomes on their way to one JavaScript thread.
 #[derive(Default)]
@@ -42,11 +35,13 @@ impl Queue {
 pub(crate) struct Inbox {
     queue: Arc<Queue>,
     wake: Wake,
+    /// Nobody is there any more to hear of outcomes.
+    deserted: AtomicBool,
 }
 
 impl Inbox {
     pub(crate) fn new(queue: Arc<Queue>, wake: Wake) -> Self {
-        Self { queue, wake }
+        Self { queue, wake, deserted: AtomicBool::new(false) }
     }
 
     pub(crate) fn push(&self, outcomes: impl IntoIterator<Item = Ended>) {
@@ -63,18 +58,22 @@ impl Inbox {
         if self.queue.waking.swap(true, Ordering::SeqCst) {
             return;
         }
-        if self.wake.call((), ThreadsafeFunctionCallMode::NonBlocking) != Status::Ok {
+        if !self.wake.call() {
             // The environment has ended: nobody will see these.
             drop(self.queue.take(usize::MAX));
         }
     }
 
-    /// To be used on the JavaScript thread alone, which it belongs to.
-    pub(crate) fn handle(&self) -> sys::napi_threadsafe_function {
-        self.wake.raw()
+    /// Whether the process, and with it who hears of outcomes, is to be kept. On the JavaScript thread alone.
+    pub(crate) fn keep(&self, hearer: &Callback, on: bool) {
+        self.wake.keep(hearer, on);
+    }
+
+    pub(crate) fn desert(&self) {
+        self.deserted.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn alive(&self) -> bool {
-        !self.wake.aborted()
+        self.wake.alive() && !self.deserted.load(Ordering::SeqCst)
     }
 }

@@ -1,6 +1,6 @@
 //! Node binding of `redlock-native`: arguments in, core call, result out.
 //!
-//! Reading order: `runtime` and `inbox` (every hazard between Rust's threads and JavaScript's), `rows`, `slots`, `calls`, `client`, `lock`, `lease`, `outcome`, `error`, `log`; `panic` serves the tests alone.
+//! Reading order: `runtime`, `inbox` and `wake` (every hazard between Rust's threads and JavaScript's), `rows`, `slots`, `calls`, `client`, `lock`, `lease`, `outcome`, `error`, `log`; `panic` serves the tests alone, and only their build has it.
 //! What JavaScript users see is in `index.ts`; nothing here is public API.
 
 #![allow(clippy::needless_pass_by_value, reason = "napi hands owned values to every export")]
@@ -17,7 +17,9 @@ mod lease;
 mod lock;
 mod log;
 mod outcome;
+#[cfg(feature = "panics")]
 mod panic;
 mod rows;
 mod runtime;
 mod slots;
+mod wake;

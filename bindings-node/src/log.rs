@@ -1,8 +1,9 @@
 //! Core's warnings, on their way to `process.emitWarning`.
 
 use std::fmt::{self, Write};
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
+use napi_derive::napi;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -23,20 +24,27 @@ pub(crate) fn forward_to(inbox: &Arc<Inbox>) {
         redlock::log_in_place();
         drop(tracing::subscriber::set_global_default(Warnings));
     });
-    let mut inboxes = INBOXES.lock().unwrap_or_else(PoisonError::into_inner);
-    inboxes.push(Arc::downgrade(inbox));
+    alive().push(Arc::downgrade(inbox));
 }
 
-fn warn(text: String) {
-    let first = {
-        let mut inboxes = INBOXES.lock().unwrap_or_else(PoisonError::into_inner);
-        let alive = |inbox: &Weak<Inbox>| inbox.upgrade().is_some_and(|inbox| inbox.alive());
-        inboxes.retain(alive);
-        inboxes.first().and_then(Weak::upgrade)
-    };
+fn alive() -> MutexGuard<'static, Vec<Weak<Inbox>>> {
+    let mut inboxes = INBOXES.lock().unwrap_or_else(PoisonError::into_inner);
+    inboxes.retain(|inbox| inbox.upgrade().is_some_and(|inbox| inbox.alive()));
+    inboxes
+}
+
+pub(crate) fn warn(text: String) {
+    let first = alive().first().and_then(Weak::upgrade);
     if let Some(inbox) = first {
         inbox.push([Ended { slot: 0, number: 0, outcome: Outcome::Warning(text) }]);
     }
+}
+
+/// On one line, without what a terminal would obey, and cut.
+#[napi(catch_unwind)]
+#[allow(clippy::needless_pass_by_value, reason = "what comes from JavaScript is owned")]
+pub fn shown(text: String) -> String {
+    redlock::shown(&text)
 }
 
 struct Warnings;

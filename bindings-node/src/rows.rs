@@ -4,9 +4,9 @@
 //! writes these calls into one array and crosses once for many; the outcomes come back through the other. Whatever
 //! is no number goes beside the rows, in order.
 
-use std::cell::RefCell;
+use std::ptr::NonNull;
 
-use napi::bindgen_prelude::Float64Array;
+use napi::bindgen_prelude::Float64ArraySlice;
 use napi_derive::napi;
 
 /// Columns of a call: which operation, of which lock or lease, the slot that hears of it, and its argument.
@@ -56,20 +56,45 @@ impl Row {
     }
 }
 
+/// Memory of an array that JavaScript owns, and keeps for as long as it can be called or calls.
+struct Shared {
+    first: NonNull<f64>,
+    numbers: usize,
+}
+
+impl Shared {
+    fn new(array: &Float64ArraySlice<'_>) -> Self {
+        let numbers: &[f64] = array;
+        Self { first: NonNull::from(numbers).cast(), numbers: numbers.len() }
+    }
+
+    /// One row of so many columns.
+    fn row(&self, at: usize, columns: u32) -> Option<NonNull<f64>> {
+        let columns = columns as usize;
+        let first = at.checked_mul(columns)?;
+        let fits = first.checked_add(columns)? <= self.numbers;
+        // SAFETY: within the array.
+        fits.then(|| unsafe { self.first.add(first) })
+    }
+}
+
 /// The two arrays; only the JavaScript thread touches them.
+///
+/// The native part has no reference to them, as that would keep the module which they belong to. Whoever calls it holds
+/// `Runtime`, and whom it calls back is held by that too: JavaScript hangs the arrays on these (`rows.ts`).
 pub(crate) struct Rows {
-    calls: Float64Array,
-    outcomes: RefCell<Float64Array>,
+    calls: Shared,
+    outcomes: Shared,
 }
 
 impl Rows {
-    pub(crate) fn new(calls: Float64Array, outcomes: Float64Array) -> Self {
-        Self { calls, outcomes: RefCell::new(outcomes) }
+    pub(crate) fn new(calls: &Float64ArraySlice<'_>, outcomes: &Float64ArraySlice<'_>) -> Self {
+        Self { calls: Shared::new(calls), outcomes: Shared::new(outcomes) }
     }
 
     /// How many outcomes fit.
     pub(crate) fn room(&self) -> usize {
-        self.outcomes.borrow().len() / OUTCOME_COLUMNS as usize
+        self.outcomes.numbers / OUTCOME_COLUMNS as usize
     }
 
     #[allow(
@@ -78,19 +103,19 @@ impl Rows {
         reason = "whole numbers that this package's own JavaScript wrote; others would saturate"
     )]
     pub(crate) fn call(&self, at: usize) -> Option<Call> {
-        let row = self.calls.chunks_exact(CALL_COLUMNS as usize).nth(at)?;
-        let argument = (!row[3].is_nan()).then_some(row[3]);
-        Some(Call { operation: row[0] as u32, of: row[1] as u32, slot: row[2] as u32, argument })
+        let row = self.calls.row(at, CALL_COLUMNS)?.cast::<[f64; CALL_COLUMNS as usize]>();
+        // SAFETY: JavaScript does not run while this does.
+        let [operation, of, slot, argument] = unsafe { row.read() };
+        let argument = (!argument.is_nan()).then_some(argument);
+        Some(Call { operation: operation as u32, of: of as u32, slot: slot as u32, argument })
     }
 
     pub(crate) fn write(&self, at: usize, row: &Row) {
-        let mut outcomes = self.outcomes.borrow_mut();
-        // SAFETY: JavaScript does not run while this does, and no other reference into the array exists.
-        let outcomes = unsafe { outcomes.as_mut() };
-        if let Some(place) = outcomes.chunks_exact_mut(OUTCOME_COLUMNS as usize).nth(at) {
-            let [a, b, c, d] = row.token.map(f64::from);
-            place.copy_from_slice(&[row.slot, row.value, a, b, c, d, row.fence]);
-        }
+        let Some(place) = self.outcomes.row(at, OUTCOME_COLUMNS) else { return };
+        let [a, b, c, d] = row.token.map(f64::from);
+        let columns = [row.slot, row.value, a, b, c, d, row.fence];
+        // SAFETY: JavaScript does not run while this does, and no reference into the array exists.
+        unsafe { place.cast::<[f64; OUTCOME_COLUMNS as usize]>().write(columns) };
     }
 }
 

@@ -1,10 +1,11 @@
-//! Every hazard between Rust's threads and the JavaScript thread, in this file and `inbox`.
+//! Every hazard between Rust's threads and the JavaScript thread, in this file, `inbox` and `wake`.
 //!
 //! JavaScript gives each call a slot; core's background thread runs its future, and the slot comes back to JavaScript's
 //! `settle` with the outcome. Outcomes wait in a queue, and the event loop is woken once per batch, never once per call.
-//! All other state belongs to the JavaScript thread alone and needs no lock. There is one `Runtime` per environment
-//! (the main thread and each worker has its own); when an environment ends, its calls are cancelled, outcomes that nobody
-//! will see are dropped (a dropped lease releases), and what it held lives out its ttl.
+//! All other state belongs to the JavaScript thread alone and needs no lock. There is one `Runtime` per copy of the
+//! package: the main thread and each worker has its own, and so has each context that loads it. When a copy is collected
+//! or its environment ends, its calls are cancelled, outcomes that nobody will see are dropped (a dropped lease
+//! releases), and what it held lives out its ttl.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -14,8 +15,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use futures_util::future::{AbortHandle, abortable};
-use napi::bindgen_prelude::{Env, Float64Array, FnArgs, Function};
-use napi::sys;
+use napi::bindgen_prelude::{Env, Float64ArraySlice, FnArgs, Function};
 use napi_derive::napi;
 
 use crate::calls::{Calls, Ended};
@@ -26,6 +26,7 @@ use crate::log;
 use crate::outcome::Outcome;
 use crate::rows::{ACQUIRE, LOSS, RELEASE, Row, Rows, WARNING, integers};
 use crate::slots::Slots;
+use crate::wake::{Callback, Wake};
 
 /// What one environment's JavaScript thread owns.
 pub(crate) struct Local {
@@ -33,8 +34,10 @@ pub(crate) struct Local {
     pub(crate) leases: Leases,
     pub(crate) locks: Locks,
     inbox: Arc<Inbox>,
+    /// JavaScript's `settle`.
+    hearer: Callback,
     rows: Rows,
-    /// The unresolved calls: while there are any, the process stays alive.
+    /// The unresolved calls: while there are any, the process stays alive, and so does who hears of them.
     unresolved: RefCell<Slots>,
     /// Started with the first call: an import starts no thread.
     calls: OnceCell<Calls>,
@@ -62,7 +65,7 @@ impl Local {
         self.calls().enqueue(slot, number, future);
         let mut unresolved = self.unresolved.borrow_mut();
         if unresolved.is_empty() {
-            self.keep_alive(true);
+            self.inbox.keep(&self.hearer, true);
         }
         unresolved.insert(slot, number, abort);
     }
@@ -98,7 +101,7 @@ impl Local {
         let before = unresolved.is_empty();
         let answer = change(&mut unresolved);
         if !before && unresolved.is_empty() {
-            self.keep_alive(false);
+            self.inbox.keep(&self.hearer, false);
         }
         answer
     }
@@ -152,17 +155,33 @@ impl Local {
         Row { slot: slot.into(), value: if valid { value } else { -value }, token, fence }
     }
 
-    fn keep_alive(&self, on: bool) {
-        let raw = self.inbox.handle();
-        // SAFETY: called on the JavaScript thread; the handle lives as long as `wake`, which is not closed before its environment.
-        let status = unsafe {
-            if on {
-                sys::napi_ref_threadsafe_function(self.env.raw(), raw)
-            } else {
-                sys::napi_unref_threadsafe_function(self.env.raw(), raw)
-            }
+    /// Tells JavaScript of the outcomes that came.
+    fn tell(&self, queue: &Queue) {
+        // First: the rows are written into memory that it holds.
+        let Some(hearer) = self.hearer.get() else {
+            self.inbox.desert();
+            return pass_on(queue);
         };
-        debug_assert_eq!(status, sys::Status::napi_ok);
+        let (outcomes, more) = queue.take(self.rows.room());
+        if more {
+            self.inbox.wake();
+        }
+        self.hearer.call(&hearer, FnArgs::from(self.settle(outcomes)));
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.inbox.desert();
+    }
+}
+
+/// Nobody hears of outcomes here any more; warnings are the process's, another copy of the package shows them.
+fn pass_on(queue: &Queue) {
+    for ended in queue.take(usize::MAX).0 {
+        if let Outcome::Warning(text) = ended.outcome {
+            log::warn(text);
+        }
     }
 }
 
@@ -179,8 +198,8 @@ impl Runtime {
     #[napi(constructor, catch_unwind)]
     pub fn new(
         env: Env,
-        calls: Float64Array,
-        outcomes: Float64Array,
+        calls: Float64ArraySlice<'_>,
+        outcomes: Float64ArraySlice<'_>,
         #[napi(ts_arg_type = "(rows: number, beside: unknown[]) => void")] settle: Function<
             FnArgs<(u32, Vec<Outcome>)>,
             (),
@@ -188,25 +207,11 @@ impl Runtime {
     ) -> napi::Result<Self> {
         let queue = Arc::new(Queue::default());
         let slot: Rc<RefCell<Weak<Local>>> = Rc::default();
-        let (drained, owner) = (queue.clone(), slot.clone());
-        let wake = settle
-            .build_threadsafe_function::<()>()
-            .weak::<true>()
-            .callee_handled::<false>()
-            .build_callback(move |_| {
-                let settle = || {
-                    let Some(local) = owner.borrow().upgrade() else {
-                        drop(drained.take(usize::MAX));
-                        return (0, Vec::new());
-                    };
-                    let (outcomes, more) = drained.take(local.rows.room());
-                    if more {
-                        local.inbox.wake();
-                    }
-                    local.settle(outcomes)
-                };
-                Ok(FnArgs::from(catch_unwind(AssertUnwindSafe(settle)).unwrap_or_default()))
-            })?;
+        let (arrived, owner) = (queue.clone(), slot.clone());
+        let wake = Wake::new(env, move || match owner.borrow().upgrade() {
+            Some(local) => local.tell(&arrived),
+            None => pass_on(&arrived),
+        })?;
         let inbox = Arc::new(Inbox::new(queue, wake));
         log::forward_to(&inbox);
         let local = Rc::new(Local {
@@ -214,7 +219,8 @@ impl Runtime {
             leases: Leases::default(),
             locks: Locks::default(),
             inbox,
-            rows: Rows::new(calls, outcomes),
+            hearer: Callback::new(env, &settle)?,
+            rows: Rows::new(&calls, &outcomes),
             unresolved: RefCell::default(),
             calls: OnceCell::new(),
             last_number: Cell::new(0),

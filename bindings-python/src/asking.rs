@@ -73,7 +73,8 @@ pub(crate) fn warn_of_own(
         lease.client == client && lease.hold.keys().iter().any(|key| lock.keys().contains(key))
     };
     let Some(lease) = registry::of_owner(py, owner).into_iter().find(ours) else { return Ok(()) };
-    let (key, who, whence) = (lock.key(), owner.word(), lease.get().hold.acquired_at());
+    let (key, who, whence) =
+        (redlock::shown(&lock.key()), owner.word(), lease.get().hold.acquired_at());
     let text =
         format!("{key}: {who} holds it already{whence}: {NOT_REENTRANT}, so this waits for itself");
     warn(py, &text)
@@ -89,7 +90,7 @@ pub(crate) fn warn_of_loop(py: Python<'_>, lock: &redlock::Lock) -> PyResult<()>
     }
     let text = format!(
         "{}: waiting here blocks the event loop; use 'async with', or 'await lock.aacquire()'",
-        lock.key()
+        redlock::shown(&lock.key())
     );
     warn(py, &text)
 }

@@ -291,7 +291,7 @@ impl Drop for Lease {
         }
         let text = format!(
             "{}: a lease was collected without a release{}. The key stays for up to {:.3} s",
-            self.hold.key(),
+            redlock::shown(&self.hold.key()),
             self.hold.acquired_at(),
             left
         );

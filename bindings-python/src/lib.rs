@@ -15,6 +15,7 @@ mod error;
 mod inspection;
 mod lease;
 mod lock;
+#[cfg(feature = "panics")]
 mod panic;
 mod place;
 mod registry;
@@ -33,6 +34,7 @@ mod _native {
     use crate::lease::Lease;
     #[pymodule_export]
     use crate::lock::Lock;
+    #[cfg(feature = "panics")]
     #[pymodule_export]
     use crate::panic::_panic_for_tests;
 }

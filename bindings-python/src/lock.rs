@@ -297,7 +297,7 @@ impl Lock {
 
     fn __repr__(&self) -> String {
         match &self.names {
-            Names::Fixed(names) => format!("<redlock.Lock {}>", names.join(", ")),
+            Names::Fixed(names) => format!("<redlock.Lock {}>", redlock::shown(&names.join(", "))),
             Names::Of(_) => "<redlock.Lock named by arguments>".to_owned(),
         }
     }

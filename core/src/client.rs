@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 
-use crate::background::fork_generation;
+use crate::background::{self, fork_generation};
 use crate::builder::{Builder, Config};
 use crate::error::{Error, LossReason, Result};
 use crate::lease::Hold;
@@ -167,6 +167,7 @@ impl Redlock {
             match &*current {
                 Some(live) if live.generation == fork_generation() => return Ok(Arc::clone(live)),
                 stale => {
+                    background::handle().map_err(|error| Error::no_thread(key, &error))?;
                     let started = Arc::new(Live::start(&self.0.config));
                     let previous = self.0.live.compare_and_swap(stale, Some(started));
                     if let Some(parents) = previous.as_ref()

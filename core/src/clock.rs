@@ -1,5 +1,8 @@
 //! Time that nobody can step: monotonic, and counting while the machine is suspended.
 
+mod furthest;
+mod machine;
+
 use std::future::Future;
 use std::ops::{Add, Sub};
 use std::pin::Pin;
@@ -58,7 +61,8 @@ pub trait Clock: Send + Sync + 'static {
     fn sleep_until(&self, at: Instant) -> Sleep;
 }
 
-/// The machine's own clock: `CLOCK_BOOTTIME` on Linux, elsewhere the monotonic clock that counts suspend.
+/// The machine's own clocks, whichever ran further: the one that counts suspend but is slewed as the wall clock is
+/// (`CLOCK_BOOTTIME` on Linux), and the one that nobody slews (`CLOCK_MONOTONIC_RAW`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -67,7 +71,7 @@ const SLICE: Duration = Duration::from_millis(100);
 
 impl Clock for SystemClock {
     fn now(&self) -> Instant {
-        Instant(raw_now())
+        Instant(machine::now())
     }
 
     fn wall_micros(&self) -> u64 {
@@ -78,7 +82,7 @@ impl Clock for SystemClock {
     fn sleep_until(&self, at: Instant) -> Sleep {
         Box::pin(async move {
             loop {
-                let left = at.since(Instant(raw_now()));
+                let left = at.since(Instant(machine::now()));
                 if left.is_zero() {
                     return;
                 }
@@ -86,29 +90,4 @@ impl Clock for SystemClock {
             }
         })
     }
-}
-
-#[cfg(unix)]
-fn raw_now() -> Duration {
-    // macOS: CLOCK_MONOTONIC goes on during sleep there, unlike CLOCK_UPTIME_RAW.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    const ID: libc::clockid_t = libc::CLOCK_BOOTTIME;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    const ID: libc::clockid_t = libc::CLOCK_MONOTONIC;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec and both ids exist on every supported kernel.
-    let answer = unsafe { libc::clock_gettime(ID, &raw mut time) };
-    assert_eq!(answer, 0, "the system has no monotonic clock");
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or_default(),
-        u32::try_from(time.tv_nsec).unwrap_or_default(),
-    )
-}
-
-#[cfg(not(unix))]
-fn raw_now() -> Duration {
-    // The performance counter behind std's Instant goes on during sleep on Windows.
-    use std::sync::OnceLock;
-    static START: OnceLock<std::time::Instant> = OnceLock::new();
-    START.get_or_init(std::time::Instant::now).elapsed()
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::text::{escaped, shown};
+
 /// What went wrong, coarse enough to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -104,10 +106,10 @@ struct Repr {
 }
 
 impl Error {
-    fn new(kind: ErrorKind, message: String) -> Self {
+    fn new(kind: ErrorKind, message: &str) -> Self {
         Self(Box::new(Repr {
             kind,
-            message,
+            message: escaped(message.chars()),
             resource: None,
             waited: None,
             remaining: None,
@@ -117,29 +119,29 @@ impl Error {
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Invalid, message.into())
+        Self::new(ErrorKind::Invalid, &message.into())
     }
 
     pub(crate) fn closed(key: &str) -> Self {
-        Self::new(ErrorKind::Closed, format!("{key}: the client is closed")).about(key)
+        Self::new(ErrorKind::Closed, &format!("{}: the client is closed", shown(key))).about(key)
     }
 
     pub(crate) fn lost(key: &str, reason: LossReason, ago: Duration) -> Self {
-        let text =
-            format!("{key}: the lease was lost {} ago: {}", seconds(ago), reason.explanation());
-        let mut error = Self::new(ErrorKind::Lost, text).about(key);
+        let (shown, ago) = (shown(key), seconds(ago));
+        let text = format!("{shown}: the lease was lost {ago} ago: {}", reason.explanation());
+        let mut error = Self::new(ErrorKind::Lost, &text).about(key);
         error.0.reason = Some(reason);
         error
     }
 
     pub(crate) fn released(key: &str) -> Self {
-        let text = format!("{key}: the lease was released; nothing is held");
-        Self::new(ErrorKind::Lost, text).about(key)
+        let text = format!("{}: the lease was released; nothing is held", shown(key));
+        Self::new(ErrorKind::Lost, &text).about(key)
     }
 
     pub(crate) fn timeout(key: &str, waited: Duration, why: &str) -> Self {
-        let text = format!("{key}: not acquired within {}: {why}", seconds(waited));
-        let mut error = Self::new(ErrorKind::Timeout, text).about(key);
+        let text = format!("{}: not acquired within {}: {why}", shown(key), seconds(waited));
+        let mut error = Self::new(ErrorKind::Timeout, &text).about(key);
         error.0.waited = Some(waited);
         error
     }
@@ -147,16 +149,22 @@ impl Error {
     pub(crate) fn unavailable(key: &str, what: &str, nodes: Vec<NodeReport>) -> Self {
         use fmt::Write;
         let faults = nodes.iter().filter(|node| node.state == "fault").count();
-        let mut text = format!("{key}: {what}: {faults} of {} nodes failed", nodes.len());
+        let mut text = format!("{}: {what}: {faults} of {} nodes failed", shown(key), nodes.len());
         for node in &nodes {
             let _ = match &node.error {
                 Some(error) => write!(text, "; {}: {error}", node.url),
                 None => write!(text, "; {}: {}", node.url, node.state),
             };
         }
-        let mut error = Self::new(ErrorKind::Unavailable, text).about(key);
+        let mut error = Self::new(ErrorKind::Unavailable, &text).about(key);
         error.0.nodes = nodes;
         error
+    }
+
+    /// Nothing can be asked: the system has no thread, or no file descriptor, for the background thread.
+    pub(crate) fn no_thread(key: &str, error: &std::io::Error) -> Self {
+        let text = format!("{}: the background thread cannot be started: {error}", shown(key));
+        Self::new(ErrorKind::Unavailable, &text).about(key)
     }
 
     pub(crate) fn about(mut self, key: &str) -> Self {

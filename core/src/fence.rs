@@ -7,6 +7,7 @@ use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::node::{Ask, Fencing, Vote};
 use crate::quorum::Poll;
+use crate::text::shown;
 
 /// How far a proposal may be from a node's own clock.
 pub(crate) const SLACK: Duration = Duration::from_secs(5);
@@ -18,8 +19,9 @@ pub(crate) fn fence_key(key: &str) -> Result<String> {
     match tag {
         Some((tag, _)) if !tag.is_empty() => Ok(format!("{key}:fence")),
         _ if key.contains('}') => Err(Error::invalid(format!(
-            "the key {key:?} cannot have a fencing token: no other key can be put into its hash slot. \
-             Use a name without '}}', or with a hash tag: {{tag}}"
+            "the key {:?} cannot have a fencing token: no other key can be put into its hash slot. \
+             Use a name without '}}', or with a hash tag: {{tag}}",
+            shown(key)
         ))),
         _ => Ok(format!("{{{key}}}:fence")),
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::node::{Fault, Holder, Node};
 use crate::quorum::{Poll, Quorum};
+use crate::text::escaped;
 
 /// A snapshot of a lock.
 #[derive(Clone, Debug)]
@@ -86,7 +87,7 @@ fn word(
         key: key.to_owned(),
         state,
         remaining: holder.as_ref().and_then(|holder| holder.remaining),
-        token: holder.map(|holder| holder.token.chars().take(8).collect()),
+        token: holder.map(|holder| escaped(holder.token.chars().take(8))),
         error,
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::options::{Unit, check_ttl};
 use crate::state::{Owner, State, Status};
+use crate::text::shown;
 
 /// A handle on a lease; clones are handles on the same one. Dropping it releases nothing.
 #[derive(Clone)]
@@ -58,7 +59,7 @@ impl Hold {
         self.0.terms.fence.ok_or_else(|| {
             let text = "this lease has no fencing token: make the lock with fencing on; \
                         an attached lease has none, hand it over with the token";
-            Error::invalid(format!("{}: {text}", self.key())).about(&self.key())
+            Error::invalid(format!("{}: {text}", shown(&self.key()))).about(&self.key())
         })
     }
 

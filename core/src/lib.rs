@@ -38,6 +38,7 @@ mod renew;
 mod round;
 mod shutdown;
 mod state;
+mod text;
 mod wait;
 
 #[doc(hidden)]
@@ -58,6 +59,8 @@ pub use options::{ClientArgs, LONG_TTL, LockArgs, MIN_TTL, Names, Unit};
 pub use quorum::{Tally, drift};
 #[doc(hidden)]
 pub use state::Owner;
+#[doc(hidden)]
+pub use text::shown;
 
 #[cfg(test)]
 #[allow(

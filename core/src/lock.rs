@@ -17,6 +17,7 @@ use crate::node::{Ask, Claim, Fencing};
 use crate::options::{LONG_TTL, Options, Unit, check_names, wait_from};
 use crate::quorum::{Poll, drift};
 use crate::state::{Owner, State, Terms};
+use crate::text::shown;
 
 /// What to lock. No state of its own: it can be shared by threads and tasks, and used many times.
 #[derive(Clone)]
@@ -169,7 +170,7 @@ impl Lock {
 
     pub(crate) fn invalid(&self, text: impl AsRef<str>) -> Error {
         let key = self.key();
-        Error::invalid(format!("{key}: {}", text.as_ref())).about(&key)
+        Error::invalid(format!("{}: {}", shown(&key), text.as_ref())).about(&key)
     }
 
     pub(crate) fn unavailable(&self, nodes: Vec<NodeReport>) -> Error {

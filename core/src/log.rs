@@ -47,12 +47,12 @@ struct Entry {
     say: Box<dyn FnOnce(Option<Id>) + Send>,
 }
 
-/// Logs as `tracing::event!` does, by way of the queue. All values are owned and named; those in braces are fields.
+/// Logs as `tracing::event!` does, by way of the queue. All values have names; those in braces are fields.
 macro_rules! event {
     ($level:ident, {$($field:ident: $value:expr),* $(,)?}, $text:literal $(, $name:ident = $part:expr)* $(,)?) => {
         if $crate::log::wanted(tracing::Level::$level) {
-            $(let $field = $value;)*
-            $(let $name = $part;)*
+            $(let $field = $crate::text::shown(&$value.to_string());)*
+            $(let $name = $crate::text::shown(&$part.to_string());)*
             $crate::log::leave(move |span| tracing::event!(
                 target: "redlock", parent: span, tracing::Level::$level, $($field = %$field,)* $text $(, $name = $name)*
             ));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result, seconds};
 use crate::node::TlsOptions;
+use crate::text::shown;
 
 /// The least ttl: below it a scheduler's hiccup alone would end leases.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
@@ -191,7 +192,8 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
         }
         if !seen.insert(name) {
             return Err(Error::invalid(format!(
-                "the name {name:?} is given twice: give each once"
+                "the name {:?} is given twice: give each once",
+                shown(name)
             )));
         }
     }

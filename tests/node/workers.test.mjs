@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { Redlock } from "redlock-native";
-import { fresh, serverForSuite } from "./helper.mjs";
+import { fresh, program, serverForSuite } from "./helper.mjs";
 
 const shared = serverForSuite();
 
@@ -64,5 +64,21 @@ describe("a worker thread", () => {
     }
     const lock = new Redlock(shared.server.url).lock(name);
     await (await lock.acquire({ wait: 5000 })).release();
+  });
+
+  test("started and ended many times, in every way, leaves nothing behind", async () => {
+    const options = { flags: ["--expose-gc"], timeout: 60_000 };
+    const ended = await program("threads", [shared.server.url, 20], options);
+    assert.equal(ended.code, 0, ended.stderr);
+    const seen = JSON.parse(ended.lines.at(-1));
+    const { before, between, after } = seen;
+    assert.deepEqual(seen.ends, { exit: 30, terminated: 30 });
+    assert.equal(seen.held, true);
+    for (const what of ["files", "threads", "handles"]) {
+      assert.ok(after[what] <= before[what], `${what}: ${JSON.stringify(seen)}`);
+    }
+    // The least growth of two bursts: an allocator's habits show in some only.
+    const growth = Math.min(between.rss - before.rss, after.rss - between.rss);
+    assert.ok(growth < 8 * 2 ** 20, JSON.stringify(seen));
   });
 });

@@ -1,9 +1,6 @@
 """A panic in the native part is an exception, whichever way it would leave, and the process goes on."""
 
 import json
-import os
-
-import pytest
 
 from .processes import run
 
@@ -49,7 +46,7 @@ print(json.dumps(seen))
 
 
 def test_a_panic_is_an_exception_and_nothing_else_stops() -> None:
-    process = run(PANICS, env=os.environ | {"REDLOCK_PANIC_FOR_TESTS": "1"})
+    process = run(PANICS)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
     seen = json.loads(out)
@@ -63,10 +60,3 @@ def test_a_panic_is_an_exception_and_nothing_else_stops() -> None:
     assert [seen[what] for what in ("other", "callback", "renewed", "next")] == [True] * 4
     # Their own text is for whoever reads the log.
     assert err.count("a deliberate panic in") >= 6, err
-
-
-def test_without_the_tests_permission_nothing_panics() -> None:
-    from redlock._native import _panic_for_tests
-
-    with pytest.raises(RuntimeError, match="only with REDLOCK_PANIC_FOR_TESTS set"):
-        _panic_for_tests("call")

@@ -7,4 +7,5 @@ mod fake;
 mod floods;
 mod leaks;
 mod replies;
+mod scarce;
 mod support;

@@ -6,6 +6,8 @@
 mod attempt;
 mod back;
 mod endings;
+#[allow(dead_code, reason = "what is shared is used by the other tests")]
+mod fake;
 mod faults;
 mod fencing;
 mod late;
@@ -13,6 +15,7 @@ mod minority;
 mod options;
 mod polling;
 mod quorum;
+mod secrets;
 mod single;
 mod support;
 mod tidy;

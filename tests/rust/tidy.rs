@@ -41,12 +41,21 @@ fn each_dependency_stays_in_its_place() {
     mentions(
         "core/src",
         "spawn(",
-        &["connection/tests.rs", "background.rs", "log.rs", "live.rs", "node/redis.rs"],
+        &[
+            "connection/tests.rs",
+            "background.rs",
+            "log.rs",
+            "clock/furthest.rs",
+            "live.rs",
+            "node/redis.rs",
+        ],
     );
-    mentions("core/src", "Instant::now", &["clock.rs"]);
+    // A subscriber is called on the log's own thread only.
+    mentions("core/src", "tracing::", &["log.rs"]);
+    mentions("core/src", "Instant::now", &["clock.rs", "clock/machine.rs"]);
     mentions("core/src", "SystemTime", &["clock.rs"]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);
-    mentions("bindings-node/src", "ThreadsafeFunction", &["inbox"]);
+    mentions("bindings-node/src", "ThreadsafeFunction", &["wake"]);
 }
 
 #[test]

@@ -3,24 +3,28 @@
 use fastrand::Rng;
 
 use super::clock::Time;
-use super::scenario::{Action, BEGIN, End, Promise, Scenario, Step, Use};
+use super::scenario::{Action, Also, BEGIN, End, Promise, Scenario, Step, Use};
 use super::world::MS;
 
-fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
+pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())]
 }
 
 impl Scenario {
-    /// One seed in four is a few late votes and little else: where all goes wrong at once, no two things meet.
+    /// Most seeds are a few late votes or one situation, and little else: where all goes wrong at once, no two things
+    /// meet.
     pub(super) fn fill(&mut self, rng: &mut Rng, amnesia: bool) {
         let length = pick(rng, &[2_000, 5_000, 12_000]);
         if self.promise == Promise::FreedByForce {
             return self.freed_by_force(rng, length);
         }
-        if rng.u8(..4) == 0 {
+        let kind = rng.u8(..16);
+        if kind < 4 {
             for _ in 0..rng.usize(1..=2) {
                 self.late_vote(rng, length);
             }
+        } else if kind < 11 && super::REPAIRED && self.promise == Promise::Kept {
+            self.situations(rng, length);
         } else {
             for _ in 0..rng.usize(4..=20) {
                 let action = self.lock(rng);
@@ -83,7 +87,7 @@ impl Scenario {
         }
     }
 
-    fn lock(&self, rng: &mut Rng) -> Action {
+    pub(super) fn lock(&self, rng: &mut Rng) -> Action {
         let ttl = [100, 200, 500, 1000, 2000][rng.usize(..5)];
         let names: &[&str] = match rng.u8(..8) {
             0 => &["a", "b"],
@@ -130,7 +134,7 @@ impl Scenario {
     }
 
     /// A client and a node.
-    fn some(&self, rng: &mut Rng) -> (usize, usize) {
+    pub(super) fn some(&self, rng: &mut Rng) -> (usize, usize) {
         (rng.usize(..self.clients.len()), rng.usize(..self.nodes.len()))
     }
 
@@ -163,14 +167,27 @@ impl Scenario {
         let ttl = rng.u64(3_000..20_000);
         let holder = Use { hold: 15_000, end: End::Drop, ..plain(ttl) };
         self.steps.push(Step { at: BEGIN, action: Action::Lock { client: 0, how: holder } });
+        // Too few nodes to matter are dead by then, each in its own way, and keep the key.
+        let spare = (self.nodes.len() - 1) / 2;
+        let spare = if super::REPAIRED { spare } else { 0 };
+        for node in 0..rng.usize(..=spare) {
+            let ms = 30_000;
+            let action = match rng.u8(..3) {
+                0 => Action::Stop { node, ms },
+                1 => Action::Crash { node, keep: true, down: ms },
+                _ => Action::Cut { client: 0, node, ms },
+            };
+            self.steps.push(Step { at: BEGIN + rng.u64(300..500) * MS, action });
+        }
         let how = Use { wait: Some(1500), must: true, ..plain(1000) };
         let (client, after) = (1, rng.u64(0..1000));
         let at = some_time(rng, length) + 500 * MS;
-        self.steps.push(Step { at, action: Action::Free { client, after, how } });
+        let by_force = rng.bool();
+        self.steps.push(Step { at, action: Action::Free { client, after, by_force, how } });
     }
 }
 
-fn some_time(rng: &mut Rng, length: u64) -> Time {
+pub(super) fn some_time(rng: &mut Rng, length: u64) -> Time {
     BEGIN + rng.u64(0..length * 1000) * 1000
 }
 
@@ -179,6 +196,7 @@ pub(super) fn plain(ttl: u64) -> Use {
     Use {
         names: vec!["a"],
         ttl,
+        node_timeout: None,
         wait: None,
         renew: true,
         max_hold: None,
@@ -186,6 +204,7 @@ pub(super) fn plain(ttl: u64) -> Use {
         extend: None,
         cancel: None,
         end: End::Release,
+        also: Also::Nothing,
         must: false,
     }
 }

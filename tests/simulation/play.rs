@@ -15,10 +15,13 @@ use crate::node::{Change, Node};
 use super::chance::plain;
 use super::clock::{ClientClock, Time};
 use super::monitor::Monitor;
+use super::network::Link;
+use super::progress::LOOK;
 use super::scenario::{Action, BEGIN, Promise, Scenario, Use};
 use super::server::Server;
-use super::usage::{Client, later, lock};
-use super::world::{Event, Link, MS, SimulatedNode, World};
+use super::simulated::SimulatedNode;
+use super::usage::{Client, Spawned, continued, later, lock};
+use super::world::{Event, MS, World};
 
 pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -44,8 +47,7 @@ struct Player<'a> {
     tasks: BTreeMap<usize, (usize, Task, Waker)>,
     next: usize,
     queue: Arc<Mutex<VecDeque<usize>>>,
-    spawned: Arc<Mutex<Vec<(usize, Task)>>>,
-    paused_until: Vec<Time>,
+    spawned: Arc<Mutex<Vec<Spawned>>>,
     parked: Vec<usize>,
 }
 
@@ -62,13 +64,13 @@ pub(super) fn trace(scenario: &Scenario) -> Vec<String> {
 impl<'a> Player<'a> {
     fn new(scenario: &'a Scenario, tracing: bool) -> Self {
         fastrand::seed(scenario.seed);
-        let mut world = World::new(scenario.seed, scenario.latency, scenario.guard);
+        let mut world = World::new(scenario.seed, scenario.latency, scenario.guard, scenario.kills);
         (world.now, world.tracing) = (BEGIN, tracing);
         for &(ppm, offset_us) in &scenario.nodes {
             world.servers.push(Server::new(ppm, offset_us));
         }
         world.clocks.clone_from(&scenario.clients);
-        let monitor = Monitor::new(scenario.promise, scenario.clients.len());
+        let monitor = Monitor::new(scenario.promise, &scenario.clients);
         let mut player = Self {
             scenario,
             world: Arc::new(Mutex::new(world)),
@@ -78,7 +80,6 @@ impl<'a> Player<'a> {
             next: 0,
             queue: Arc::default(),
             spawned: Arc::default(),
-            paused_until: vec![0; scenario.clients.len()],
             parked: Vec::new(),
         };
         for id in 0..scenario.clients.len() {
@@ -88,6 +89,7 @@ impl<'a> Player<'a> {
         for (at, step) in scenario.steps.iter().enumerate() {
             world.at(step.at, Event::Step(at));
         }
+        world.at(BEGIN + LOOK, Event::Look);
         drop(world);
         player
     }
@@ -177,20 +179,39 @@ impl<'a> Player<'a> {
 
     fn check(&self) {
         let world = self.world.lock().unwrap();
-        let (now, paused) = (world.now, &self.paused_until);
-        let runs = |client: usize| now >= paused[client] && !world.dead[client];
-        self.monitor.lock().unwrap().check(now, &self.scenario.clients, runs);
+        let mut monitor = self.monitor.lock().unwrap();
+        let (now, paused) = (world.now, monitor.paused_until.clone());
+        monitor.check(now, |client| now >= paused[client] && !world.dead[client]);
+    }
+
+    fn look(&self) {
+        let mut world = self.world.lock().unwrap();
+        let mut monitor = self.monitor.lock().unwrap();
+        let (now, paused) = (world.now, monitor.paused_until.clone());
+        monitor.look(&world, |client| now >= paused[client] + LOOK && !world.dead[client]);
+        world.at(now + LOOK, Event::Look);
+    }
+
+    fn pauses(&self, client: usize) -> bool {
+        self.now() < self.monitor.lock().unwrap().paused_until[client]
     }
 
     fn poll_ready(&mut self) {
         loop {
             let spawned = std::mem::take(&mut *self.spawned.lock().unwrap());
-            for (client, task) in spawned {
-                self.spawn(client, task);
+            for spawned in spawned {
+                match spawned {
+                    Spawned::Task(client, task) => self.spawn(client, task),
+                    Spawned::HandOver(client, token, how, before) => {
+                        if let Some(client) = self.clients[client].clone() {
+                            self.spawn(client.id, continued(client, token, how, Some(before)));
+                        }
+                    }
+                }
             }
             let Some(id) = self.queue.lock().unwrap().pop_front() else { return };
             let Some((client, mut task, waker)) = self.tasks.remove(&id) else { continue };
-            if self.now() < self.paused_until[client] {
+            if self.pauses(client) {
                 self.tasks.insert(id, (client, task, waker));
                 self.parked.push(id);
                 continue;
@@ -225,10 +246,15 @@ impl<'a> Player<'a> {
                     world.cut(client, node, 20 * MS);
                 }
             }
+            Event::Silent { client, node, epoch, id } => world.silent(client, node, epoch, id),
+            Event::Look => {
+                drop(world);
+                self.look();
+            }
             Event::Connect { client, node, epoch } => world.connect(client, node, epoch),
             Event::Resume(client) => {
                 drop(world);
-                if self.now() >= self.paused_until[client] {
+                if !self.pauses(client) {
                     self.queue.lock().unwrap().extend(self.parked.drain(..));
                 }
             }
@@ -248,15 +274,13 @@ impl<'a> Player<'a> {
                 drop(world);
                 if let Some(client) = self.clients[client].clone() {
                     let (id, how) = (client.id, how.clone());
-                    self.spawn(id, Box::pin(lock(client, how)));
+                    self.spawn(id, lock(client, how));
                 }
             }
             Action::Pause { client, ms } => {
                 let until = now + ms * MS;
-                let before = self.paused_until[client].max(now);
-                self.paused_until[client] = before.max(until);
                 world.at(until, Event::Resume(client));
-                self.monitor.lock().unwrap().paused[client] += until.saturating_sub(before);
+                self.monitor.lock().unwrap().pause(client, now, until);
             }
             Action::CrashClient { client } => {
                 world.dead[client] = true;
@@ -276,23 +300,47 @@ impl<'a> Player<'a> {
                 let told = world.servers[node].delete(Some(name), false);
                 world.tell(node, told);
             }
-            Action::Free { client, after, ref how } => {
-                for node in 0..world.servers.len() {
-                    let told = world.servers[node].delete(Some("a"), false);
-                    world.tell(node, told);
-                }
+            Action::Foreign { node, name, ttl } => {
+                let told = world.servers[node].foreign(name, ttl, now);
+                world.tell(node, told);
+            }
+            Action::Lie { node, fence, stored: false } => world.servers[node].lie = Some(fence),
+            Action::Lie { node, fence, stored: true } => {
+                let fences = ["a", "b"].map(|name| crate::fence::fence_key(name).unwrap());
+                fences.iter().for_each(|key| world.servers[node].poison(key, fence));
+            }
+            Action::Free { client, after, by_force, ref how } => {
+                self.free(&mut world, by_force);
                 drop(world);
                 if let Some(client) = self.clients[client].clone() {
-                    self.spawn(client.id, Box::pin(later(client, after, how.clone())));
+                    self.spawn(client.id, later(client, after, by_force, how.clone()));
                 }
             }
             Action::Flush { node } => {
-                let valid = self.monitor.lock().unwrap().valid(now, &world.clocks);
+                let valid = self.monitor.lock().unwrap().valid(now);
                 let careful = self.scenario.promise == Promise::FlushesAreSurvived;
                 if careful && !world.survives_flush(node, &valid) {
                     return;
                 }
                 let told = world.servers[node].delete(None, true);
+                world.tell(node, told);
+            }
+        }
+    }
+
+    /// Deletes the keys of "a" on every node that runs, or has a client do so; who holds it must be told of it.
+    fn free(&self, world: &mut World, by_force: bool) {
+        let now = world.now;
+        let lives = |world: &World, node: usize| now >= world.servers[node].paused_until;
+        let mut monitor = self.monitor.lock().unwrap();
+        let due = now + 2_500 * MS;
+        monitor.deleted("a", due, |record| {
+            (0..world.servers.len())
+                .all(|node| !lives(world, node) || world.sound(record.client, node, now))
+        });
+        for node in 0..world.servers.len() {
+            if !by_force && lives(world, node) {
+                let told = world.servers[node].delete(Some("a"), false);
                 world.tell(node, told);
             }
         }
@@ -321,7 +369,7 @@ impl<'a> Player<'a> {
         let now = self.now();
         for client in self.clients.clone().into_iter().flatten() {
             let how = Use { names: vec!["a", "b"], wait: Some(20_000), must: true, ..plain(1000) };
-            self.spawn(client.id, Box::pin(lock(client, how)));
+            self.spawn(client.id, lock(client, how));
         }
         self.world.lock().unwrap().at(now, Event::Resume(0));
     }

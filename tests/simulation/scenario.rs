@@ -39,6 +39,7 @@ pub(super) enum End {
 pub(super) struct Use {
     pub(super) names: Vec<&'static str>,
     pub(super) ttl: u64,
+    pub(super) node_timeout: Option<u64>,
     pub(super) wait: Option<u64>,
     pub(super) renew: bool,
     pub(super) max_hold: Option<u64>,
@@ -46,8 +47,28 @@ pub(super) struct Use {
     pub(super) extend: Option<u64>,
     pub(super) cancel: Option<u64>,
     pub(super) end: End,
+    /// In the middle of the hold.
+    pub(super) also: Also,
     /// It is promised that this acquire succeeds.
     pub(super) must: bool,
+}
+
+impl Use {
+    pub(super) fn node_timeout(&self) -> u64 {
+        self.node_timeout.unwrap_or(self.ttl / 5)
+    }
+}
+
+/// What else is done with a lease.
+#[derive(Clone, Debug)]
+pub(super) enum Also {
+    Nothing,
+    /// Another lock is used under this one.
+    Nested(Box<Use>),
+    /// A second lease of the same token, in the same client.
+    Second(Box<Use>),
+    /// Another client continues it.
+    HandOver(usize, Box<Use>),
 }
 
 #[derive(Clone, Debug)]
@@ -90,10 +111,23 @@ pub(super) enum Action {
     Flush {
         node: usize,
     },
-    /// Somebody deletes the keys of "a" everywhere, and a client asks for it some time later.
+    /// Another library takes a free key, for this long or without an end.
+    Foreign {
+        node: usize,
+        name: &'static str,
+        ttl: Option<u64>,
+    },
+    /// Once, a node says that this is the fencing token; or it was stored there by hand.
+    Lie {
+        node: usize,
+        fence: u64,
+        stored: bool,
+    },
+    /// Somebody deletes the keys of "a" wherever a node can be reached, and a client asks for it some time later.
     Free {
         client: usize,
         after: u64,
+        by_force: bool,
         how: Use,
     },
 }
@@ -111,6 +145,8 @@ pub(super) struct Scenario {
     pub(super) guard: Duration,
     pub(super) fencing: bool,
     pub(super) latency: Time,
+    /// Servers let a client kill its former connection.
+    pub(super) kills: bool,
     pub(super) nodes: Vec<(i64, i64)>,
     pub(super) clients: Vec<Rate>,
     pub(super) steps: Vec<Step>,
@@ -143,6 +179,7 @@ impl Scenario {
             guard: Duration::from_millis(guard),
             fencing,
             latency: pick(&mut rng, &[200_000, MS, 5 * MS, 40 * MS]),
+            kills: rng.u8(..8) != 0,
             nodes: (0..nodes).map(|_| (rng.i64(-4900..=4900), rng.i64(-apart..=apart))).collect(),
             clients: (0..rng.usize(2..=5))
                 .map(|_| Rate {
@@ -185,8 +222,11 @@ impl fmt::Display for Scenario {
         let (nodes, clients) = (self.nodes.len(), self.clients.len());
         writeln!(
             f,
-            "  {nodes} nodes, {clients} clients, guard {:?}, fencing {}",
-            self.guard, self.fencing
+            "  {nodes} nodes, {clients} clients, guard {:?}, fencing {}, latency {:?}, kills {}",
+            self.guard,
+            self.fencing,
+            Duration::from_nanos(self.latency),
+            self.kills
         )?;
         for step in &self.steps {
             writeln!(f, "  {:>9.3} ms  {:?}", (step.at - BEGIN) as f64 / 1e6, step.action)?;

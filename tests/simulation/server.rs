@@ -7,6 +7,9 @@ use crate::node::{Claim, Extension, Fencing, Vote};
 
 use super::clock::Time;
 
+/// Whose the keys of other libraries are.
+pub(super) const FOREIGN: &str = "foreign";
+
 /// Microseconds since 1970 at the start of every run.
 pub(super) const EPOCH_US: u64 = 1_790_000_000_000_000;
 
@@ -33,12 +36,26 @@ pub(super) enum Request {
     Release {
         claim: Claim,
     },
+    /// Deletes the keys whoever has them.
+    Force {
+        keys: Vec<String>,
+    },
 }
 
 impl Request {
     /// A lease's first vote, which a node that restarted too recently refuses.
     pub(super) fn is_first(&self) -> bool {
         matches!(self, Self::Acquire { first: true, .. } | Self::Attempt { first: true, .. })
+    }
+
+    /// The claim whose keys may be there because of it.
+    pub(super) fn keeps(&self) -> Option<&Claim> {
+        match self {
+            Self::Attempt { claim, .. }
+            | Self::Acquire { claim, .. }
+            | Self::Extend { claim, .. } => Some(claim),
+            Self::Release { .. } | Self::Force { .. } => None,
+        }
     }
 }
 
@@ -54,7 +71,6 @@ pub(super) type Peer = (usize, u32);
 
 #[derive(Default)]
 pub(super) struct Server {
-    pub(super) up: bool,
     /// Stopped until then: what arrives waits.
     pub(super) paused_until: Time,
     pub(super) incarnation: u32,
@@ -64,11 +80,16 @@ pub(super) struct Server {
     keys: BTreeMap<String, (String, u64)>,
     fences: BTreeMap<String, (u64, u64)>,
     tracked: BTreeMap<String, Vec<Peer>>,
+    /// What it says once instead of a fencing token.
+    pub(super) lie: Option<u64>,
 }
+
+/// The end of a key that has none.
+const NO_END: u64 = u64::MAX;
 
 impl Server {
     pub(super) fn new(ppm: i64, offset_us: i64) -> Self {
-        Self { up: true, ppm, offset_us, ..Self::default() }
+        Self { ppm, offset_us, ..Self::default() }
     }
 
     fn clock_us(&self, now: Time) -> u64 {
@@ -89,13 +110,47 @@ impl Server {
         u64::try_from(time).ok()
     }
 
+    /// The owner of a key and what is left of it, in ms.
+    pub(super) fn owner_at(&self, key: &str, now: Time) -> Option<(&str, u64)> {
+        let left = |end: &u64| end.saturating_sub(self.clock_us(now) / 1000);
+        let (owner, end) = self.keys.get(key)?;
+        Some((owner.as_str(), left(end))).filter(|(_, left)| *left > 0)
+    }
+
+    /// Every owner of a key.
+    pub(super) fn owners(&self, now: Time) -> impl Iterator<Item = &str> {
+        let ms = self.clock_us(now) / 1000;
+        self.keys.values().filter(move |(_, end)| *end > ms).map(|(owner, _)| owner.as_str())
+    }
+
+    /// Somebody with another library takes a free key.
+    pub(super) fn foreign(
+        &mut self,
+        key: &str,
+        ttl: Option<u64>,
+        now: Time,
+    ) -> Vec<(Peer, String)> {
+        let expired = self.expire(now);
+        let mut told = self.changed(&expired, None);
+        if !self.keys.contains_key(key) {
+            let end = ttl.map_or(NO_END, |ttl| self.clock_us(now) / 1000 + ttl);
+            self.keys.insert(key.to_owned(), (FOREIGN.to_owned(), end));
+            told.extend(self.changed(&[key.to_owned()], None));
+        }
+        told
+    }
+
+    /// A fencing token that no rule has made, set by hand.
+    pub(super) fn poison(&mut self, key: &str, fence: u64) {
+        self.fences.insert(key.to_owned(), (fence, NO_END));
+    }
+
     pub(super) fn lose_data(&mut self) {
         self.keys.clear();
         self.fences.clear();
     }
 
     pub(super) fn restart(&mut self, now: Time) {
-        self.up = true;
         self.started = now;
         self.tracked.clear();
     }
@@ -177,6 +232,13 @@ impl Server {
                 told.extend(self.changed(&ours, Some(peer)));
                 Answer::Released(ours.len() == claim.keys.len())
             }
+            Request::Force { keys } => {
+                let there: Vec<String> =
+                    keys.iter().filter(|key| self.owner(key).is_some()).cloned().collect();
+                self.keys.retain(|key, _| !there.contains(key));
+                told.extend(self.changed(&there, Some(peer)));
+                Answer::Released(!there.is_empty())
+            }
         };
         (answer, told)
     }
@@ -196,13 +258,13 @@ impl Server {
     ) -> Vote {
         let ms = self.clock_us(now) / 1000;
         let others = claim.keys.iter().filter_map(|key| self.keys.get(key));
-        let busy =
-            others.filter(|(token, _)| *token != *claim.token).map(|(_, end)| end - ms).max();
-        if let Some(left) = busy {
+        let busy = others.filter(|(token, _)| *token != *claim.token).map(|(_, end)| *end).max();
+        if let Some(end) = busy {
             self.track(&claim.keys, peer);
-            return Vote::Held(Some(Duration::from_millis(left)));
+            return Vote::Held((end != NO_END).then(|| Duration::from_millis(end - ms)));
         }
         let fence = self.fence(claim, fencing, now);
+        let fence = fence.map(|fence| self.lie.take().unwrap_or(fence));
         let end = ms + u64::try_from(ttl.as_millis()).unwrap().max(1);
         for key in claim.keys.iter() {
             let kept = self.keys.get(key).map_or(0, |(_, end)| *end);

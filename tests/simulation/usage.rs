@@ -1,8 +1,9 @@
 //! What clients do with locks: acquire, hold, extend, and end it one way or another.
 
-use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use crate::client::Redlock;
 use crate::clock::Clock;
@@ -10,9 +11,9 @@ use crate::lease::{Hold, Lease};
 use crate::options::Names;
 
 use super::clock::ClientClock;
-use super::monitor::Monitor;
+use super::monitor::{Monitor, Tokens};
 use super::play::Task;
-use super::scenario::{End, Use};
+use super::scenario::{Also, End, Use};
 use super::world::MS;
 
 /// What the tasks of one client share with the player.
@@ -22,22 +23,24 @@ pub(super) struct Client {
     pub(super) redlock: Redlock,
     pub(super) clock: ClientClock,
     pub(super) monitor: Arc<Mutex<Monitor>>,
-    pub(super) spawned: Arc<Mutex<Vec<(usize, Task)>>>,
+    pub(super) spawned: Arc<Mutex<Vec<Spawned>>>,
     pub(super) fencing: bool,
 }
 
+/// What a task leaves to the player.
+pub(super) enum Spawned {
+    Task(usize, Task),
+    /// This client continues the lease of this token, which the other then ends.
+    HandOver(usize, String, Use, Before),
+}
+
+/// A lease that is handed over, and who waits for that.
+pub(super) struct Before(Hold, oneshot::Sender<()>);
+
 /// One use of a lock, from acquire to its end.
-pub(super) fn lock(client: Client, how: Use) -> impl Future<Output = ()> + Send {
-    let ms = Duration::from_millis;
-    async move {
-        let mut lock = client.redlock.lock(Names::from(how.names.as_slice())).ttl(ms(how.ttl));
-        lock = lock.renew(how.renew).fencing(client.fencing);
-        if let Some(wait) = how.wait {
-            lock = lock.wait(ms(wait));
-        }
-        if let Some(max_hold) = how.max_hold {
-            lock = lock.max_hold(ms(max_hold));
-        }
+pub(super) fn lock(client: Client, how: Use) -> Task {
+    Box::pin(async move {
+        let lock = client.lock(&how);
         let before = client.monitor.lock().unwrap().tokens();
         let Some(lease) = acquire(&client, &lock, &how).await else {
             if how.must {
@@ -45,13 +48,51 @@ pub(super) fn lock(client: Client, how: Use) -> impl Future<Output = ()> + Send 
             }
             return;
         };
+        hold(client, lease, how, before).await;
+    })
+}
+
+/// A lease that goes on under another client's hands, or twice in one client's.
+pub(super) fn continued(client: Client, token: String, how: Use, before: Option<Before>) -> Task {
+    Box::pin(async move {
+        let Ok(lease) = client.lock(&how).attach(&token).await else { return };
+        if let Some(Before(former, _handed)) = before {
+            former.abandon();
+        }
+        hold(client, lease, how, Tokens::new()).await;
+    })
+}
+
+impl Client {
+    fn lock(&self, how: &Use) -> crate::Lock {
+        let ms = Duration::from_millis;
+        let mut lock = self.redlock.lock(Names::from(how.names.as_slice())).ttl(ms(how.ttl));
+        lock = lock.renew(how.renew).fencing(self.fencing);
+        if let Some(timeout) = how.node_timeout {
+            lock = lock.node_timeout(ms(timeout));
+        }
+        if let Some(wait) = how.wait {
+            lock = lock.wait(ms(wait));
+        }
+        if let Some(max_hold) = how.max_hold {
+            lock = lock.max_hold(ms(max_hold));
+        }
+        lock
+    }
+}
+
+/// What is done with a lease from its grant on.
+fn hold(client: Client, lease: Lease, how: Use, before: Tokens) -> Task {
+    Box::pin(async move {
         let hold = lease.clone();
-        client.monitor.lock().unwrap().granted(client.id, &how.names, &hold, &before);
+        let now = client.clock.world.lock().unwrap().now;
+        client.monitor.lock().unwrap().granted(client.id, &how, &hold, &before, now);
         watch(&client, &hold);
         sleep(&client, how.hold / 2).await;
         if let Some(extend) = how.extend {
-            let _ = hold.extend(ms(extend)).await;
+            let _ = hold.extend(Duration::from_millis(extend)).await;
         }
+        also(&client, &hold, how.also).await;
         sleep(&client, how.hold / 2).await;
         match how.end {
             End::Release => drop(lease.release().await),
@@ -62,22 +103,46 @@ pub(super) fn lock(client: Client, how: Use) -> impl Future<Output = ()> + Send 
                 drop(lease);
             }
         }
+    })
+}
+
+async fn also(client: &Client, hold: &Hold, also: Also) {
+    let token = hold.token().to_owned();
+    let spawn = |spawned| client.spawned.lock().unwrap().push(spawned);
+    match also {
+        Also::Nothing => {}
+        Also::Nested(inner) => lock(client.clone(), *inner).await,
+        Also::Second(second) => {
+            spawn(Spawned::Task(client.id, continued(client.clone(), token, *second, None)));
+        }
+        Also::HandOver(to, next) => {
+            let (handed, over) = oneshot::channel();
+            let before = Before(hold.clone(), handed);
+            spawn(Spawned::HandOver(to, token, *next, before));
+            let _ = over.await;
+        }
     }
 }
 
-pub(super) async fn later(client: Client, after: u64, how: Use) {
-    sleep(&client, after).await;
-    lock(client, how).await;
+/// Asks for a lock after a while; with `by_force`, deletes its keys before that.
+pub(super) fn later(client: Client, after: u64, by_force: bool, how: Use) -> Task {
+    Box::pin(async move {
+        if by_force {
+            let _ = client.redlock.force_release(Names::from(how.names.as_slice())).await;
+        }
+        sleep(&client, after).await;
+        lock(client, how).await;
+    })
 }
 
 async fn acquire(client: &Client, lock: &crate::Lock, how: &Use) -> Option<Lease> {
-    let node_timeout = how.ttl / 5;
+    let node_timeout = how.node_timeout();
     let now = client.clock.world.lock().unwrap().now;
     // A `wait` of 0 is one round, in which fencing may ask a second time.
     let round = if client.fencing { 2 * node_timeout } else { node_timeout };
     let allowed = how.wait.map(|wait| if wait == 0 { round } else { wait });
     let allowed = allowed.map(|wait| now + wait * MS * 101 / 100);
-    let waiting = client.monitor.lock().unwrap().begins(client.id, allowed);
+    let waiting = client.monitor.lock().unwrap().begins(client.id, how, allowed);
     let acquire = lock.acquire();
     let lease = match how.cancel {
         None => acquire.await.ok(),
@@ -100,9 +165,11 @@ async fn sleep(client: &Client, ms: u64) {
 /// Notes when the holder is told of a loss.
 fn watch(client: &Client, hold: &Hold) {
     let (lost, hold, monitor) = (hold.lost(), hold.clone(), Arc::clone(&client.monitor));
+    let world = Arc::clone(&client.clock.world);
     let task = async move {
-        lost.await;
-        monitor.lock().unwrap().told(&hold);
+        let reason = lost.await.loss_reason();
+        let world = world.lock().unwrap();
+        monitor.lock().unwrap().told(&hold, reason, &world);
     };
-    client.spawned.lock().unwrap().push((client.id, Box::pin(task)));
+    client.spawned.lock().unwrap().push(Spawned::Task(client.id, Box::pin(task)));
 }

@@ -13,7 +13,7 @@ from typing import Any, SupportsFloat, SupportsIndex, final
 
 _F = typing.TypeVar("_F", bound=collections.abc.Callable[..., typing.Any])
 
-__all__ = ["Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "_panic_for_tests", "configure", "lock"]
+__all__ = ["Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "configure", "lock"]
 
 @final
 class Inspection:
@@ -353,11 +353,6 @@ class Redlock:
         """
         Releases all that this client holds; says how many. Raises the first error once all were tried.
         """
-
-def _panic_for_tests(place: "str") -> "object":
-    """
-    Panics in a call, in what a call waits for, in what asyncio waits for, or in the answer to asyncio. For the tests.
-    """
 
 def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
     """

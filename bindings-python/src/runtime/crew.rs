@@ -27,7 +27,6 @@ struct Inbox {
 /// Where an event loop's thread hands over futures. Dropping it ends them all.
 pub(crate) struct Crew {
     inbox: Arc<Inbox>,
-    #[expect(dead_code, reason = "ends the futures when dropped")]
     task: Task,
 }
 
@@ -55,6 +54,7 @@ impl Crew {
         let future = AssertUnwindSafe(future).catch_unwind().map(drop);
         lock(&self.inbox.new).push(Abortable::new(Box::pin(future), registration));
         self.inbox.waker.wake();
+        self.task.nudge();
         Job(handle)
     }
 }

@@ -7,6 +7,7 @@ use url::Url;
 
 use super::tls::Tls;
 use crate::error::{Error, Result};
+use crate::text::shown;
 
 /// Where a node is, and as whom to go there.
 #[derive(Clone)]
@@ -40,6 +41,9 @@ impl Address {
             return Err(invalid(text, "it has no scheme"));
         };
         match scheme {
+            "memory" if rest.contains(['@', '?', '#']) => {
+                Err(invalid(text, "a name in memory has no @, ? or #"))
+            }
             "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
             "redis" | "rediss" | "valkey" | "valkeys" | "unix" => {
                 Server::parse(text).map(Self::Server)
@@ -83,14 +87,28 @@ impl Address {
 
 impl Server {
     fn parse(text: &str) -> Result<Self> {
-        let mut url = Url::parse(text).map_err(|error| invalid(text, &error.to_string()))?;
+        let mut url = Url::parse(text).map_err(|error| invalid(text, &unreadable(error)))?;
         let unknown =
             |key: &str| !(url.scheme() == "unix" && matches!(key, "db" | "user" | "pass"));
-        if let Some((key, _)) = url.query_pairs().find(|(key, _)| unknown(key)) {
-            return Err(invalid(text, &format!("the parameter {key:?} is unknown")));
+        if url.query_pairs().any(|(key, _)| unknown(&key)) {
+            let rule = if url.scheme() == "unix" {
+                "a parameter after the ? is none of db, user and pass"
+            } else {
+                "parameters after a ? are unknown"
+            };
+            return Err(invalid(text, rule));
         }
-        if url.scheme() != "unix" && url.host_str().is_none_or(str::is_empty) {
-            return Err(invalid(text, "it names no host"));
+        let hosts = url.host_str().is_some_and(|host| !host.is_empty());
+        if hosts == (url.scheme() == "unix") {
+            let rule =
+                if hosts { "a path has no host: write three slashes" } else { "it names no host" };
+            return Err(invalid(text, rule));
+        }
+        if url.host_str().is_some_and(|host| host.contains('%')) {
+            return Err(invalid(
+                text,
+                "its host has a %: is the @ after a password written as %40?",
+            ));
         }
         if url.fragment().is_some() {
             return Err(invalid(text, "what follows the # is unknown"));
@@ -138,11 +156,11 @@ impl Server {
         format!("{place}/{}", self.db)
     }
 
-    /// A server's own words without the password, which some repeat.
+    /// A server's own words as everybody may see them: without the password, which some repeat, on one line, and cut.
     pub(super) fn hush(&self, text: &str) -> String {
         match self.password.as_deref() {
-            None | Some("") => text.to_owned(),
-            Some(password) => text.replace(password, "***"),
+            None | Some("") => shown(text),
+            Some(password) => shown(&text.replace(password, "***")),
         }
     }
 
@@ -154,14 +172,20 @@ impl Server {
     }
 }
 
+/// What is not accepted is not quoted beyond its scheme: a password may stand anywhere in it.
 fn invalid(text: &str, rule: &str) -> Error {
-    Error::invalid(format!("node {}: {rule}; {SCHEMES}", hide_password(text)))
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    let plain = |c: char| c.is_ascii_lowercase() || c == '+';
+    let node = if scheme.is_empty() || scheme.len() > 16 || !scheme.chars().all(plain) {
+        "a node".to_owned()
+    } else {
+        format!("a node ({scheme}://...)")
+    };
+    Error::invalid(format!("{node} cannot be used: {rule}; {SCHEMES}"))
 }
 
-/// For text that is no URL we understand, all between the scheme and the last `@` may be a secret.
-fn hide_password(text: &str) -> String {
-    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
-    let shown = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-    let shown = shown.split_once('?').map_or(shown, |(place, _)| place);
-    if scheme.is_empty() { format!("{shown:?}") } else { format!("\"{scheme}://{shown}\"") }
+fn unreadable(error: url::ParseError) -> String {
+    format!(
+        "{error}, as far as it can be read; write @, :, / and the like in a password as %40, %3A, %2F"
+    )
 }

@@ -59,7 +59,8 @@ impl Target {
     async fn open(self, former: Option<Former>) -> Opened {
         let mut greeting = handshake::open(&self.server, self.guard).await?;
         if let Some(run_id) = &greeting.run_id {
-            self.roster.enter(&self.url, run_id)?;
+            let entered = self.roster.enter(&self.url, run_id);
+            entered.map_err(|fault| fault.hushed(&self.server))?;
         }
         let killed = match &former {
             Some(former) => greeting.kill(former).await?,
@@ -68,7 +69,7 @@ impl Target {
         let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
         if eviction != "noeviction" {
             log::event!(
-                WARN, { node: self.url, maxmemory_policy: eviction.to_owned() },
+                WARN, { node: self.url, maxmemory_policy: self.server.hush(eviction) },
                 "the server may evict lock keys when its memory is full: use noeviction"
             );
         }
@@ -172,7 +173,7 @@ impl Connection {
                 self.warn(&fault);
             } else {
                 log::event!(
-                    INFO, { node: self.target.url.clone(), fault: fault.clone() }, "no connection"
+                    INFO, { node: self.target.url, fault: fault }, "no connection"
                 );
             }
             waiting.drain(..).for_each(|command| self.refuse_unsent(command, &fault));
@@ -262,7 +263,7 @@ impl Connection {
         if !pushes && !self.polling_said {
             self.polling_said = true;
             log::event!(
-                WARN, { node: self.target.url.clone() },
+                WARN, { node: self.target.url },
                 "the server offers no client tracking: waiters poll, holders learn of a loss at the next renewal"
             );
         }
@@ -276,7 +277,7 @@ impl Connection {
     }
 
     fn warn(&self, fault: &Fault) {
-        log::event!(WARN, { node: self.target.url.clone() }, "{fault}", fault = fault.clone());
+        log::event!(WARN, { node: self.target.url }, "{fault}", fault = fault);
     }
 
     /// From when on the server takes first votes: not before it is old enough, by its own word and by ours.

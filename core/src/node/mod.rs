@@ -19,6 +19,7 @@ use std::time::Duration;
 use crate::fence::SLACK;
 
 pub(crate) use address::Address;
+use address::Server;
 pub(crate) use connection::Target;
 pub(crate) use memory::MemoryNode;
 pub(crate) use redis::RedisNode;
@@ -72,12 +73,34 @@ pub(crate) struct Holder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     text: Arc<str>,
+    quote: Option<Quote>,
     invalid: bool,
+}
+
+/// A server's own words, which are not shown before a password that they repeat was taken out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Quote {
+    Raw(Arc<str>, &'static str),
+    Shown(Arc<str>, &'static str),
 }
 
 impl Fault {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into().into(), invalid: false }
+        Self { text: text.into().into(), quote: None, invalid: false }
+    }
+
+    /// The fault in the server's words, between ours.
+    fn saying(self, words: &str, after: &'static str) -> Self {
+        Self { quote: Some(Quote::Raw(words.into(), after)), ..self }
+    }
+
+    /// The fault with what the server said as everybody may see it.
+    fn hushed(self, server: &Server) -> Self {
+        let quote = match self.quote {
+            Some(Quote::Raw(words, after)) => Some(Quote::Shown(server.hush(&words).into(), after)),
+            clean => clean,
+        };
+        Self { quote, ..self }
     }
 
     /// A fault that no retry can mend: the caller's own options are wrong.
@@ -92,7 +115,12 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.text)?;
+        match &self.quote {
+            None => Ok(()),
+            Some(Quote::Raw(_, after)) => write!(f, "(unread){after}"),
+            Some(Quote::Shown(words, after)) => write!(f, "{words}{after}"),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use redis::{Cmd, Value, cmd};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::address::Server;
 use super::connection::{Command, Connection, Expects, Link, Purpose, Question, Target};
 use super::reply::{self, Answer};
 use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, SCRIPTS};
@@ -19,6 +20,7 @@ use crate::fence::SLACK;
 
 pub(crate) struct RedisNode {
     url: String,
+    server: Arc<Server>,
     queue: UnboundedSender<Command>,
     link: Arc<Link>,
     clock: Arc<dyn Clock>,
@@ -29,10 +31,11 @@ impl RedisNode {
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let (queue, commands) = unbounded_channel();
         let (url, link) = (target.url.clone(), Arc::new(Link::default()));
+        let server = Arc::new(target.server.clone());
         let time = Arc::clone(&clock);
         let connection = Connection::new(target, time, watch, Arc::clone(&link), commands);
         background::spawn(connection.run()).detach();
-        Self { url, queue, link, clock }
+        Self { url, server, queue, link, clock }
     }
 
     fn ask<T: Send + 'static>(
@@ -41,7 +44,10 @@ impl RedisNode {
         read: fn(&Value) -> Answer<T>,
     ) -> Reply<T> {
         let answer = send(&self.queue, question);
-        Box::pin(async move { answer.await.and_then(|value| read(&value)) })
+        let server = Arc::clone(&self.server);
+        Box::pin(async move {
+            answer.await.and_then(|value| read(&value)).map_err(|fault| fault.hushed(&server))
+        })
     }
 }
 
@@ -153,13 +159,14 @@ impl Node for RedisNode {
         }
         let owner = send(&self.queue, attempt(claim, ask));
         let (queue, claim) = (self.queue.clone(), claim.clone());
+        let server = Arc::clone(&self.server);
         Box::pin(async move {
             if matches!(owner.await?, Value::BulkString(token) if token == claim.token.as_bytes()) {
                 return Ok(Vote::Granted(None));
             }
             // Whoever listens no longer asks no more: a delete that follows finds nothing behind it.
             let vote = send(&queue, acquire_script(&claim, ask, true)).await?;
-            reply::vote(&vote)
+            reply::vote(&vote).map_err(|fault| fault.hushed(&server))
         })
     }
 

@@ -120,20 +120,43 @@ pub(super) fn refusal(text: &str) -> Fault {
         Some("READONLY") => " (the server is a replica)",
         _ => "",
     };
-    let text = format!("the server answered {text}{hint}");
-    if text.contains("WRONGTYPE") { Fault::invalid(text) } else { Fault::new(text) }
+    let answered = "the server answered ";
+    let wrong = text.contains("WRONGTYPE");
+    let fault = if wrong { Fault::invalid(answered) } else { Fault::new(answered) };
+    fault.saying(text, hint)
 }
 
 pub(super) fn unexpected(value: &Value) -> Fault {
     match value {
-        Value::ServerError(error) => {
-            let details = error.details().unwrap_or_default();
-            refusal(&format!("{} {details}", error.code()))
-        }
+        Value::ServerError(_) => refusal(&words(value)),
         other => {
-            let kind = format!("{other:?}");
-            let shown: String = kind.chars().take(60).collect();
-            Fault::new(format!("the server gave no answer that a lock can have: {shown}"))
+            let before = "the server gave no answer that a lock can have: ";
+            Fault::new(before).saying(&words(other), "")
         }
+    }
+}
+
+/// What a server said, as text: bytes are not written as numbers, in which nobody would find a password.
+pub(super) fn words(value: &Value) -> String {
+    let all = |values: &[Value]| values.iter().map(words).collect::<Vec<_>>().join(" ");
+    match value {
+        Value::Nil => "nothing".to_owned(),
+        Value::Okay => "OK".to_owned(),
+        Value::Int(number) => number.to_string(),
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
+        Value::Array(values) | Value::Set(values) => format!("({})", all(values)),
+        Value::Push { data, .. } => format!("({})", all(data)),
+        Value::Map(pairs) => {
+            let pair = |(key, value): &(Value, Value)| format!("{} {}", words(key), words(value));
+            format!("({})", pairs.iter().map(pair).collect::<Vec<_>>().join(" "))
+        }
+        Value::Attribute { data, .. } => words(data),
+        Value::ServerError(error) => {
+            format!("{} {}", error.code(), error.details().unwrap_or_default())
+        }
+        Value::Double(number) => number.to_string(),
+        Value::Boolean(yes) => yes.to_string(),
+        _ => "a value of another kind".to_owned(),
     }
 }

@@ -18,11 +18,10 @@ impl Roster {
             servers.insert(url.to_owned(), run_id.to_owned());
             return Ok(());
         };
-        let text = format!(
-            "it is the same server as {other} (run_id {run_id}): a quorum needs independent nodes"
-        );
+        let text = format!("it is the same server as {other} (run_id ");
         let worked = servers.contains_key(url);
-        Err(if worked { Fault::new(text) } else { Fault::invalid(text) })
+        let fault = if worked { Fault::new(text) } else { Fault::invalid(text) };
+        Err(fault.saying(run_id, "): a quorum needs independent nodes"))
     }
 }
 

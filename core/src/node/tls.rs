@@ -1,16 +1,18 @@
 //! TLS for `rediss://`: whom to trust, who we are, and which name the server must prove.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 use crate::error::{Error, Result};
+use crate::text::shown;
 
 /// PEM files and a name for TLS connections; everything is optional.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct TlsOptions {
     /// The certificates to trust instead of the system's.
     pub ca: Option<PathBuf>,
@@ -20,6 +22,18 @@ pub struct TlsOptions {
     pub key: Option<PathBuf>,
     /// The name the server's certificate must carry (and SNI asks for) instead of the URL's host.
     pub server_name: Option<String>,
+}
+
+impl fmt::Debug for TlsOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |path: &Option<PathBuf>| path.as_deref().map(shown_path);
+        f.debug_struct("TlsOptions")
+            .field("ca", &named(&self.ca))
+            .field("cert", &named(&self.cert))
+            .field("key", &named(&self.key))
+            .field("server_name", &self.server_name)
+            .finish()
+    }
 }
 
 /// Options, read and checked.
@@ -44,7 +58,7 @@ impl Tls {
             (Some(cert), Some(key)) => {
                 let chain = certificates("tls_cert", cert)?;
                 let secret = PrivateKeyDer::from_pem_file(key)
-                    .map_err(|error| unreadable("tls_key", key, &error.to_string()))?;
+                    .map_err(|error| unreadable("tls_key", key, &why(&error, "private key")))?;
                 config
                     .with_client_auth_cert(chain, secret)
                     .map_err(|error| unreadable("tls_cert", cert, &error.to_string()))?
@@ -67,7 +81,7 @@ impl Tls {
 
 fn name(text: &str) -> Result<ServerName<'static>> {
     ServerName::try_from(text.to_owned())
-        .map_err(|_| Error::invalid(format!("{text:?} is no name that a certificate can carry")))
+        .map_err(|_| Error::invalid("tls_server_name is no name that a certificate can carry"))
 }
 
 fn trust_in(path: &Path) -> Result<RootCertStore> {
@@ -81,7 +95,12 @@ fn trust_in(path: &Path) -> Result<RootCertStore> {
 
 fn system_trust() -> Result<RootCertStore> {
     let mut trust = RootCertStore::empty();
-    trust.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let found = rustls_native_certs::load_native_certs();
+    trust.add_parsable_certificates(found.certs);
+    if let (true, Some(error)) = (trust.is_empty(), found.errors.first()) {
+        let text = format!("TLS: the system's trusted certificates cannot be read: {error}");
+        return Err(Error::invalid(text));
+    }
     if trust.is_empty() {
         let text = "TLS: the system has no trusted certificates; name your own with tls_ca";
         return Err(Error::invalid(text));
@@ -91,13 +110,33 @@ fn system_trust() -> Result<RootCertStore> {
 
 fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let found = read.map_err(|error| unreadable(option, path, &error.to_string()))?;
+    let found = read.map_err(|error| unreadable(option, path, &why(&error, "certificate")))?;
     if found.is_empty() {
         return Err(unreadable(option, path, "it holds no PEM certificate"));
     }
     Ok(found)
 }
 
+/// What is wrong with a file; never what is in it.
+fn why(error: &pem::Error, wanted: &str) -> String {
+    match error {
+        pem::Error::Io(error) => error.to_string(),
+        _ => format!("it holds no PEM {wanted}"),
+    }
+}
+
 fn unreadable(option: &str, path: &Path, why: &str) -> Error {
-    Error::invalid(format!("{option} is {}: {why}", path.display()))
+    if path.to_string_lossy().contains("-----BEGIN") {
+        let text = format!("{option} is the text of a PEM file: give the path of the file instead");
+        return Error::invalid(text);
+    }
+    Error::invalid(format!("{option} is {}: {why}", shown_path(path)))
+}
+
+/// Whatever does not look like the path of a file may be a secret that was put into the wrong place.
+fn shown_path(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let ending = path.extension().is_some_and(|ending| ending.len() <= 4);
+    let named = ending && text.len() <= 200 && !text.contains(char::is_control);
+    if named || path.exists() { shown(&text) } else { "no file".to_owned() }
 }

@@ -9,6 +9,9 @@ if (task === "use") {
   const lease = await lock.acquire();
   parentPort.postMessage(lease.token);
   await lease.release();
+} else if (task === "exit") {
+  for (let at = 0; at < 10; at += 1) lock.acquire().then((lease) => lease.release());
+  setTimeout(() => process.exit(), 20);
 } else if (task === "hold") {
   const lease = await lock.acquire();
   parentPort.postMessage(lease.token);

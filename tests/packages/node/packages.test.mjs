@@ -39,7 +39,8 @@ after(() => rm(folder, { recursive: true, force: true }));
 /** Runs a tool of the folder; what it printed, if it ended well. */
 async function tool(name, ...args) {
   const file = join(folder, "node_modules", ".bin", name);
-  const { stdout, stderr } = await run(file, args, { cwd: folder }).catch((error) =>
+  const options = { cwd: folder, env: { ...process.env, NODE_OPTIONS: "--expose-gc" } };
+  const { stdout, stderr } = await run(file, args, options).catch((error) =>
     assert.fail(`${name} ${args.join(" ")}\n${error.stdout}${error.stderr}`),
   );
   return stdout + stderr;
@@ -99,6 +100,43 @@ describe("test runners", () => {
       assert.doesNotMatch(printed, /did not exit|open handle/);
     });
   }
+});
+
+describe("a test runner's sandboxes", () => {
+  const FILES = 8;
+  const jest = (...flags) =>
+    tool(
+      "jest",
+      "--runInBand",
+      "--rootDir",
+      "sandboxes",
+      "-c",
+      "sandboxes/jest.config.cjs",
+      ...flags,
+    );
+
+  before(async () => {
+    const sandbox = (name) => join(folder, "sandboxes", `${name}.test.js`);
+    for (let at = 1; at < FILES; at += 1) await cp(sandbox("one"), sandbox(`copy-${at}`));
+  });
+
+  test("--detectLeaks finds none", async () => {
+    assert.match(await jest("--detectLeaks"), new RegExp(`Tests: +${FILES} passed`));
+  });
+
+  test("--detectOpenHandles finds none", async () => {
+    const printed = await jest("--detectOpenHandles");
+    assert.match(printed, new RegExp(`Tests: +${FILES} passed`));
+    assert.doesNotMatch(printed, /open handle/);
+  });
+
+  test("the heap does not grow with the files", async () => {
+    const printed = await jest("--logHeapUsage");
+    const heaps = [...printed.matchAll(/\((\d+) MB heap size\)/g)].map((match) => Number(match[1]));
+    assert.equal(heaps.length, FILES, printed);
+    // Each holds 32 MB.
+    assert.ok(Math.max(...heaps) - heaps[0] < 100, printed);
+  });
 });
 
 test("the Express example: of ten requests at once, one gets the lock", async () => {

@@ -160,6 +160,9 @@ def test_the_binaries_run_on_old_systems_and_name_no_folder(tmp_path: Path) -> N
         assert max(needed) <= GLIBC
         assert str(Path.home()).encode() not in content
         assert str(ROOT).encode() not in content
+        # What panics on purpose is for the tests of this tree.
+        assert b"deliberate panic" not in content
+        assert re.search(rb"panic_?for_?tests", content, re.IGNORECASE) is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="they are what Linux's wheels need")

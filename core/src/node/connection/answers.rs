@@ -13,7 +13,7 @@ impl Session<'_> {
     /// `value` answers this command, or it is a fault of the connection: its answers are not to be trusted any more.
     pub(super) fn answer(&mut self, mut command: Command, value: Value) -> Option<Fault> {
         if !fits(&command, &value) {
-            let fault = reply::unexpected(&value);
+            let fault = reply::unexpected(&value).hushed(&self.connection.target.server);
             self.connection.refuse(command, &fault);
             return Some(fault);
         }

@@ -68,7 +68,7 @@ fn too_long() -> Fault {
 
 pub(super) async fn open(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
     match tokio::time::timeout(TIMEOUT, greet(server, guard)).await {
-        Ok(greeted) => greeted,
+        Ok(greeted) => greeted.map_err(|fault| fault.hushed(server)),
         Err(_) => Err(too_long()),
     }
 }
@@ -76,7 +76,7 @@ pub(super) async fn open(server: &Server, guard: Duration) -> Result<Greeting, F
 async fn greet(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
     let stream = Stream::connect(server)
         .await
-        .map_err(|error| Fault::new(format!("cannot connect: {error}")))?;
+        .map_err(|error| Fault::new("cannot connect: ").saying(&error.to_string(), ""))?;
     let mut talk = Talk { stream, codec: ValueCodec::default(), unread: BytesMut::new() };
     let hello = log_in(&mut talk, server).await?;
     let steps = steps(server, hello.is_some());
@@ -84,7 +84,7 @@ async fn greet(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
     let (mut pushes, mut about, mut id) = (false, String::new(), hello.flatten());
     for ((step, _), answer) in steps.iter().zip(talk.ask(&commands).await?) {
         match (step, answer) {
-            (Step::Required, Value::ServerError(error)) => return Err(refused(server, &error)),
+            (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
             (Step::Tracking, answer) => pushes = answer == Value::Okay,
             (Step::About, answer) => about.push_str(&text(&answer)),
             (Step::Id, Value::Int(own)) => id = Some(own),
@@ -140,10 +140,10 @@ async fn log_in(talk: &mut Talk, server: &Server) -> Result<Option<Option<i64>>,
         Value::ServerError(error) => {
             let unknown = error.details().unwrap_or_default().contains("unknown command");
             if !unknown && error.code() != "NOPROTO" {
-                return Err(refused(server, &error));
+                return Err(refused(&error));
             }
         }
-        other => return Err(no_redis(server, &other)),
+        other => return Err(no_redis(&other)),
     }
     let Some(password) = &server.password else {
         return Ok(None);
@@ -155,8 +155,8 @@ async fn log_in(talk: &mut Talk, server: &Server) -> Result<Option<Option<i64>>,
     auth.arg(password);
     match talk.ask(&[auth]).await?.remove(0) {
         Value::Okay => Ok(None),
-        Value::ServerError(error) => Err(refused(server, &error)),
-        other => Err(no_redis(server, &other)),
+        Value::ServerError(error) => Err(refused(&error)),
+        other => Err(no_redis(&other)),
     }
 }
 
@@ -168,14 +168,13 @@ fn own_id(words: &[(Value, Value)]) -> Option<i64> {
     })
 }
 
-fn refused(server: &Server, error: &ServerError) -> Fault {
-    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
-    reply::refusal(&server.hush(&text))
+fn refused(error: &ServerError) -> Fault {
+    reply::refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
 }
 
-fn no_redis(server: &Server, value: &Value) -> Fault {
-    let kind: String = server.hush(&format!("{value:?}")).chars().take(40).collect();
-    Fault::new(format!("the greeting was answered by {kind}: is it a Redis server?"))
+fn no_redis(value: &Value) -> Fault {
+    let said = reply::words(value);
+    Fault::new("the greeting was answered by ").saying(&said, ": is it a Redis server?")
 }
 
 pub(super) fn load_scripts() -> impl Iterator<Item = Cmd> {

@@ -1,0 +1,171 @@
+//! Two clocks as one that advances with whichever runs faster.
+//!
+//! A client whose wall clock is being slewed back (NTP: by up to a twelfth) has its `CLOCK_BOOTTIME` slewed with it, and
+//! would believe in a lease for longer than a server does; the clock that nobody slews stands still in a suspend. The
+//! larger of two readings is not enough: who was ahead may be overtaken. So time is counted in stretches, each by the
+//! clock that ran further in it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use crate::background::fork_generation;
+
+/// A new stretch begins when the last one is so old. Short, so that little is lost where the other clock becomes the
+/// faster one within it; not at each reading, since the moments between reading one clock and the other add up.
+const STRETCH: u64 = 100_000_000;
+
+/// Where a stretch began: by our own count, and by the two clocks, in nanoseconds.
+struct Start {
+    count: AtomicU64,
+    clocks: [AtomicU64; 2],
+}
+
+/// No mutex: it is read often, and a forked child may find one locked for ever.
+pub(super) struct Furthest {
+    /// The last one is in `starts[stretch % 2]`; the next one is written beside it.
+    stretch: AtomicU64,
+    starts: [Start; 2],
+    /// Who writes the next one: 1 + their process's number, or 0.
+    writer: AtomicU32,
+}
+
+impl Furthest {
+    pub(super) const fn new() -> Self {
+        let starts = [Start::new(), Start::new()];
+        Self { stretch: AtomicU64::new(0), starts, writer: AtomicU32::new(0) }
+    }
+
+    /// Our count; `read` reads both clocks.
+    pub(super) fn now(&self, read: impl Fn() -> [u64; 2]) -> Duration {
+        loop {
+            let stretch = self.stretch.load(Ordering::Acquire);
+            let (count, clocks) = self.starts[at(stretch)].load();
+            let now = read();
+            fence(Ordering::Acquire);
+            if self.stretch.load(Ordering::Relaxed) != stretch {
+                continue;
+            }
+            let ran = now[0].saturating_sub(clocks[0]).max(now[1].saturating_sub(clocks[1]));
+            if ran > STRETCH || stretch == 0 {
+                // It begins with the first clock's own count, which other programs know too.
+                let count = if stretch == 0 { now[0] } else { count.saturating_add(ran) };
+                self.begin(stretch, count, now);
+            }
+            if stretch > 0 {
+                return Duration::from_nanos(count.saturating_add(ran));
+            }
+        }
+    }
+
+    /// Begins the next stretch, unless somebody else is doing that.
+    fn begin(&self, stretch: u64, count: u64, clocks: [u64; 2]) {
+        let own = fork_generation().wrapping_add(1);
+        let other = self.writer.load(Ordering::Relaxed);
+        let taken = || {
+            self.writer.compare_exchange(other, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        if other == own || !taken() {
+            return;
+        }
+        if self.stretch.load(Ordering::Acquire) == stretch {
+            // Who still reads the one before last finds out by the number.
+            fence(Ordering::Release);
+            self.starts[at(stretch + 1)].store(count, clocks);
+            self.stretch.store(stretch + 1, Ordering::Release);
+        }
+        self.writer.store(0, Ordering::Release);
+    }
+}
+
+fn at(stretch: u64) -> usize {
+    usize::from(stretch % 2 == 1)
+}
+
+impl Start {
+    const fn new() -> Self {
+        Self { count: AtomicU64::new(0), clocks: [AtomicU64::new(0), AtomicU64::new(0)] }
+    }
+
+    fn load(&self) -> (u64, [u64; 2]) {
+        let clock = |at: usize| self.clocks[at].load(Ordering::Relaxed);
+        (self.count.load(Ordering::Relaxed), [clock(0), clock(1)])
+    }
+
+    fn store(&self, count: u64, clocks: [u64; 2]) {
+        self.count.store(count, Ordering::Relaxed);
+        for (at, clock) in clocks.into_iter().enumerate() {
+            self.clocks[at].store(clock, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// What was counted over stretches of (how long, how far each clock ran), read every `step`.
+    fn counted(stretches: &[(u32, [f64; 2])], step: u32) -> f64 {
+        let (furthest, clocks) = (Furthest::new(), Cell::new([5e9, 1e9]));
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a test's clocks"
+        )]
+        let read = || clocks.get().map(|clock| clock as u64);
+        let began = furthest.now(read);
+        for (length, rates) in stretches {
+            for _ in 0..length / step {
+                let [one, two] = clocks.get();
+                let ran = f64::from(step) * 1e6;
+                clocks.set([one + ran * rates[0], two + ran * rates[1]]);
+                furthest.now(read);
+            }
+        }
+        (furthest.now(read).checked_sub(began).unwrap()).as_secs_f64() * 1000.0
+    }
+
+    fn about(counted: f64, expected: f64) {
+        assert!((counted - expected).abs() < expected / 100.0, "{counted} is not {expected}");
+    }
+
+    #[test]
+    fn whichever_clock_runs_faster_is_followed() {
+        let slow = 11.0 / 12.0;
+        for step in [1, 10, 250] {
+            about(counted(&[(10_000, [1.0, 1.0])], step), 10_000.0);
+            about(counted(&[(10_000, [slow, 1.0])], step), 10_000.0);
+            about(counted(&[(10_000, [1.0, slow])], step), 10_000.0);
+            // One was far ahead by the time the other began to be the faster one.
+            about(counted(&[(60_000, [1.0, 0.5]), (10_000, [slow, 1.0])], step), 70_000.0);
+            // A suspend, which only one of them counts.
+            about(
+                counted(&[(5000, [slow, 1.0]), (60_000, [1.0, 0.0]), (5000, [slow, 1.0])], step),
+                70_000.0,
+            );
+        }
+    }
+
+    #[test]
+    fn it_never_goes_back_whoever_reads() {
+        static TOLD: AtomicU64 = AtomicU64::new(0);
+        static FURTHEST: Furthest = Furthest::new();
+        static TIME: AtomicU64 = AtomicU64::new(1);
+        let reader = || {
+            let mut last = Duration::ZERO;
+            for _ in 0..200_000 {
+                let told = FURTHEST.now(|| {
+                    let time = TIME.fetch_add(STRETCH / 20, Ordering::Relaxed);
+                    [time, time / 2]
+                });
+                // Another thread may be a few readings ahead.
+                let slack = Duration::from_nanos(STRETCH / 2);
+                assert!(told + slack >= last, "{told:?} after {last:?}");
+                last = told.max(last);
+                TOLD.fetch_max(u64::try_from(told.as_nanos()).unwrap(), Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(reader))));
+        assert!(TOLD.load(Ordering::Relaxed) <= TIME.load(Ordering::Relaxed));
+    }
+}

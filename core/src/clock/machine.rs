@@ -1,0 +1,40 @@
+//! The system's clocks, read together.
+
+use std::time::Duration;
+
+/// By the clocks' own count as this process began, and whichever ran further from then on.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
+pub(super) fn now() -> Duration {
+    use super::furthest::Furthest;
+    static FURTHEST: Furthest = Furthest::new();
+    // macOS: CLOCK_MONOTONIC goes on during sleep there, unlike CLOCK_UPTIME_RAW.
+    #[cfg(target_os = "macos")]
+    const COUNTS_SUSPEND: libc::clockid_t = libc::CLOCK_MONOTONIC;
+    #[cfg(not(target_os = "macos"))]
+    const COUNTS_SUSPEND: libc::clockid_t = libc::CLOCK_BOOTTIME;
+    FURTHEST.now(|| [nanos(COUNTS_SUSPEND), nanos(libc::CLOCK_MONOTONIC_RAW)])
+}
+
+/// Systems with one such clock.
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android", target_os = "macos"))))]
+pub(super) fn now() -> Duration {
+    Duration::from_nanos(nanos(libc::CLOCK_MONOTONIC))
+}
+
+#[cfg(unix)]
+fn nanos(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec, and every supported kernel has these clocks.
+    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    assert_eq!(answer, 0, "the system has no monotonic clock");
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or_default()
+}
+
+#[cfg(not(unix))]
+pub(super) fn now() -> Duration {
+    // The performance counter behind std's Instant goes on during sleep on Windows.
+    use std::sync::OnceLock;
+    static START: OnceLock<std::time::Instant> = OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed()
+}

@@ -1,0 +1,45 @@
+"""A holder whose clocks are being slewed back, as NTP may by a twelfth, is told before another has the lock."""
+
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from .agents import LANGUAGES, Agent
+from .proxy import Proxy
+from .servers import Server
+
+TTL_MS = 3000
+
+
+def told_and_taken(holder: Agent, contender: Agent) -> tuple[float, float]:
+    """When each answered, by this process's clock: the holder's own is the one that is wrong."""
+    at: dict[Agent, float] = {}
+    while len(at) < 2:
+        for agent in (holder, contender):
+            if agent not in at and not agent.silent_for(0.001):
+                at[agent] = time.monotonic()
+                assert agent.receive()["ok"]
+    return at[holder], at[contender]
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_told_first_though_its_clock_runs_slow(
+    language: str, count: int, five: list[Server], off_clock: str
+) -> None:
+    name = f"slewed-{language}-{count}"
+    direct = [server.url for server in five[:count]]
+    slewed = {"LD_PRELOAD": off_clock, "SLEWED": "1"}
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(Proxy(server)) for server in five[: count // 2 + 1]]
+        behind = [proxy.url for proxy in proxies] + direct[len(proxies) :]
+        holder = stack.enter_context(Agent(language, behind, env=slewed))
+        contender = stack.enter_context(Agent("rust", direct))
+        holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=1000)
+        for proxy in proxies:
+            proxy.blackhole = True
+        contender.send("acquire", name=name, ttl_ms=TTL_MS, wait_ms=None)
+        holder.send("lost", timeout_ms=4 * TTL_MS)
+        told, taken = told_and_taken(holder, contender)
+        assert told < taken, f"told {told - taken:.3f} s after another had it"

@@ -1,0 +1,31 @@
+// Copies of the package: what loaded one and let it go - a test runner's file, a reloaded server - keeps nothing of it.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { fresh, program, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+const COPIES = 30;
+
+describe("copies that are let go are collected, and nobody renews what they held:", () => {
+  // The newest copy stays in require.cache, and the one before it may be on the stack.
+  for (const [how, most] of [
+    ["context", 0],
+    ["reloaded", 2],
+    ["reloaded-code", 2],
+  ]) {
+    for (const kind of ["memory://", "redis://"]) {
+      test(`${how}, ${kind}`, async () => {
+        const url = kind === "memory://" ? `${kind}${fresh()}` : shared.server.url;
+        const options = { flags: ["--expose-gc"], timeout: 60_000 };
+        const { code, stderr, lines } = await program("copies", [how, COPIES, url], options);
+        assert.equal(code, 0, stderr);
+        assert.doesNotMatch(stderr, /told/);
+        const { alive, stuck, heap } = JSON.parse(lines.at(-1));
+        assert.ok(alive <= most, `${alive} of ${COPIES} copies are still there`);
+        assert.ok(stuck <= most, `${stuck} locks are still held`);
+        // A binary that is loaded anew leaves about 22 kB with Node; a copy of the code is ten times as large.
+        assert.ok(heap < COPIES * 64 * 1024, `${heap} bytes`);
+      });
+    }
+  }
+});

@@ -1,0 +1,95 @@
+// Passwords, keys and other people's texts (vectors/secrets.toml): what never shows, and what is shown harmless.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { inspect } from "node:util";
+import { Redlock } from "redlock-native";
+import { Fake } from "./fake.mjs";
+import { camel, serverForSuite, table } from "./helper.mjs";
+
+const shared = serverForSuite();
+const secrets = table("secrets");
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+const OBEYED = /[\u0000-\u001f\u007f-\u009f\u2028\u202e]/;
+
+/** The error says this much, and in no form more than it may. */
+function check(error, words) {
+  for (const word of words) assert.ok(error.message.includes(word), error.message);
+  const forms = [error.message, inspect(error, { depth: null }), error.stack];
+  forms.push(JSON.stringify({ ...error }), JSON.stringify(error.nodes ?? []));
+  for (const form of forms) assert.ok(!form.includes("s3cret"), form);
+  for (const text of [error.message, ...(error.nodes ?? []).map((node) => node.error)]) {
+    assert.doesNotMatch(text, OBEYED);
+  }
+  assert.ok(error.message.length < 1000, error.message);
+  return true;
+}
+
+for (const { about, nodes, says } of secrets.refused) {
+  test(`what is refused is not quoted: ${about}`, () => {
+    assert.throws(
+      () => new Redlock(nodes),
+      (error) => error.code === "invalid" && check(error, says),
+    );
+  });
+}
+
+for (const { about, options, says } of secrets.tls) {
+  test(`what is no path is not quoted: ${about}`, () => {
+    const named = Object.entries(options).map(([name, text]) => [camel(`tls_${name}`), text]);
+    assert.throws(
+      () => new Redlock("rediss://127.0.0.1:1", Object.fromEntries(named)),
+      (error) => error.code === "invalid" && check(error, says.map(camel)),
+    );
+  });
+}
+
+for (const { about, nodes } of secrets.accepted) {
+  test(`what is accepted is not shown: ${about}`, async () => {
+    const redlock = new Redlock(nodes);
+    const lock = redlock.lock("job", { wait: 0 });
+    await assert.rejects(lock.acquire(), (error) => check(error, []));
+    const shown = inspect([redlock, lock, redlock.nodes], { depth: null }) + String(redlock);
+    assert.ok(!shown.includes("s3cret"), shown);
+    redlock.close();
+  });
+}
+
+for (const row of secrets.said) {
+  test(`what a server says: ${row.about}`, async () => {
+    const fake = await new Fake(row).start();
+    const redlock = new Redlock(fake.url, { nodeTimeout: 3000 });
+    try {
+      const acquired = redlock.lock("job", { wait: 0 }).acquire();
+      await assert.rejects(acquired, (error) => check(error, row.cause));
+    } finally {
+      redlock.close();
+      await fake.stop();
+    }
+  });
+}
+
+for (const { about, name, shown } of secrets.name) {
+  test(`a name stays on one line and is kept as it is: ${about}`, async () => {
+    const warnings = [];
+    const listen = (warning) => warnings.push(warning.message);
+    process.on("warning", listen);
+    const redlock = new Redlock(shared.server.url);
+    const lock = redlock.lock(name, { wait: 0 });
+    const lease = await lock.acquire();
+    assert.equal(lease.key, `lock:${name}`);
+    await assert.rejects(lock.acquire(), (error) => {
+      assert.equal(error.resource, lease.key);
+      return check(error, [shown]);
+    });
+    const lost = new Promise((resolve) => lease.signal.addEventListener("abort", resolve));
+    await redlock.forceRelease(name);
+    await lost;
+    check(lease.signal.reason, [shown]);
+    while (!warnings.some((text) => text.includes(shown))) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    for (const text of warnings) assert.doesNotMatch(text, OBEYED);
+    process.off("warning", listen);
+    redlock.close();
+  });
+}

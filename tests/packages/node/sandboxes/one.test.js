@@ -1,0 +1,19 @@
+// Uses the package in every way and leaves a lease held and watched; the sandbox is as large as an application's.
+const { Redlock } = require("redlock-native");
+
+const large = Array.from({ length: 4_000_000 }, (_, at) => at + 0.5);
+
+test("a sandbox that can be collected", async () => {
+  const redlock = new Redlock("memory://");
+  const name = `${__filename} ${large.length}`;
+  const lock = redlock.lock(name, { ttl: 1000, wait: 5000 });
+  await lock.using(async (lease) => expect(lease.held).toBe(true));
+  const stop = new AbortController();
+  const lease = await lock.acquire({ signal: stop.signal });
+  lease.onLost(() => undefined);
+  const refused = expect(lock.acquire({ signal: stop.signal })).rejects.toThrow();
+  stop.abort();
+  await refused;
+  await redlock.forceRelease(name);
+  await lock.acquire();
+});

@@ -1,0 +1,119 @@
+"""Passwords, keys and other people's texts (vectors/secrets.toml): what never shows, and what is shown harmless."""
+
+import pickle
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redlock
+
+from .fake import Fakes
+from .processes import run
+from .servers import Server
+from .test_vectors import about, table
+
+SECRETS = table("secrets")
+OBEYED = {*map(chr, range(32)), *map(chr, range(127, 160)), "\u2028", "\u202e"}
+
+
+def check(error: BaseException, words: list[str]) -> None:
+    """The error says this much, and in no form more than it may."""
+    text = str(error)
+    for word in words:
+        assert word in text
+    forms = [text, repr(error), repr(vars(error)), repr(pickle.loads(pickle.dumps(error)))]
+    forms += [repr(node) for node in getattr(error, "nodes", ())]
+    assert not any("s3cret" in form for form in (*forms, str(pickle.dumps(error)))), forms
+    assert not OBEYED & set("".join(forms)), forms
+    assert len(text) < 1000
+
+
+def refused(*args: Any, **options: Any) -> BaseException:
+    with pytest.raises(redlock.InvalidOption) as caught:
+        redlock.Redlock(*args, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize("row", SECRETS["refused"], ids=about)
+def test_what_is_refused_is_not_quoted(row: dict[str, Any]) -> None:
+    check(refused(row["nodes"]), row["says"])
+    if len(row["nodes"]) == 1:
+        check(refused(row["nodes"][0]), row["says"])
+
+
+@pytest.mark.parametrize("row", SECRETS["tls"], ids=about)
+def test_what_is_no_path_is_not_quoted(row: dict[str, Any]) -> None:
+    for kind in (str, Path):
+        options = {f"tls_{name}": kind(text) for name, text in row["options"].items()}
+        check(refused("rediss://127.0.0.1:1", **options), row["says"])
+
+
+@pytest.mark.parametrize("row", SECRETS["accepted"], ids=about)
+def test_what_is_accepted_is_not_shown(row: dict[str, Any]) -> None:
+    with redlock.Redlock(row["nodes"]) as client:
+        lock = client.lock("job", wait=0)
+        with pytest.raises(redlock.QuorumUnavailable) as caught:
+            lock.acquire()
+        check(caught.value, [])
+        assert "s3cret" not in f"{client!r} {client} {lock!r} {client.nodes}"
+
+
+def test_what_a_server_says_is_shown_without_the_password_and_on_one_line() -> None:
+    with Fakes(SECRETS["said"]) as fakes:
+        for row in SECRETS["said"]:
+            with redlock.Redlock(fakes.urls[row["about"]], node_timeout=3) as client:
+                lock = client.lock("job", wait=0)
+                with pytest.raises(redlock.QuorumUnavailable) as caught:
+                    lock.acquire()
+                check(caught.value, row["cause"])
+
+
+LOGS = """
+import asyncio, logging, sys, time, redlock
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+for url in sys.argv[1:]:
+    with redlock.Redlock(url, node_timeout=3) as client:
+        lock = client.lock("job", wait=0)
+        try: lock.acquire()
+        except redlock.QuorumUnavailable as error: logging.getLogger("app").warning("%s", error)
+time.sleep(0.2)
+"""
+
+
+def test_what_a_server_says_is_logged_without_the_password_and_on_one_line() -> None:
+    with Fakes(SECRETS["said"]) as fakes:
+        out, err = run(LOGS, *fakes.urls.values()).communicate(timeout=60)
+    assert err == ""
+    assert out.count("***") >= 5, out
+    assert "s3cret" not in out
+    starts = ("INFO:redlock:", "WARNING:redlock:", "WARNING:app:", "DEBUG:asyncio:")
+    assert all(line.startswith(starts) for line in out.split("\n")[:-1]), out
+    assert not (OBEYED - {"\n"}) & set(out), out
+
+
+@pytest.mark.parametrize("row", SECRETS["name"], ids=about)
+def test_names_are_shown_on_one_line_and_kept_as_they_are(
+    row: dict[str, Any], redis_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    with redlock.Redlock(redis_server.url) as client:
+        lock = client.lock(row["name"], wait=0.2)
+        lease = lock.acquire()
+        assert lease.key == f"lock:{row['name']}"
+        assert redis_server.client.exists(lease.key)
+        with pytest.raises(redlock.LockTimeout) as caught, pytest.warns(RuntimeWarning) as warned:
+            lock.acquire()
+        assert caught.value.resource == lease.key
+        for text in (str(caught.value), *(str(warning.message) for warning in warned), repr(lock)):
+            assert row["shown"] in text
+            assert not OBEYED & set(text)
+        client.force_release(row["name"])
+        end = time.monotonic() + 10
+        while not any("lease lost" in record.getMessage() for record in caplog.records):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert not any(OBEYED & set(record.getMessage()) for record in caplog.records)
+        with pytest.raises(redlock.LockLost) as lost:
+            lease.ensure_held()
+        assert row["shown"] in str(lost.value)
+        assert not OBEYED & set(f"{lost.value} {lease!r}")

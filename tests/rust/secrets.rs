@@ -1,0 +1,131 @@
+//! Passwords, keys and other people's texts (`vectors/secrets.toml`): what is never shown, and what is shown harmless.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use redlock::{Error, Redlock, TlsOptions};
+use serde::Deserialize;
+
+use crate::fake::{Fake, Row};
+use crate::support::{Server, client, millis};
+use crate::vectors::read;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Secrets {
+    refused: Vec<Clients>,
+    tls: Vec<Tls>,
+    accepted: Vec<Clients>,
+    said: Vec<Row>,
+    name: Vec<Named>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Clients {
+    about: String,
+    nodes: Vec<String>,
+    #[serde(default)]
+    says: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tls {
+    about: String,
+    options: BTreeMap<String, PathBuf>,
+    says: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    about: String,
+    name: String,
+    shown: String,
+}
+
+fn secrets() -> Secrets {
+    read("secrets")
+}
+
+/// The error says this much, and in no form more than it may.
+fn check(about: &str, error: &Error, words: &[String]) {
+    let text = error.to_string();
+    for word in words {
+        assert!(text.contains(word), "{about}: {word:?} is not in {text}");
+    }
+    let all = format!("{text} {error:?} {:?}", error.nodes());
+    assert!(!all.contains("s3cret"), "{about}: {all}");
+    assert!(!all.contains(obeyed), "{about}: {all:?}");
+    assert!(text.len() < 1000, "{about}: {text}");
+}
+
+fn obeyed(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{2028}' | '\u{202e}')
+}
+
+#[test]
+fn what_is_refused_is_not_quoted() {
+    for Clients { about, nodes, says } in secrets().refused {
+        let error = Redlock::builder(nodes).build().expect_err(&about);
+        check(&about, &error, &says);
+    }
+}
+
+#[test]
+fn what_is_no_path_is_not_quoted() {
+    for Tls { about, mut options, says } in secrets().tls {
+        let mut take = |name: &str| options.remove(name);
+        let tls =
+            TlsOptions { ca: take("ca"), cert: take("cert"), key: take("key"), server_name: None };
+        assert!(!format!("{tls:?}").contains("s3cret"), "{about}: {tls:?}");
+        let error = Redlock::builder(["rediss://127.0.0.1:1"]).tls(tls).build().expect_err(&about);
+        check(&about, &error, &says);
+    }
+}
+
+#[tokio::test]
+async fn what_is_accepted_is_not_shown() {
+    for Clients { about, nodes, .. } in secrets().accepted {
+        let redlock = Redlock::builder(nodes).build().expect(&about);
+        let lock = redlock.lock("job").wait(Duration::ZERO);
+        let error = lock.acquire().await.unwrap_err();
+        check(&about, &error, &["127.0.0.1:1", "redis.sock"].map(String::from)[..0]);
+        let shown = format!("{redlock:?} {lock:?} {:?}", redlock.nodes());
+        assert!(!shown.contains("s3cret"), "{about}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_says_is_shown_without_the_password_and_on_one_line() {
+    for row in secrets().said {
+        let fake = Fake::start(&row, true);
+        let redlock = Redlock::builder([fake.url()]).node_timeout(millis(3000)).build().unwrap();
+        let lock = redlock.lock("job").wait(Duration::ZERO);
+        let error = lock.acquire().await.unwrap_err();
+        check(&row.about, &error, &row.cause);
+        let seen = format!("{:?}", lock.inspect().await);
+        assert!(!seen.contains("s3cret"), "{}: {seen}", row.about);
+    }
+}
+
+#[tokio::test]
+async fn names_are_shown_on_one_line_and_kept_as_they_are() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    for Named { about, name, shown } in secrets().name {
+        let lock = redlock.lock(name.clone()).wait(Duration::ZERO);
+        let lease = lock.acquire().await.unwrap();
+        assert_eq!(lease.key(), format!("lock:{name}"), "{about}");
+        let error = lock.acquire().await.unwrap_err();
+        check(&about, &error, std::slice::from_ref(&shown));
+        assert_eq!(error.resource(), Some(&*lease.key()), "{about}");
+        redlock.force_release(name).await.unwrap();
+        let lost = lease.lost().await;
+        check(&about, &lost, std::slice::from_ref(&shown));
+        let shown = format!("{lock:?} {lease:?}");
+        assert!(!shown.contains(obeyed), "{about}: {shown:?}");
+    }
+}

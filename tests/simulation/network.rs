@@ -1,0 +1,313 @@
+//! The links between clients and nodes: first in, first out, slow at times; what becomes of the bytes that were under
+//! way when one breaks, and of the deletes that it still owes.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::clock::Instant;
+use crate::node::{Change, Claim, Fault};
+
+use super::clock::Time;
+use super::monitor::Valid;
+use super::server::{Answer, Peer, Request};
+use super::simulated::short;
+use super::world::{Event, MS, World};
+
+pub(super) type Reply = oneshot::Sender<Result<Answer, Fault>>;
+
+struct Open {
+    id: u64,
+    request: Request,
+    /// For how long a key that it should delete may live.
+    ttl: Duration,
+    /// Paid for the first time on a connection whose predecessor was dead: no key outlives this.
+    until: Option<Instant>,
+    answer: Reply,
+}
+
+/// A delete that was never confirmed.
+struct Debt {
+    claim: Claim,
+    ttl: Duration,
+    until: Option<Instant>,
+}
+
+/// What becomes of bytes that were under way when their connection broke.
+#[derive(Clone, Copy)]
+struct Fate {
+    /// What would arrive later is lost.
+    lost_from: Time,
+    /// The rest lies in somebody's buffer until then.
+    held_until: Time,
+}
+
+/// The client's end of a connection.
+#[derive(Default)]
+pub(super) struct Link {
+    pub(super) up: bool,
+    up_since: Time,
+    epoch: u32,
+    /// Of each connection that broke.
+    fates: Vec<Fate>,
+    /// Connections before this one were killed on the server.
+    killed: u32,
+    /// FIFO: nothing overtakes in either direction.
+    last_there: Time,
+    last_back: Time,
+    blocked_until: Time,
+    /// Messages are slow until then.
+    slow_until: Time,
+    slow_by: Time,
+    votes_from: Option<Instant>,
+    open: VecDeque<Open>,
+    owed: VecDeque<Debt>,
+    /// Tokens that this node was ever asked to keep: no other one is owed a delete.
+    asked: BTreeSet<Arc<str>>,
+}
+
+impl Link {
+    fn owe(&mut self, request: &Request, ttl: Duration, until: Option<Instant>) {
+        if let Request::Release { claim } = request
+            && self.asked.contains(&claim.token)
+            && self.owed.iter().all(|debt| debt.claim != *claim)
+        {
+            self.owed.push_back(Debt { claim: claim.clone(), ttl, until });
+        }
+    }
+}
+
+impl World {
+    fn delay(&mut self, client: usize, node: usize) -> Time {
+        let link = &self.links[client][node];
+        let slow = if self.now < link.slow_until { link.slow_by } else { 0 };
+        slow + self.rng.u64(self.latency / 4..=self.latency)
+    }
+
+    pub(super) fn send(
+        &mut self,
+        (client, node): (usize, usize),
+        request: Request,
+        ttl: Duration,
+        until: Option<Instant>,
+        answer: Reply,
+    ) {
+        if self.dead[client] {
+            return;
+        }
+        if let Request::Release { claim } = &request {
+            self.given_up.entry(claim.token.to_string()).or_insert((client, self.now));
+        }
+        let now = self.clocks[client].local(self.now);
+        let link = &mut self.links[client][node];
+        if !link.up {
+            link.owe(&request, ttl, until);
+            let _ = answer.send(Err(Fault::new("not connected")));
+            return;
+        }
+        let young = link.votes_from.is_some_and(|from| now < from);
+        if request.is_first() && young {
+            let _ = answer.send(Err(Fault::new("restarted too recently")));
+            return;
+        }
+        link.asked.extend(request.keeps().map(|claim| Arc::clone(&claim.token)));
+        let delay = self.delay(client, node);
+        let id = self.new_id();
+        let link = &mut self.links[client][node];
+        link.open.push_back(Open { id, request: request.clone(), ttl, until, answer });
+        link.last_there = link.last_there.max(self.now + delay);
+        let (epoch, at) = (link.epoch, link.last_there);
+        let incarnation = self.servers[node].incarnation;
+        let peer = (client, epoch);
+        self.at(at, Event::Arrive { peer, node, incarnation, id, request, there: false });
+    }
+
+    pub(super) fn arrive(&mut self, event: Event) {
+        let Event::Arrive { peer, node, incarnation, id, request, there } = event else { return };
+        let (now, (client, epoch)) = (self.now, peer);
+        let link = &self.links[client][node];
+        let current = link.epoch == epoch;
+        if epoch < link.killed {
+            return;
+        }
+        if !current && !there {
+            let fate = link.fates[epoch as usize];
+            if now >= fate.lost_from {
+                return;
+            }
+            if now < fate.held_until {
+                let arrive = Event::Arrive { peer, node, incarnation, id, request, there: true };
+                return self.at(fate.held_until, arrive);
+            }
+        }
+        let server = &mut self.servers[node];
+        if server.incarnation != incarnation {
+            if current {
+                let delay = self.delay(client, node);
+                self.at(now + delay, Event::Broken { client, node, epoch });
+            }
+            return;
+        }
+        if now < server.paused_until {
+            // It lies in the node's own buffer, whatever becomes of the connection.
+            let until = server.paused_until;
+            self.at(until, Event::Arrive { peer, node, incarnation, id, request, there: true });
+            if !there && current {
+                self.at(now + SILENCE, Event::Silent { client, node, epoch, id });
+            }
+            return;
+        }
+        let (answer, told) = server.run(&request, peer, now);
+        self.log(|| format!("node {node} <- client {client}: {} -> {answer:?}", short(&request)));
+        let at = self.back(client, node);
+        self.at(at, Event::Answer { client, node, epoch, id, answer });
+        self.tell(node, told);
+    }
+
+    pub(super) fn tell(&mut self, node: usize, told: Vec<(Peer, String)>) {
+        for ((client, epoch), key) in told {
+            let at = self.back(client, node);
+            self.at(at, Event::Push { client, node, epoch, key });
+        }
+    }
+
+    fn back(&mut self, client: usize, node: usize) -> Time {
+        let delay = self.delay(client, node);
+        let link = &mut self.links[client][node];
+        link.last_back = link.last_back.max(self.now + delay);
+        link.last_back
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        client: usize,
+        node: usize,
+        epoch: u32,
+        id: u64,
+        answer: Answer,
+    ) {
+        let link = &mut self.links[client][node];
+        if link.epoch == epoch
+            && let Some(at) = link.open.iter().position(|open| open.id == id)
+            && let Some(open) = link.open.remove(at)
+        {
+            let _ = open.answer.send(Ok(answer));
+        }
+    }
+
+    /// A question that is open for so long is the end of its connection.
+    pub(super) fn silent(&mut self, client: usize, node: usize, epoch: u32, id: u64) {
+        let open = self.links[client][node].open.iter().any(|open| open.id == id);
+        if open && self.is_current(client, node, epoch) {
+            self.cut(client, node, 20 * MS);
+        }
+    }
+
+    pub(super) fn is_current(&self, client: usize, node: usize, epoch: u32) -> bool {
+        let link = &self.links[client][node];
+        link.up && link.epoch == epoch && !self.dead[client]
+    }
+
+    /// Whether this node has answered this client soon since then.
+    pub(super) fn sound(&self, client: usize, node: usize, since: Time) -> bool {
+        let (link, server) = (&self.links[client][node], &self.servers[node]);
+        let prompt = link.last_there.max(link.last_back) <= self.now + self.latency;
+        link.up
+            && prompt
+            && link.up_since.max(link.slow_until).max(server.paused_until) <= since
+            && link.votes_from.is_none_or(|from| self.clocks[client].local(since) >= from)
+    }
+
+    /// The connection ends; what was on its way may still arrive, perhaps long after. The client reconnects after
+    /// `pause`.
+    pub(super) fn cut(&mut self, client: usize, node: usize, pause: Time) {
+        let now = self.now;
+        // Bytes of a dead connection can lie in somebody's buffer for long.
+        let longest = match self.rng.u8(..8) {
+            0..=3 => self.latency * 2,
+            4..=5 => 3_000 * MS,
+            6 => 12_000 * MS,
+            _ => 60_000 * MS,
+        };
+        let lost_from = now + self.rng.u64(0..=longest);
+        let held_until = now + if self.rng.bool() { 0 } else { self.rng.u64(0..=longest) };
+        let link = &mut self.links[client][node];
+        if !link.up {
+            link.blocked_until = link.blocked_until.max(now + pause);
+            return;
+        }
+        link.up = false;
+        link.fates.push(Fate { lost_from, held_until });
+        link.epoch += 1;
+        link.blocked_until = now + pause;
+        let epoch = link.epoch;
+        for Open { request, ttl, until, answer, .. } in std::mem::take(&mut link.open) {
+            link.owe(&request, ttl, until);
+            let _ = answer.send(Err(Fault::new("the connection broke")));
+        }
+        self.at(now + pause, Event::Connect { client, node, epoch });
+        if let Some(watch) = &self.watches[client] {
+            watch.changed(Change::All);
+        }
+    }
+
+    pub(super) fn connect(&mut self, client: usize, node: usize, epoch: u32) {
+        let link = &self.links[client][node];
+        if link.up || link.epoch != epoch || self.dead[client] {
+            return;
+        }
+        let retry = self.rng.u64(10 * MS..200 * MS);
+        let server = &self.servers[node];
+        if self.now < link.blocked_until || self.now < server.paused_until {
+            self.at(self.now + retry, Event::Connect { client, node, epoch });
+            return;
+        }
+        let local = self.clocks[client].local(self.now);
+        let uptime = Duration::from_secs(server.uptime_seconds(self.now));
+        let quarantine = (self.guard.mul_f64(1.01) + Duration::from_secs(1)).saturating_sub(uptime);
+        let link = &mut self.links[client][node];
+        link.up = true;
+        (link.up_since, link.last_there, link.last_back) = (self.now, self.now, self.now);
+        link.votes_from = (!self.guard.is_zero()).then(|| local + quarantine);
+        // Before any debt is paid: nothing that the former connection still carries can come after its delete.
+        if self.kills {
+            link.killed = link.epoch;
+        }
+        for Debt { claim, ttl, until } in std::mem::take(&mut link.owed) {
+            let until = until.unwrap_or(local + ttl);
+            if until > local {
+                let request = Request::Release { claim };
+                self.send((client, node), request, ttl, Some(until), oneshot::channel().0);
+            }
+        }
+        if let Some(watch) = &self.watches[client] {
+            watch.changed(Change::All);
+        }
+    }
+
+    /// Whether every lease outlives the loss of what this node has: so many others have its keys for as long as it
+    /// is valid that no quorum is left for anybody else. Not while an answer that might count is under way.
+    pub(super) fn survives_flush(&self, node: usize, valid: &[Valid]) -> bool {
+        let open = self.links.iter().flatten().flat_map(|link| &link.open);
+        let mut tokens = open.filter_map(|open| open.request.keeps()).map(|claim| &*claim.token);
+        let has = |node: usize, token: &str| self.servers[node].has_until(token);
+        let needed = self.servers.len() - self.servers.len() / 2;
+        let kept = |lease: &Valid| {
+            let others = (0..self.servers.len()).filter(|other| *other != node);
+            let lasting = others.filter_map(|other| has(other, &lease.token));
+            lasting.filter(|until| !(lease.at)(*until)).count() >= needed
+        };
+        tokens.all(|token| has(node, token).is_none())
+            && valid.iter().all(|lease| has(node, &lease.token).is_none() || kept(lease))
+    }
+
+    pub(super) fn slow(&mut self, client: usize, node: usize, by: Time, length: Time) {
+        let link = &mut self.links[client][node];
+        (link.slow_until, link.slow_by) = (self.now + length, by);
+    }
+}
+
+/// A connection on which nothing was read for so long, with questions open, is given up.
+const SILENCE: Time = 1_200 * MS;

@@ -1,0 +1,184 @@
+//! What is promised of getting on: a free lock is granted, a lease that a quorum has is kept, nothing is left behind.
+//!
+//! Looked at a few times a second of virtual time. Whatever changed since the last look counts against the code's
+//! duty, never for it: a lock that was free only most of the time need not have been granted.
+
+use std::collections::BTreeSet;
+
+use super::clock::Time;
+use super::monitor::{Monitor, Record};
+use super::scenario::{Promise, Use};
+use super::server::FOREIGN;
+use super::world::{MS, World};
+
+pub(super) const LOOK: Time = 200 * MS;
+/// A waiter asks all nodes at each fallback, after a second at most, and one that is behind another once that one has:
+/// twice, and half a second for courtesy, scouts and what a look does not see. Votes that time out come on top.
+const GRANTED: Time = 2_500 * MS;
+/// The same where contenders may split the votes again and again: by then one of them has it. Keys of leases that
+/// nobody ends have expired.
+const DECIDED: Time = 15_000 * MS;
+/// A delete that was given up as lost is sent anew at once.
+const LEFT: Time = 1_000 * MS;
+
+/// An acquire under way.
+pub(super) struct Waiting {
+    pub(super) client: usize,
+    pub(super) due: Option<Time>,
+    pub(super) paused: Time,
+    names: Vec<&'static str>,
+    ttl: Time,
+    node_timeout: Time,
+    /// Since when it could have been granted; and since when, if others who asked at the same time had not.
+    free_since: Option<Time>,
+    contested_since: Option<Time>,
+}
+
+impl Waiting {
+    pub(super) fn new(client: usize, how: &Use, due: Option<Time>, paused: Time) -> Self {
+        Self {
+            client,
+            due,
+            paused,
+            names: how.names.clone(),
+            ttl: how.ttl * MS,
+            node_timeout: how.node_timeout() * MS,
+            free_since: None,
+            contested_since: None,
+        }
+    }
+
+    /// Whether its votes and its lease last for some round trips over these links.
+    fn has_time(&self, latency: Time) -> bool {
+        self.node_timeout >= 6 * latency && self.ttl >= 20 * latency
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.client == other.client && self.names.iter().any(|name| other.names.contains(name))
+    }
+}
+
+/// How long a lease that is renewed has been on a quorum of nodes that answer soon.
+pub(super) struct Sound {
+    since: Option<Time>,
+    /// The shortest ttl that it ever has.
+    least: Time,
+    longest: Time,
+}
+
+impl Sound {
+    pub(super) fn of(how: &Use) -> Option<Self> {
+        let extend = how.extend.unwrap_or(how.ttl);
+        let (least, longest) = (how.ttl.min(extend) * MS, how.ttl.max(extend) * MS);
+        (how.renew && how.max_hold.is_none()).then_some(Self { since: None, least, longest })
+    }
+}
+
+impl Record {
+    /// Whether renewals must have kept it.
+    pub(super) fn is_sound(&self, world: &World) -> bool {
+        let Some(Sound { since: Some(since), least, longest }) = self.sound else { return false };
+        let long = super::REPAIRED && world.now > since + longest + 3 * LOOK;
+        long && least >= 20 * world.latency && world.keeps(self, world.now - LOOK)
+    }
+}
+
+impl World {
+    /// Nodes that have answered this client soon since then and of which `also` is true make a quorum.
+    fn quorum_of(&self, client: usize, since: Time, also: impl Fn(usize) -> bool) -> bool {
+        let count = self.servers.len();
+        let sound = (0..count).filter(|node| self.sound(client, *node, since) && also(*node));
+        sound.count() > count / 2
+    }
+
+    /// A quorum has the lease's keys.
+    fn keeps(&self, record: &Record, since: Time) -> bool {
+        let token = &*record.state.terms.claim.token;
+        self.quorum_of(record.client, since, |node| {
+            let owner = |name| self.servers[node].owner_at(name, self.now);
+            record.names.iter().all(|name| owner(name).is_some_and(|(owner, _)| owner == token))
+        })
+    }
+
+    /// A quorum could grant these names: they are free, or taken for no longer than `left` ms.
+    fn could_grant(&self, client: usize, names: &[&str], left: u64) -> bool {
+        self.quorum_of(client, self.now - LOOK, |node| {
+            let owner = |name| self.servers[node].owner_at(name, self.now);
+            names.iter().all(|name| owner(name).is_none_or(|(_, ends)| ends < left))
+        })
+    }
+}
+
+impl Monitor {
+    /// Looks at all that should get on; `rested` tells which client has run since the last look.
+    pub(super) fn look(&mut self, world: &World, rested: impl Fn(usize) -> bool) {
+        if !super::REPAIRED || self.promise != Some(Promise::Kept) {
+            return;
+        }
+        self.look_at_waiters(world, &rested);
+        for record in &mut self.live {
+            let keeps = rested(record.client) && world.keeps(record, world.now - LOOK);
+            if let Some(sound) = &mut record.sound {
+                sound.since = if keeps { sound.since.or(Some(world.now)) } else { None };
+            }
+        }
+        if world.kills {
+            self.look_for_what_is_left(world);
+        }
+    }
+
+    fn look_at_waiters(&mut self, world: &World, rested: &impl Fn(usize) -> bool) {
+        let now = world.now;
+        let held = self
+            .live
+            .iter()
+            .filter(|record| record.state.valid_at(world.clocks[record.client].local(now)));
+        let mut taken: BTreeSet<&str> = held.flat_map(|record| &record.names).copied().collect();
+        let lately = self.granted_at.iter().filter(|(_, at)| **at + LOOK >= now);
+        taken.extend(lately.map(|(name, _)| name));
+        let ids: Vec<u64> = self.waiting.keys().copied().collect();
+        let mut first: Vec<u64> = Vec::new();
+        for id in ids {
+            let waiting = &self.waiting[&id];
+            let patient = self.waiting.values().filter(|other| other.client == waiting.client);
+            let patience: Time = patient.map(|other| other.node_timeout).max().unwrap_or(0) * 4;
+            let could = |left| {
+                rested(waiting.client)
+                    && waiting.has_time(world.latency)
+                    && !waiting.names.iter().any(|name| taken.contains(name))
+                    && world.could_grant(waiting.client, &waiting.names, left)
+            };
+            let (free, contested) = (could(1), could(3_000));
+            let behind = first.iter().any(|older| self.waiting[older].overlaps(waiting));
+            if contested {
+                first.push(id);
+            }
+            let since = |since: Option<Time>, so: bool| if so { since.or(Some(now)) } else { None };
+            let Some(waiting) = self.waiting.get_mut(&id) else { continue };
+            waiting.free_since = since(waiting.free_since, free && !behind);
+            waiting.contested_since = since(waiting.contested_since, contested && !behind);
+            let over =
+                |since: Option<Time>, bound| since.is_some_and(|at| now > at + bound + patience);
+            let (client, names) = (waiting.client, waiting.names.clone());
+            if over(waiting.free_since, GRANTED) || over(waiting.contested_since, DECIDED) {
+                self.fail(format!("starved: client {client} waits for {names:?}, which are free"));
+            }
+        }
+    }
+
+    /// A key whose owner has given it up is gone soon wherever its client can reach the node.
+    fn look_for_what_is_left(&mut self, world: &World) {
+        let since = world.now - LEFT;
+        for (node, server) in world.servers.iter().enumerate() {
+            for owner in server.owners(world.now).filter(|owner| *owner != FOREIGN) {
+                if let Some(&(client, at)) = world.given_up.get(owner)
+                    && at < since
+                    && !world.dead[client]
+                    && world.sound(client, node, since)
+                {
+                    self.fail(format!("left behind: a vote of client {client} on node {node}"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A node as one client's algorithm sees it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::node::{Ask, Claim, Extension, Fault, Fencing, Holder, Node, Reply, Vote};
+
+use super::server::{Answer, Request};
+use super::world::World;
+
+/// A request without the noise of its token.
+pub(super) fn short(request: &Request) -> String {
+    match request {
+        Request::Acquire { claim, ttl, fencing, first } => {
+            format!("acquire {:?} ttl {ttl:?} {} {first}", claim.keys, *fencing != Fencing::Off)
+        }
+        Request::Attempt { claim, ttl, first } => {
+            format!("attempt {:?} ttl {ttl:?} {first}", claim.keys)
+        }
+        Request::Extend { claim, ttl, .. } => format!("extend {:?} ttl {ttl:?}", claim.keys),
+        Request::Release { claim } => format!("release {:?}", claim.keys),
+        Request::Force { keys } => format!("force {keys:?}"),
+    }
+}
+
+/// A node as one client sees it.
+#[derive(Clone)]
+pub(super) struct SimulatedNode {
+    pub(super) world: Arc<Mutex<World>>,
+    pub(super) client: usize,
+    pub(super) node: usize,
+    pub(super) url: String,
+}
+
+impl SimulatedNode {
+    fn ask<T: Send + 'static>(
+        &self,
+        request: Request,
+        owed: Duration,
+        read: fn(Answer) -> Option<T>,
+    ) -> Reply<T> {
+        let (answer, reply) = oneshot::channel();
+        let mut world = self.world.lock().unwrap();
+        world.send((self.client, self.node), request, owed, None, answer);
+        drop(world);
+        Box::pin(async move {
+            match reply.await {
+                Ok(answer) => {
+                    answer.and_then(|answer| read(answer).ok_or_else(|| Fault::new("odd")))
+                }
+                Err(_) => Err(Fault::new("the client is gone")),
+            }
+        })
+    }
+}
+
+impl Node for SimulatedNode {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn pushes(&self) -> bool {
+        self.world.lock().unwrap().links[self.client][self.node].up
+    }
+
+    fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote> {
+        let Ask { ttl, fencing, first, likely, .. } = ask;
+        let vote = |answer| if let Answer::Vote(vote) = answer { Some(vote) } else { None };
+        let script = Request::Acquire { claim: claim.clone(), ttl, fencing, first };
+        if !likely || claim.keys.len() > 1 || fencing != Fencing::Off {
+            return self.ask(script, ttl, vote);
+        }
+        let attempt = self.ask(Request::Attempt { claim: claim.clone(), ttl, first }, ttl, vote);
+        let node = self.clone();
+        Box::pin(async move {
+            match attempt.await? {
+                granted @ Vote::Granted(_) => Ok(granted),
+                Vote::Held(_) => node.ask(script, ttl, vote).await,
+            }
+        })
+    }
+
+    fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension> {
+        let request = Request::Extend { claim: claim.clone(), ttl: ask.ttl, fencing: ask.fencing };
+        self.ask(request, ask.ttl, |answer| {
+            if let Answer::Extension(extension) = answer { Some(extension) } else { None }
+        })
+    }
+
+    fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
+        let request = Request::Release { claim: claim.clone() };
+        self.ask(
+            request,
+            owed,
+            |answer| if let Answer::Released(ours) = answer { Some(ours) } else { None },
+        )
+    }
+
+    fn inspect(&self, _key: &str) -> Reply<Option<Holder>> {
+        Box::pin(std::future::ready(Err(Fault::new("not simulated"))))
+    }
+
+    fn force_release(&self, keys: &[String]) -> Reply<bool> {
+        let reply = self.ask(Request::Force { keys: keys.to_vec() }, Duration::ZERO, |answer| {
+            if let Answer::Released(there) = answer { Some(there) } else { None }
+        });
+        if let Some(watch) = &self.world.lock().unwrap().watches[self.client] {
+            watch.changed_keys(keys);
+        }
+        reply
+    }
+}
