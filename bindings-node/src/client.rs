@@ -89,9 +89,7 @@ impl NativeClient {
     /// The numbers of what this client holds now.
     #[napi(catch_unwind)]
     pub fn leases(&self) -> Vec<u32> {
-        let holds = self.client.leases();
-        let known = |hold| self.local.leases.id_of(hold);
-        holds.iter().filter_map(known).collect()
+        self.local.leases.ids_of(&self.client.leases())
     }
 
     /// Settles with how many leases were released.

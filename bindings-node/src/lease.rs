@@ -45,11 +45,12 @@ impl Leases {
         self.0.borrow().get(&id).map(|entry| entry.hold.clone())
     }
 
-    /// The number under which this hold is known here.
-    pub(crate) fn id_of(&self, hold: &Hold) -> Option<u32> {
+    /// The numbers under which these holds are known here.
+    pub(crate) fn ids_of(&self, holds: &[Hold]) -> Vec<u32> {
         let leases = self.0.borrow();
-        let same = |(_, entry): &(&u32, &Entry)| entry.hold.token() == hold.token();
-        leases.iter().find(same).map(|(id, _)| *id)
+        let known = leases.iter().map(|(id, entry)| (entry.hold.identity(), *id));
+        let known: HashMap<_, _> = known.collect();
+        holds.iter().filter_map(|hold| known.get(&hold.identity()).copied()).collect()
     }
 
     fn ask<T>(&self, id: u32, question: impl FnOnce(&Hold) -> T) -> Option<T> {

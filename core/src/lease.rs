@@ -46,6 +46,12 @@ impl Hold {
         &self.0.terms.claim.token
     }
 
+    /// Which lease it is, among those that this process holds now: handles on one lease answer the same.
+    #[doc(hidden)]
+    pub fn identity(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// How long each renewal makes the lease last.
     pub fn ttl(&self) -> Duration {
         self.0.phase().map_or(Duration::ZERO, |phase| phase.ttl)

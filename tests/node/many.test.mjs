@@ -1,0 +1,47 @@
+// Twenty thousand leases at once: what is asked about all of them takes time in proportion.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Redlock } from "redlock-native";
+import { fresh } from "./helper.mjs";
+
+const MANY = 20_000;
+
+async function holding(count) {
+  const redlock = new Redlock(`memory://${fresh()}`);
+  const names = Array.from({ length: count }, () => fresh());
+  await Promise.all(names.map((name) => redlock.lock(name, { ttl: 600_000 }).acquire()));
+  return redlock;
+}
+
+/** The least of several: what else the machine does takes time in some only. */
+function milliseconds(redlock, count) {
+  const times = Array.from({ length: 5 }, () => {
+    const started = performance.now();
+    assert.equal(redlock.leases().length, count);
+    return performance.now() - started;
+  });
+  return Math.min(...times);
+}
+
+test("leases() is linear", async () => {
+  const [few, many] = [await holding(MANY / 4), await holding(MANY)];
+  const [short, long] = [milliseconds(few, MANY / 4), milliseconds(many, MANY)];
+  assert.ok(long < 1000, `${long} ms for ${MANY}`);
+  assert.ok(long < 10 * short + 20, `${long} ms for ${MANY}, ${short} ms for a quarter`);
+  const names = new Set(many.leases().map((lease) => lease.key));
+  assert.equal(names.size, MANY);
+  for (const redlock of [few, many]) redlock.close();
+});
+
+test("each of two leases of one token has its own object", async () => {
+  const redlock = new Redlock(`memory://${fresh()}`);
+  const name = fresh();
+  const first = await redlock.lock(name).acquire();
+  const second = await redlock.attach(name, first.token);
+  assert.equal(redlock.leases().length, 2);
+  second.abandon();
+  const [left] = redlock.leases();
+  assert.equal(redlock.leases().length, 1);
+  await left.release();
+  assert.equal(first.held, false);
+});
