@@ -61,17 +61,19 @@ pub(super) struct Link {
     /// Messages are slow until then.
     slow_until: Time,
     slow_by: Time,
+    /// By then all that was ever slow has arrived.
+    slow_over: Time,
     votes_from: Option<Instant>,
     open: VecDeque<Open>,
     owed: VecDeque<Debt>,
-    /// Tokens that this node was ever asked to keep: no other one is owed a delete.
-    asked: BTreeSet<Arc<str>>,
+    /// Tokens whose vote never went out: there is nothing to delete.
+    unsent: BTreeSet<Arc<str>>,
 }
 
 impl Link {
     fn owe(&mut self, request: &Request, ttl: Duration, until: Option<Instant>) {
         if let Request::Release { claim } = request
-            && self.asked.contains(&claim.token)
+            && !self.unsent.contains(&claim.token)
             && self.owed.iter().all(|debt| debt.claim != *claim)
         {
             self.owed.push_back(Debt { claim: claim.clone(), ttl, until });
@@ -102,17 +104,23 @@ impl World {
         }
         let now = self.clocks[client].local(self.now);
         let link = &mut self.links[client][node];
-        if !link.up {
-            link.owe(&request, ttl, until);
-            let _ = answer.send(Err(Fault::new("not connected")));
-            return;
-        }
         let young = link.votes_from.is_some_and(|from| now < from);
-        if request.is_first() && young {
-            let _ = answer.send(Err(Fault::new("restarted too recently")));
+        let refused = match (link.up, request.is_first()) {
+            (false, _) => Some("not connected"),
+            (true, true) if young => Some("restarted too recently"),
+            _ => None,
+        };
+        if let Some(why) = refused {
+            if let Some(claim) = request.keeps().filter(|_| request.is_first()) {
+                link.unsent.insert(Arc::clone(&claim.token));
+            }
+            link.owe(&request, ttl, until);
+            let _ = answer.send(Err(Fault::new(why)));
             return;
         }
-        link.asked.extend(request.keeps().map(|claim| Arc::clone(&claim.token)));
+        if let Some(claim) = request.keeps() {
+            link.unsent.remove(&claim.token);
+        }
         let delay = self.delay(client, node);
         let id = self.new_id();
         let link = &mut self.links[client][node];
@@ -125,6 +133,21 @@ impl World {
     }
 
     pub(super) fn arrive(&mut self, event: Event) {
+        self.carry_out(event, false);
+    }
+
+    /// A stopped node goes on, with all that has arrived meanwhile, in its order.
+    pub(super) fn thaw(&mut self, node: usize) {
+        let until = self.servers[node].paused_until;
+        if self.now < until {
+            return self.at(until, Event::Thaw(node));
+        }
+        for event in std::mem::take(&mut self.servers[node].backlog) {
+            self.carry_out(event, true);
+        }
+    }
+
+    fn carry_out(&mut self, event: Event, thawed: bool) {
         let Event::Arrive { peer, node, incarnation, id, request, there } = event else { return };
         let (now, (client, epoch)) = (self.now, peer);
         let link = &self.links[client][node];
@@ -150,10 +173,14 @@ impl World {
             }
             return;
         }
-        if now < server.paused_until {
+        if now < server.paused_until || !thawed && !server.backlog.is_empty() {
             // It lies in the node's own buffer, whatever becomes of the connection.
             let until = server.paused_until;
-            self.at(until, Event::Arrive { peer, node, incarnation, id, request, there: true });
+            if server.backlog.is_empty() {
+                self.at(until, Event::Thaw(node));
+            }
+            let arrive = Event::Arrive { peer, node, incarnation, id, request, there: true };
+            self.servers[node].backlog.push_back(arrive);
             if !there && current {
                 self.at(now + SILENCE, Event::Silent { client, node, epoch, id });
             }
@@ -213,10 +240,8 @@ impl World {
     /// Whether this node has answered this client soon since then.
     pub(super) fn sound(&self, client: usize, node: usize, since: Time) -> bool {
         let (link, server) = (&self.links[client][node], &self.servers[node]);
-        let prompt = link.last_there.max(link.last_back) <= self.now + self.latency;
         link.up
-            && prompt
-            && link.up_since.max(link.slow_until).max(server.paused_until) <= since
+            && link.up_since.max(link.slow_over).max(server.paused_until) <= since
             && link.votes_from.is_none_or(|from| self.clocks[client].local(since) >= from)
     }
 
@@ -306,6 +331,7 @@ impl World {
     pub(super) fn slow(&mut self, client: usize, node: usize, by: Time, length: Time) {
         let link = &mut self.links[client][node];
         (link.slow_until, link.slow_by) = (self.now + length, by);
+        link.slow_over = link.slow_over.max(self.now + length + by + 2 * self.latency);
     }
 }
 

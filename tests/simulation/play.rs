@@ -231,6 +231,7 @@ impl<'a> Player<'a> {
                 waker.into_iter().for_each(Waker::wake);
             }
             Event::Arrive { .. } => world.arrive(event),
+            Event::Thaw(node) => world.thaw(node),
             Event::Answer { client, node, epoch, id, answer } => {
                 world.answered(client, node, epoch, id, answer);
             }

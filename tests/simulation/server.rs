@@ -1,11 +1,12 @@
 //! A node: the three scripts' semantics on its own clock, and whom it must tell of changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::node::{Claim, Extension, Fencing, Vote};
 
 use super::clock::Time;
+use super::world::Event;
 
 /// Whose the keys of other libraries are.
 pub(super) const FOREIGN: &str = "foreign";
@@ -73,6 +74,7 @@ pub(super) type Peer = (usize, u32);
 pub(super) struct Server {
     /// Stopped until then: what arrives waits.
     pub(super) paused_until: Time,
+    pub(super) backlog: VecDeque<Event>,
     pub(super) incarnation: u32,
     pub(super) started: Time,
     pub(super) ppm: i64,

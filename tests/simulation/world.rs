@@ -58,6 +58,7 @@ pub(super) enum Event {
         node: usize,
         epoch: u32,
     },
+    Thaw(usize),
     Step(usize),
     Look,
     Wake(u64),
