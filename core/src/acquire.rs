@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Instant, NEVER};
-use crate::error::{Error, Result, seconds};
+use crate::error::{Error, Result};
 use crate::lease::Lease;
 use crate::live::Live;
 use crate::lock::Lock;
+use crate::log;
+use crate::queue::Ticket;
 use crate::round::{Odds, Refusal, Round, round};
 use crate::state::Owner;
 use crate::wait::{Backoff, jittered};
@@ -17,8 +19,8 @@ use crate::wait::{Backoff, jittered};
 const FALLBACK: Duration = Duration::from_secs(1);
 /// Between rounds that votes were split over: some round-trip times, growing while the contention lasts.
 const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// What whoever waits for a lock of its own is told.
-pub const NOT_REENTRANT: &str = "a lock is not reentrant";
+/// A key that ends this near to another time is still the same one: both were told in whole milliseconds.
+const SAME_END: Duration = Duration::from_millis(3);
 /// Between rounds where no node can tell of a change.
 const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
@@ -42,36 +44,42 @@ pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
     let lock = lock.checked()?;
     let live = lock.client.live(&lock.key())?;
     let ticket = live.queue.join(&lock.keys);
-    if !ticket.is_head() {
+    if !ticket.asks() {
         return Ok(None);
     }
     match round(&lock, &live, NEVER, Odds::Unknown).await {
         Round::Granted(lease) => lock.handed_out(lease).map(Some),
-        Round::Refused(Refusal::Unavailable(nodes)) => Err(lock.unavailable(nodes)),
-        Round::Refused(Refusal::Late(took, nodes)) => Err(lock.late(took, nodes)),
+        Round::Refused(Refusal::Unavailable(nodes)) => Err(lock.unavailable(nodes, None)),
+        Round::Refused(Refusal::Late(took, nodes)) => Err(lock.late(took, nodes, None)),
         Round::Refused(Refusal::Invalid(text)) => Err(lock.invalid(text)),
         Round::Refused(_) => Ok(None),
     }
 }
 
 /// One acquire from its first round to its deadline.
-struct Attempt<'a> {
-    lock: &'a Lock,
-    live: &'a Arc<Live>,
+pub(crate) struct Attempt<'a> {
+    pub(crate) lock: &'a Lock,
+    pub(crate) live: &'a Arc<Live>,
     started: Instant,
     wait: Option<Duration>,
     /// Who asks, where the language knows.
-    owner: Option<Owner>,
-    last: Refusal,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) last: Refusal,
     /// Had to let others of this process go first.
     queued: bool,
     /// Since when the nodes have been no use: too many of them faults, or all too slow for the ttl.
-    unavailable_since: Option<Instant>,
+    pub(crate) unavailable_since: Option<Instant>,
     split: Backoff,
     poll: Backoff,
     odds: Odds,
     /// Rounds that others won.
     losses: u32,
+    /// By when all nodes are asked, whatever one says.
+    all_by: Instant,
+    /// When the key that the one node named would end.
+    scouted: Option<Instant>,
+    /// That the nodes are of no use was logged.
+    said: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -94,20 +102,17 @@ impl<'a> Attempt<'a> {
             poll: Backoff::new(POLL.0, POLL.1),
             odds: Odds::Good,
             losses: 0,
+            all_by: Instant::default(),
+            scouted: None,
+            said: false,
         }
     }
 
     async fn run(&mut self) -> Result<Lease> {
         let clock = Arc::clone(&self.live.quorum.clock);
         let ticket = self.live.queue.join(&self.lock.keys);
-        self.queued = !ticket.is_head();
-        if self.queued {
-            tokio::select! {
-                biased;
-                () = ticket.turn() => {}
-                () = self.deadline() => return Err(self.failure()),
-            }
-        }
+        self.queued = !ticket.asks();
+        self.take_turn(&ticket).await?;
         let interest = self.live.watch.subscribe(&self.lock.keys);
         if self.wait != Some(Duration::ZERO)
             && let Some(pause) = self.live.contention.courtesy(&self.lock.keys)
@@ -122,23 +127,48 @@ impl<'a> Attempt<'a> {
             let mark = interest.mark();
             let end = self.end();
             let cut = end.since(clock.now()) < self.lock.options.node_timeout();
-            match round(self.lock, self.live, end, self.odds).await {
+            match round(self.lock, self.live, end, self.ask()).await {
                 Round::Granted(lease) => {
                     self.live.contention.note(&self.lock.keys, self.odds == Odds::Poor);
                     return Ok(lease);
                 }
-                Round::Refused(refusal) => self.note(refusal, cut),
+                Round::Refused(refusal) => {
+                    ticket.refused(refusal.taken(self.lock.keys.len()));
+                    self.note(refusal, cut);
+                }
             }
-            let Some(pause) = self.pause() else { return Err(self.failure()) };
+            let Some(pause) = self.pause(&ticket) else { return Err(self.failure()) };
             // After a split, being woken at once would only split the votes again.
-            let told = !matches!(self.last, Refusal::Split);
+            let told = !matches!(self.last, Refusal::Split(_));
             tokio::select! {
                 biased;
                 () = clock.sleep_until(clock.now() + pause) => {}
                 () = interest.changed_since(mark), if told => self.defer().await,
                 () = self.deadline() => return Err(self.failure()),
             }
+            ticket.again(self.last.taken(self.lock.keys.len()));
+            self.take_turn(&ticket).await?;
         }
+    }
+
+    /// Waits until nobody of this process is to be asked for before.
+    async fn take_turn(&mut self, ticket: &Ticket) -> Result<()> {
+        tokio::select! {
+            biased;
+            () = ticket.turn() => Ok(()),
+            () = self.deadline() => Err(self.failure()),
+        }
+    }
+
+    /// How to ask now: under contention one node before the others, but all of them from time to time. The one may
+    /// have a key that nobody else has: a vote of somebody who is dead, or another library's.
+    fn ask(&mut self) -> Odds {
+        let now = self.live.quorum.clock.now();
+        if self.odds == Odds::Poor && now < self.all_by {
+            return Odds::Poor;
+        }
+        self.all_by = now + jittered(FALLBACK);
+        if self.odds == Odds::Poor { Odds::Unknown } else { self.odds }
     }
 
     /// Over several nodes, where every asker costs the others a round: newcomers let those ask first who have lost
@@ -167,7 +197,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn waited(&self) -> Duration {
+    pub(crate) fn waited(&self) -> Duration {
         self.live.quorum.clock.now().since(self.started)
     }
 
@@ -200,31 +230,68 @@ impl<'a> Attempt<'a> {
             None => Some(self.live.quorum.clock.now()),
             since => since,
         };
-        if !matches!(refusal, Refusal::Split) {
+        if !matches!(refusal, Refusal::Split(_)) {
             self.split = Backoff::new(SPLIT.0, SPLIT.1);
         }
-        if matches!(refusal, Refusal::Held(_) | Refusal::Split) {
+        if let Refusal::Scouted(left, _) = refusal {
+            self.doubt(left);
+        }
+        if matches!(refusal, Refusal::Held(..) | Refusal::Scouted(..) | Refusal::Split(_)) {
             self.losses += u32::from(self.odds == Odds::Poor);
             self.odds = Odds::Poor;
         }
         self.last = refusal;
     }
 
+    /// A key that ends when it did before, or never, is perhaps not the holder's: something has changed, or its time was
+    /// over, and this one did not. Then all are asked soon; not at once, for its delete may be a moment behind.
+    fn doubt(&mut self, left: Option<Duration>) {
+        let now = self.live.quorum.clock.now();
+        let ends = left.map(|left| now + left);
+        let near = |one: Instant, two: Instant| one.since(two).max(two.since(one)) <= SAME_END;
+        let same = ends.zip(self.scouted).is_some_and(|(ends, before)| near(ends, before));
+        if ends.is_none() || same {
+            self.all_by = self.all_by.min(now + self.live.contention.rounds());
+        }
+        self.scouted = ends;
+    }
+
     /// How long to sleep before the next round; `None` where there is none.
-    fn pause(&mut self) -> Option<Duration> {
+    fn pause(&mut self, ticket: &Ticket) -> Option<Duration> {
         if self.wait.is_some_and(|wait| self.waited() >= wait) {
             return None;
         }
-        let now = self.live.quorum.clock.now();
         match self.last {
             Refusal::Invalid(_) => None,
-            Refusal::Split => Some(self.split.delay()),
-            Refusal::Held(free) => Some(self.until_free(free)),
+            Refusal::Split(_) => Some(self.split.delay()),
+            Refusal::Held(free, _) => Some(self.until_free(free)),
+            Refusal::Scouted(free, _) => {
+                let all = self.all_by.since(self.live.quorum.clock.now());
+                Some(self.until_free(free).min(all.max(SPLIT.0)))
+            }
+            // One of many is enough to find out that the nodes are back; a connection that opens wakes them all.
+            _ if !ticket.is_first() => Some(jittered(FALLBACK)),
             Refusal::Unavailable(_) | Refusal::Late(..) | Refusal::Queued => {
-                let since = self.unavailable_since.map_or(Duration::ZERO, |at| now.since(at));
-                (since < self.lock.options.ttl).then(|| self.poll.delay())
+                self.say_unavailable();
+                Some(self.poll.delay())
             }
         }
+    }
+
+    /// Said once: whoever waits without an end may wait for a server that nobody has started.
+    fn say_unavailable(&mut self) {
+        let Some(since) = self.unavailable_since else { return };
+        let lasted = self.live.quorum.clock.now().since(since);
+        if self.said || lasted < FALLBACK {
+            return;
+        }
+        self.said = true;
+        let error = match &self.last {
+            Refusal::Unavailable(nodes) => self.lock.unavailable(nodes.clone(), Some(lasted)),
+            Refusal::Late(took, nodes) => self.lock.late(*took, nodes.clone(), Some(lasted)),
+            _ => return,
+        };
+        log::event!(WARN, { key: self.lock.key() }, "still asking, as long as wait allows: {error}", error = error);
     }
 
     /// Until the holder's own ttl ends, or it is time to ask without having been told.
@@ -234,43 +301,5 @@ impl<'a> Attempt<'a> {
         let ask = if told { jittered(FALLBACK) } else { self.poll.delay() };
         let ends = free.map(|free| free + jittered(Duration::from_millis(4)));
         ends.map_or(ask, |ends| ends.min(ask))
-    }
-
-    fn failure(&mut self) -> Error {
-        let (why, remaining) = match &mut self.last {
-            Refusal::Unavailable(nodes) => {
-                let nodes = std::mem::take(nodes);
-                return self.lock.unavailable(nodes).with_waited(self.waited());
-            }
-            Refusal::Late(took, nodes) => {
-                let (took, nodes) = (*took, std::mem::take(nodes));
-                return self.lock.late(took, nodes).with_waited(self.waited());
-            }
-            Refusal::Invalid(text) => return self.lock.invalid(std::mem::take(text)),
-            Refusal::Queued => ("others in this process were first".to_owned(), None),
-            Refusal::Split => ("the votes stayed split".to_owned(), None),
-            Refusal::Held(None) => {
-                ("somebody else holds it, without a known end: its key has no ttl".to_owned(), None)
-            }
-            Refusal::Held(Some(left)) => {
-                let left = *left;
-                (
-                    format!("somebody else holds it, for {} unless renewed", seconds(left)),
-                    Some(left),
-                )
-            }
-        };
-        let keeper = &self.live.keeper;
-        let held = |key: &String| keeper.holders(key).into_iter().find(|state| state.held());
-        let own = self.lock.keys.iter().find_map(held);
-        let note = own.map_or_else(String::new, |state| {
-            let place = state.acquired_at();
-            match self.owner.filter(|owner| state.owner.get() == Some(owner)) {
-                Some(Owner(who, _)) => format!("; {who} holds it itself{place}: {NOT_REENTRANT}"),
-                None => format!("; this client holds it{place}"),
-            }
-        });
-        Error::timeout(&self.lock.key(), self.waited(), &format!("{why}{note}"))
-            .with_remaining(remaining)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::node::{Ask, Claim, Vote};
+use crate::node::{Ask, Claim, Taken, Vote};
 use crate::quorum::{Poll, Quorum, Tally, drift};
 
 /// A round under way. Whatever ends it without a grant, also its being dropped, sends the deletes that leave no
@@ -27,19 +27,19 @@ impl Ballot {
     }
 
     /// Asks the first node that answers, and the others once it has granted: contenders who would split the
-    /// votes of many nodes are told apart by one. `Err`: held by another there, for this long.
+    /// votes of many nodes are told apart by one. `Err`: held by another there, for this long, and which keys.
     pub(crate) async fn scout(
         quorum: &Arc<Quorum>,
         claim: Claim,
         ask: Ask,
         patience: Duration,
-    ) -> Result<Self, Option<Duration>> {
+    ) -> Result<Self, (Option<Duration>, Taken)> {
         let mut ballot = Self::begin(quorum, claim, ask);
         while !ballot.votes.tally.decided() && ballot.ask_next() {
             let until = (quorum.clock.now() + patience).min(ballot.started + ask.patience);
             ballot.votes.hear_last(&*quorum.clock, until).await;
             match ballot.votes.answers.last() {
-                Some(Some(Ok(Vote::Held(left)))) => return Err(*left),
+                Some(Some(Ok(Vote::Held(left, taken)))) => return Err((*left, *taken)),
                 Some(Some(Err(_))) => {}
                 _ => break,
             }
@@ -89,7 +89,7 @@ impl Drop for Ballot {
             return;
         }
         for (node, vote) in self.quorum.nodes.iter().zip(&self.votes.answers) {
-            if !matches!(vote, Some(Ok(Vote::Held(_)))) {
+            if !matches!(vote, Some(Ok(Vote::Held(..)))) {
                 drop(node.release(&self.claim, self.ask.ttl));
             }
         }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::NodeReport;
 use crate::node::{Fault, Holder, Node};
 use crate::quorum::{Poll, Quorum};
 use crate::text::escaped;
@@ -36,7 +37,12 @@ pub struct NodeInspection {
     pub error: Option<String>,
 }
 
-pub(crate) async fn inspection(quorum: &Quorum, keys: &[String], patience: Duration) -> Inspection {
+/// `Err`: so many nodes gave no answer on a key that nobody knows whether it is held; what each had to say.
+pub(crate) async fn inspection(
+    quorum: &Quorum,
+    keys: &[String],
+    patience: Duration,
+) -> Result<Inspection, Vec<NodeReport>> {
     let clock = &*quorum.clock;
     let deadline = clock.now() + patience;
     let ask = |key: &String| {
@@ -46,6 +52,10 @@ pub(crate) async fn inspection(quorum: &Quorum, keys: &[String], patience: Durat
     let mut inspection = Inspection { held: false, remaining: None, nodes: Vec::new() };
     for (key, mut poll) in keys.iter().map(ask).collect::<Vec<_>>() {
         poll.complete(clock, deadline).await;
+        if poll.answers.iter().flatten().flatten().count() < poll.tally.quorum() {
+            poll.silence_counts();
+            return Err(quorum.report(&poll, patience));
+        }
         if let Some(remaining) = quorums_holder(&poll) {
             inspection.held = true;
             inspection.remaining = inspection.remaining.max(remaining);
@@ -53,7 +63,7 @@ pub(crate) async fn inspection(quorum: &Quorum, keys: &[String], patience: Durat
         let answers = quorum.nodes.iter().zip(poll.answers);
         inspection.nodes.extend(answers.map(|(node, answer)| word(node, &key, answer)));
     }
-    inspection
+    Ok(inspection)
 }
 
 /// What is left of the lease that a quorum of nodes knows: the time at which the quorum breaks.

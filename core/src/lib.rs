@@ -12,7 +12,7 @@
 //! Read it from the top down; a module calls only what stands below it:
 //! [`Redlock`] (`client`) makes a [`Lock`] (`lock`; `acquire`: ask, wait, ask again), which gives a [`Lease`]
 //! (`lease`: what is held, and its loss) that the `keeper` extends; rounds and their tally are in
-//! `quorum`, waiting in `wait`, one server in `node`, time in `clock`, the thread that drives I/O in `background`,
+//! `quorum`, waiting in `queue` and `wait`, one server in `node`, time in `clock`, the thread that drives I/O in `background`,
 //! what is logged on its way to the program's subscriber in `log`.
 
 mod acquire;
@@ -24,6 +24,7 @@ pub mod clock;
 mod contention;
 mod elsewhere;
 mod error;
+mod failure;
 mod fence;
 mod inspect;
 mod keeper;
@@ -33,6 +34,7 @@ mod lock;
 mod log;
 mod node;
 mod options;
+mod queue;
 mod quorum;
 mod renew;
 mod round;
@@ -42,13 +44,13 @@ mod text;
 mod wait;
 
 #[doc(hidden)]
-pub use acquire::NOT_REENTRANT;
-#[doc(hidden)]
 pub use background::{Task, fork_generation, spawn};
 pub use builder::{Builder, default_nodes};
 pub use client::Redlock;
 pub use elsewhere::instead_of;
 pub use error::{Error, ErrorKind, LossReason, NodeReport, Result};
+#[doc(hidden)]
+pub use failure::NOT_REENTRANT;
 pub use inspect::{Inspection, NodeInspection};
 pub use lease::{Hold, Lease};
 pub use lock::Lock;

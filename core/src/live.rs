@@ -13,9 +13,9 @@ use crate::clock::{Clock, Instant};
 use crate::contention::Contention;
 use crate::keeper::Keeper;
 use crate::node::{Address, MemoryNode, Node, RedisNode, Roster, Target, Watch};
+use crate::queue::Queue;
 use crate::quorum::Quorum;
 use crate::state::{State, Terms};
-use crate::wait::Queue;
 
 /// What works for a client in this process; a forked child makes its own.
 pub(crate) struct Live {

@@ -123,8 +123,8 @@ impl Lock {
 
     /// The lease, once it is ours. Dropping the future ends the waiting and leaves no key behind.
     ///
-    /// Fails with `Timeout` when somebody else held it all through `wait`; with `Unavailable` when too few nodes
-    /// answered, which is retried for min(`wait`, ttl); with `Invalid`, and `Closed`.
+    /// Fails when `wait` is over: with `Timeout` when somebody else held it, with `Unavailable` when too few nodes
+    /// answered, which is retried all the while and logged once after a second. At once with `Invalid`, and `Closed`.
     pub fn acquire(&self) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
         acquire(self.clone(), self.options.wait, None)
     }
@@ -173,17 +173,25 @@ impl Lock {
         Error::invalid(format!("{}: {}", shown(&key), text.as_ref())).about(&key)
     }
 
-    pub(crate) fn unavailable(&self, nodes: Vec<NodeReport>) -> Error {
-        Error::unavailable(&self.key(), "no quorum", nodes)
+    /// No quorum can be had: since when, where it was tried for long.
+    pub(crate) fn unavailable(&self, nodes: Vec<NodeReport>, lasted: Option<Duration>) -> Error {
+        Error::unavailable(&self.key(), &format!("no quorum{}", lasting(lasted)), nodes)
     }
 
     /// A quorum granted, and by the time its answers were in nothing was left of the lease.
-    pub(crate) fn late(&self, took: Duration, nodes: Vec<NodeReport>) -> Error {
+    pub(crate) fn late(
+        &self,
+        took: Duration,
+        nodes: Vec<NodeReport>,
+        lasted: Option<Duration>,
+    ) -> Error {
         let lives =
             self.options.max_hold.map_or(self.options.ttl, |hold| hold.min(self.options.ttl));
         let (took, lives) = (seconds(took), seconds(lives));
-        let what =
-            format!("granted, but the answers took {took} and a lease of {lives} was over by then");
+        let lasted = lasting(lasted);
+        let what = format!(
+            "granted, but the answers took {took} and a lease of {lives} was over by then{lasted}"
+        );
         Error::unavailable(&self.key(), &what, nodes)
     }
 
@@ -223,18 +231,21 @@ impl Lock {
                 let reason = State::loss_reason(&poll);
                 return Err(Error::lost(&lock.key(), reason, Duration::ZERO));
             }
-            Err(lock.unavailable(live.quorum.report(&poll, patience)))
+            Err(lock.unavailable(live.quorum.report(&poll, patience), None))
         }
     }
 
     /// Who holds it, by each node's word. A snapshot: it may be over when you read it.
+    ///
+    /// Fails with `Unavailable` when fewer nodes than a quorum answered, with `Invalid`, and `Closed`.
     pub fn inspect(&self) -> impl Future<Output = Result<Inspection>> + Send + 'static + use<> {
         let lock = self.clone();
         async move {
             lock.check()?;
             let live = lock.client.live(&lock.key())?;
             let patience = lock.options.node_timeout();
-            Ok(inspection(&live.quorum, &lock.keys, patience).await)
+            let inspection = inspection(&live.quorum, &lock.keys, patience).await;
+            inspection.map_err(|nodes| lock.unavailable(nodes, None))
         }
     }
 
@@ -248,10 +259,16 @@ impl Lock {
         let deadline = live.quorum.clock.now() + patience;
         poll.decide(&*live.quorum.clock, deadline).await;
         if !poll.tally.met() {
-            return Err(self.unavailable(live.quorum.report(&poll, patience)));
+            return Err(self.unavailable(live.quorum.report(&poll, patience), None));
         }
         Ok(poll.answers.iter().flatten().flatten().any(|deleted| *deleted))
     }
+}
+
+/// For how long, where it is worth saying.
+fn lasting(time: Option<Duration>) -> String {
+    let long = time.filter(|time| *time >= Duration::from_millis(1));
+    long.map_or_else(String::new, |time| format!(" for {}", seconds(time)))
 }
 
 impl fmt::Debug for Lock {

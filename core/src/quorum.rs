@@ -128,10 +128,15 @@ impl<T> Poll<T> {
     /// Collects answers until the outcome is certain or the deadline is there; by then silence is a fault.
     pub(crate) async fn decide(&mut self, clock: &dyn Clock, deadline: Instant) {
         self.collect(clock, deadline, |poll| poll.tally.decided()).await;
-        self.silence_counts = !self.tally.decided();
-        if self.silence_counts {
-            self.answers.iter().filter(|answer| answer.is_none()).for_each(|_| self.tally.fault());
+        if !self.tally.decided() {
+            self.silence_counts();
         }
+    }
+
+    /// Whoever has not answered by now is a fault.
+    pub(crate) fn silence_counts(&mut self) {
+        self.silence_counts = true;
+        self.answers.iter().filter(|answer| answer.is_none()).for_each(|_| self.tally.fault());
     }
 
     /// Collects the answers that a decision did not need, until the deadline.
@@ -192,14 +197,17 @@ impl Quorum {
         Poll::new(replies, |deleted| *deleted)
     }
 
-    /// The first fault that says that the caller's own options are wrong, with its node.
+    /// What is wrong with the caller's own options, with the node that says so first, if so many nodes do that no quorum
+    /// is left: a minority with somebody's data under the key is only as bad as if it were down.
     pub(crate) fn invalid<T>(&self, poll: &Poll<T>) -> Option<String> {
         let answers = self.nodes.iter().zip(&poll.answers);
         let mut faults = answers.filter_map(|(node, answer)| match answer {
-            Some(Err(fault)) if fault.is_invalid() => Some(format!("{}: {fault}", node.url())),
+            Some(Err(fault)) if fault.is_invalid() => Some((node, fault)),
             _ => None,
         });
-        faults.next()
+        let spare = self.nodes.len() - poll.tally.quorum();
+        let (node, fault) = faults.clone().nth(spare).and(faults.next())?;
+        Some(format!("{}: {fault}", node.url()))
     }
 
     /// What each node said, for an error. The silent were listened to for `patience`.

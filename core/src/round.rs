@@ -10,7 +10,7 @@ use crate::fence;
 use crate::lease::Lease;
 use crate::live::Live;
 use crate::lock::Lock;
-use crate::node::{Ask, Fencing, Vote};
+use crate::node::{Ask, Fencing, Taken, Vote};
 use crate::quorum::Poll;
 
 /// How likely the lock is free, which decides how it is asked for.
@@ -34,15 +34,36 @@ pub(crate) enum Round {
 pub(crate) enum Refusal {
     /// Callers of this process were here first.
     Queued,
-    /// Others have it; perhaps free after this long, `None`: without a known end.
-    Held(Option<Duration>),
-    /// Nobody got a quorum.
-    Split,
+    /// Others have these of its keys; perhaps free after this long, `None`: without a known end.
+    Held(Option<Duration>, Taken),
+    /// The same, but by the word of one node, which was asked first.
+    Scouted(Option<Duration>, Taken),
+    /// Nobody got a quorum; these keys could not be had.
+    Split(Taken),
     /// A quorum granted, but answers took this long, by when a lease that began with the question was over.
     Late(Duration, Vec<NodeReport>),
     Unavailable(Vec<NodeReport>),
     /// A node says that the caller's own options are wrong.
     Invalid(String),
+}
+
+impl Refusal {
+    /// The keys that others have: those that this refusal makes its caller wait for. Of one key there is no question,
+    /// unless the nodes could not even say no.
+    pub(crate) fn taken(&self, keys: usize) -> Taken {
+        match self {
+            Self::Held(_, taken) | Self::Scouted(_, taken) | Self::Split(taken) => {
+                if keys == 1 {
+                    [0].into_iter().collect()
+                } else {
+                    *taken
+                }
+            }
+            Self::Queued | Self::Late(..) | Self::Unavailable(_) | Self::Invalid(_) => {
+                Taken::default()
+            }
+        }
+    }
 }
 
 /// One round under a token of its own. Each vote has its deadline, and the whole round `until`.
@@ -61,7 +82,7 @@ pub(crate) async fn round(lock: &Lock, live: &Arc<Live>, until: Instant, odds: O
     let mut ballot = if odds == Odds::Poor && live.quorum.nodes.len() > 1 && scout * 4 <= ttl {
         match Ballot::scout(&live.quorum, lock.claim(), ask, scout).await {
             Ok(ballot) => ballot,
-            Err(left) => return Round::Refused(Refusal::Held(left)),
+            Err((left, taken)) => return Round::Refused(Refusal::Scouted(left, taken)),
         }
     } else {
         Ballot::open(&live.quorum, lock.claim(), ask)
@@ -77,7 +98,7 @@ pub(crate) async fn round(lock: &Lock, live: &Arc<Live>, until: Instant, odds: O
             return Round::Refused(Refusal::Late(took, nodes));
         }
         if options.fencing && fence.is_none() {
-            return Round::Refused(Refusal::Split);
+            return Round::Refused(Refusal::Split(Taken::default()));
         }
         ballot.keep();
         live.contention.took(live.quorum.clock.now().since(ballot.started));
@@ -90,8 +111,23 @@ pub(crate) async fn round(lock: &Lock, live: &Arc<Live>, until: Instant, odds: O
     } else if tally.unavailable() {
         Refusal::Unavailable(live.quorum.report(&ballot.votes, patience))
     } else {
-        free_in(&ballot.votes).map_or(Refusal::Split, Refusal::Held)
+        let taken = taken_in(&ballot.votes, lock.keys.len());
+        match free_in(&ballot.votes) {
+            Some(left) => Refusal::Held(left, taken),
+            None => Refusal::Split(taken),
+        }
     })
+}
+
+/// The keys that so many nodes refused that no quorum is left for them.
+fn taken_in(votes: &Poll<Vote>, keys: usize) -> Taken {
+    let spare = votes.answers.len() - votes.tally.quorum();
+    let clean = votes.answers.iter().flatten().flatten();
+    let refused = |at: &usize| {
+        let refuses = |vote: &&Vote| matches!(vote, Vote::Held(_, taken) if taken.has(*at));
+        clean.clone().filter(refuses).count() > spare
+    };
+    (0..keys.min(64)).filter(refused).collect()
 }
 
 /// When a quorum may be free by the holders' own ttls; the inner `None` is without a known end.
@@ -100,7 +136,7 @@ fn free_in(votes: &Poll<Vote>) -> Option<Option<Duration>> {
     let clean = votes.answers.iter().flatten().flatten();
     let mut held: Vec<_> = clean
         .filter_map(|vote| match vote {
-            Vote::Held(left) => Some(left.unwrap_or(Duration::MAX)),
+            Vote::Held(left, _) => Some(left.unwrap_or(Duration::MAX)),
             Vote::Granted(_) => None,
         })
         .collect();

@@ -259,11 +259,14 @@ impl Server {
         told: &mut Vec<(Peer, String)>,
     ) -> Vote {
         let ms = self.clock_us(now) / 1000;
-        let others = claim.keys.iter().filter_map(|key| self.keys.get(key));
-        let busy = others.filter(|(token, _)| *token != *claim.token).map(|(_, end)| *end).max();
+        let others = |key: &String| self.keys.get(key).filter(|(owner, _)| *owner != *claim.token);
+        let busy = claim.keys.iter().filter_map(others).map(|(_, end)| *end).max();
         if let Some(end) = busy {
+            let taken = claim.keys.iter().enumerate().filter(|(_, key)| others(key).is_some());
+            let taken = taken.map(|(at, _)| at).collect();
             self.track(&claim.keys, peer);
-            return Vote::Held((end != NO_END).then(|| Duration::from_millis(end - ms)));
+            let left = (end != NO_END).then(|| Duration::from_millis(end - ms));
+            return Vote::Held(left, taken);
         }
         let fence = self.fence(claim, fencing, now);
         let fence = fence.map(|fence| self.lie.take().unwrap_or(fence));

@@ -77,7 +77,7 @@ impl Node for SimulatedNode {
         Box::pin(async move {
             match attempt.await? {
                 granted @ Vote::Granted(_) => Ok(granted),
-                Vote::Held(_) => node.ask(script, ttl, vote).await,
+                Vote::Held(..) => node.ask(script, ttl, vote).await,
             }
         })
     }

@@ -87,10 +87,11 @@ impl Node for MemoryNode {
 
     fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote> {
         answer(self.run(|keys, now| {
-            let others = claim.keys.iter().filter_map(|key| keys.get(key));
-            let others = others.filter(|entry| *entry.token != *claim.token);
-            if let Some(last) = others.map(|entry| entry.expires).max() {
-                return Vote::Held(Some(last.since(now)));
+            let entries = claim.keys.iter().enumerate();
+            let entries = entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
+            let others = entries.filter(|(_, entry)| *entry.token != *claim.token);
+            if let Some(last) = others.clone().map(|(_, entry)| entry.expires).max() {
+                return Vote::Held(Some(last.since(now)), others.map(|(at, _)| at).collect());
             }
             for key in claim.keys.iter() {
                 let kept = keys.get(key).map_or(now, |entry| entry.expires);

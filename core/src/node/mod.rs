@@ -50,8 +50,33 @@ impl Claim {
 pub(crate) enum Vote {
     /// With the fencing token that the node now keeps, where one was asked for.
     Granted(Option<u64>),
-    /// Another owner's, for this long; `None`: without a known end.
-    Held(Option<Duration>),
+    /// Another owner's, for this long; `None`: without a known end. And which of the keys.
+    Held(Option<Duration>, Taken),
+}
+
+/// Which of a claim's keys others have: a bit for each of the first 64, by its place. Of more nothing is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken(u64);
+
+impl Taken {
+    fn bit(at: usize) -> u64 {
+        u32::try_from(at).ok().and_then(|at| 1_u64.checked_shl(at)).unwrap_or(0)
+    }
+
+    pub(crate) fn has(self, at: usize) -> bool {
+        self.0 & Self::bit(at) != 0
+    }
+
+    /// Whether it is all of so many keys.
+    pub(crate) fn all(self, keys: usize) -> bool {
+        (0..keys).all(|at| self.has(at))
+    }
+}
+
+impl FromIterator<usize> for Taken {
+    fn from_iter<I: IntoIterator<Item = usize>>(places: I) -> Self {
+        Self(places.into_iter().fold(0, |taken, at| taken | Self::bit(at)))
+    }
 }
 
 /// A node's answer to an extend.

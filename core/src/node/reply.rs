@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Extension, Fault, Holder, Vote};
+use super::{Extension, Fault, Holder, Taken, Vote};
 
 pub(super) type Answer<T> = Result<T, Fault>;
 
@@ -43,9 +43,23 @@ pub(super) fn vote(value: &Value) -> Answer<Vote> {
         [Value::Int(1), Value::Int(_), Value::BulkString(fence)] => {
             fence_token(fence).map(Vote::Granted).ok_or_else(|| unexpected(value))
         }
-        [Value::Int(0), Value::Int(left), Value::BulkString(_)] => Ok(Vote::Held(remaining(*left))),
+        [Value::Int(0), Value::Int(left), Value::BulkString(which)] => {
+            let taken = places(which).ok_or_else(|| unexpected(value))?;
+            Ok(Vote::Held(remaining(*left), taken))
+        }
         _ => Err(unexpected(value)),
     }
+}
+
+/// The keys that others have, counted from 1 as Lua does, with a comma behind each.
+fn places(list: &[u8]) -> Option<Taken> {
+    let mut places = std::str::from_utf8(list).ok()?.split_terminator(',');
+    places
+        .try_fold(Vec::new(), |mut found, place| {
+            found.push(place.parse::<usize>().ok()?.checked_sub(1)?);
+            Some(found)
+        })
+        .map(Taken::from_iter)
 }
 
 /// Digits only: a fence must come back exactly as the script wrote it.

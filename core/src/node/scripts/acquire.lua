@@ -1,7 +1,7 @@
 -- KEYS: the lock keys; with fencing, then as many fence keys. ARGV: token, ttl in ms; with fencing: the proposed
 -- fence (us), or 0, and the least it may be, or 0; the slack (us). All keys or none; safe to run twice.
--- Returns {1, ttl left, fence or '', token} when granted, {0, ttl left or -1 for no end, '', token} when another
--- has it. Every script's answer ends with what it was asked for: an answer to another question is noticed.
+-- Returns {1, ttl left, fence or '', token} when granted, {0, ttl left or -1 for no end, which keys, token} when
+-- others have some: their numbers, with a comma behind each. Every script's answer ends with what it was asked for: an answer to another question is noticed.
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 -- The usual case, one free key without fencing, is one command and the tracked read.
 if #KEYS == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[2]) then
@@ -10,16 +10,17 @@ end
 local fencing = ARGV[3] ~= nil
 local locks = fencing and #KEYS / 2 or #KEYS
 local left
-local owners = {}
+local owners, which = {}, ''
 for i = 1, locks do
   local owner = redis.call('GET', KEYS[i])
   owners[i] = owner
   if owner and owner ~= token then
     local its = redis.call('PTTL', KEYS[i])
+    which = which .. i .. ','
     if not left or its == -1 or (left ~= -1 and its > left) then left = its end
   end
 end
-if left then return {0, left, '', token} end
+if left then return {0, left, which, token} end
 
 local fence = ''
 if fencing then
