@@ -291,7 +291,7 @@ impl<'a> Attempt<'a> {
             Refusal::Late(took, nodes) => self.lock.late(*took, nodes.clone(), Some(lasted)),
             _ => return,
         };
-        log::event!(WARN, { key: self.lock.key() }, "still asking, as long as wait allows: {error}", error = error);
+        log::event!(WARN, { key: self.lock.key() }, "still asking, as long as wait allows: {why}", why = error);
     }
 
     /// Until the holder's own ttl ends, or it is time to ask without having been told.
