@@ -23,6 +23,8 @@ const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 const SAME_END: Duration = Duration::from_millis(3);
 /// Between rounds where no node can tell of a change.
 const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+/// Between rounds that came to nothing: each takes votes away from others for a while.
+const USELESS: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);
 
 pub(crate) async fn acquire(
     lock: Lock,
@@ -71,6 +73,7 @@ pub(crate) struct Attempt<'a> {
     pub(crate) unavailable_since: Option<Instant>,
     split: Backoff,
     poll: Backoff,
+    useless: Backoff,
     odds: Odds,
     /// Rounds that others won.
     losses: u32,
@@ -100,6 +103,7 @@ impl<'a> Attempt<'a> {
             unavailable_since: None,
             split: Backoff::new(SPLIT.0, SPLIT.1),
             poll: Backoff::new(POLL.0, POLL.1),
+            useless: Backoff::new(USELESS.0, USELESS.1),
             odds: Odds::Good,
             losses: 0,
             all_by: Instant::default(),
@@ -138,8 +142,9 @@ impl<'a> Attempt<'a> {
                 }
             }
             let Some(pause) = self.pause(&ticket) else { return Err(self.failure()) };
-            // After a split, being woken at once would only split the votes again.
-            let told = !matches!(self.last, Refusal::Split(_));
+            // After a split, being woken at once would only split the votes again; who comes too late in any case only
+            // keeps the lock from others.
+            let told = !matches!(self.last, Refusal::Split(_) | Refusal::Late(..));
             tokio::select! {
                 biased;
                 () = clock.sleep_until(clock.now() + pause) => {}
@@ -226,7 +231,10 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.unavailable_since = match self.unavailable_since {
-            _ if !unavailable => None,
+            _ if !unavailable => {
+                self.useless = Backoff::new(USELESS.0, USELESS.1);
+                None
+            }
             None => Some(self.live.quorum.clock.now()),
             since => since,
         };
@@ -273,7 +281,7 @@ impl<'a> Attempt<'a> {
             _ if !ticket.is_first() => Some(jittered(FALLBACK)),
             Refusal::Unavailable(_) | Refusal::Late(..) | Refusal::Queued => {
                 self.say_unavailable();
-                Some(self.poll.delay())
+                Some(self.useless.delay())
             }
         }
     }

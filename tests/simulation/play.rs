@@ -320,7 +320,10 @@ impl<'a> Player<'a> {
             Action::Flush { node } => {
                 let valid = self.monitor.lock().unwrap().valid(now);
                 let careful = self.scenario.promise == Promise::FlushesAreSurvived;
-                if careful && !world.survives_flush(node, &valid) {
+                // Answers that a paused client has not read yet may count, too.
+                let paused = &self.monitor.lock().unwrap().paused_until;
+                let paused = paused.iter().any(|until| now < *until);
+                if careful && (paused || !world.survives_flush(node, &valid)) {
                     return;
                 }
                 let told = world.servers[node].delete(None, true);
