@@ -56,6 +56,11 @@ test-python:
 test-node:
 	node --test --test-reporter=spec $(wildcard tests/node/*.test.mjs tests/node/*.test.js tests/node/*.test.cjs)
 
+.PHONY: test-acl
+test-acl: ## the core's tests as a user who has no right but those that docs/security.md lists
+	REDLOCK_TEST_ACL=1 cargo test -p redlock-tests --test rust -- single quorum fencing endings attempt rights \
+		--skip the_key_is_prefix --skip a_free_key_takes_no_script # other keys, and the rights of another user
+
 .PHONY: test-migration
 test-migration: build ## six other lock libraries on the same keys (docs/migration.md)
 	@tests/migration/setup
@@ -68,6 +73,7 @@ lint: stubs
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
 	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics --lib --bins --examples --tests -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package redlock-native
+	scripts/licenses --check
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy --strict
@@ -107,12 +113,25 @@ simulate: ## the algorithm over virtual time, SEEDS schedules on all cores (docs
 mutants: ## leave each rule out on purpose: the simulation must find it
 	@SEEDS=$(SEEDS) scripts/mutants
 
+.PHONY: fuzz
+FUZZ ?= 10000000
+fuzz: build ## FUZZ changed replies; one node of three that says anything for a minute; URLs and options of pieces
+	FUZZ=$(FUZZ) cargo test --release -p redlock-native --lib changed_replies -- --nocapture
+	FUZZ_S=60 cargo test -p redlock-tests --test alone -- fuzz --nocapture
+	FUZZ_URLS=300000 $(PY) -m pytest -q tests/python/test_fuzz.py
+	FUZZ_URLS=300000 node --test tests/node/fuzz.test.mjs
+
 .PHONY: wheels
 wheels: build ## what would be published, for this platform, into dist/: wheel, sdist, npm packages
 	@scripts/wheels
 
+# What is published can be built again by anybody who wants to see where it comes from.
+.PHONY: twice
+twice: wheels
+	@scripts/twice
+
 .PHONY: test-packages test-runtimes
-test-packages: wheels ## install what would be published into empty folders and use it every way
+test-packages: wheels twice ## install what would be published into empty folders and use it every way
 	$(PY) -m pytest tests/packages/python
 	npm run --silent test:packages
 test-runtimes: build ## the Node package under Node 22 and 24, Bun and Deno, which it fetches

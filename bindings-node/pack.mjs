@@ -17,7 +17,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const binaries = join(root, "bindings-node", "dist");
 // The napi command line writes inside the project only; git ignores this folder.
 const scratch = join(root, "bindings-node", "npm");
-const licenses = ["LICENSE-MIT", "LICENSE-APACHE"];
+const licenses = ["LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICENSES"];
 const target = resolve(process.argv[2] ?? join(root, "dist"));
 const npmCommand = process.platform === "win32" ? "npm.cmd" : "npm";
 

@@ -79,6 +79,7 @@ fn connect(
                 url: address.redacted(),
                 server: server.clone(),
                 guard: config.guard,
+                key_prefix: config.key_prefix.clone(),
                 roster: Arc::clone(roster),
             };
             Arc::new(RedisNode::new(target, clock, watch))

@@ -5,6 +5,7 @@
 
 mod fake;
 mod floods;
+mod fuzz;
 mod leaks;
 mod replies;
 mod scarce;

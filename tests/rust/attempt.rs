@@ -14,6 +14,9 @@ fn names(error: &Error, word: &str) -> bool {
 async fn a_free_key_takes_no_script_and_a_taken_one_does() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
+    // Connected before: without the right there would be no connection.
+    one.lock("job").inspect().await.unwrap();
+    two.lock("job").inspect().await.unwrap();
     server.ask("ACL SETUSER default -evalsha");
     let lease = one.lock("job").acquire().await.unwrap();
     let error = two.lock("job").wait(millis(100)).acquire().await.unwrap_err();

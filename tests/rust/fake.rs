@@ -106,7 +106,9 @@ fn converse(row: &Row, sick: &AtomicBool, said: &AtomicBool, mut stream: TcpStre
     }
     loop {
         let words = command(&mut asked)?;
-        if words[0] == row.to && sick.load(Ordering::Relaxed) {
+        // Whether the user may do this is asked at connect; the rows are about what follows.
+        let trial = words.iter().any(|word| word.contains("redlock-rights"));
+        if words[0] == row.to && !trial && sick.load(Ordering::Relaxed) {
             said.store(true, Ordering::Relaxed);
             say(row, &words, &mut stream)?;
         } else {
@@ -116,7 +118,7 @@ fn converse(row: &Row, sick: &AtomicBool, said: &AtomicBool, mut stream: TcpStre
 }
 
 /// The words of one command; `None` once the client is gone.
-fn command(asked: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+pub(crate) fn command(asked: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     let mut words = Vec::new();
     for _ in 0..number(asked)? {
         let mut word = vec![0; number(asked)? + 2];

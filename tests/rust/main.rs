@@ -15,6 +15,7 @@ mod minority;
 mod options;
 mod polling;
 mod quorum;
+mod rights;
 mod secrets;
 mod single;
 mod support;

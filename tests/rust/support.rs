@@ -43,7 +43,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        url(self.port)
     }
 
     pub(crate) fn kill(&mut self) {
@@ -98,11 +98,24 @@ impl Drop for Server {
     }
 }
 
+/// The least that a user needs who uses everything: `docs/security.md`.
+pub(crate) const RIGHTS: &str = "resetkeys ~lock:* ~{lock:*}:fence resetchannels -@all +evalsha +script|load +get +set \
+    +del +pttl +pexpire +time +client|tracking +info";
+
+/// `make test-acl` has the clients of most tests log in as a user with the least rights.
+fn url(port: u16) -> String {
+    let user =
+        if std::env::var_os("REDLOCK_TEST_ACL").is_some() { "least:s3cret-word@" } else { "" };
+    format!("redis://{user}127.0.0.1:{port}")
+}
+
 fn spawn(port: u16, folder: &std::path::Path, extra: &[String]) -> Child {
     Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
         .args(["--appendonly", "no", "--dir"])
         .arg(folder)
+        .args(["--user", "least", "on", ">s3cret-word"])
+        .args(RIGHTS.split_whitespace())
         .args(extra)
         .stdout(Stdio::null())
         .spawn()
@@ -215,7 +228,7 @@ impl Proxy {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        url(self.port)
     }
 
     pub(crate) fn set(&self, mode: Mode) {

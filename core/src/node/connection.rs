@@ -20,6 +20,7 @@ mod command;
 mod debts;
 mod dial;
 mod handshake;
+mod rights;
 mod session;
 mod stream;
 #[cfg(test)]
@@ -49,6 +50,7 @@ pub(crate) struct Target {
     pub(crate) url: String,
     pub(crate) server: Server,
     pub(crate) guard: Duration,
+    pub(crate) key_prefix: String,
     pub(crate) roster: Arc<Roster>,
 }
 
@@ -57,7 +59,7 @@ type Opened = Result<(Greeting, bool), Fault>;
 
 impl Target {
     async fn open(self, former: Option<Former>) -> Opened {
-        let mut greeting = handshake::open(&self.server, self.guard).await?;
+        let mut greeting = handshake::open(&self.server, self.guard, &self.key_prefix).await?;
         if let Some(run_id) = &greeting.run_id {
             let entered = self.roster.enter(&self.url, run_id);
             entered.map_err(|fault| fault.hushed(&self.server))?;

@@ -124,11 +124,14 @@ fn remaining(pttl: i64) -> Option<Duration> {
 /// The server's own error, explained where its text alone would puzzle.
 pub(super) fn refusal(text: &str) -> Fault {
     let hint = match text.split_whitespace().next() {
+        _ if text.contains("can't run this command") || text.contains("ACL failure") => {
+            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE; with fencing and force_release TIME)"
+        }
         Some("WRONGTYPE") => {
             " (the key holds data of another type, it is no lock: choose another name or key_prefix)"
         }
         Some("NOPERM") => {
-            " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys)"
+            " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys: docs/security.md)"
         }
         Some("NOAUTH") => " (put the password into the node's URL)",
         Some("READONLY") => " (the server is a replica)",
@@ -174,3 +177,7 @@ pub(super) fn words(value: &Value) -> String {
         _ => "a value of another kind".to_owned(),
     }
 }
+
+#[cfg(test)]
+#[path = "../../../tests/fuzz/replies.rs"]
+mod fuzz;

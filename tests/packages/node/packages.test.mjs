@@ -179,5 +179,6 @@ test("the package holds what it needs and no more, the platform's one the binary
     );
   }
   assert.ok(files.includes("package/LICENSE-MIT") && binary.includes("package/LICENSE-MIT"));
+  assert.ok(binary.includes("package/THIRD-PARTY-LICENSES"));
   assert.equal(binary.filter((file) => file.endsWith(".node")).length, 1);
 });

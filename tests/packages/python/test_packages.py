@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from tests.cross.servers import Server
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 DIST = ROOT / "dist"
+#: All of it, built a second time.
+TWICE = ROOT / "target" / "dist-twice"
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 #: The oldest glibc that the binaries may need.
 GLIBC = (2, 17)
@@ -133,11 +136,32 @@ def packed(archive: Path, name: str) -> bytes:
 def test_the_sdist_holds_what_it_builds_from_and_no_more() -> None:
     with tarfile.open(only("*.tar.gz")) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
-    for wanted in ("Cargo.lock", "LICENSE-MIT", "LICENSE-APACHE", "README.md", "core/Cargo.toml"):
-        assert wanted in names
+    licences = {"LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICENSES"}
+    assert {"Cargo.lock", "README.md", "core/Cargo.toml", *licences} <= names
     tops = {name.split("/")[0] for name in names}
-    files = {"Cargo.lock", "Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "PKG-INFO", "README.md"}
+    files = {"Cargo.lock", "Cargo.toml", "PKG-INFO", "README.md"} | licences
     assert tops == {"core", "bindings-python", "pyproject.toml"} | files
+
+
+def test_the_licences_of_what_is_inside_travel_with_it() -> None:
+    """BSD, ISC and Unicode-3.0 ask for it."""
+    with zipfile.ZipFile(only("*.whl")) as wheel:
+        (inside,) = [name for name in wheel.namelist() if name.endswith("/THIRD-PARTY-LICENSES")]
+        text = wheel.read(inside).decode()
+    for tarball in DIST.glob("redlock-native-[a-z]*.tgz"):
+        assert packed(tarball, "package/THIRD-PARTY-LICENSES").decode() == text
+    for crate in ("redis", "tokio", "rustls", "ring", "pyo3", "napi", "subtle"):
+        assert re.search(rf"^{crate} \d", text, re.MULTILINE), crate
+
+
+def test_what_is_built_again_is_the_same() -> None:
+    """The wheel and the platform's binary, built anew by the same tools in the same place."""
+    if not TWICE.is_dir():
+        pytest.fail("make test-packages builds everything twice")
+    first = {file.name: file.read_bytes() for file in DIST.iterdir()}
+    second = {file.name: file.read_bytes() for file in TWICE.iterdir()}
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
 
 
 def binaries(folder: Path) -> Iterator[Path]:

@@ -11,6 +11,7 @@ use super::super::Fault;
 use super::super::address::Server;
 use super::super::reply;
 use super::super::script::SCRIPTS;
+use super::rights;
 use super::stream::Stream;
 
 /// A name that cannot be resolved or a host that drops packets would hold a connection attempt much longer.
@@ -66,25 +67,32 @@ fn too_long() -> Fault {
     Fault::new(format!("no connection within {} s", TIMEOUT.as_secs()))
 }
 
-pub(super) async fn open(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
-    match tokio::time::timeout(TIMEOUT, greet(server, guard)).await {
+pub(super) async fn open(
+    server: &Server,
+    guard: Duration,
+    key_prefix: &str,
+) -> Result<Greeting, Fault> {
+    match tokio::time::timeout(TIMEOUT, greet(server, guard, key_prefix)).await {
         Ok(greeted) => greeted.map_err(|fault| fault.hushed(server)),
         Err(_) => Err(too_long()),
     }
 }
 
-async fn greet(server: &Server, guard: Duration) -> Result<Greeting, Fault> {
+async fn greet(server: &Server, guard: Duration, key_prefix: &str) -> Result<Greeting, Fault> {
     let stream = Stream::connect(server)
         .await
         .map_err(|error| Fault::new("cannot connect: ").saying(&error.to_string(), ""))?;
     let mut talk = Talk { stream, codec: ValueCodec::default(), unread: BytesMut::new() };
     let hello = log_in(&mut talk, server).await?;
-    let steps = steps(server, hello.is_some());
+    let steps = steps(server, hello.is_some(), key_prefix);
     let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
     let (mut pushes, mut about, mut id) = (false, String::new(), hello.flatten());
     for ((step, _), answer) in steps.iter().zip(talk.ask(&commands).await?) {
         match (step, answer) {
             (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
+            (Step::Right(name), answer) => {
+                rights::denied(name, &answer).map_or(Ok(()), Err)?;
+            }
             (Step::Tracking, answer) => pushes = answer == Value::Okay,
             (Step::About, answer) => about.push_str(&text(&answer)),
             (Step::Id, Value::Int(own)) => id = Some(own),
@@ -101,25 +109,30 @@ enum Step {
     Optional,
     Required,
     Tracking,
+    Right(&'static str),
     About,
     Id,
 }
 
-fn steps(server: &Server, resp3: bool) -> Vec<(Step, Cmd)> {
+fn steps(server: &Server, resp3: bool, key_prefix: &str) -> Vec<(Step, Cmd)> {
     let mut steps = vec![(Step::Optional, cmd("CLIENT").arg("SETNAME").arg("redlock").clone())];
     if server.db != 0 {
         steps.push((Step::Required, cmd("SELECT").arg(server.db).clone()));
     }
+    for section in ["server", "memory"] {
+        steps.push((Step::About, about(section)));
+    }
+    steps.extend(load_scripts().map(|load| (Step::Required, load)));
+    steps.extend(
+        rights::trials(key_prefix).into_iter().map(|(name, try_it)| (Step::Right(name), try_it)),
+    );
+    // After the trials, whose key the server need not remember.
     if resp3 {
         let tracking = ["TRACKING", "ON", "OPTOUT", "NOLOOP"];
         steps.push((Step::Tracking, cmd("CLIENT").arg(&tracking).clone()));
     } else {
         steps.push((Step::Id, cmd("CLIENT").arg("ID").clone()));
     }
-    for section in ["server", "memory"] {
-        steps.push((Step::About, about(section)));
-    }
-    steps.extend(load_scripts().map(|load| (Step::Required, load)));
     steps
 }
 

@@ -1,0 +1,76 @@
+//! A user with the least rights can do everything; one with less is told at once what is missing.
+
+use std::time::Duration;
+
+use redlock::{ErrorKind, Redlock};
+
+use crate::support::{RIGHTS, Server, millis};
+
+fn as_user(server: &Server, rights: &str) -> Redlock {
+    let set = format!("ACL SETUSER app reset on >s3cret-word {rights}");
+    assert_eq!(server.ask(&set), "+OK");
+    let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
+    Redlock::builder([url]).build().unwrap()
+}
+
+#[tokio::test]
+async fn the_least_rights_are_enough_for_everything() {
+    let server = Server::start();
+    server.ask("ACL LOG RESET");
+    let redlock = as_user(&server, RIGHTS);
+    let lock = redlock.lock("job").fencing(true).ttl(millis(600));
+    let lease = lock.acquire().await.unwrap();
+    let token = lease.fencing_token().unwrap();
+    tokio::time::sleep(millis(900)).await;
+    lease.extend(millis(700)).await.unwrap();
+    assert!(lock.inspect().await.unwrap().held && lease.held());
+    let waiting = tokio::spawn(redlock.lock(["job", "other"]).acquire());
+    tokio::time::sleep(millis(100)).await;
+    lease.release().await.unwrap();
+    // Pushed, not polled.
+    let both = tokio::time::timeout(millis(5000), waiting).await.unwrap().unwrap().unwrap();
+    assert!(redlock.force_release("other").await.unwrap());
+    tokio::time::timeout(millis(5000), both.lost()).await.expect("told by push");
+    let plain = redlock.lock("plain").acquire().await.unwrap();
+    let attached = redlock.lock("plain").attach(plain.token()).await.unwrap();
+    attached.abandon();
+    plain.release().await.unwrap();
+    let lease = lock.acquire().await.unwrap();
+    assert!(lease.fencing_token().unwrap() > token);
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_is_named_at_once() {
+    let server = Server::start();
+    for (missing, named) in [
+        ("-get", "GET"),
+        ("-set", "SET"),
+        ("-del", "DEL"),
+        ("-pttl", "PTTL"),
+        ("-pexpire", "PEXPIRE"),
+        ("-evalsha", "EVALSHA"),
+        ("-script|load", "script|load"),
+    ] {
+        let redlock = as_user(&server, &format!("{RIGHTS} {missing}"));
+        let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{missing}");
+        let cause = error.nodes()[0].error.clone().unwrap();
+        assert!(cause.contains("may not run") || cause.contains("NOPERM"), "{missing}: {cause}");
+        assert!(cause.contains(named), "{missing}: {cause}");
+        assert_eq!(server.ask("DBSIZE"), ":0", "{missing}");
+    }
+}
+
+#[tokio::test]
+async fn rights_of_a_feature_are_named_when_it_is_asked_for() {
+    let server = Server::start();
+    let redlock = as_user(&server, &format!("{RIGHTS} -time"));
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    let fenced = redlock.lock("job").fencing(true).wait(Duration::ZERO);
+    let error = fenced.acquire().await.unwrap_err().to_string();
+    assert!(error.contains("fencing and force_release TIME"), "{error}");
+    let elsewhere = as_user(&server, &RIGHTS.replace("lock:", "other:"));
+    let error = elsewhere.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("key"), "{error}");
+}
