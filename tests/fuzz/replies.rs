@@ -99,12 +99,12 @@ fn contains(bytes: &[u8], piece: &str) -> bool {
 }
 
 fn read(value: &Value, bytes: &[u8], server: &Server) -> Result<(), String> {
-    let (echoed, exact) = (echoes(value, TOKEN), format!("{TOKEN}\r\n"));
+    let (echoed, exact) = (echoes(value, TOKEN), format!("{TOKEN}\r"));
     if echoed && !matches!(value, Value::ServerError(_)) && !contains(bytes, &exact) {
         return Err("an echo that was not said".into());
     }
     let granted = echoed && matches!(vote(value), Ok(Vote::Granted(_)));
-    if granted && !contains(bytes, "1\r\n") {
+    if granted && !contains(bytes, "1\r") {
         return Err("a grant that was not said".into());
     }
     if owns(value) && *value == Value::BulkString(TOKEN.into()) && !contains(bytes, &exact) {

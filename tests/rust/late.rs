@@ -225,7 +225,9 @@ fn greet_and_be_silent(mut stream: TcpStream) -> &'static str {
                 let text = String::from_utf8_lossy(&buffer[..count]);
                 let hello = usize::from(text.contains("HELLO"));
                 let commands = text.lines().filter(|line| line.starts_with('*')).count();
-                let others = if text.contains("EVALSHA") { 0 } else { commands - hello };
+                // The greeting tries one, too.
+                let asked = text.contains("EVALSHA") && !text.contains("redlock-rights");
+                let others = if asked { 0 } else { commands - hello };
                 let map = "%1\r\n$5\r\nproto\r\n:3\r\n".repeat(hello);
                 stream.write_all((map + &"+OK\r\n".repeat(others)).as_bytes()).unwrap();
             }

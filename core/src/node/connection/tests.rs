@@ -74,7 +74,8 @@ async fn a_task_that_panics_refuses_what_was_under_way_and_begins_anew() {
     let url = server();
     let Address::Server(server) = Address::parse(&url).unwrap() else { unreachable!() };
     let roster = Arc::new(Roster::default());
-    let target = Target { url, server, guard: Duration::ZERO, roster };
+    let key_prefix = "lock:".to_owned();
+    let target = Target { url, server, guard: Duration::ZERO, key_prefix, roster };
     let watch = Arc::new(Watch::new(unbounded_channel().0));
     let node = RedisNode::new(target, Arc::new(SystemClock), watch);
     for _ in 0..3 {
