@@ -1,4 +1,4 @@
-//! One node of three says anything, for FUZZ_S seconds (`make fuzz`), 3 in every test run: it grants nothing by itself,
+//! One node of three says anything, for `FUZZ_S` seconds (`make fuzz`), 3 in every test run: it grants nothing by itself,
 //! ends no lease, delays no call beyond its deadline, fills no memory and shows no password.
 
 use std::io::Write;
@@ -83,7 +83,8 @@ fn change(bytes: &mut Vec<u8>, dice: &mut Dice) {
             bytes.extend(again);
         }
         7 => {
-            *bytes = b"*4\r\n:1\r\n:60000\r\n$19\r\n9223372036854775807\r\n$5\r\nother\r\n".to_vec()
+            *bytes =
+                b"*4\r\n:1\r\n:60000\r\n$19\r\n9223372036854775807\r\n$5\r\nother\r\n".to_vec();
         }
         _ => {}
     }

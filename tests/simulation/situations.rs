@@ -97,7 +97,7 @@ impl Scenario {
     fn foreign(&self, rng: &mut Rng, scene: &mut Scene) {
         let spare = (self.nodes.len() - 1) / 2;
         // The same ones, if this happens twice.
-        let first = if self.kills { 0 } else { 1 };
+        let first = usize::from(!self.kills);
         for more in 0..rng.usize(..=spare) {
             let node = (first + more) % self.nodes.len();
             let ttl = pick(rng, &[None, Some(60_000), Some(300)]);
