@@ -197,6 +197,15 @@ impl Monitor {
         records.filter(|valid| (valid.at)(now)).collect()
     }
 
+    pub(super) fn shut_down(&mut self, client: usize, now: Time) {
+        let local = self.clocks[client].local(now);
+        let holds = |record: &Record| record.client == client && record.state.valid_at(local);
+        let waits = self.waiting.values().any(|waiting| waiting.client == client);
+        if waits || self.live.iter().any(holds) {
+            self.fail(format!("not shut down: client {client} holds or waits"));
+        }
+    }
+
     pub(super) fn client_gone(&mut self, client: usize) {
         self.live.retain(|record| record.client != client);
         self.waiting.retain(|_, waiting| waiting.client != client);

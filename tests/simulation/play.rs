@@ -20,7 +20,7 @@ use super::progress::LOOK;
 use super::scenario::{Action, BEGIN, Promise, Scenario, Use};
 use super::server::Server;
 use super::simulated::SimulatedNode;
-use super::usage::{Client, Spawned, continued, later, lock};
+use super::usage::{Client, Spawned, continued, later, lock, release_all, shutdown};
 use super::world::{Event, MS, World};
 
 pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -289,6 +289,19 @@ impl<'a> Player<'a> {
                 self.monitor.lock().unwrap().client_gone(client);
                 self.clients[client] = None;
                 self.tasks.retain(|_, (owner, ..)| *owner != client);
+            }
+            Action::ReleaseAll { client } => {
+                drop(world);
+                if let Some(client) = self.clients[client].clone() {
+                    self.spawn(client.id, release_all(client));
+                }
+            }
+            Action::Shutdown { client, ms } => {
+                drop(world);
+                // Nobody acquires from it any more.
+                if let Some(client) = self.clients[client].take() {
+                    self.spawn(client.id, shutdown(client, ms));
+                }
             }
             Action::Cut { client, node, ms } => world.cut(client, node, ms * MS),
             Action::Slow { client, node, by, ms } => world.slow(client, node, by * MS, ms * MS),

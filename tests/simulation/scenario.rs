@@ -84,6 +84,14 @@ pub(super) enum Action {
     CrashClient {
         client: usize,
     },
+    /// Every lease of the client is given back under whoever holds it.
+    ReleaseAll {
+        client: usize,
+    },
+    Shutdown {
+        client: usize,
+        ms: u64,
+    },
     Cut {
         client: usize,
         node: usize,

@@ -24,7 +24,7 @@ impl Scene<'_> {
 }
 
 /// How many kinds there are.
-const KINDS: u8 = 9;
+const KINDS: u8 = 10;
 
 impl Scenario {
     /// One or two of them, sometimes with a broken link or a pause; SITUATION chooses which.
@@ -43,7 +43,8 @@ impl Scenario {
                 5 => self.handed_over(rng, &mut scene),
                 6 => self.frozen(rng, &mut scene),
                 7 => self.killed(rng, &mut scene),
-                _ => self.lie(rng, &mut scene),
+                8 => self.lie(rng, &mut scene),
+                _ => self.given_back(rng, &mut scene),
             }
             for _ in 0..rng.u8(..3) {
                 let ((client, node), ms) = (self.some(rng), rng.u64(1..600));
@@ -211,6 +212,27 @@ impl Scenario {
         }
         scene.add(rng.u64(2..60), Action::CrashClient { client });
         self.others(rng, scene, 2500);
+    }
+
+    /// All leases of a client are taken from those who run under them, or it is shut down.
+    fn given_back(&self, rng: &mut Rng, scene: &mut Scene) {
+        let (client, node) = self.some(rng);
+        for _ in 0..rng.u8(1..=4) {
+            let end = pick(rng, &[&End::Release, &End::Drop, &End::Keep]).clone();
+            let names = pick(rng, &[&["a"][..], &["b"], &["a", "b"]]).to_vec();
+            let how = Use { names, end, hold: rng.u64(..3000), ..usual(rng) };
+            scene.lock(rng.u64(..1500), client, how);
+        }
+        if rng.bool() {
+            scene.add(rng.u64(..1500), Action::Cut { client, node, ms: rng.u64(1..2000) });
+        }
+        let at = rng.u64(..1500);
+        if rng.bool() {
+            scene.add(at, Action::ReleaseAll { client });
+        } else {
+            scene.add(at, Action::Shutdown { client, ms: pick(rng, &[0, 300, 3000]) });
+        }
+        self.others(rng, scene, 2000);
     }
 
     /// A node tells a fencing token, once, that no rule has made.

@@ -135,6 +135,20 @@ pub(super) fn later(client: Client, after: u64, by_force: bool, how: Use) -> Tas
     })
 }
 
+pub(super) fn release_all(client: Client) -> Task {
+    Box::pin(async move { drop(client.redlock.release_all().await) })
+}
+
+/// Ends a client in order; nobody waits in it or holds a lease of it afterwards.
+pub(super) fn shutdown(client: Client, ms: u64) -> Task {
+    Box::pin(async move {
+        let _ = client.redlock.shutdown(Duration::from_millis(ms)).await;
+        sleep(&client, 1).await;
+        let now = client.clock.world.lock().unwrap().now;
+        client.monitor.lock().unwrap().shut_down(client.id, now);
+    })
+}
+
 async fn acquire(client: &Client, lock: &crate::Lock, how: &Use) -> Option<Lease> {
     let node_timeout = how.node_timeout();
     let now = client.clock.world.lock().unwrap().now;
