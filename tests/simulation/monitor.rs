@@ -95,6 +95,12 @@ impl Monitor {
         self.fail(format!("stuck: client {client} got no lock that was free"));
     }
 
+    pub(super) fn gave_up(&mut self, client: usize) {
+        if super::REPAIRED {
+            self.fail(format!("gave up: an acquire of client {client} ended before its wait"));
+        }
+    }
+
     /// What a token must be larger than: those of all leases before it. Where a second holder can be, only of
     /// those that were there `before` its acquire began: which of two at once is the later one nobody can say.
     fn exceeded(&self, name: &str, before: &Tokens) -> Option<u64> {

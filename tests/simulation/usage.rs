@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::client::Redlock;
 use crate::clock::Clock;
+use crate::error::ErrorKind;
 use crate::lease::{Hold, Lease};
 use crate::options::Names;
 
@@ -14,7 +15,7 @@ use super::clock::ClientClock;
 use super::monitor::{Monitor, Tokens};
 use super::play::Task;
 use super::scenario::{Also, End, Use};
-use super::world::MS;
+use super::world::{END, MS};
 
 /// What the tasks of one client share with the player.
 #[derive(Clone)]
@@ -158,18 +159,28 @@ async fn acquire(client: &Client, lock: &crate::Lock, how: &Use) -> Option<Lease
     let allowed = allowed.map(|wait| now + wait * MS * 101 / 100);
     let waiting = client.monitor.lock().unwrap().begins(client.id, how, allowed);
     let acquire = lock.acquire();
-    let lease = match how.cancel {
-        None => acquire.await.ok(),
+    let outcome = match how.cancel {
+        None => Some(acquire.await),
         Some(cancel) => {
             tokio::select! {
                 biased;
-                lease = acquire => lease.ok(),
+                outcome = acquire => Some(outcome),
                 () = sleep(client, cancel) => None,
             }
         }
     };
     client.monitor.lock().unwrap().ends(waiting);
-    lease
+    let error = match outcome? {
+        Ok(lease) => return Some(lease),
+        Err(error) => error,
+    };
+    let end = client.clock.world.lock().unwrap().now;
+    let least = how.wait.map_or(END, |wait| wait * MS * 99 / 100);
+    let tried = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable);
+    if tried && end < now + least {
+        client.monitor.lock().unwrap().gave_up(client.id);
+    }
+    None
 }
 
 async fn sleep(client: &Client, ms: u64) {
