@@ -23,7 +23,7 @@ impl Scenario {
             for _ in 0..rng.usize(1..=2) {
                 self.late_vote(rng, length);
             }
-        } else if kind < 11 && super::REPAIRED && self.promise == Promise::Kept {
+        } else if kind < 11 && self.promise == Promise::Kept {
             self.situations(rng, length);
         } else {
             for _ in 0..rng.usize(4..=20) {

@@ -96,9 +96,7 @@ impl Monitor {
     }
 
     pub(super) fn gave_up(&mut self, client: usize) {
-        if super::REPAIRED {
-            self.fail(format!("gave up: an acquire of client {client} ended before its wait"));
-        }
+        self.fail(format!("gave up: an acquire of client {client} ended before its wait"));
     }
 
     /// What a token must be larger than: those of all leases before it. Where a second holder can be, only of

@@ -23,9 +23,6 @@ impl Scene<'_> {
     }
 }
 
-/// How many kinds there are.
-const KINDS: u8 = 10;
-
 impl Scenario {
     /// One or two of them, sometimes with a broken link or a pause; SITUATION chooses which.
     pub(super) fn situations(&mut self, rng: &mut Rng, length: u64) {
@@ -34,7 +31,9 @@ impl Scenario {
             let mut steps = Vec::new();
             let begin = some_time(rng, length);
             let mut scene = Scene { steps: &mut steps, begin };
-            match only.unwrap_or_else(|| rng.u8(..KINDS)) {
+            let landed: &[u8] =
+                if super::REPAIRED { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] } else { &[0, 1, 6, 7, 9] };
+            match only.unwrap_or_else(|| pick(rng, landed)) {
                 0 => self.nested(rng, &mut scene),
                 1 => self.foreign(rng, &mut scene),
                 2 => self.slow_round(rng, &mut scene),
