@@ -70,7 +70,9 @@ pub(crate) fn text(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Opt
 fn path(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PathBuf>> {
     let Some(value) = value else { return Ok(None) };
     let path = value.extract().map(Some);
-    path.map_err(|_| invalid(format!("{name} is {}: it must be the path of a file", shown(value))))
+    // Nor is this shown: the bytes of a key are no path.
+    let rule = || format!("{name} is of type {}: it must be the path of a file", class(value));
+    path.map_err(|_| invalid(rule()))
 }
 
 /// The files and the name that `rediss://` nodes are reached with.
