@@ -53,34 +53,55 @@ export class LockError extends Error {
     this.nodes = details.nodes ?? [];
   }
 
+  /** Written out in each class: a bundler gives the class itself whatever name it likes. */
   override get name(): string {
-    return this.constructor.name;
+    return "LockError";
   }
 }
 
 /** Not acquired within `wait`: somebody else holds it, or the votes stayed split. */
 export class LockTimeout extends LockError {
   override readonly code = "timeout";
+
+  override get name(): string {
+    return "LockTimeout";
+  }
 }
 
 /** The lease ended without our release; `reason` says why. */
 export class LockLost extends LockError {
   override readonly code = "lost";
+
+  override get name(): string {
+    return "LockLost";
+  }
 }
 
 /** Too many nodes are faults for a quorum; `nodes` lists each one's own error. */
 export class QuorumUnavailable extends LockError {
   override readonly code = "unavailable";
+
+  override get name(): string {
+    return "QuorumUnavailable";
+  }
 }
 
 /** A value broke a rule; nothing was sent. */
 export class InvalidOption extends LockError {
   override readonly code = "invalid";
+
+  override get name(): string {
+    return "InvalidOption";
+  }
 }
 
 /** The client was closed. */
 export class ClientClosed extends LockError {
   override readonly code = "closed";
+
+  override get name(): string {
+    return "ClientClosed";
+  }
 }
 
 const CLASSES: Record<string, typeof LockError> = {
@@ -90,20 +111,6 @@ const CLASSES: Record<string, typeof LockError> = {
   invalid: InvalidOption,
   closed: ClientClosed,
 };
-
-/** Core writes option names with underscores; a file of such a name keeps it. */
-const CORE_NAMES =
-  /(?<![\\/.-])\b(key_prefix|node_timeout|restart_guard|max_hold|tls_ca|tls_cert|tls_key|tls_server_name)\b(?![\\/-]|\.\w)/g;
-
-/**
- * Core's words with option names as they are written here.
- * @internal
- */
-export function camel(text: string): string {
-  return text.replace(CORE_NAMES, (name) =>
-    name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase()),
-  );
-}
 
 interface Failure extends LockErrorDetails {
   code: string;
@@ -118,7 +125,6 @@ export function toError(thrown: unknown): Error {
   const failure = thrown as Failure;
   if (!Array.isArray(failure.nodes)) return thrown as Error;
   const Class = CLASSES[failure.code] ?? LockError;
-  const message = failure.code === "invalid" ? camel(failure.message) : failure.message;
-  const { resource, waited, remaining, reason, nodes } = failure;
+  const { message, resource, waited, remaining, reason, nodes } = failure;
   return new Class(message, { resource, waited, remaining, reason, nodes });
 }

@@ -1,6 +1,6 @@
 /** Arguments as JavaScript gives them: names and types are checked here, values by core. */
 
-import { camel, InvalidOption } from "./errors.js";
+import { InvalidOption } from "./errors.js";
 import { insteadOf } from "./native.js";
 
 /** Options of a client. Times are whole milliseconds. */
@@ -98,7 +98,7 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
 function unknownOption(name: string, rules: Rules, call: string): InvalidOption {
   const instead = insteadOf(name);
   if (instead !== null) {
-    return new InvalidOption(`${call}: ${name} is another library's option. ${camel(instead)}`);
+    return new InvalidOption(`${call}: ${name} is another library's option. ${instead}`);
   }
   const known = Object.keys(rules).join(", ");
   return new InvalidOption(`${call}: there is no option ${name}. There are: ${known}`);

@@ -205,6 +205,7 @@ impl Runtime {
             (),
         >,
     ) -> napi::Result<Self> {
+        redlock::spell_in_camel_case();
         let queue = Arc::new(Queue::default());
         let slot: Rc<RefCell<Weak<Local>>> = Rc::default();
         let (arrived, owner) = (queue.clone(), slot.clone());

@@ -8,6 +8,7 @@ use crate::client::Redlock;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::node::{Address, Tls, TlsOptions};
+use crate::spelling::spelled;
 
 const DEFAULT_PREFIX: &str = "lock:";
 const DEFAULT_GUARD: Duration = Duration::from_secs(60);
@@ -87,7 +88,8 @@ impl Builder {
             return Err(Error::invalid("no nodes were given: a client needs at least one URL"));
         }
         if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(Error::invalid("node_timeout is 0: every node needs time to answer"));
+            let option = spelled("node_timeout");
+            return Err(Error::invalid(format!("{option} is 0: every node needs time to answer")));
         }
         let mut seen = HashSet::new();
         if let Some(twice) = nodes.iter().find(|node| !seen.insert(node.identity())) {

@@ -1,10 +1,11 @@
 //! Option names of other libraries, and what to do instead: whoever brings one along is told, in every language.
 
 use crate::options::Unit;
+use crate::spelling::spelled;
 
 /// What to do instead of giving another library's option; `None` if it is not one that we know.
 ///
-/// The words fit every language; option names are spelled as in Rust.
+/// The words fit every language.
 pub fn instead_of(option: &str, unit: Unit) -> Option<String> {
     let unit = unit.word();
     let text = match option {
@@ -31,7 +32,10 @@ pub fn instead_of(option: &str, unit: Unit) -> Option<String> {
         }
         "driftFactor" => "Leave it out: clock drift is always accounted for",
         "auto_renewal" | "automaticExtensionThreshold" => {
-            "Use renew: on by itself, at a third of the ttl. max_hold bounds the whole hold"
+            let max_hold = spelled("max_hold");
+            return Some(format!(
+                "Use renew: on by itself, at a third of the ttl. {max_hold} bounds the whole hold"
+            ));
         }
         "id" | "token" => "Use attach: it continues the lease that has this token",
         "strict" | "signal_expire" => "Leave it out: waiters are woken by the server itself",

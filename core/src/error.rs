@@ -1,8 +1,10 @@
 //! One error type, one code per kind, the same codes in every language.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use crate::spelling::spelled;
 use crate::text::{escaped, shown};
 
 /// What went wrong, coarse enough to act on.
@@ -61,18 +63,23 @@ impl LossReason {
         }
     }
 
-    fn explanation(self) -> &'static str {
-        match self {
+    fn explanation(self) -> Cow<'static, str> {
+        let text = match self {
             Self::Expired => "its time was over before a renewal was confirmed",
             Self::Taken => "another owner's token is on the key",
             Self::Missing => "the key is gone: deleted, flushed, or the node lost its data",
             Self::Quorum => "fewer nodes than a quorum still have it",
-            Self::MaxHold => "it was held for max_hold",
+            Self::MaxHold => return format!("it was held for {}", spelled("max_hold")).into(),
             Self::Forked => "it belongs to the parent process; a forked child holds nothing",
             Self::Closed => "its client was closed",
-            Self::Released => "release_all, shutdown or another lease of its token gave it back",
+            Self::Released => {
+                let released = spelled("release_all");
+                let text = "shutdown or another lease of its token gave it back";
+                return format!("{released}, {text}").into();
+            }
             Self::Internal => "redlock's own task for leases failed; please report it with the log",
-        }
+        };
+        text.into()
     }
 }
 

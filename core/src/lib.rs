@@ -39,6 +39,7 @@ mod quorum;
 mod renew;
 mod round;
 mod shutdown;
+mod spelling;
 mod state;
 mod text;
 mod wait;
@@ -59,6 +60,8 @@ pub use log::log_in_place;
 pub use node::TlsOptions;
 pub use options::{ClientArgs, LONG_TTL, LockArgs, MIN_TTL, Names, Unit};
 pub use quorum::{Tally, drift};
+#[doc(hidden)]
+pub use spelling::spell_in_camel_case;
 #[doc(hidden)]
 pub use state::Owner;
 #[doc(hidden)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result, seconds};
 use crate::node::TlsOptions;
+use crate::spelling::spelled;
 use crate::text::shown;
 
 /// The least ttl: below it a scheduler's hiccup alone would end leases.
@@ -29,6 +30,7 @@ impl Unit {
     /// The duration that `value` of option `name` means; NaN, infinite and negative values break the rule.
     pub fn duration(self, name: &str, value: f64) -> Result<Duration> {
         let (scale, unit) = (if self == Self::Seconds { 1.0 } else { 1e-3 }, self.word());
+        let name = spelled(name);
         if value.is_nan() || value < 0.0 {
             let rule = format!("{name} is {value}: it must be a number of {unit}, 0 or more");
             return Err(Error::invalid(rule));
@@ -132,12 +134,14 @@ impl Options {
         if let Some(max_hold) = self.max_hold
             && max_hold < MIN_TTL
         {
-            let text = format!("max_hold is {}: at least 0.1 s are needed", seconds(max_hold));
+            let (option, max_hold) = (spelled("max_hold"), seconds(max_hold));
+            let text = format!("{option} is {max_hold}: at least 0.1 s are needed");
             return Err(Error::invalid(text));
         }
         if self.node_timeout().is_zero() || self.node_timeout() >= self.ttl {
             return Err(Error::invalid(format!(
-                "node_timeout is {}: it must be above 0 and below the ttl of {}",
+                "{} is {}: it must be above 0 and below the ttl of {}",
+                spelled("node_timeout"),
                 seconds(self.node_timeout()),
                 seconds(self.ttl)
             )));
@@ -165,10 +169,11 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
     }
     if !guard.is_zero() && ttl > guard {
         return Err(Error::invalid(format!(
-            "ttl is {}, above restart_guard ({}): a restarted node could vote while such a lease lives. \
-             Shorten the ttl and let renewal extend it, or raise restart_guard on every client",
+            "ttl is {}, above {option} ({}): a restarted node could vote while such a lease lives. \
+             Shorten the ttl and let renewal extend it, or raise {option} on every client",
             seconds(ttl),
-            seconds(guard)
+            seconds(guard),
+            option = spelled("restart_guard")
         )));
     }
     Ok(())

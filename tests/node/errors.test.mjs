@@ -31,6 +31,22 @@ test("every class is a LockError with its own code and name", () => {
   assert.equal("cause" in new LockLost("text"), false);
 });
 
+test("a bundler that renames the classes changes no error's name", () => {
+  const classes = Object.entries(redlock).filter(([, value]) => value.prototype instanceof Error);
+  assert.equal(classes.length, 6);
+  for (const [name, Class] of classes) {
+    const own = Object.getOwnPropertyDescriptor(Class, "name");
+    Object.defineProperty(Class, "name", { ...own, value: "D" });
+    try {
+      const error = new Class("text");
+      assert.equal(error.name, name);
+      assert.match(error.stack, new RegExp(`^${name}: text`));
+    } finally {
+      Object.defineProperty(Class, "name", own);
+    }
+  }
+});
+
 test("QuorumUnavailable lists every node's own error, without passwords", async () => {
   const [one, two] = [await freePort(), await freePort()];
   const urls = [`redis://user:secret@127.0.0.1:${one}`, `redis://127.0.0.1:${two}`, "memory://"];

@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::{Extension, Fault, Holder, Taken, Vote};
+use crate::spelling::camel_case;
 
 pub(super) type Answer<T> = Result<T, Fault>;
 
@@ -125,7 +126,10 @@ fn remaining(pttl: i64) -> Option<Duration> {
 pub(super) fn refusal(text: &str) -> Fault {
     let hint = match text.split_whitespace().next() {
         _ if text.contains("can't run this command") || text.contains("ACL failure") => {
-            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE; with fencing and force_release TIME)"
+            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE; for fencing and releases by force TIME)"
+        }
+        Some("WRONGTYPE") if camel_case() => {
+            " (the key holds data of another type, it is no lock: choose another name or keyPrefix)"
         }
         Some("WRONGTYPE") => {
             " (the key holds data of another type, it is no lock: choose another name or key_prefix)"

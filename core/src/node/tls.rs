@@ -9,6 +9,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 use crate::error::{Error, Result};
+use crate::spelling::spelled;
 use crate::text::shown;
 
 /// PEM files and a name for TLS connections; everything is optional.
@@ -64,9 +65,10 @@ impl Tls {
                     .map_err(|error| unreadable("tls_cert", cert, &error.to_string()))?
             }
             _ => {
-                return Err(Error::invalid(
-                    "tls_cert and tls_key belong together: give both or none",
-                ));
+                let (cert, key) = (spelled("tls_cert"), spelled("tls_key"));
+                return Err(Error::invalid(format!(
+                    "{cert} and {key} belong together: give both or none"
+                )));
             }
         };
         let server_name = options.server_name.as_deref().map(name).transpose()?;
@@ -80,8 +82,10 @@ impl Tls {
 }
 
 fn name(text: &str) -> Result<ServerName<'static>> {
-    ServerName::try_from(text.to_owned())
-        .map_err(|_| Error::invalid("tls_server_name is no name that a certificate can carry"))
+    ServerName::try_from(text.to_owned()).map_err(|_| {
+        let option = spelled("tls_server_name");
+        Error::invalid(format!("{option} is no name that a certificate can carry"))
+    })
 }
 
 fn trust_in(path: &Path) -> Result<RootCertStore> {
@@ -102,8 +106,10 @@ fn system_trust() -> Result<RootCertStore> {
         return Err(Error::invalid(text));
     }
     if trust.is_empty() {
-        let text = "TLS: the system has no trusted certificates; name your own with tls_ca";
-        return Err(Error::invalid(text));
+        let option = spelled("tls_ca");
+        return Err(Error::invalid(format!(
+            "TLS: the system has no trusted certificates; name your own with {option}"
+        )));
     }
     Ok(trust)
 }
@@ -126,6 +132,7 @@ fn why(error: &pem::Error, wanted: &str) -> String {
 }
 
 fn unreadable(option: &str, path: &Path, why: &str) -> Error {
+    let option = spelled(option);
     if path.to_string_lossy().contains("-----BEGIN") {
         let text = format!("{option} is the text of a PEM file: give the path of the file instead");
         return Error::invalid(text);

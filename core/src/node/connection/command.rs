@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::super::Fault;
 use crate::clock::Instant;
+use crate::spelling::spelled;
 
 /// What a command is for decides what becomes of it when the connection dies.
 #[derive(Clone)]
@@ -125,14 +126,16 @@ impl Link {
         let left = match self.votes_from() {
             VotesFrom::Now => return None,
             VotesFrom::Never => {
-                let text = "its uptime cannot be read (INFO), so it takes no first vote while restart_guard is on";
-                return Some(Fault::new(text));
+                let option = spelled("restart_guard");
+                return Some(Fault::new(format!(
+                    "its uptime cannot be read (INFO), so it takes no first vote while {option} is on"
+                )));
             }
             VotesFrom::At(from) => from.since(now),
         };
         (!left.is_zero()).then(|| {
-            let left = left.as_secs_f64();
-            Fault::new(format!("it restarted within restart_guard and votes again in {left:.1} s"))
+            let (left, option) = (left.as_secs_f64(), spelled("restart_guard"));
+            Fault::new(format!("it restarted within {option} and votes again in {left:.1} s"))
         })
     }
 

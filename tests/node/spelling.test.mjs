@@ -1,0 +1,84 @@
+// Whatever the core says, it names options and methods as they are written here: errors, nodes' faults, warnings.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Redlock } from "redlock-native";
+import { eventually, fresh, Server } from "./helper.mjs";
+
+const warnings = [];
+process.on("warning", (warning) => warnings.push(warning.message));
+let three = [];
+
+before(async () => {
+  three = await Promise.all(Array.from({ length: 3 }, () => Server.start()));
+});
+after(() => Promise.all(three.map((server) => server.stop())));
+
+/** The names of Rust and Python, as words of a text; `reason=max_hold` is a value, the same in every language. */
+const FOREIGN =
+  /(?<!reason=)\b(key_prefix|node_timeout|restart_guard|max_hold|tls_\w+|release_all|force_release|try_acquire|on_lost)\b/;
+
+async function says(promise, code, ...words) {
+  await assert.rejects(promise, (error) => {
+    assert.equal(error.code, code, error.message);
+    const texts = [error.message, ...error.nodes.map((node) => node.error ?? "")];
+    for (const word of words) assert.ok(error.message.includes(word), error.message);
+    for (const text of texts) assert.doesNotMatch(text, FOREIGN);
+    return true;
+  });
+}
+
+test("nodes that restarted, in the error, in inspect() and in the warning", async () => {
+  const urls = three.map((server) => server.url);
+  const redlock = new Redlock(urls, { restartGuard: 600_000 });
+  const lock = redlock.lock(fresh(), { ttl: 5000, wait: 0 });
+  await says(lock.acquire(), "unavailable", "it restarted within restartGuard");
+  for (const { error } of (await lock.inspect()).nodes) {
+    assert.match(error, /restartGuard/);
+    assert.doesNotMatch(error, FOREIGN);
+  }
+  const about = () => warnings.filter((text) => urls.some((url) => text.includes(url)));
+  await eventually(() => assert.ok(about().length >= 3));
+  for (const text of about()) assert.doesNotMatch(text, FOREIGN);
+  assert.ok(about().some((text) => text.includes("restartGuard")));
+  redlock.close();
+});
+
+test("a key that holds data of another type", async () => {
+  const [server] = three;
+  const name = fresh();
+  await server.cli("LPUSH", `lock:${name}`, "data");
+  await says(new Redlock(server.url).lock(name).acquire(), "invalid", "or keyPrefix)");
+});
+
+test("options that break a rule", async () => {
+  const redlock = new Redlock("memory://");
+  const one = async (options) => redlock.lock("a", options);
+  await says(one({ ttl: 1000, nodeTimeout: 1000 }), "invalid", "nodeTimeout is 1.000 s");
+  await says(one({ maxHold: 50 }), "invalid", "maxHold is 0.050 s");
+  await says(one({ maxHold: -1 }), "invalid", "maxHold is -1");
+  const client = async (options, nodes = "redis://a") => new Redlock(nodes, options);
+  await says(client({ nodeTimeout: 0 }), "invalid", "nodeTimeout is 0");
+  await says(client({ restartGuard: -5 }), "invalid", "restartGuard is -5");
+  const three = ["redis://a", "redis://b", "redis://c"];
+  const guarded = new Redlock(three, { restartGuard: 5000 });
+  await says(
+    (async () => guarded.lock("a"))(),
+    "invalid",
+    "above restartGuard",
+    "raise restartGuard",
+  );
+  const tls = (options) => client(options, "rediss://a");
+  await says(tls({ tlsCert: "max_hold.pem" }), "invalid", "tlsCert and tlsKey belong together");
+  await says(tls({ tlsCa: "/nowhere/ca.pem" }), "invalid", "tlsCa is ");
+  await says(tls({ tlsServerName: "no name" }), "invalid", "tlsServerName is no name");
+});
+
+test("losses that an option or a method caused", async () => {
+  const redlock = new Redlock("memory://");
+  const capped = await redlock.lock(fresh(), { ttl: 200, maxHold: 200 }).acquire();
+  await eventually(() => assert.equal(capped.held, false));
+  await says(capped.release(), "lost", "held for maxHold");
+  const taken = await redlock.lock(fresh()).acquire();
+  await redlock.releaseAll();
+  await says(taken.release(), "lost", "releaseAll, shutdown or another lease");
+});
