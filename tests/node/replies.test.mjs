@@ -75,15 +75,12 @@ each(
   calm,
   async (row, redlock) => {
     const lock = redlock.lock("job");
-    const [seen] = await Promise.all([
-      lock.inspect(),
+    await Promise.all([
+      faults(() => lock.inspect(), row.cause, patience(row)),
       faults(() => lock.tryAcquire(), row.cause, patience(row)),
       faults(() => redlock.attach("job", "token"), row.cause, patience(row)),
       faults(() => redlock.forceRelease("job"), row.cause, patience(row)),
     ]);
-    assert.equal(seen.held, false);
-    assert.equal(seen.nodes[0].state, "fault");
-    assert.ok(!inspect(seen).includes("s3cret"));
   },
   { concurrency: true },
 );
