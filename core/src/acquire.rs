@@ -39,7 +39,7 @@ pub(crate) async fn acquire(
         outcome = attempt.run() => outcome?,
         () = lock.client.closed() => return Err(Error::closed(&lock.key())),
     };
-    lock.handed_out(granted)
+    lock.handed_out(&live, granted)
 }
 
 pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
@@ -50,7 +50,7 @@ pub(crate) async fn try_acquire(lock: Lock) -> Result<Option<Lease>> {
         return Ok(None);
     }
     match round(&lock, &live, NEVER, Odds::Unknown).await {
-        Round::Granted(lease) => lock.handed_out(lease).map(Some),
+        Round::Granted(lease) => lock.handed_out(&live, lease).map(Some),
         Round::Refused(Refusal::Unavailable(nodes)) => Err(lock.unavailable(nodes, None)),
         Round::Refused(Refusal::Late(took, nodes)) => Err(lock.late(took, nodes, None)),
         Round::Refused(Refusal::Invalid(text)) => Err(lock.invalid(text)),

@@ -75,9 +75,10 @@ impl Ballot {
         self.started + self.ask.ttl.saturating_sub(drift(self.ask.ttl))
     }
 
-    /// The votes, also those still under way, belong to a lease from now on.
-    pub(crate) fn keep(&mut self) {
+    /// The votes, also those still under way or not even sent, belong to a lease from now on.
+    pub(crate) fn keep(&mut self) -> Poll<Vote> {
         self.kept = true;
+        std::mem::replace(&mut self.votes, Poll::over(0, |_| false))
     }
 }
 

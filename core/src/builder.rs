@@ -8,6 +8,7 @@ use crate::client::Redlock;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::node::{Address, Tls, TlsOptions};
+use crate::options::check_time;
 use crate::spelling::spelled;
 
 const DEFAULT_PREFIX: &str = "lock:";
@@ -90,6 +91,10 @@ impl Builder {
         if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
             let option = spelled("node_timeout");
             return Err(Error::invalid(format!("{option} is 0: every node needs time to answer")));
+        }
+        let times = [("node_timeout", self.node_timeout), ("restart_guard", self.restart_guard)];
+        for (name, time) in times {
+            time.map_or(Ok(()), |time| check_time(name, time))?;
         }
         let mut seen = HashSet::new();
         if let Some(twice) = nodes.iter().find(|node| !seen.insert(node.identity())) {

@@ -165,7 +165,7 @@ impl Redlock {
             }
             let current = self.0.live.load();
             match &*current {
-                Some(live) if live.generation == fork_generation() => return Ok(Arc::clone(live)),
+                Some(live) if live.works() => return Ok(Arc::clone(live)),
                 stale => {
                     background::handle().map_err(|error| Error::no_thread(key, &error))?;
                     let started = Arc::new(Live::start(&self.0.config));

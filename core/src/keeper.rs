@@ -11,17 +11,20 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock::{Clock, Instant, NEVER};
-use crate::node::Change;
-use crate::renew::{check, renew};
+use crate::node::Changes;
+use crate::renew::{Work, check, renew};
 use crate::state::State;
 
 /// New leases are looked at this often; one that is gone by then was never looked at.
 const GRACE: Duration = Duration::from_millis(100);
 /// Renewals that are due so soon go out with one that is due: many leases share their packets and wake-ups.
 const TOGETHER: Duration = Duration::from_millis(5);
+/// That all keys may have changed is looked into this often, however often it is said.
+const ALL_AGAIN: Duration = Duration::from_millis(100);
+/// Released leases that were never looked at, above which the list of new ones is cleaned.
+const UNSEEN: usize = 1024;
 
 pub(crate) struct Keeper {
     clock: Arc<dyn Clock>,
@@ -68,7 +71,7 @@ impl Keeper {
     }
 
     pub(crate) fn track(&self, state: &Arc<State>) {
-        let first = first_due(state, self.clock.now());
+        let first = events(state).map(|(at, ..)| at).min().unwrap_or(NEVER);
         let mut book = self.book();
         book.leases.insert(state.id, Arc::downgrade(state));
         for key in state.terms.claim.keys.iter() {
@@ -93,6 +96,10 @@ impl Keeper {
                     }
                 }
             }
+            if book.new.len() > UNSEEN + 2 * book.leases.len() {
+                let Book { new, leases, .. } = &mut *book;
+                new.retain(|id| leases.contains_key(id));
+            }
         }
     }
 
@@ -116,14 +123,23 @@ impl Keeper {
     }
 
     /// Keeps leases until nobody is left who could make or change one.
-    pub(crate) async fn run(self: Arc<Self>, mut changes: UnboundedReceiver<Change>) {
+    pub(crate) async fn run(self: Arc<Self>, changes: Arc<Changes>) {
         let mut agenda = BinaryHeap::new();
         let mut renewals = FuturesUnordered::new();
+        let mut all_from = Instant::default();
         loop {
-            let next = self.plan(&mut agenda);
+            let mut next = self.plan(&mut agenda);
+            if changes.all_waits() {
+                next = next.min(all_from);
+            }
             tokio::select! {
                 biased;
                 () = self.clock.sleep_until(next), if next < NEVER => {
+                    if changes.all_waits() && self.clock.now() >= all_from {
+                        all_from = self.clock.now() + ALL_AGAIN;
+                        changes.take(true);
+                        renewals.extend(to_check(self.leases()));
+                    }
                     for (due, state) in self.due(&mut agenda) {
                         match due {
                             Due::Renewal => renewals.push(renew(state)),
@@ -133,15 +149,26 @@ impl Keeper {
                         }
                     }
                 }
-                change = changes.recv() => match change {
-                    Some(change) => renewals.extend(self.concerned(&change).into_iter().map(check)),
-                    None => return,
+                () = changes.told() => {
+                    let told = changes.take(self.clock.now() >= all_from);
+                    if told.closed {
+                        return;
+                    }
+                    if told.all {
+                        all_from = self.clock.now() + ALL_AGAIN;
+                        renewals.extend(to_check(self.leases()));
+                    }
+                    for key in told.keys {
+                        renewals.extend(to_check(self.holders(&key)));
+                    }
                 },
                 Some(first) = renewals.next(), if !renewals.is_empty() => {
                     // Renewals come back in batches; a turn of the loop for each would cost more than they do.
                     let mut done = Some(first);
-                    while let Some(again) = done {
+                    while let Some(done_one) = done {
+                        let again = done_one.again;
                         agenda.extend(again.map(|(at, id)| Reverse((at, Due::Renewal, id))));
+                        renewals.extend(done_one.rest);
                         done = renewals.next().now_or_never().flatten();
                     }
                 }
@@ -158,7 +185,7 @@ impl Keeper {
         let states: Vec<_> =
             new.iter().filter_map(|id| book.leases.get(id).and_then(Weak::upgrade)).collect();
         let soon = if new.is_empty() { NEVER } else { now + GRACE };
-        let events = states.iter().flat_map(events);
+        let events = states.iter().flat_map(|state| events(state));
         agenda.extend(events.map(Reverse));
         let next = agenda.peek().map_or(NEVER, |Reverse((at, _, _))| *at).min(soon);
         book.planned = next;
@@ -179,25 +206,16 @@ impl Keeper {
         }
         due
     }
+}
 
-    fn concerned(&self, change: &Change) -> Vec<Arc<State>> {
-        match change {
-            Change::Key(key) => self.holders(key),
-            Change::All => self.leases(),
-        }
-    }
+fn to_check(leases: Vec<Arc<State>>) -> impl Iterator<Item = Work> {
+    leases.into_iter().filter(|state| state.wants_check()).map(check)
 }
 
 type Agenda = BinaryHeap<Reverse<(Instant, Due, u64)>>;
 
-fn first_due(state: &State, now: Instant) -> Instant {
-    match state.renewal() {
-        Some(ttl) => now + ttl / 3,
-        None => state.deadline().unwrap_or(now),
-    }
-}
-
-fn events(state: &Arc<State>) -> impl Iterator<Item = (Instant, Due, u64)> + use<> {
+/// A deadline, and with renewal a third of the ttl after the round began: both may be near, or over, where it took long.
+fn events(state: &State) -> impl Iterator<Item = (Instant, Due, u64)> + use<> {
     let id = state.id;
     let acquired = state.terms.acquired;
     let deadline = state.deadline().map(|at| (at, Due::Deadline, id));

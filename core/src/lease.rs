@@ -126,7 +126,8 @@ impl Hold {
         }
     }
 
-    /// Makes the lease last at least `ttl` from now, which is also the ttl of later renewals. Sent at the call.
+    /// Makes the lease last at least `ttl` from now, which is also the ttl of later renewals once it is confirmed. Sent at
+    /// the call.
     ///
     /// It never shortens the lease. Fails with `Lost` once the lease is over, and with `Unavailable` if too few
     /// nodes answered; then the lease goes on to its deadline.
@@ -135,13 +136,8 @@ impl Hold {
         ttl: Duration,
     ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
-        let sent = check_ttl(ttl, state.terms.guard, state.terms.unit).map(|()| {
-            let sent = state.send_extend(ttl);
-            if let Some(mut phase) = state.held_phase() {
-                phase.ttl = ttl;
-            }
-            sent
-        });
+        let sent = check_ttl(ttl, state.terms.guard, state.terms.unit);
+        let sent = sent.map(|()| state.send_extend(ttl));
         async move { state.extend(ttl, sent?).await }
     }
 

@@ -16,6 +16,7 @@
 //! what is logged on its way to the program's subscriber in `log`.
 
 mod acquire;
+mod attach;
 mod background;
 mod ballot;
 mod builder;
@@ -24,6 +25,7 @@ pub mod clock;
 mod contention;
 mod elsewhere;
 mod error;
+mod extend;
 mod failure;
 mod fence;
 mod inspect;

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{acquire, try_acquire};
+use crate::attach::attach;
 use crate::client::Redlock;
 use crate::clock::Instant;
-use crate::error::{Error, NodeReport, Result, seconds};
+use crate::error::{Error, LossReason, NodeReport, Result, seconds};
 use crate::fence::fence_key;
 use crate::inspect::{Inspection, inspection};
 use crate::lease::Lease;
+use crate::live::Live;
 use crate::log;
-use crate::node::{Ask, Claim, Fencing};
+use crate::node::Claim;
 use crate::options::{LONG_TTL, Options, Unit, check_names, wait_from};
-use crate::quorum::{Poll, drift};
-use crate::state::{Owner, State, Terms};
+use crate::quorum::Poll;
+use crate::state::{Owner, Terms};
 use crate::text::shown;
 
 /// What to lock. No state of its own: it can be shared by threads and tasks, and used many times.
@@ -163,9 +165,20 @@ impl Lock {
         }
     }
 
-    /// A lease of a client that was closed meanwhile is given back: whoever closes it counts what is held only once.
-    pub(crate) fn handed_out(&self, lease: Lease) -> Result<Lease> {
-        if self.client.is_closed() { Err(Error::closed(&self.key())) } else { Ok(lease) }
+    /// A lease of a client that was closed meanwhile, or that nothing would renew, is given back.
+    pub(crate) fn handed_out(&self, live: &Live, lease: Lease) -> Result<Lease> {
+        if self.client.is_closed() {
+            return Err(Error::closed(&self.key()));
+        }
+        if !live.works() {
+            return Err(Error::lost(&self.key(), LossReason::Internal, Duration::ZERO));
+        }
+        Ok(lease)
+    }
+
+    /// What the nodes are asked for: the ttl, or all that `max_hold` allows.
+    pub(crate) fn asked_ttl(&self) -> Duration {
+        self.options.max_hold.map_or(self.options.ttl, |hold| hold.min(self.options.ttl))
     }
 
     pub(crate) fn invalid(&self, text: impl AsRef<str>) -> Error {
@@ -185,9 +198,7 @@ impl Lock {
         nodes: Vec<NodeReport>,
         lasted: Option<Duration>,
     ) -> Error {
-        let lives =
-            self.options.max_hold.map_or(self.options.ttl, |hold| hold.min(self.options.ttl));
-        let (took, lives) = (seconds(took), seconds(lives));
+        let (took, lives) = (seconds(took), seconds(self.asked_ttl()));
         let lasted = lasting(lasted);
         let what = format!(
             "granted, but the answers took {took} and a lease of {lives} was over by then{lasted}"
@@ -206,33 +217,7 @@ impl Lock {
         &self,
         token: &str,
     ) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
-        let lock = self.clone();
-        let claim = Claim { token: token.into(), ..self.claim() };
-        async move {
-            lock.check()?;
-            let live = lock.client.live(&lock.key())?;
-            let (ttl, patience) = (lock.options.ttl, lock.options.node_timeout());
-            let started = live.quorum.clock.now();
-            let ask = Ask { ttl, patience, first: false, likely: false, fencing: Fencing::Off };
-            let mut poll = live.quorum.extend(&claim, ask);
-            poll.decide(&*live.quorum.clock, started + patience).await;
-            let end = started + ttl.saturating_sub(drift(ttl));
-            if poll.tally.met() && live.quorum.clock.now() < end {
-                let terms = lock.terms(claim, started, None);
-                let lease = Lease::new(live.lease(terms, (end, ttl, false)));
-                if lock.client.is_closed() {
-                    // The keys are the first holder's too.
-                    lease.into_hold().abandon();
-                    return Err(Error::closed(&lock.key()));
-                }
-                return Ok(lease);
-            }
-            if poll.tally.denied() {
-                let reason = State::loss_reason(&poll);
-                return Err(Error::lost(&lock.key(), reason, Duration::ZERO));
-            }
-            Err(lock.unavailable(live.quorum.report(&poll, patience), None))
-        }
+        attach(self.clone(), Claim { token: token.into(), ..self.claim() })
     }
 
     /// Who holds it, by each node's word. A snapshot: it may be over when you read it.

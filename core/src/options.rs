@@ -131,6 +131,10 @@ impl Options {
 
     pub(crate) fn check(&self, guard: Duration) -> Result<()> {
         check_ttl(self.ttl, guard, self.unit)?;
+        let times = [("wait", self.wait), ("max_hold", self.max_hold)];
+        for (name, time) in times.into_iter().chain([("node_timeout", self.node_timeout)]) {
+            time.map_or(Ok(()), |time| check_time(name, time))?;
+        }
         if let Some(max_hold) = self.max_hold
             && max_hold < MIN_TTL
         {
@@ -159,7 +163,18 @@ pub(crate) fn wait_from(wait: Option<f64>, unit: Unit) -> Result<Option<Option<D
     }
 }
 
+/// No time of any language may be so long that arithmetic with it, here or in a server, runs over.
+pub(crate) fn check_time(name: &str, time: Duration) -> Result<()> {
+    if time > MAX_TIME {
+        let text = format!("{} is {}: at most ten years make sense", spelled(name), seconds(time));
+        let way_out = if name == "wait" { "; leave it out to wait for ever" } else { "" };
+        return Err(Error::invalid(format!("{text}{way_out}")));
+    }
+    Ok(())
+}
+
 pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()> {
+    check_time("ttl", ttl)?;
     if ttl < MIN_TTL {
         return Err(Error::invalid(format!(
             "ttl is {}: at least 0.1 s (100 ms) are needed; ttl is in {}",

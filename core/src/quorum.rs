@@ -69,7 +69,7 @@ impl Tally {
     }
 }
 
-/// What is left for sure of a lease of this ttl: clocks may run at rates that differ by 1 %, and expiry has
+/// What is taken off a lease of this ttl, so that the rest is left for sure: clocks may run at rates that differ by 1 %, and expiry has
 /// a granularity of 1 ms on each side. The rule is the Redis documentation's, "Distributed Locks with Redis".
 pub fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
@@ -139,9 +139,22 @@ impl<T> Poll<T> {
         self.answers.iter().filter(|answer| answer.is_none()).for_each(|_| self.tally.fault());
     }
 
+    /// Collects answers until a quorum says yes, so many say no that none can, or all have answered or had the time to.
+    pub(crate) async fn settle(&mut self, clock: &dyn Clock, deadline: Instant) {
+        let clear = |poll: &Self| poll.tally.met() || poll.tally.denied() || poll.is_complete();
+        self.collect(clock, deadline, clear).await;
+        if !clear(self) {
+            self.silence_counts();
+        }
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.answers.iter().all(Option::is_some)
+    }
+
     /// Collects the answers that a decision did not need, until the deadline.
     pub(crate) async fn complete(&mut self, clock: &dyn Clock, deadline: Instant) {
-        self.collect(clock, deadline, |poll| poll.answers.iter().all(Option::is_some)).await;
+        self.collect(clock, deadline, Self::is_complete).await;
     }
 
     async fn collect(&mut self, clock: &dyn Clock, deadline: Instant, enough: fn(&Self) -> bool) {

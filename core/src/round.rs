@@ -70,7 +70,7 @@ impl Refusal {
 pub(crate) async fn round(lock: &Lock, live: &Arc<Live>, until: Instant, odds: Odds) -> Round {
     let options = &lock.options;
     let patience = options.node_timeout().min(until.since(live.quorum.clock.now()));
-    let ttl = options.max_hold.map_or(options.ttl, |max_hold| max_hold.min(options.ttl));
+    let ttl = lock.asked_ttl();
     let fencing = if options.fencing {
         Fencing::Propose(live.quorum.clock.wall_micros())
     } else {
@@ -100,11 +100,13 @@ pub(crate) async fn round(lock: &Lock, live: &Arc<Live>, until: Instant, odds: O
         if options.fencing && fence.is_none() {
             return Round::Refused(Refusal::Split(Taken::default()));
         }
-        ballot.keep();
+        let votes = ballot.keep();
         live.contention.took(live.quorum.clock.now().since(ballot.started));
         let terms = lock.terms(ballot.claim.clone(), ballot.started, fence);
         let end = (ballot.validity_ends(), options.ttl, ttl < options.ttl);
-        return Round::Granted(Lease::new(live.lease(terms, end)));
+        let state = live.lease(terms, end);
+        state.keep_votes(votes);
+        return Round::Granted(Lease::new(state));
     }
     Round::Refused(if let Some(text) = live.quorum.invalid(&ballot.votes) {
         Refusal::Invalid(text)

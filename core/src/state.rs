@@ -1,6 +1,7 @@
 //! The life of one lease: held, extended, healed, then released or lost, once and for all.
 
 use std::fmt::Display;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +12,16 @@ use crate::clock::Instant;
 use crate::error::{Error, LossReason, seconds};
 use crate::keeper::Keeper;
 use crate::log;
-use crate::node::{Claim, Watch};
+use crate::node::{Claim, Vote, Watch};
 use crate::options::Unit;
-use crate::quorum::Quorum;
+use crate::quorum::{Poll, Quorum};
 
 mod requests;
+
+/// How many checks of a lease are to be made.
+const NO_CHECK: u8 = 0;
+const ONE_CHECK: u8 = 1;
+const ONE_MORE: u8 = 2;
 
 /// What a lease is made with and what never changes in it.
 pub(crate) struct Terms {
@@ -47,6 +53,7 @@ pub(crate) struct State {
     pub(crate) place: OnceLock<Box<dyn Display + Send + Sync>>,
     pub(crate) owner: OnceLock<Owner>,
     phase: Mutex<Phase>,
+    checks: AtomicU8,
     pub(crate) bell: Notify,
 }
 
@@ -59,6 +66,10 @@ pub(crate) struct Phase {
     capped: bool,
     deleted: bool,
     warned: bool,
+    /// The longest that the keys may live by what was asked for, confirmed or not.
+    longest: Duration,
+    /// First votes that a quorum did not wait for: listened to so that those of nodes that still connect are sent.
+    votes: Option<Poll<Vote>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,8 +88,16 @@ impl State {
         watch: &Arc<Watch>,
         keeper: &Arc<Keeper>,
     ) -> Arc<Self> {
-        let phase =
-            Phase { status: Status::Held, deadline, ttl, capped, deleted: false, warned: false };
+        let phase = Phase {
+            status: Status::Held,
+            deadline,
+            ttl,
+            capped,
+            deleted: false,
+            warned: false,
+            longest: ttl,
+            votes: None,
+        };
         let state = Arc::new(Self {
             id: keeper.new_id(),
             terms,
@@ -89,10 +108,30 @@ impl State {
             place: OnceLock::new(),
             owner: OnceLock::new(),
             phase: Mutex::new(phase),
+            checks: AtomicU8::new(NO_CHECK),
             bell: Notify::new(),
         });
         keeper.track(&state);
         state
+    }
+
+    /// Votes that may still be under way, or not even sent, belong to the lease.
+    pub(crate) fn keep_votes(&self, votes: Poll<Vote>) {
+        if let Some(mut phase) = self.held_phase() {
+            phase.votes = Some(votes);
+        }
+    }
+
+    /// Whether a check is to be started: one that is under way is made once more instead.
+    pub(crate) fn wants_check(&self) -> bool {
+        let more = |checks| Some(if checks == NO_CHECK { ONE_CHECK } else { ONE_MORE });
+        self.checks.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) == Ok(NO_CHECK)
+    }
+
+    /// A check is over; whether it is to be made once more.
+    pub(crate) fn checked(&self) -> bool {
+        let less = |checks| Some(if checks == ONE_MORE { ONE_CHECK } else { NO_CHECK });
+        self.checks.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(ONE_MORE)
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -208,7 +247,7 @@ impl State {
             return;
         };
         let held = self.now().since(self.terms.acquired);
-        if !phase.warned && held > phase.ttl * 10 {
+        if !phase.warned && held > phase.ttl.saturating_mul(10) {
             phase.warned = true;
             drop(phase);
             log::event!(

@@ -10,6 +10,7 @@ mod endings;
 mod fake;
 mod faults;
 mod fencing;
+mod keeping;
 mod late;
 mod minority;
 mod options;

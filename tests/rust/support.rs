@@ -57,6 +57,10 @@ impl Server {
         self.wait_ready();
     }
 
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
     pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: the child is ours and not yet reaped.
         assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);

@@ -1,6 +1,7 @@
 //! One logical Redis, as the algorithm sees it: it votes, and it tells when a key changed.
 
 mod address;
+mod changes;
 mod connection;
 mod memory;
 mod redis;
@@ -20,6 +21,7 @@ use crate::fence::SLACK;
 
 pub(crate) use address::Address;
 use address::Server;
+pub(crate) use changes::Changes;
 pub(crate) use connection::Target;
 pub(crate) use memory::MemoryNode;
 pub(crate) use redis::RedisNode;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
-use tokio::sync::mpsc::UnboundedSender;
+
+use super::changes::{Changes, Teller};
 
 /// What was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(crate) enum Change {
 /// One client's interests. Nodes ring it, waiters subscribe, the keeper of leases listens to all of it.
 pub(crate) struct Watch {
     signals: Mutex<BTreeMap<String, Vec<Arc<Signal>>>>,
-    leases: UnboundedSender<Change>,
+    leases: Teller,
 }
 
 #[derive(Default)]
@@ -35,14 +36,14 @@ impl Signal {
 }
 
 impl Watch {
-    pub(crate) fn new(leases: UnboundedSender<Change>) -> Self {
-        Self { signals: Mutex::default(), leases }
+    pub(crate) fn new(leases: Arc<Changes>) -> Self {
+        Self { signals: Mutex::default(), leases: Teller(leases) }
     }
 
     /// A node's word: wakes waiters, and has the leases concerned checked.
     pub(crate) fn changed(&self, change: Change) {
         self.wake(&change);
-        let _ = self.leases.send(change);
+        self.leases.0.add(change);
     }
 
     /// [`Watch::changed`] for several keys.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Phase, State, Status};
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
+use crate::extend::{Verdict, verdict};
 use crate::node::{Ask, Change, Extension, Fencing};
 use crate::quorum::{Poll, drift};
 
@@ -14,18 +15,24 @@ pub(crate) type Sent = (Poll<Extension>, Ask, Instant);
 
 impl State {
     /// Whatever is asked for a lease that is ours keeps its fencing token from being forgotten.
-    fn ask(&self, ttl: Duration) -> Ask {
+    /// A frozen node is waited for so briefly that the renewal after this one comes in time, also where the ttl was
+    /// shortened below what `node_timeout` was made for.
+    fn ask(&self, phase: &mut Phase, ttl: Duration) -> Ask {
         let fencing = Fencing::keep(self.terms.fence);
-        Ask { ttl, patience: self.terms.node_timeout, first: false, likely: false, fencing }
+        let patience = self.terms.node_timeout.min(phase.ttl / 5);
+        phase.longest = phase.longest.max(ttl);
+        Ask { ttl, patience, first: false, likely: false, fencing }
     }
 
     /// Sends an extend by `ttl` from now, cut at `max_hold`; `None` if the lease is over.
     /// What is sent is sent under the lease's lock, so that no extend or heal follows the release.
     pub(crate) fn send_extend(&self, ttl: Duration) -> Option<Sent> {
-        let _phase = self.held_phase()?;
+        let mut phase = self.held_phase()?;
         let started = self.now();
         let left = self.terms.hold_end.map_or(ttl, |end| end.since(started));
-        let ask = self.ask(ttl.min(left));
+        let ask = self.ask(&mut phase, ttl.min(left));
+        // What was not even sent of the first votes is asked for by this.
+        phase.votes = None;
         Some((self.quorum.extend(&self.terms.claim, ask), ask, started))
     }
 
@@ -40,10 +47,11 @@ impl State {
 
     /// Gives the lease back to nodes that lacked it in both rounds, of which each showed that a quorum has it.
     pub(crate) fn heal(&self, rounds: [&Poll<Extension>; 2]) {
-        let Some(phase) = self.held_phase() else {
+        let Some(mut phase) = self.held_phase() else {
             return;
         };
-        let ask = self.ask(phase.deadline.since(self.now()));
+        let left = phase.deadline.since(self.now());
+        let ask = self.ask(&mut phase, left);
         let missing = |round: &Poll<Extension>, at: usize| {
             matches!(round.answers[at], Some(Ok(Extension::Missing)))
         };
@@ -54,33 +62,26 @@ impl State {
         }
     }
 
-    /// Why a quorum's answers mean that the lease is gone.
-    pub(crate) fn loss_reason(poll: &Poll<Extension>) -> LossReason {
-        let mut answers = poll.answers.iter().flatten().flatten();
-        if answers.clone().any(|answer| *answer == Extension::Taken) {
-            LossReason::Taken
-        } else if answers.any(|answer| *answer == Extension::Extended) {
-            LossReason::Quorum
-        } else {
-            LossReason::Missing
-        }
-    }
-
     pub(crate) async fn extend(self: Arc<Self>, ttl: Duration, sent: Option<Sent>) -> Result<()> {
         let Some((mut poll, ask, started)) = sent else {
             return Err(self.over());
         };
-        poll.decide(&*self.quorum.clock, started + ask.patience).await;
-        if poll.tally.met() {
-            self.confirm(started, ask.ttl, ttl);
-            return if self.held() { Ok(()) } else { Err(self.over()) };
+        match verdict(&mut poll, &*self.quorum.clock, started + ask.patience).await {
+            Verdict::Extended => {
+                self.confirm(started, ask.ttl, ttl);
+                let Some(mut phase) = self.held_phase() else { return Err(self.over()) };
+                phase.ttl = ttl;
+                Ok(())
+            }
+            Verdict::Gone(reason) => {
+                self.lose(reason);
+                Err(self.over())
+            }
+            Verdict::Unknown => {
+                let nodes = self.quorum.report(&poll, ask.patience);
+                Err(Error::unavailable(&self.key(), "not extended", nodes))
+            }
         }
-        if poll.tally.denied() {
-            self.lose(Self::loss_reason(&poll));
-            return Err(self.over());
-        }
-        let nodes = self.quorum.report(&poll, ask.patience);
-        Err(Error::unavailable(&self.key(), "not extended", nodes))
     }
 
     /// Ends the lease and sends the deletes; `Err` if it had been lost, `Ok(None)` if it was over already.
@@ -107,7 +108,9 @@ impl State {
         let unsent = (held || matches!(phase.status, Status::Lost(..))) && !phase.deleted;
         // The ttl of the last extend may be shorter than what an earlier one left on the keys.
         let left = phase.deadline.since(self.now());
-        let owed = phase.ttl.max(left + drift(left));
+        let owed = phase.longest.max(left + drift(left));
+        // A vote that is listened to may be sent again after a script reload; the delete must be last.
+        phase.votes = None;
         let poll = unsent.then(|| self.quorum.release(&self.terms.claim, owed, !held));
         phase.deleted |= unsent;
         if held {
@@ -117,11 +120,12 @@ impl State {
         self.keeper.forget(self);
         self.ring();
         if unsent {
-            let twins = self.keeper.twins(self);
-            twins.iter().for_each(|twin| twin.lose(LossReason::Released));
             // What a local waiter asks now goes behind the delete on the same connections.
             let keys = self.terms.claim.keys.iter();
             keys.for_each(|key| self.watch.wake(&Change::Key(key.clone())));
+            // After that: whoever attaches to the token meanwhile is woken or found.
+            let twins = self.keeper.twins(self);
+            twins.iter().for_each(|twin| twin.lose(LossReason::Released));
         }
         poll
     }

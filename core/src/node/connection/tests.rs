@@ -5,7 +5,6 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 
 use super::{Question, Target};
@@ -76,7 +75,7 @@ async fn a_task_that_panics_refuses_what_was_under_way_and_begins_anew() {
     let roster = Arc::new(Roster::default());
     let key_prefix = "lock:".to_owned();
     let target = Target { url, server, guard: Duration::ZERO, key_prefix, roster };
-    let watch = Arc::new(Watch::new(unbounded_channel().0));
+    let watch = Arc::new(Watch::new(Arc::default()));
     let node = RedisNode::new(target, Arc::new(SystemClock), watch);
     for _ in 0..3 {
         let soon = Duration::from_secs(3);
