@@ -20,6 +20,8 @@ pub(super) struct Record {
     pub(super) names: Vec<&'static str>,
     pub(super) state: Arc<State>,
     told: bool,
+    /// Whoever runs under it ends it now.
+    given_up: bool,
     over_since: Option<Time>,
     /// Not valid after that, by `max_hold`.
     hold_end: Option<Time>,
@@ -142,6 +144,7 @@ impl Monitor {
             names,
             state: Arc::clone(&hold.0),
             told: false,
+            given_up: false,
             over_since: None,
             hold_end,
             deleted: None,
@@ -180,6 +183,12 @@ impl Monitor {
             }
         }
         vain.into_iter().for_each(|text| self.fail(text));
+    }
+
+    /// Whoever runs under this lease ends it.
+    pub(super) fn gives_up(&mut self, hold: &Hold) {
+        let mine = |record: &&mut Record| Arc::ptr_eq(&record.state, &hold.0);
+        self.live.iter_mut().filter(mine).for_each(|record| record.given_up = true);
     }
 
     /// Somebody deletes the keys of a name wherever a node lives; whoever holds it is told of that by `due`.
@@ -242,6 +251,10 @@ impl Monitor {
                 continue;
             }
             let since = *record.over_since.get_or_insert(now);
+            if record.state.ended() == Some(false) && !record.given_up {
+                let names = &record.names;
+                failures.push(format!("loss not told: {names:?} released under {}", record.client));
+            }
             if record.state.ended() != Some(false) && !record.told && now > since + LATE {
                 failures
                     .push(format!("loss not told: {:?} to client {}", record.names, record.client));

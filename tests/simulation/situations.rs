@@ -5,6 +5,7 @@ use fastrand::Rng;
 use super::chance::{pick, plain, some_time};
 use super::clock::Time;
 use super::scenario::{Action, Also, End, Scenario, Step, Use};
+use super::server::EPOCH_US;
 use super::world::MS;
 
 /// What a situation is made of, at times from its begin on.
@@ -237,7 +238,11 @@ impl Scenario {
     /// A node tells a fencing token, once, that no rule has made.
     fn lie(&self, rng: &mut Rng, scene: &mut Scene) {
         let node = rng.usize(..self.nodes.len());
-        let fence = pick(rng, &[1 << 60, (1 << 53) + 1, 1 << 53, u64::MAX, u64::MAX - 1, 1 << 52]);
+        // Where what is believable ends for one client, it does not for another, whose clock is hours apart.
+        let hours = rng.i64(-5..5) * 3_600_000_000;
+        let bound = EPOCH_US + 100 * 31_557_600 * 1_000_000;
+        let bound = bound.saturating_add_signed(hours);
+        let fence = pick(rng, &[1 << 60, (1 << 53) + 1, 1 << 53, u64::MAX, u64::MAX - 1, bound]);
         // Fewer nodes than three have no quorum without the one that lies.
         if self.fencing && self.nodes.len() > 2 {
             scene.add(0, Action::Lie { node, fence, stored: rng.bool() });

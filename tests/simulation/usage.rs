@@ -58,6 +58,7 @@ pub(super) fn continued(client: Client, token: String, how: Use, before: Option<
     Box::pin(async move {
         let Ok(lease) = client.lock(&how).attach(&token).await else { return };
         if let Some(Before(former, _handed)) = before {
+            client.monitor.lock().unwrap().gives_up(&former);
             former.abandon();
         }
         hold(client, lease, how, Tokens::new()).await;
@@ -95,12 +96,16 @@ fn hold(client: Client, lease: Lease, how: Use, before: Tokens) -> Task {
         }
         also(&client, &hold, how.also).await;
         sleep(&client, how.hold / 2).await;
+        if !matches!(how.end, End::Keep) {
+            client.monitor.lock().unwrap().gives_up(&hold);
+        }
         match how.end {
             End::Release => drop(lease.release().await),
             End::Drop => drop(lease),
             End::Abandon => drop(lease.into_hold().abandon()),
             End::Keep => {
                 sleep(&client, how.ttl * 4).await;
+                client.monitor.lock().unwrap().gives_up(&hold);
                 drop(lease);
             }
         }
