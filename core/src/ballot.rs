@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::node::{Ask, Claim, Taken, Vote};
+use crate::node::{Ask, Claim, Fault, Fencing, IMPOSSIBLE, Reply, Taken, Vote};
 use crate::quorum::{Poll, Quorum, Tally, drift};
 
 /// A round under way. Whatever ends it without a grant, also its being dropped, sends the deletes that leave no
@@ -56,7 +56,7 @@ impl Ballot {
 
     fn ask_next(&mut self) -> bool {
         let Some(node) = self.quorum.nodes.get(self.votes.answers.len()) else { return false };
-        self.votes.add(node.acquire(&self.claim, self.ask));
+        self.votes.add(believable(node.acquire(&self.claim, self.ask), self.ask.fencing));
         true
     }
 
@@ -80,6 +80,19 @@ impl Ballot {
         self.kept = true;
         std::mem::replace(&mut self.votes, Poll::over(0, |_| false))
     }
+}
+
+/// A token that no rule gives is that node's fault, not everybody's next token.
+fn believable(vote: Reply<Vote>, fencing: Fencing) -> Reply<Vote> {
+    if fencing == Fencing::Off {
+        return vote;
+    }
+    Box::pin(async move {
+        match vote.await? {
+            Vote::Granted(Some(fence)) if !fencing.can_be(fence) => Err(Fault::new(IMPOSSIBLE)),
+            vote => Ok(vote),
+        }
+    })
 }
 
 impl Drop for Ballot {

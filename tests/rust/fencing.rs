@@ -123,3 +123,47 @@ async fn a_token_nobody_asked_for_is_an_error_and_so_is_a_name_without_a_slot() 
     assert_eq!(error.kind(), ErrorKind::Invalid);
     redlock.lock("a{tag}b").fencing(true).acquire().await.unwrap().release().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_token_that_no_client_can_have_stored_is_that_nodes_fault() {
+    let nodes = crate::support::servers(3);
+    let redlock = crate::support::client(&nodes);
+    let next = async || {
+        let lease = redlock.lock("job").fencing(true).acquire().await.unwrap();
+        let token = lease.fencing_token().unwrap();
+        lease.release().await.unwrap();
+        token
+    };
+    let mut last = next().await;
+    for set in [
+        "SET {lock:job}:fence 1152921504606846976",
+        "SET {lock:job}:fence 9007199254740993",
+        "SET {lock:job}:fence 18446744073709551615",
+        "SET {lock:job}:fence 9007199254740991",
+        "SET {lock:job}:fence -1",
+        "SET {lock:job}:fence 1e300",
+        "SET {lock:job}:fence nonsense",
+    ] {
+        nodes[0].ask(set);
+        for _ in 0..5 {
+            let token = next().await;
+            assert!(token > last && token < 1 << 53, "{set}: {token} after {last}");
+            last = token;
+        }
+        for honest in &nodes[1..] {
+            let kept: u64 = honest.ask("GET {lock:job}:fence").parse().unwrap();
+            assert!(kept <= last + 1, "{set}: {kept} reached an honest node");
+        }
+        assert_eq!(nodes[0].ask("EXISTS lock:job"), ":0", "nothing is written beside it");
+    }
+    // Over that node alone: an error that says what to do, and after that it works.
+    let alone = crate::support::client(&nodes[..1]);
+    let lock = alone.lock("job").fencing(true).wait(std::time::Duration::ZERO);
+    let error = lock.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), redlock::ErrorKind::Unavailable);
+    assert!(error.to_string().contains("docs/fencing.md"), "{error}");
+    nodes[0].ask(&format!("SET {{lock:job}}:fence {last}"));
+    let lease = lock.acquire().await.unwrap();
+    assert!(lease.fencing_token().unwrap() > last);
+    lease.release().await.unwrap();
+}

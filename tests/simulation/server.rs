@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::node::{Claim, Extension, Fencing, Vote};
+use crate::node::{Claim, Extension, Fault, Fencing, Vote};
 
 use super::clock::Time;
 use super::world::Event;
@@ -65,6 +65,8 @@ pub(super) enum Answer {
     Vote(Vote),
     Extension(Extension),
     Released(bool),
+    /// An error: nothing was written.
+    Refused,
 }
 
 /// One connection as the node knows it: client and epoch.
@@ -214,15 +216,15 @@ impl Server {
         let expired = self.expire(now);
         let mut told = self.changed(&expired, None);
         let answer = match request {
-            Request::Attempt { claim, ttl, .. } => {
-                Answer::Vote(self.acquire(claim, *ttl, Fencing::Off, peer, now, &mut told))
-            }
-            Request::Acquire { claim, ttl, fencing, .. } => {
-                Answer::Vote(self.acquire(claim, *ttl, *fencing, peer, now, &mut told))
-            }
-            Request::Extend { claim, ttl, fencing } => {
-                Answer::Extension(self.extend(claim, *ttl, *fencing, peer, now, &mut told))
-            }
+            Request::Attempt { claim, ttl, .. } => self
+                .acquire(claim, *ttl, Fencing::Off, peer, now, &mut told)
+                .map_or(Answer::Refused, Answer::Vote),
+            Request::Acquire { claim, ttl, fencing, .. } => self
+                .acquire(claim, *ttl, *fencing, peer, now, &mut told)
+                .map_or(Answer::Refused, Answer::Vote),
+            Request::Extend { claim, ttl, fencing } => self
+                .extend(claim, *ttl, *fencing, peer, now, &mut told)
+                .map_or(Answer::Refused, Answer::Extension),
             Request::Release { claim } => {
                 let ours: Vec<String> = claim
                     .keys
@@ -257,7 +259,7 @@ impl Server {
         peer: Peer,
         now: Time,
         told: &mut Vec<(Peer, String)>,
-    ) -> Vote {
+    ) -> Option<Vote> {
         let ms = self.clock_us(now) / 1000;
         let others = |key: &String| self.keys.get(key).filter(|(owner, _)| *owner != *claim.token);
         let busy = claim.keys.iter().filter_map(others).map(|(_, end)| *end).max();
@@ -266,9 +268,9 @@ impl Server {
             let taken = taken.map(|(at, _)| at).collect();
             self.track(&claim.keys, peer);
             let left = (end != NO_END).then(|| Duration::from_millis(end - ms));
-            return Vote::Held(left, taken);
+            return Some(Vote::Held(left, taken));
         }
-        let fence = self.fence(claim, fencing, now);
+        let fence = self.fence(claim, fencing, now).ok()?;
         let fence = fence.map(|fence| self.lie.take().unwrap_or(fence));
         let end = ms + u64::try_from(ttl.as_millis()).unwrap().max(1);
         for key in claim.keys.iter() {
@@ -277,7 +279,7 @@ impl Server {
         }
         told.extend(self.changed(&claim.keys, Some(peer)));
         self.track(&claim.keys, peer);
-        Vote::Granted(fence)
+        Some(Vote::Granted(fence))
     }
 
     fn extend(
@@ -288,15 +290,15 @@ impl Server {
         peer: Peer,
         now: Time,
         told: &mut Vec<(Peer, String)>,
-    ) -> Extension {
+    ) -> Option<Extension> {
         let owners: Vec<_> = claim.keys.iter().map(|key| self.owner(key)).collect();
         if owners.iter().flatten().any(|owner| **owner != *claim.token) {
-            return Extension::Taken;
+            return Some(Extension::Taken);
         }
         if owners.contains(&None) {
-            return Extension::Missing;
+            return Some(Extension::Missing);
         }
-        self.fence(claim, fencing, now);
+        self.fence(claim, fencing, now).ok()?;
         let end = self.clock_us(now) / 1000 + u64::try_from(ttl.as_millis()).unwrap().max(1);
         for key in claim.keys.iter() {
             if let Some(entry) = self.keys.get_mut(key)
@@ -307,19 +309,19 @@ impl Server {
             }
         }
         self.track(&claim.keys, peer);
-        Extension::Extended
+        Some(Extension::Extended)
     }
 
     /// The rule of `acquire.lua` and `extend.lua`.
-    fn fence(&mut self, claim: &Claim, fencing: Fencing, now: Time) -> Option<u64> {
+    fn fence(&mut self, claim: &Claim, fencing: Fencing, now: Time) -> Result<Option<u64>, Fault> {
         let us = self.clock_us(now);
         let stored =
             claim.fences.iter().filter_map(|key| self.fences.get(key)).map(|(fence, _)| *fence);
-        let next = fencing.next(stored.max().unwrap_or(0), us)?;
+        let Some(next) = fencing.next(stored.max().unwrap_or(0), us)? else { return Ok(None) };
         let forget = us.max(next) / 1000 + 600_000;
         for key in claim.fences.iter() {
             self.fences.insert(key.clone(), (next, forget));
         }
-        Some(next)
+        Ok(Some(next))
     }
 }

@@ -49,7 +49,7 @@ impl MemoryNode {
     fn fence(&self, claim: &Claim, fencing: Fencing) -> Option<u64> {
         let mut fences = self.store.fences.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = claim.fences.iter().filter_map(|key| fences.get(key)).max();
-        let next = fencing.next(stored.copied().unwrap_or(0), self.clock.wall_micros())?;
+        let next = fencing.next(stored.copied().unwrap_or(0), self.clock.wall_micros()).ok()??;
         fences.extend(claim.fences.iter().map(|key| (key.clone(), next)));
         Some(next)
     }

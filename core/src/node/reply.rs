@@ -122,6 +122,9 @@ fn remaining(pttl: i64) -> Option<Duration> {
     }
 }
 
+/// What the scripts' own error means.
+const FENCE_HINT: &str = " (no client can have stored the fencing token that it keeps there: docs/fencing.md, \"Repair\")";
+
 /// The server's own error, explained where its text alone would puzzle.
 pub(super) fn refusal(text: &str) -> Fault {
     let hint = match text.split_whitespace().next() {
@@ -139,6 +142,7 @@ pub(super) fn refusal(text: &str) -> Fault {
         }
         Some("NOAUTH") => " (put the password into the node's URL)",
         Some("READONLY") => " (the server is a replica)",
+        Some("FENCE") => FENCE_HINT,
         _ => "",
     };
     let answered = "the server answered ";

@@ -2,6 +2,13 @@
 -- fence (us), or 0, and the least it may be, or 0; the slack (us). All keys or none; safe to run twice.
 -- Returns {1, ttl left, fence or '', token} when granted, {0, ttl left or -1 for no end, which keys, token} when
 -- others have some: their numbers, with a comma behind each. Every script's answer ends with what it was asked for: an answer to another question is noticed.
+-- An error, with nothing written, where a fence key keeps what no client can have stored.
+-- The fencing token kept under a key, 0 for none; nil for one that no client can have stored.
+local function kept(key, most)
+  local text = redis.call('GET', key) or '0'
+  local fence = string.match(text, '^%d+$') and tonumber(text)
+  return fence and fence <= most and fence
+end
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 -- The usual case, one free key without fencing, is one command and the tracked read.
 if #KEYS == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[2]) then
@@ -29,8 +36,13 @@ if fencing then
   local highest = tonumber(ARGV[4])
   if highest == 0 then highest = math.min(math.max(tonumber(ARGV[3]), now - slack), now + slack) end
   local step = ARGV[4] == '0' and 1 or 0
+  -- Below 2^53, above which numbers lose digits, and no more than a hundred years ahead of both clocks.
+  local most = 9007199254740990
+  if step == 1 then most = math.min(most, math.max(tonumber(ARGV[3]), now) + 3155760000000000) end
   for i = locks + 1, #KEYS do
-    highest = math.max(highest, (tonumber(redis.call('GET', KEYS[i])) or 0) + step)
+    local fence = kept(KEYS[i], most)
+    if not fence then return redis.error_reply('FENCE ' .. KEYS[i]) end
+    highest = math.max(highest, fence + step)
   end
   fence = string.format('%.0f', highest)
   -- A node that has forgotten the fence is then already later than it, whatever it proposes next.
