@@ -1,7 +1,7 @@
 /** The client, and the default one behind the module's own functions. */
 
 import { attempt, settled, unwrap } from "./calls.js";
-import { InvalidOption } from "./errors.js";
+import { InvalidOption, type QuorumUnavailable } from "./errors.js";
 import { Lease } from "./lease.js";
 import { Bound, Lock } from "./lock.js";
 import { defaultNodes, NativeClient } from "./native.js";
@@ -13,8 +13,9 @@ import {
   type LockOptions,
   nameList,
   type RedlockOptions,
+  SHUTDOWN,
 } from "./options.js";
-import { native } from "./rows.js";
+import { native, warn } from "./rows.js";
 
 /** The work to be done under a lock. */
 export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
@@ -106,19 +107,42 @@ export class Redlock {
     return leases.map((id) => new Lease(id, native().leaseKey(id) ?? ""));
   }
 
-  /** Releases all that this client holds; says how many. Rejects with the first error once all were tried. */
+  /**
+   * Gives back all that this client holds; says how many. Whoever still runs under such a lease is told that it is lost,
+   * with reason `released`. Rejects with the first error once all were tried.
+   */
   async releaseAll(): Promise<number> {
     return unwrap(await settled((slot) => this.#ready().releaseAll(slot)));
   }
 
-  /** Ends it: waiting acquires reject with `ClientClosed`, leases are lost, keys end with their ttl. */
+  /**
+   * Ends it in order: acquires reject with `ClientClosed` from now on, also those that wait. Running leases have `timeout`
+   * ms to be released; what is left then is given back, and told as lost with reason `released`. Settles once the nodes
+   * have confirmed that, with how many were left. Rejects with `QuorumUnavailable` where they did not: those keys end with
+   * their ttl. Closed it is in any case.
+   */
+  async shutdown(timeout = 10_000): Promise<number> {
+    checked({ timeout }, SHUTDOWN, "shutdown()");
+    const begin = (slot: number) => attempt(() => this.#ready().shutdown(slot, timeout));
+    return unwrap(await settled(begin));
+  }
+
+  /**
+   * Ends it at once: waiting acquires reject with `ClientClosed`, leases are lost, keys end with their ttl. `shutdown()`
+   * is the orderly way.
+   */
   close(): void {
     this.#ready().close();
   }
 
-  /** The end of a scope: `close()`. */
+  /** The end of a scope: `shutdown(0)`, but unreachable nodes are only warned of, since the keys end by themselves. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.close();
+    try {
+      await this.shutdown(0);
+    } catch (error) {
+      if ((error as QuorumUnavailable).code !== "unavailable") throw error;
+      warn(`${(error as Error).message}; the keys end with their ttl`);
+    }
   }
 
   /** The native client, once the native part knows of every call so far. */

@@ -18,7 +18,9 @@ export type LossReason =
   | "quorum"
   | "max_hold"
   | "forked"
-  | "closed";
+  | "closed"
+  | "released"
+  | "internal";
 
 /** What an error knows besides its message. */
 export interface LockErrorDetails {

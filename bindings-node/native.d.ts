@@ -23,6 +23,8 @@ export declare class NativeClient {
   leases(): Array<number>
   /** Settles with how many leases were released. */
   releaseAll(slot: number): void
+  /** Settles with how many leases had to be taken back. A timeout that breaks a rule is thrown. */
+  shutdown(slot: number, timeout: number): void
   /** Ends waiting acquires and leases; keys live out their ttl. */
   close(): void
 }

@@ -70,6 +70,7 @@ export const LOCK: Rules = {
   fencing: "boolean",
 };
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
+export const SHUTDOWN: Rules = { timeout: "milliseconds" };
 
 /** The options, once every name is known and every value has its type. */
 export function checked<T extends object>(given: T | undefined, rules: Rules, call: string): T {

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use futures_util::FutureExt;
 use napi::bindgen_prelude::Env;
 use napi_derive::napi;
 use redlock::{Redlock, TlsOptions, Unit};
@@ -95,11 +96,17 @@ impl NativeClient {
     /// Settles with how many leases were released.
     #[napi(catch_unwind)]
     pub fn release_all(&self, slot: u32) {
-        let release = self.client.release_all();
-        self.local.start(slot, async move {
-            let count = |count| Outcome::Count(u32::try_from(count).unwrap_or(u32::MAX));
-            release.await.map_or_else(Outcome::Failed, count)
-        });
+        self.local.start(slot, self.client.release_all().map(counted));
+    }
+
+    /// Settles with how many leases had to be taken back. A timeout that breaks a rule is thrown.
+    #[napi(catch_unwind)]
+    pub fn shutdown(&self, slot: u32, timeout: f64) -> napi::Result<()> {
+        let timeout = Unit::Milliseconds
+            .duration("timeout", timeout)
+            .map_err(|error| throw(self.local.env, &error))?;
+        self.local.start(slot, self.client.shutdown(timeout).map(counted));
+        Ok(())
     }
 
     /// Ends waiting acquires and leases; keys live out their ttl.
@@ -107,6 +114,11 @@ impl NativeClient {
     pub fn close(&self) {
         self.client.close();
     }
+}
+
+fn counted(done: redlock::Result<usize>) -> Outcome {
+    let count = |count| Outcome::Count(u32::try_from(count).unwrap_or(u32::MAX));
+    done.map_or_else(Outcome::Failed, count)
 }
 
 /// What to do instead of giving another library's option; nothing if it is not one that core knows.

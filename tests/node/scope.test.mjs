@@ -177,7 +177,7 @@ describe("Symbol.asyncDispose", () => {
     assert.equal(code, "REDLOCK");
   });
 
-  test("of a client closes it", async () => {
+  test("of a client shuts it down", async () => {
     const redlock = new Redlock("memory://");
     await redlock[Symbol.asyncDispose]();
     await assert.rejects(redlock.lock(fresh()).acquire(), { code: "closed" });

@@ -103,6 +103,9 @@ impl State {
     }
 
     /// Sends the deletes, once; a lease that was held ends as `end`.
+    ///
+    /// Everybody who runs under the token has the word before the first delete is sent: another may hold right after it.
+    /// No extend or heal can follow, as these look at the status under the lease's lock.
     fn send_deletes(&self, mut phase: MutexGuard<'_, Phase>, end: Status) -> Option<Poll<bool>> {
         let held = phase.status == Status::Held;
         let unsent = (held || matches!(phase.status, Status::Lost(..))) && !phase.deleted;
@@ -111,7 +114,6 @@ impl State {
         let owed = phase.longest.max(left + drift(left));
         // A vote that is listened to may be sent again after a script reload; the delete must be last.
         phase.votes = None;
-        let poll = unsent.then(|| self.quorum.release(&self.terms.claim, owed, !held));
         phase.deleted |= unsent;
         if held {
             phase.status = end;
@@ -119,15 +121,18 @@ impl State {
         drop(phase);
         self.keeper.forget(self);
         self.ring();
-        if unsent {
-            // What a local waiter asks now goes behind the delete on the same connections.
-            let keys = self.terms.claim.keys.iter();
-            keys.for_each(|key| self.watch.wake(&Change::Key(key.clone())));
-            // After that: whoever attaches to the token meanwhile is woken or found.
-            let twins = self.keeper.twins(self);
-            twins.iter().for_each(|twin| twin.lose(LossReason::Released));
+        if !unsent {
+            return None;
         }
-        poll
+        let tell = || self.keeper.twins(self).iter().for_each(|twin| twin.lose(LossReason::Released));
+        tell();
+        let poll = self.quorum.release(&self.terms.claim, owed, !held);
+        // What a local waiter asks now goes behind the delete on the same connections.
+        let keys = self.terms.claim.keys.iter();
+        keys.for_each(|key| self.watch.wake(&Change::Key(key.clone())));
+        // Whoever has attached to the token meanwhile.
+        tell();
+        Some(poll)
     }
 
     pub(crate) async fn released(self: Arc<Self>, sent: Result<Option<Poll<bool>>>) -> Result<()> {

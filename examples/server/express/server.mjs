@@ -14,4 +14,4 @@ const server = app.listen(process.env.PORT ?? 3000, "127.0.0.1", () => {
 });
 
 // Requests under way end first, and release what they hold.
-process.once("SIGTERM", () => server.close(() => redlock.close()));
+process.once("SIGTERM", () => server.close(() => redlock.shutdown()));

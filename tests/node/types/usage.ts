@@ -45,6 +45,7 @@ export async function verbs(signal: AbortSignal): Promise<void> {
   const key: string | undefined = seen.nodes[0]?.key;
   const held: Lease[] = redlock.leases();
   const done: [boolean, number] = [await redlock.forceRelease("a"), await redlock.releaseAll()];
+  done[1] += (await redlock.shutdown()) + (await redlock.shutdown(5000));
   await fetch("http://localhost", { signal: lease.signal });
   void [tried, facts, state, key, held, done];
 }

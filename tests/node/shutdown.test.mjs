@@ -1,0 +1,173 @@
+// The orderly end: who runs under a lease that is given back is told, and no key is left behind.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { LockLost, Redlock } from "redlock-native";
+import { eventually, fresh, program, refusal, Server, serverForSuite } from "./helper.mjs";
+
+const shared = serverForSuite();
+const kinds = { "memory://": () => `memory://${fresh()}`, "redis://": () => shared.server.url };
+
+/** Runs a body under the lock until it is told to end; what became of it. */
+function running(redlock, name, options = {}) {
+  const { promise: entered, resolve: enter } = deferred();
+  const { promise: left, resolve: leave } = deferred();
+  const told = [];
+  const scope = redlock
+    .using(name, options, async (lease) => {
+      lease.onLost((error) => told.push(error));
+      enter(lease);
+      await left;
+      return "done";
+    })
+    .catch((error) => error);
+  return { entered, leave, scope, told };
+}
+
+for (const [kind, url] of Object.entries(kinds)) {
+  describe(kind, () => {
+    test("releaseAll() tells the bodies that run, before anybody else holds", async () => {
+      const [node, name] = [url(), fresh()];
+      const [redlock, other] = [new Redlock(node), new Redlock(node)];
+      const { entered, leave, scope, told } = running(redlock, name);
+      const lease = await entered;
+      const { signal } = lease;
+      const waiting = other
+        .lock(name)
+        .acquire()
+        .then((next) => [next, lease.held, signal.aborted]);
+      await sleep(50);
+      assert.equal(await redlock.releaseAll(), 1);
+      const [next, held, aborted] = await waiting;
+      assert.deepEqual([held, aborted], [false, true]);
+      assert.ok(signal.reason instanceof LockLost);
+      assert.equal(signal.reason.reason, "released");
+      assert.match(signal.reason.message, /releaseAll, shutdown or another lease/);
+      leave();
+      assert.deepEqual([(await scope).code, (await scope).reason], ["lost", "released"]);
+      assert.equal(told.length, 1);
+      assert.equal(next.held, true);
+      await next.release();
+    });
+
+    test("a body's own release is no loss", async () => {
+      const redlock = new Redlock(url());
+      let signal;
+      const scope = redlock.using(fresh(), async (lease) => {
+        ({ signal } = lease);
+        await lease.release();
+        assert.equal(await redlock.releaseAll(), 0);
+        await sleep(20);
+        return "done";
+      });
+      assert.equal(await scope, "done");
+      assert.equal(signal.aborted, false);
+    });
+
+    test("a release by the other lease of its token is a loss with reason released", async () => {
+      const redlock = new Redlock(url());
+      const name = fresh();
+      const first = await redlock.lock(name).acquire();
+      const second = await redlock.attach(name, first.token);
+      const told = new Promise((resolve) => first.onLost(resolve));
+      await second.release();
+      await eventually(() => assert.equal(first.held, false));
+      // Waiting for a loss keeps no process alive.
+      const stay = setTimeout(() => undefined, 10_000);
+      assert.equal((await told).reason, "released");
+      clearTimeout(stay);
+    });
+
+    test("shutdown() ends what waits, lets bodies end, and resolves with 0", async () => {
+      const redlock = new Redlock(url());
+      const name = fresh();
+      const { entered, leave, scope, told } = running(redlock, name);
+      const lease = await entered;
+      const waiting = assert.rejects(redlock.lock(name).acquire(), { code: "closed" });
+      await sleep(20);
+      const ended = redlock.shutdown();
+      await waiting;
+      await assert.rejects(redlock.lock(fresh()).acquire(), { name: "ClientClosed" });
+      assert.equal(lease.held, true);
+      assert.equal(await Promise.race([ended, sleep(100, "waits")]), "waits");
+      leave();
+      assert.equal(await scope, "done");
+      assert.equal(await ended, 0);
+      assert.deepEqual(told, []);
+      assert.equal(await redlock.shutdown(), 0);
+    });
+
+    test("shutdown() takes back what is left after its timeout", async () => {
+      const node = url();
+      const redlock = new Redlock(node);
+      const name = fresh();
+      const { entered, leave, scope, told } = running(redlock, name);
+      const lease = await entered;
+      const started = performance.now();
+      assert.equal(await redlock.shutdown(200), 1);
+      assert.ok(performance.now() - started >= 190);
+      assert.equal(lease.held, false);
+      await eventually(() => assert.equal(told.length, 1));
+      assert.equal(told[0].reason, "released");
+      // At once, not after a ttl.
+      await (await new Redlock(node).lock(name).tryAcquire()).release();
+      leave();
+      assert.equal((await scope).reason, "released");
+    });
+
+    test("Symbol.asyncDispose of a client leaves no key", async () => {
+      const node = url();
+      const redlock = new Redlock(node);
+      const name = fresh();
+      const lease = await redlock.lock(name, { ttl: 60_000 }).acquire();
+      await redlock[Symbol.asyncDispose]();
+      assert.equal(lease.signal.reason.reason, "released");
+      await (await new Redlock(node).lock(name).tryAcquire()).release();
+      await assert.rejects(redlock.lock(name).acquire(), { code: "closed" });
+      await redlock[Symbol.asyncDispose]();
+    });
+  });
+}
+
+test("without a server shutdown() rejects in time, and the end of a scope warns", async (context) => {
+  const server = await Server.start();
+  const [one, two] = [new Redlock(server.url), new Redlock(server.url)];
+  await one.lock(fresh(), { ttl: 60_000 }).acquire();
+  const lease = await two.lock(fresh(), { ttl: 60_000 }).acquire();
+  await server.stop();
+  await assert.rejects(one.shutdown(0), { code: "unavailable" });
+  await assert.rejects(one.lock(fresh()).acquire(), { code: "closed" });
+  const warned = context.mock.method(process, "emitWarning", () => undefined);
+  await two[Symbol.asyncDispose]();
+  const texts = warned.mock.calls.map((call) => call.arguments[0]);
+  const ours = texts.filter((text) => text.includes("the keys end with their ttl"));
+  assert.equal(ours.length, 1, texts.join("\n"));
+  assert.ok(ours[0].includes(lease.key));
+});
+
+test("a timeout that is none", async () => {
+  const redlock = new Redlock("memory://");
+  for (const timeout of [-1, 1.5, "1s", null, {}, Number.NaN, 10n]) {
+    await assert.rejects(redlock.shutdown(timeout), refusal(["timeout is ", "must be"]));
+  }
+  await assert.rejects(
+    redlock.shutdown(Number.POSITIVE_INFINITY),
+    refusal(["timeout", "ten years"]),
+  );
+  await redlock.using(fresh(), () => undefined);
+});
+
+test("shutdown() keeps the process until it is done", async () => {
+  const { code, stderr, lines } = await program("ends", [shared.server.url]);
+  assert.equal(code, 0, stderr);
+  assert.deepEqual(lines, ["told released", "took 1 back"]);
+  assert.equal(await shared.server.cli("EXISTS", "lock:ends"), "0");
+});
+
+function deferred() {
+  let resolve;
+  const promise = new Promise((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
+}
