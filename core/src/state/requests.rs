@@ -124,7 +124,8 @@ impl State {
         if !unsent {
             return None;
         }
-        let tell = || self.keeper.twins(self).iter().for_each(|twin| twin.lose(LossReason::Released));
+        let tell =
+            || self.keeper.twins(self).iter().for_each(|twin| twin.lose(LossReason::Released));
         tell();
         let poll = self.quorum.release(&self.terms.claim, owed, !held);
         // What a local waiter asks now goes behind the delete on the same connections.
