@@ -25,6 +25,7 @@ pub mod clock;
 mod contention;
 mod elsewhere;
 mod error;
+mod exit;
 mod extend;
 mod failure;
 mod fence;

@@ -162,3 +162,26 @@ fn nothing_is_granted_by_a_client_that_is_closed() {
         assert_eq!(held, 0, "round {round}: leases held after close");
     }
 }
+
+const EXIT: &str = "ENDINGS_EXIT_URL";
+
+#[test]
+fn a_lease_dropped_as_the_program_ends_leaves_no_key() {
+    if let Ok(url) = std::env::var(EXIT) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let redlock = Redlock::builder([url]).build().unwrap();
+        let lease = runtime.block_on(redlock.lock("job").acquire()).unwrap();
+        drop(runtime);
+        drop(lease);
+        std::process::exit(0);
+    }
+    let server = Server::start();
+    let name = "endings::a_lease_dropped_as_the_program_ends_leaves_no_key";
+    let left = (0..30).filter(|_| {
+        let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+        program.args([name, "--exact", "--nocapture"]).env(EXIT, server.url());
+        assert!(program.stdout(std::process::Stdio::null()).status().unwrap().success());
+        server.ask("DEL lock:job") != ":0"
+    });
+    assert_eq!(left.count(), 0, "of 30 programs left their key");
+}

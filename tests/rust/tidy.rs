@@ -52,7 +52,7 @@ fn each_dependency_stays_in_its_place() {
     );
     // A subscriber is called on the log's own thread only.
     mentions("core/src", "tracing::", &["log.rs"]);
-    mentions("core/src", "Instant::now", &["clock.rs", "clock/machine.rs"]);
+    mentions("core/src", "Instant::now", &["exit.rs", "clock.rs", "clock/machine.rs"]);
     mentions("core/src", "SystemTime", &["clock.rs"]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);
     mentions("bindings-node/src", "ThreadsafeFunction", &["wake"]);

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::super::Fault;
 use crate::clock::Instant;
+use crate::exit::UnderWay;
 use crate::spelling::spelled;
 
 /// What a command is for decides what becomes of it when the connection dies.
@@ -73,6 +74,8 @@ pub(in super::super) struct Command {
     pub(super) again: bool,
     /// The first of two answers, where it is there.
     pub(super) first: Option<Value>,
+    /// The end of the process waits for it.
+    _under_way: Option<UnderWay>,
 }
 
 impl Command {
@@ -80,7 +83,9 @@ impl Command {
         question: Question,
         answer: oneshot::Sender<Result<Value, Fault>>,
     ) -> Self {
-        Self { question, answer, again: false, first: None }
+        let delete = matches!(question.purpose, Purpose::Delete { .. });
+        let under_way = delete.then(UnderWay::begin);
+        Self { question, answer, again: false, first: None, _under_way: under_way }
     }
 
     /// A command whose answer nobody waits for.

@@ -1,0 +1,60 @@
+//! The end of the process waits a moment for deletes that are under way: a lease that is dropped as the program ends
+//! would else keep its key for a whole ttl.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::background::fork_generation;
+
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+/// Whose they are: a forked child waits for none of its parent's.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// One delete that was given to a connection and not answered yet.
+pub(crate) struct UnderWay(u32);
+
+impl UnderWay {
+    pub(crate) fn begin() -> Self {
+        at_exit();
+        let generation = fork_generation();
+        if GENERATION.swap(generation, Ordering::Relaxed) != generation {
+            UNDER_WAY.store(0, Ordering::Relaxed);
+        }
+        UNDER_WAY.fetch_add(1, Ordering::Relaxed);
+        Self(generation)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if self.0 == fork_generation() {
+            UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(unix)]
+fn at_exit() {
+    use std::sync::Once;
+    use std::time::{Duration, Instant};
+
+    /// How long the end of the process may take because of us.
+    const MOMENT: Duration = Duration::from_millis(200);
+    static HOOK: Once = Once::new();
+
+    extern "C" fn a_moment() {
+        let begun = Instant::now();
+        while UNDER_WAY.load(Ordering::Relaxed) > 0
+            && GENERATION.load(Ordering::Relaxed) == fork_generation()
+            && begun.elapsed() < MOMENT
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    // SAFETY: the hook only reads atomics and sleeps.
+    HOOK.call_once(|| unsafe {
+        libc::atexit(a_moment);
+    });
+}
+
+#[cfg(not(unix))]
+fn at_exit() {}
