@@ -106,6 +106,7 @@ impl Builder {
             let tls = Tls::load(&self.tls)?;
             nodes.into_iter().map(|node| node.with_tls(&tls)).collect()
         } else {
+            self.tls.check_unused()?;
             nodes
         };
         let guard = match self.restart_guard {

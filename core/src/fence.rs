@@ -12,18 +12,37 @@ use crate::text::shown;
 /// How far a proposal may be from a node's own clock.
 pub(crate) const SLACK: Duration = Duration::from_secs(5);
 
+const SUFFIX: &str = ":fence";
+
 /// The key beside a lock key that keeps its last fencing token: in the same hash slot, so that one script may
 /// write both on a Cluster. <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 pub(crate) fn fence_key(key: &str) -> Result<String> {
-    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
-    match tag {
-        Some((tag, _)) if !tag.is_empty() => Ok(format!("{key}:fence")),
-        _ if key.contains('}') => Err(Error::invalid(format!(
+    match tag(key) {
+        Some(_) => Ok(format!("{key}{SUFFIX}")),
+        None if key.contains('}') => Err(Error::invalid(format!(
             "the key {:?} cannot have a fencing token: no other key can be put into its hash slot. \
              Use a name without '}}', or with a hash tag: {{tag}}",
             shown(key)
         ))),
-        _ => Ok(format!("{{{key}}}:fence")),
+        None => Ok(format!("{{{key}}}{SUFFIX}")),
+    }
+}
+
+/// What decides the key's hash slot, where that is not the whole key.
+fn tag(key: &str) -> Option<&str> {
+    let (tag, _) = key.split_once('{')?.1.split_once('}')?;
+    Some(tag).filter(|tag| !tag.is_empty())
+}
+
+/// A key that keeps the fencing tokens of another lock cannot be a lock.
+pub(crate) fn check_lock_key(key: &str) -> Result<()> {
+    match key.strip_suffix(SUFFIX) {
+        Some(lock) if tag(lock).is_some() => Err(Error::invalid(format!(
+            "the key {:?} is where the fencing tokens of another lock are kept: \
+             a name with a hash tag cannot end in {SUFFIX:?}",
+            shown(key)
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -54,4 +73,19 @@ pub(crate) async fn settle(ballot: &mut Ballot, ask: Ask, until: Instant) -> Opt
     let mut poll = quorum.extend(&ballot.claim, ask);
     poll.decide(&*quorum.clock, until.min(started + ask.patience)).await;
     poll.tally.met().then_some(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_lock_has_the_key_of_anothers_fence() {
+        for key in ["lock:job", "x{t}", "a{b", "{x}", "lock:a:fence", "{}:fence", "{}x"] {
+            check_lock_key(key).unwrap();
+            if let Ok(fence) = fence_key(key) {
+                check_lock_key(&fence).unwrap_err();
+            }
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::attach::attach;
 use crate::client::Redlock;
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, NodeReport, Result, seconds};
-use crate::fence::fence_key;
+use crate::fence::{check_lock_key, fence_key};
 use crate::inspect::{Inspection, inspection};
 use crate::lease::Lease;
 use crate::live::Live;
@@ -115,8 +115,13 @@ impl Lock {
         Ok(self)
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
+    fn check_keys(&self) -> Result<()> {
         check_names(&self.names)?;
+        self.keys.iter().try_for_each(|key| check_lock_key(key))
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_keys()?;
         if self.options.fencing {
             self.keys.iter().try_for_each(|key| fence_key(key).map(drop))?;
         }
@@ -235,7 +240,7 @@ impl Lock {
     }
 
     pub(crate) async fn force_release(self) -> Result<bool> {
-        check_names(&self.names)?;
+        self.check_keys()?;
         let live = self.client.live(&self.key())?;
         let patience = self.options.node_timeout();
         let nodes = &live.quorum.nodes;

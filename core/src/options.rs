@@ -15,6 +15,8 @@ pub const LONG_TTL: Duration = Duration::from_secs(3600);
 /// Any time option above this is a mistake, and would overflow a server's expiry.
 const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const MAX_NAME: usize = 64 * 1024;
+/// One lease may have so many names: a server, which does nothing else meanwhile, is then busy for about 5 ms.
+const MAX_NAMES: usize = 1000;
 
 /// The unit in which a language writes times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,6 +199,13 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
 pub(crate) fn check_names(names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Err(Error::invalid("no name was given: a lock needs at least one"));
+    }
+    if names.len() > MAX_NAMES {
+        let text = format!(
+            "{} names were given: at most {MAX_NAMES} can be one lock; lock a common name instead",
+            names.len()
+        );
+        return Err(Error::invalid(text));
     }
     let mut seen = HashSet::new();
     for name in names {

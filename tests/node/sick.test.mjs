@@ -60,17 +60,6 @@ const sick = {
     await eventually(async () => assert.match(await server.cli("PING"), /LOADING/));
     return server.url;
   },
-  // One of two nodes of a cluster: the other one has all keys.
-  MOVED: async () => {
-    const buses = [await freePort(), await freePort()];
-    const cluster = (bus) => started("--cluster-enabled", "yes", "--cluster-port", bus);
-    const [one, two] = await Promise.all(buses.map(cluster));
-    await two.cli("CLUSTER", "ADDSLOTSRANGE", 0, 16383);
-    const [, port] = two.url.match(/:(\d+)$/);
-    await one.cli("CLUSTER", "MEET", "127.0.0.1", port, buses[1]);
-    await eventually(async () => assert.match(await one.cli("GET", "key"), /MOVED/), 20_000);
-    return one.url;
-  },
   // A frozen one has no words.
   "no ": async () => {
     const server = await started();
@@ -97,3 +86,22 @@ for (const [cause, start] of Object.entries(sick)) {
     redlock.close();
   });
 }
+
+test("a cluster is named at once, however long an acquire may wait", async () => {
+  // One of two nodes: the other one has all keys.
+  const buses = [await freePort(), await freePort()];
+  const cluster = (bus) => started("--cluster-enabled", "yes", "--cluster-port", bus);
+  const [one, two] = await Promise.all(buses.map(cluster));
+  await two.cli("CLUSTER", "ADDSLOTSRANGE", 0, 16383);
+  const [, port] = two.url.match(/:(\d+)$/);
+  await one.cli("CLUSTER", "MEET", "127.0.0.1", port, buses[1]);
+  await eventually(async () => assert.match(await one.cli("GET", "key"), /MOVED/), 20_000);
+  const redlock = new Redlock(one.url);
+  const begun = performance.now();
+  for (const verb of ["acquire", "tryAcquire"]) {
+    const says = { code: "invalid", message: /MOVED.*Redis Cluster.*not supported yet/ };
+    await assert.rejects(redlock.lock(fresh())[verb](), says);
+  }
+  assert.ok(performance.now() - begun < 6000);
+  redlock.close();
+});

@@ -33,8 +33,9 @@ describe("options of a lock are checked before anything is sent:", () => {
   const rows = ours(locks);
   assert.ok(rows.length > 10);
   for (const row of rows) {
-    const { about, nodes = 1, milliseconds = {}, long_name } = row;
-    const names = long_name ? "x".repeat(long_name) : (row.names ?? "a");
+    const { about, nodes = 1, milliseconds = {}, long_name, many_names } = row;
+    const many = many_names && Array.from({ length: many_names }, (_, at) => `name-${at}`);
+    const names = long_name ? "x".repeat(long_name) : (row.names ?? many ?? "a");
     test(about, () => {
       const urls = silent.ports.slice(0, nodes).map((port) => `redis://127.0.0.1:${port}`);
       check(() => new Redlock(urls).lock(names, options(milliseconds)), row);
@@ -50,10 +51,11 @@ describe("options of a client are checked before anything is sent:", () => {
   assert.ok(rows.length > 10);
   for (const row of rows) {
     const { about, milliseconds = {} } = row;
+    const tls = row.tls_server_name ? { tlsServerName: row.tls_server_name } : {};
     test(about, () => {
       const here = (text) => text.replace("PORT", silent.ports[0]);
       const words = { ...row, error: row.error?.map(here) };
-      check(() => new Redlock(row.nodes.map(here), options(milliseconds)), words);
+      check(() => new Redlock(row.nodes.map(here), { ...options(milliseconds), ...tls }), words);
     });
   }
 });

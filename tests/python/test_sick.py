@@ -148,7 +148,6 @@ SICK = {
     full: "OOM",
     busy: "BUSY",
     loading: "LOADING",
-    moved: "MOVED",
     frozen: "no ",  # answer, or connection
 }
 #: They read, so that what only reads is answered truly: there is no lock.
@@ -183,6 +182,16 @@ def test_every_verb_says_the_cause_in_time(
     check(lambda thing, verb, *args: getattr(thing, verb)(*args))
     with asyncio.Runner() as runner:
         check(lambda thing, verb, *args: runner.run(awaited(thing, verb, *args)))
+
+
+@pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
+def test_a_cluster_is_named_at_once(stack: ExitStack, name: str, call: Call, verb: str) -> None:
+    with redlock.Redlock(moved(stack)) as client:
+        begun = time.monotonic()
+        with pytest.raises(redlock.InvalidOption, match="MOVED.*Redis Cluster.*not supported yet"):
+            call(client.lock(name), verb)
+        assert time.monotonic() - begun < SLACK
+        assert not call(client.lock(name), "inspect").held
 
 
 @pytest.mark.parametrize("verb", ["extend", "release"])

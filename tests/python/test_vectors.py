@@ -45,6 +45,8 @@ def options(case: dict[str, Any]) -> dict[str, float]:
 
 
 def names(case: dict[str, Any]) -> list[str]:
+    if "many_names" in case:
+        return [f"name-{at}" for at in range(case["many_names"])]
     return ["x" * case["long_name"]] if "long_name" in case else case.get("names", ["job"])
 
 
@@ -74,7 +76,8 @@ def test_client_options_are_checked_before_anything_is_sent(
     nodes = [url.replace("PORT", port) for url in case["nodes"]]
     if not case["error"]:
         del case["error"]
-    verify(case, lambda: redlock.Redlock(nodes, **options(case)))
+    tls = {key: case[key] for key in ("tls_server_name",) if key in case}
+    verify(case, lambda: redlock.Redlock(nodes, **options(case), **tls))
 
 
 def test_options_in_order_reach_the_node() -> None:

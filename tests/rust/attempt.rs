@@ -1,9 +1,12 @@
 //! One free key is asked for in the cheapest way; whatever else it is, a script has the last word.
 
+use std::io::{BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use redlock::{Error, ErrorKind, Redlock};
 
+use crate::fake::command;
 use crate::support::{Mode, Proxy, Server, client, millis, servers};
 
 fn names(error: &Error, word: &str) -> bool {
@@ -93,4 +96,53 @@ async fn a_link_too_slow_for_two_questions_waits_all_the_same() {
     lease.release().await.unwrap();
     let acquired = tokio::time::timeout(millis(10_000), waiter).await.expect("woken").unwrap();
     assert!(acquired.unwrap().held());
+}
+
+/// Grants nothing, and says of each key that whoever asks last owns it.
+fn liar(to_set: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || lie(to_set, stream));
+        }
+    });
+    url
+}
+
+fn lie(to_set: &str, mut stream: TcpStream) -> Option<()> {
+    let mut asked = BufReader::new(stream.try_clone().unwrap());
+    let mut token = String::new();
+    loop {
+        let words = command(&mut asked)?;
+        let echo = |word: &str| format!("${}\r\n{word}\r\n", word.len());
+        let answer = match words[0].as_str() {
+            "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".into(),
+            "SET" => {
+                token.clone_from(&words[2]);
+                to_set.to_owned()
+            }
+            "GET" | "GETRANGE" => echo(&token),
+            "EVALSHA" => {
+                format!("*4\r\n:0\r\n:60000\r\n$0\r\n\r\n{}", echo(words.get(4).or(words.get(3))?))
+            }
+            _ => "+OK\r\n".into(),
+        };
+        stream.write_all(answer.as_bytes()).ok()?;
+    }
+}
+
+#[tokio::test]
+async fn a_set_that_was_not_done_is_no_grant_whoever_owns_the_key_then() {
+    let client = |to_set| {
+        // So short that there is time for a second question, and the cheap one comes first.
+        let builder = Redlock::builder([liar(to_set)]).node_timeout(millis(200));
+        builder.build().unwrap()
+    };
+    for to_set in ["$-1\r\n", "_\r\n", "-OOM too much\r\n", "-READONLY a replica\r\n"] {
+        let lock = client(to_set).lock("job").wait(millis(600));
+        let error = lock.acquire().await.expect_err(to_set);
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    }
+    assert!(client("+OK\r\n").lock("job").acquire().await.unwrap().held());
 }

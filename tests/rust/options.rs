@@ -5,7 +5,7 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redlock::{ClientArgs, Error, LockArgs, Redlock, Unit, instead_of};
+use redlock::{ClientArgs, Error, LockArgs, Redlock, TlsOptions, Unit, instead_of};
 use serde::Deserialize;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -31,6 +31,7 @@ struct LockCase {
     milliseconds: Times,
     names: Option<Vec<String>>,
     long_name: Option<usize>,
+    many_names: Option<usize>,
     nodes: Option<usize>,
     #[serde(default)]
     error: Vec<String>,
@@ -43,6 +44,7 @@ struct LockCase {
 struct ClientCase {
     about: String,
     nodes: Vec<String>,
+    tls_server_name: Option<String>,
     seconds: Times,
     milliseconds: Times,
     #[serde(default)]
@@ -105,7 +107,8 @@ fn lock_options_are_checked_before_anything_is_sent() {
         let nodes = silent.iter().take(case.nodes.unwrap_or(1)).map(Silent::url).collect();
         let redlock = Redlock::from_args(nodes, &ClientArgs::default()).unwrap();
         let long = case.long_name.map(|length| vec!["x".repeat(length)]);
-        let names = case.names.clone().or(long).unwrap_or_else(|| vec!["name".into()]);
+        let many = case.many_names.map(|count| (0..count).map(|at| format!("name-{at}")).collect());
+        let names = case.names.clone().or(long).or(many).unwrap_or_else(|| vec!["name".into()]);
         for (unit, options) in units(case.seconds, case.milliseconds) {
             let made = redlock.lock_from_args(names.clone(), &lock_args(unit, &options));
             check(&case.about, made, &case.error, &[]);
@@ -125,7 +128,10 @@ fn client_options_are_checked_before_anything_is_sent() {
         for (unit, options) in units(case.seconds, case.milliseconds) {
             let (node_timeout, restart_guard) =
                 (options.get("node_timeout").copied(), options.get("restart_guard").copied());
-            let args = ClientArgs { unit, node_timeout, restart_guard, ..ClientArgs::default() };
+            let tls =
+                TlsOptions { server_name: case.tls_server_name.clone(), ..TlsOptions::default() };
+            let args =
+                ClientArgs { unit, node_timeout, restart_guard, tls, ..ClientArgs::default() };
             check(&case.about, Redlock::from_args(nodes.clone(), &args), &error, &case.never);
         }
     }

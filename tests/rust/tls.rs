@@ -9,10 +9,10 @@ use redlock::{Error, ErrorKind, Redlock, TlsOptions};
 use crate::support::{Server, free_port, millis};
 
 /// A certificate authority of the test's own, a server's and a client's certificate.
-struct Papers(PathBuf);
+pub(crate) struct Papers(PathBuf);
 
 impl Papers {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = std::env::temp_dir().join(format!(
             "redlock-tls-{}-{}",
             std::process::id(),
@@ -50,14 +50,20 @@ impl Papers {
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    fn server(&self, auth_clients: &str) -> (Server, u16) {
+    pub(crate) fn server(&self, auth_clients: &str) -> (Server, u16) {
+        self.server_as("server", auth_clients)
+    }
+
+    /// One that shows this certificate.
+    fn server_as(&self, certificate: &str, auth_clients: &str) -> (Server, u16) {
         let port = free_port();
         let path = |name: &str| self.path(name).to_string_lossy().into_owned();
-        let (cert, key, ca) = (path("server.crt"), path("server.key"), path("ca.crt"));
+        let (cert, key, ca) =
+            (path(&format!("{certificate}.crt")), path("server.key"), path("ca.crt"));
         let server = Server::with(&[
             "--tls-port",
             &port.to_string(),
@@ -85,7 +91,7 @@ async fn locks(url: String, tls: TlsOptions) -> Result<(), Error> {
     redlock.lock("job").wait(millis(1000)).acquire().await?.release().await
 }
 
-fn trusting(ca: &Path) -> TlsOptions {
+pub(crate) fn trusting(ca: &Path) -> TlsOptions {
     TlsOptions { ca: Some(ca.to_owned()), ..TlsOptions::default() }
 }
 
@@ -145,12 +151,40 @@ async fn tls_on_a_plain_port_and_the_reverse_are_faults_in_time() {
     let papers = Papers::new();
     let (server, port) = papers.server("no");
     let ca = papers.path("ca.crt");
-    for url in [format!("rediss://127.0.0.1:{}", server.port), format!("redis://127.0.0.1:{port}")]
-    {
+    for (url, tls) in [
+        (format!("rediss://127.0.0.1:{}", server.port), trusting(&ca)),
+        (format!("redis://127.0.0.1:{port}"), TlsOptions::default()),
+    ] {
         let started = std::time::Instant::now();
-        let error = locks(url, trusting(&ca)).await.unwrap_err();
+        let error = locks(url, tls).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(started.elapsed() < Duration::from_secs(3));
+    }
+}
+
+#[tokio::test]
+async fn a_refused_certificate_says_why_in_words() {
+    let papers = Papers::new();
+    let signed = "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial";
+    std::fs::write(papers.path("usage.ext"), "keyUsage=digitalSignature").unwrap();
+    papers.openssl(&format!("{signed} -days 2 -out first.crt"));
+    papers.openssl(&format!("{signed} -days 2 -extfile usage.ext -out bare.crt"));
+    papers.openssl(&format!("{signed} -days -1 -extfile server.ext -out old.crt"));
+    let named = |name: &str| TlsOptions {
+        server_name: Some(name.to_owned()),
+        ..trusting(&papers.path("ca.crt"))
+    };
+    for (certificate, tls, words) in [
+        ("first", named("redis.test"), ["version 1", "subjectAltName"]),
+        ("bare", named("redis.test"), ["no subjectAltName", "common name (CN)"]),
+        ("old", named("redis.test"), ["has expired", "clock"]),
+        ("server", named("other.test"), ["another name", "tls_server_name"]),
+        ("server", trusting(&papers.path("other-ca.crt")), ["nobody who is trusted", "tls_ca"]),
+    ] {
+        let (_server, port) = papers.server_as(certificate, "no");
+        let error = locks(format!("rediss://127.0.0.1:{port}"), tls).await.unwrap_err();
+        let said = error.to_string();
+        assert!(words.iter().all(|word| said.contains(word)), "{certificate}: {said}");
     }
 }
 

@@ -127,26 +127,34 @@ const FENCE_HINT: &str = " (no client can have stored the fencing token that it 
 
 /// The server's own error, explained where its text alone would puzzle.
 pub(super) fn refusal(text: &str) -> Fault {
-    let hint = match text.split_whitespace().next() {
+    // Before Redis 7 what a command in a script says comes behind where the script was.
+    let inner =
+        text.strip_prefix("ERR Error running script").and_then(|said| said.rsplit_once(": "));
+    let code = inner.map_or(text, |(_, said)| said).split_whitespace().next().unwrap_or_default();
+    let hint = match code {
         _ if text.contains("can't run this command") || text.contains("ACL failure") => {
             " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE; for fencing and releases by force TIME)"
         }
-        Some("WRONGTYPE") if camel_case() => {
+        "WRONGTYPE" if camel_case() => {
             " (the key holds data of another type, it is no lock: choose another name or keyPrefix)"
         }
-        Some("WRONGTYPE") => {
+        "WRONGTYPE" => {
             " (the key holds data of another type, it is no lock: choose another name or key_prefix)"
         }
-        Some("NOPERM") => {
+        "NOPERM" => {
             " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys: docs/security.md)"
         }
-        Some("NOAUTH") => " (put the password into the node's URL)",
-        Some("READONLY") => " (the server is a replica)",
-        Some("FENCE") => FENCE_HINT,
+        "NOAUTH" => " (put the password into the node's URL)",
+        "READONLY" => " (the server is a replica)",
+        "MOVED" | "ASK" | "CROSSSLOT" => {
+            " (this is a Redis Cluster, and clusters are not supported yet: a lock needs standalone servers)"
+        }
+        "FENCE" => FENCE_HINT,
         _ => "",
     };
     let answered = "the server answered ";
-    let wrong = text.contains("WRONGTYPE");
+    // No retry mends these.
+    let wrong = matches!(code, "WRONGTYPE" | "MOVED" | "ASK" | "CROSSSLOT");
     let fault = if wrong { Fault::invalid(answered) } else { Fault::new(answered) };
     fault.saying(text, hint)
 }
@@ -189,3 +197,24 @@ pub(super) fn words(value: &Value) -> String {
 #[cfg(test)]
 #[path = "../../../tests/fuzz/replies.rs"]
 mod fuzz;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_the_options_is_told_by_the_errors_code() {
+        for (text, invalid) in [
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", true),
+            ("ERR Error running script (call to f_0): @user_script:12: WRONGTYPE Operation", true),
+            ("NOPERM this user may not touch the key 'WRONGTYPE'", false),
+            ("ERR unknown command 'WRONGTYPE'", false),
+            ("LOADING of: WRONGTYPE", false),
+            ("MOVED 3999 127.0.0.1:6381", true),
+            ("ASK 3999 127.0.0.1:6381", true),
+            ("CROSSSLOT Keys in request don't hash to the same slot", true),
+        ] {
+            assert_eq!(refusal(text).is_invalid(), invalid, "{text}");
+        }
+    }
+}

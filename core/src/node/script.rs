@@ -5,13 +5,15 @@ use std::sync::LazyLock;
 use redis::{Cmd, Script as Digest, cmd};
 
 pub(super) struct Script {
-    pub(super) text: &'static str,
+    pub(super) text: String,
     digest: String,
 }
 
 impl Script {
-    fn new(text: &'static str) -> Self {
-        Self { text, digest: Digest::new(text).get_hash().to_owned() }
+    fn new(text: &str) -> Self {
+        let text = text.replace("--@values\n", include_str!("scripts/values.lua"));
+        let digest = Digest::new(&text).get_hash().to_owned();
+        Self { text, digest }
     }
 
     /// The call of this script on these keys; arguments follow.

@@ -1,12 +1,13 @@
 //! TLS for `rediss://`: whom to trust, who we are, and which name the server must prove.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore, crypto::ring};
 
 use crate::error::{Error, Result};
 use crate::spelling::spelled;
@@ -34,6 +35,24 @@ impl fmt::Debug for TlsOptions {
             .field("key", &named(&self.key))
             .field("server_name", &self.server_name)
             .finish()
+    }
+}
+
+impl TlsOptions {
+    /// Where no node is reached by TLS: whoever gave options thought otherwise.
+    pub(crate) fn check_unused(&self) -> Result<()> {
+        let given = [
+            ("tls_ca", self.ca.is_some()),
+            ("tls_cert", self.cert.is_some()),
+            ("tls_key", self.key.is_some()),
+            ("tls_server_name", self.server_name.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((option, _)) => Err(Error::invalid(format!(
+                "{option} is given, but no node is reached by TLS: write rediss:// instead of redis://"
+            ))),
+        }
     }
 }
 
@@ -78,6 +97,47 @@ impl Tls {
     /// The name the server at `host` must prove.
     pub(super) fn name_for(&self, host: &str) -> Result<ServerName<'static>> {
         self.server_name.clone().map_or_else(|| name(host), Ok)
+    }
+}
+
+/// Why a TLS connection could not be made, in words.
+pub(super) fn explained(error: &io::Error) -> String {
+    let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let why = match refused {
+        Some(rustls::Error::InvalidCertificate(certificate)) => explained_certificate(certificate),
+        _ => "",
+    };
+    if why.is_empty() { format!("TLS: {error}") } else { format!("TLS: {why} ({error})") }
+}
+
+fn explained_certificate(error: &CertificateError) -> &'static str {
+    use CertificateError as Bad;
+    match error {
+        Bad::Expired | Bad::ExpiredContext { .. } => {
+            "the server's certificate has expired, or this machine's clock is wrong"
+        }
+        Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+            "the server's certificate is not valid yet, or this machine's clock is wrong"
+        }
+        Bad::UnknownIssuer => {
+            "the server's certificate was issued by nobody who is trusted: name its CA with tls_ca"
+        }
+        Bad::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+            "the server's certificate has no subjectAltName, and a common name (CN) alone does not count"
+        }
+        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+            "the server's certificate is for another name: tls_server_name says which one is right"
+        }
+        Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => {
+            "the server's certificate is not for servers (extendedKeyUsage)"
+        }
+        Bad::Other(other) if format!("{other:?}").contains("UnsupportedCertVersion") => {
+            "the server's certificate is of version 1: version 3, with a subjectAltName, is needed"
+        }
+        Bad::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the server's certificate is that of a CA: it needs one of its own, issued by the CA"
+        }
+        _ => "",
     }
 }
 

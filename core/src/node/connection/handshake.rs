@@ -191,7 +191,7 @@ fn no_redis(value: &Value) -> Fault {
 }
 
 pub(super) fn load_scripts() -> impl Iterator<Item = Cmd> {
-    SCRIPTS.iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(script.text).clone())
+    SCRIPTS.iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
 }
 
 /// How long a node must still wait before it may vote: uptime is told in whole seconds, rounded down. `None` where

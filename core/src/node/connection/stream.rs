@@ -13,6 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::super::address::{Place, Server};
+use super::super::tls::explained;
 use super::dial::dial;
 
 pub(super) enum Stream {
@@ -32,7 +33,7 @@ impl Stream {
                 let stream = dial(host, *port).await?;
                 let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
                 let secured = connector.connect(name, stream).await;
-                let stream = secured.map_err(|error| io::Error::other(format!("TLS: {error}")))?;
+                let stream = secured.map_err(|error| io::Error::other(explained(&error)))?;
                 Ok(Self::Tls(Box::new(stream)))
             }
             #[cfg(unix)]

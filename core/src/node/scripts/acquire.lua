@@ -3,31 +3,28 @@
 -- Returns {1, ttl left, fence or '', token} when granted, {0, ttl left or -1 for no end, which keys, token} when
 -- others have some: their numbers, with a comma behind each. Every script's answer ends with what it was asked for: an answer to another question is noticed.
 -- An error, with nothing written, where a fence key keeps what no client can have stored.
--- The fencing token kept under a key, 0 for none; nil for one that no client can have stored.
-local function kept(key, most)
-  local text = redis.call('GET', key) or '0'
-  local fence = string.match(text, '^%d+$') and tonumber(text)
-  return fence and fence <= most and fence
-end
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 -- The usual case, one free key without fencing, is one command and the tracked read.
 if #KEYS == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[2]) then
   return {1, redis.call('PTTL', KEYS[1]), '', token}
 end
+--@values
 local fencing = ARGV[3] ~= nil
 local locks = fencing and #KEYS / 2 or #KEYS
+local owners = values(1, locks)
 local left
-local owners, which = {}, ''
+local which, asked = {}, {}
 for i = 1, locks do
-  local owner = redis.call('GET', KEYS[i])
-  owners[i] = owner
+  local owner = owners[i]
   if owner and owner ~= token then
-    local its = redis.call('PTTL', KEYS[i])
-    which = which .. i .. ','
+    which[#which + 1] = i .. ','
+    -- The keys of one owner end together.
+    local its = asked[owner] or redis.call('PTTL', KEYS[i])
+    asked[owner] = its
     if not left or its == -1 or (left ~= -1 and its > left) then left = its end
   end
 end
-if left then return {0, left, which, token} end
+if left then return {0, left, table.concat(which), token} end
 
 local fence = ''
 if fencing then
@@ -39,9 +36,9 @@ if fencing then
   -- Below 2^53, above which numbers lose digits, and no more than a hundred years ahead of both clocks.
   local most = 9007199254740990
   if step == 1 then most = math.min(most, math.max(tonumber(ARGV[3]), now) + 3155760000000000) end
-  for i = locks + 1, #KEYS do
-    local fence = kept(KEYS[i], most)
-    if not fence then return redis.error_reply('FENCE ' .. KEYS[i]) end
+  for i, stored in ipairs(values(locks + 1, #KEYS)) do
+    local fence = kept(stored, most)
+    if not fence then return redis.error_reply('FENCE ' .. KEYS[locks + i]) end
     highest = math.max(highest, fence + step)
   end
   fence = string.format('%.0f', highest)
@@ -53,6 +50,5 @@ end
 for i = 1, locks do
   if not owners[i] or redis.call('PTTL', KEYS[i]) < ttl then redis.call('SET', KEYS[i], token, 'PX', ARGV[2]) end
 end
--- The tracked read comes after the write: read first, the writer would never be told of a change.
-for i = 1, locks do left = redis.call('PTTL', KEYS[i]) end
-return {1, left, fence, token}
+track(locks)
+return {1, ttl, fence, token}

@@ -2,36 +2,37 @@
 -- to raise the stored one to. Never creates a lock key and never shortens.
 -- Returns {1, token} when all keys are ours, {0, token} when one is missing, {-1, token} when another has one.
 -- An error, with nothing written, where a fence key keeps what no client can have stored.
--- The fencing token kept under a key, 0 for none; nil for one that no client can have stored.
-local function kept(key, most)
-  local text = redis.call('GET', key) or '0'
-  local fence = string.match(text, '^%d+$') and tonumber(text)
-  return fence and fence <= most and fence
-end
+--@values
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 local locks = ARGV[3] and #KEYS / 2 or #KEYS
 local missing = false
-for i = 1, locks do
-  local owner = redis.call('GET', KEYS[i])
+for _, owner in ipairs(values(1, locks)) do
   if not owner then missing = true elseif owner ~= token then return {-1, token} end
 end
 if missing then return {0, token} end
-local stored = {}
-for i = locks + 1, #KEYS do
-  stored[i] = kept(KEYS[i], 9007199254740991)
-  if not stored[i] then return redis.error_reply('FENCE ' .. KEYS[i]) end
-end
-for i = locks + 1, #KEYS do
-  local fence = tonumber(ARGV[3])
-  if stored[i] < fence then
-    local time = redis.call('TIME')
-    local now = time[1] * 1000000 + time[2]
-    local forget = string.format('%.0f', math.floor(math.max(now, fence) / 1000) + 600000)
-    redis.call('SET', KEYS[i], ARGV[3], 'PXAT', forget)
+if ARGV[3] then
+  local fence, stored = tonumber(ARGV[3]), values(locks + 1, #KEYS)
+  for i = 1, #stored do
+    stored[i] = kept(stored[i], 9007199254740991)
+    if not stored[i] then return redis.error_reply('FENCE ' .. KEYS[locks + i]) end
+  end
+  for i = 1, #stored do
+    if stored[i] < fence then
+      local time = redis.call('TIME')
+      local now = time[1] * 1000000 + time[2]
+      local forget = string.format('%.0f', math.floor(math.max(now, fence) / 1000) + 600000)
+      redis.call('SET', KEYS[locks + i], ARGV[3], 'PXAT', forget)
+    end
   end
 end
+-- Of many keys each read would cost too much: GT, since Redis 7, needs none, and leaves keys without ttl to NX.
+local reads = locks == 1
 for i = 1, locks do
-  if redis.call('PTTL', KEYS[i]) < ttl then redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+  if not reads then
+    reads = type(redis.pcall('PEXPIRE', KEYS[i], ARGV[2], 'GT')) == 'table'
+    if not reads then redis.call('PEXPIRE', KEYS[i], ARGV[2], 'NX') end
+  end
+  if reads and redis.call('PTTL', KEYS[i]) < ttl then redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
 end
-for i = 1, locks do redis.call('PTTL', KEYS[i]) end
+track(locks)
 return {1, token}

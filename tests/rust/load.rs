@@ -1,0 +1,102 @@
+//! What locks cost their server: foreign values of any size, many names, and what it is left to remember.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use redlock::{ErrorKind, Redlock};
+
+use crate::support::{Proxy, Server, client, millis};
+
+#[tokio::test]
+async fn a_foreign_value_of_megabytes_is_held_like_any_other() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let lease = redlock.lock("other").ttl(Duration::from_secs(30)).acquire().await.unwrap();
+    server.ask("SET lock:job somebody-else");
+    server.ask("SETRANGE lock:job 3000000 x");
+    let lock = redlock.lock("job").wait(millis(300));
+    let error = lock.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let seen = lock.inspect().await.unwrap();
+    assert!(seen.held && seen.nodes[0].token.as_deref() == Some("somebody"), "{seen:?}");
+    assert_eq!(proxy.connections.load(Ordering::Relaxed), 1);
+    lease.release().await.unwrap();
+    assert!(redlock.force_release("job").await.unwrap());
+    lock.acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn as_many_names_as_there_may_be_do_not_block_their_server() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    let names: Vec<String> = (0..1000).map(|at| format!("{{t}}{at}")).collect();
+    let lock = one.lock(names.clone()).fencing(true).ttl(Duration::from_secs(30));
+    let lease = lock.acquire().await.unwrap();
+    assert_eq!(server.ask("DBSIZE"), ":2000");
+    assert!(two.lock(names.clone()).try_acquire().await.unwrap().is_none());
+    lease.extend(Duration::from_secs(60)).await.unwrap();
+    let left: i64 = server.ask("PTTL lock:{t}999").trim_start_matches(':').parse().unwrap();
+    assert!(left > 50_000, "{left}");
+    let told = lease.lost();
+    server.ask("DEL lock:{t}500");
+    tokio::time::timeout(millis(3000), told).await.expect("each key is tracked");
+    lease.release().await.unwrap_err();
+    assert_eq!(server.ask("DBSIZE"), ":1000");
+    let said = server.info("commandstats", "cmdstat_evalsha").unwrap();
+    let each: f64 =
+        said.split("usec_per_call=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+    // 100,000 us and more, if each key were read by itself.
+    assert!(each < 40_000.0, "{said}");
+}
+
+#[tokio::test]
+async fn one_of_many_names_that_is_no_lock_is_named_and_left_alone() {
+    let server = Server::start();
+    server.ask("HSET lock:b field value");
+    let lock = client([&server]).lock(["a", "b", "c"]);
+    let error = lock.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert_eq!(server.ask("DBSIZE"), ":1");
+    assert_eq!(server.ask("HGET lock:b field"), "value");
+}
+
+#[tokio::test]
+async fn several_names_need_no_more_rights_than_one() {
+    let server = Server::start();
+    server.ask("ACL SETUSER app on >pw resetkeys ~lock:* resetchannels -@all +evalsha +script|load +set +get +del +pttl +pexpire +time +client|tracking +info");
+    let redlock = Redlock::builder([server.url().replace("//", "//app:pw@")]).build().unwrap();
+    let lease = redlock.lock(["a", "b"]).acquire().await.unwrap();
+    lease.extend(Duration::from_secs(20)).await.unwrap();
+    lease.release().await.unwrap();
+    redlock.lock("a").acquire().await.unwrap().release().await.unwrap();
+    assert!(!redlock.force_release("a").await.unwrap());
+    assert_eq!(server.ask("DBSIZE"), ":0");
+}
+
+fn remembered(server: &Server) -> String {
+    server.info("stats", "tracking_total_keys").unwrap()
+}
+
+#[tokio::test]
+async fn a_server_is_left_nothing_to_remember() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lock = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(100)).renew(false);
+    for at in 0..20 {
+        assert!(!lock(at).inspect().await.unwrap().held);
+    }
+    assert_eq!(remembered(&server), "0");
+    for at in 0..20 {
+        let lease = lock(at).acquire().await.unwrap();
+        tokio::time::sleep(millis(120)).await;
+        assert!(!lease.held());
+        lease.release().await.unwrap_err();
+    }
+    let end = Instant::now() + millis(10_000);
+    while remembered(&server) != "0" {
+        assert!(Instant::now() < end, "{} names are remembered", remembered(&server));
+        tokio::time::sleep(millis(20)).await;
+    }
+}

@@ -1,0 +1,60 @@
+//! A TLS connection over which much is asked while its server pauses.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redlock::Redlock;
+
+use crate::support::millis;
+use crate::tls::{Papers, trusting};
+
+const NAME: usize = 12_000;
+
+/// How much the buffers on the way to a server take that reads nothing.
+fn room() -> usize {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let mut taken = 0;
+    for _ in 0..5 {
+        while let Ok(count) = stream.write(&[0; 1000]) {
+            taken += count;
+        }
+        std::thread::sleep(millis(40));
+    }
+    taken
+}
+
+#[tokio::test]
+async fn what_was_asked_while_the_server_paused_is_sent_when_it_goes_on() {
+    let papers = Papers::new();
+    let (server, port) = papers.server("no");
+    // Around that size some of the last bytes stay in the TLS layer when all were handed to it.
+    let middle = room() / (NAME + 200);
+    let mut lost = Vec::new();
+    for count in (middle.saturating_sub(45)..middle + 16).step_by(3) {
+        let redlock = Redlock::builder([format!("rediss://127.0.0.1:{port}")])
+            .tls(trusting(&papers.path("ca.crt")))
+            .node_timeout(millis(2500))
+            .build()
+            .unwrap();
+        redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
+        server.signal(libc::SIGSTOP);
+        let ask = |at: usize| {
+            let name = format!("{count}-{at}-{}", "x".repeat(NAME));
+            redlock.lock(name).ttl(Duration::from_secs(60)).try_acquire()
+        };
+        let asked: Vec<_> = (0..count).map(ask).map(tokio::spawn).collect();
+        tokio::time::sleep(millis(200)).await;
+        server.signal(libc::SIGCONT);
+        let answers = join_all(asked).await;
+        let unheard = answers.iter().filter(|answer| !matches!(answer, Ok(Ok(Some(_))))).count();
+        if unheard > 0 {
+            lost.push((count, unheard));
+        }
+        server.ask("FLUSHALL");
+    }
+    assert!(lost.is_empty(), "of so many so many were never sent: {lost:?}");
+}
