@@ -1,6 +1,6 @@
 /** Promises of what the native part answers. */
 
-import { toError } from "./errors.js";
+import { InvalidOption, toError } from "./errors.js";
 import { type Deliver, discard, Failed, native, slotFor, vacate } from "./rows.js";
 
 /** Starts a call for a slot; the receiver hears its outcome. */
@@ -60,6 +60,11 @@ function abortAll(this: AbortSignal): void {
   for (const cancel of [...onAbort(this)]) cancel();
 }
 
+/** Signals of other packages than Node's own may have none. */
+export function reasonOf({ reason }: AbortSignal): unknown {
+  return reason ?? new DOMException("This operation was aborted", "AbortError");
+}
+
 /** Aborting the signal cancels the slot's call, and rejects with the signal's reason; until what this returns is called. */
 export function cancelOn(
   signal: AbortSignal,
@@ -71,13 +76,24 @@ export function cancelOn(
     set.delete(cancel);
     if (set.size === 0) signal.removeEventListener("abort", abortAll);
   };
-  const cancel = () => {
-    forget();
+  const end = () => {
     if (native().cancel(slot)) vacate(slot);
     else discard(slot);
-    reject(signal.reason);
   };
-  if (set.size === 0) signal.addEventListener("abort", abortAll);
+  const cancel = () => {
+    forget();
+    end();
+    reject(reasonOf(signal));
+  };
+  try {
+    if (set.size === 0) signal.addEventListener("abort", abortAll);
+  } catch (cause) {
+    // The call is under way: nobody would have what it brings.
+    end();
+    throw new InvalidOption("acquire(): the signal cannot be listened to: see the cause", {
+      cause,
+    });
+  }
   set.add(cancel);
   return forget;
 }

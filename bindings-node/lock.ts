@@ -1,9 +1,16 @@
 /** What to lock. */
 
-import { begin, cancelOn, failing, settled, unwrap } from "./calls.js";
+import { begin, cancelOn, failing, reasonOf, settled, unwrap } from "./calls.js";
 import { Lease, type Place } from "./lease.js";
 import type { Inspection, NativeLock } from "./native.js";
-import { ACQUIRE, type AcquireOptions, checked, type LockOptions, tokenText } from "./options.js";
+import {
+  ACQUIRE,
+  type AcquireOptions,
+  callback,
+  checked,
+  type LockOptions,
+  tokenText,
+} from "./options.js";
 import { acquire, delayed, Failed, type Grant, native, now } from "./rows.js";
 
 /**
@@ -64,7 +71,7 @@ export class Lock {
   #acquire(options: AcquireOptions | undefined, place: Place): Promise<Lease> {
     return new Promise((resolve, reject) => {
       const { signal, wait } = checked(options, ACQUIRE, "acquire()");
-      signal?.throwIfAborted();
+      if (signal?.aborted) throw reasonOf(signal);
       const bound = this.#bind();
       const started = now();
       let forget: (() => void) | undefined;
@@ -77,7 +84,7 @@ export class Lock {
         if (outcome instanceof Failed) return resolve(failing(outcome));
         const lease = stillHeld(outcome as Grant, bound, place);
         if (lease !== undefined) return resolve(lease);
-        if (signal?.aborted) return reject(signal.reason);
+        if (signal?.aborted) return reject(reasonOf(signal));
         ask(this.#left(wait, started));
       };
       ask(wait);
@@ -109,6 +116,7 @@ export class Lock {
    * lease was lost meanwhile; `lease.signal` tells `body` in time.
    */
   async using<T>(body: (lease: Lease) => T | PromiseLike<T>, options?: AcquireOptions): Promise<T> {
+    callback(body, "using()");
     const lease = await this.#acquire(options, this.#here(this.using));
     let result: T;
     try {

@@ -1,7 +1,7 @@
 /** Arguments as JavaScript gives them: names and types are checked here, values by core. */
 
 import { InvalidOption } from "./errors.js";
-import { insteadOf } from "./native.js";
+import { insteadOf, shown } from "./native.js";
 
 /** Options of a client. Times are whole milliseconds. */
 export interface RedlockOptions {
@@ -72,7 +72,10 @@ export const LOCK: Rules = {
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
 export const SHUTDOWN: Rules = { timeout: "milliseconds" };
 
-/** The options, once every name is known and every value has its type. */
+/**
+ * The options, once every name is known and every value has its type: a copy, each value read once, as a getter may give
+ * another one the next time.
+ */
 export function checked<T extends object>(given: T | undefined, rules: Rules, call: string): T {
   if (given === undefined) return {} as T;
   if (typeof given === "number") {
@@ -82,18 +85,37 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
       : `There are: ${Object.keys(rules).join(", ")}`;
     throw new InvalidOption(`${call}: ${given} stands where options belong. ${way}`);
   }
-  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+  if (typeof given !== "object" || given === null || isList(given, call)) {
     const known = Object.keys(rules).join(", ");
     throw new InvalidOption(
       `${call}: options must be an object, not ${kindOf(given)}. There are: ${known}`,
     );
   }
-  for (const [name, value] of Object.entries(given)) {
-    const kind = Object.hasOwn(rules, name) ? rules[name] : undefined;
-    if (kind === undefined) throw unknownOption(name, rules, call);
-    if (value !== undefined) checkValue(name, value, kind, call);
+  for (const name of attemptTo(() => Object.keys(given), call, "options")) {
+    if (!Object.hasOwn(rules, name)) throw unknownOption(name, rules, call);
   }
-  return given;
+  const read: Record<string, unknown> = {};
+  for (const [name, kind] of Object.entries(rules)) {
+    const value = attemptTo(() => Reflect.get(given, name), call, name);
+    if (value === undefined) continue;
+    checkValue(name, value, kind, call);
+    read[name] = value;
+  }
+  return read as T;
+}
+
+/** What a getter or a proxy throws is the cause of an `InvalidOption`. */
+function attemptTo<T>(read: () => T, call: string, what: string): T {
+  try {
+    return read();
+  } catch (cause) {
+    throw new InvalidOption(`${call}: ${what} cannot be read: see the cause`, { cause });
+  }
+}
+
+/** A proxy that was revoked throws even here. */
+function isList(value: unknown, call: string): value is unknown[] {
+  return attemptTo(() => Array.isArray(value), call, "the argument");
 }
 
 function unknownOption(name: string, rules: Rules, call: string): InvalidOption {
@@ -102,7 +124,7 @@ function unknownOption(name: string, rules: Rules, call: string): InvalidOption 
     return new InvalidOption(`${call}: ${name} is another library's option. ${instead}`);
   }
   const known = Object.keys(rules).join(", ");
-  return new InvalidOption(`${call}: there is no option ${name}. There are: ${known}`);
+  return new InvalidOption(`${call}: there is no option ${shown(name)}. There are: ${known}`);
 }
 
 function checkValue(name: string, value: unknown, kind: Kind, call: string): void {
@@ -113,50 +135,67 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
       throw fail(`a whole number of milliseconds; ${name} is in milliseconds`);
     }
   } else if (kind === "signal") {
-    if (!isSignal(value)) throw fail("an AbortSignal");
+    if (!attemptTo(() => isSignal(value), call, name)) throw fail("an AbortSignal");
   } else if (typeof value !== kind) {
     throw fail(`a ${kind}`);
+  } else if (typeof value === "string" && LONE_SURROGATE.test(value)) {
+    throw fail("text without a lone surrogate");
   }
 }
 
 /** By its shape: test runners have an AbortSignal class of their own. */
 function isSignal(value: unknown): value is AbortSignal {
   if (typeof value !== "object" || value === null) return false;
-  return "aborted" in value && "addEventListener" in value;
+  const { aborted, addEventListener, removeEventListener } = value as Partial<AbortSignal>;
+  const listens = [addEventListener, removeEventListener];
+  return typeof aborted === "boolean" && listens.every((method) => typeof method === "function");
 }
 
 function printed(value: unknown): string {
   if (["object", "function"].includes(typeof value)) return kindOf(value);
-  return typeof value === "string" ? JSON.stringify(value) : String(value);
+  return typeof value === "string" ? shown(JSON.stringify(value)) : String(value);
 }
 
 /** What it is, without what is in it. */
 function kindOf(value: unknown): string {
   if (typeof value !== "object" || value === null) return value === null ? "null" : typeof value;
-  return `an object of class ${value.constructor?.name ?? "none"}`;
+  try {
+    return `an object of class ${shown(value.constructor?.name ?? "none")}`;
+  } catch {
+    return "an object that cannot be read";
+  }
 }
 
 /** Text that UTF-8 cannot write would become another name on the way. */
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
-/** One name or several, as a list. */
+/** One name or several, as a list of its own: each read once. */
 export function nameList(names: unknown, what: string, call: string): string[] {
-  const list: unknown[] = Array.isArray(names) ? names : [names];
-  for (const name of list) {
-    const wrong = typeof name !== "string" ? kindOf(name) : "one with a lone surrogate";
-    if (typeof name !== "string" || LONE_SURROGATE.test(name)) {
-      throw new InvalidOption(
-        `${call}: ${what} must be a string or a list of strings, not ${wrong}`,
-      );
-    }
+  const given = isList(names, call) ? names : [names];
+  const list: string[] = [];
+  for (let at = 0; at < attemptTo(() => given.length, call, what); at += 1) {
+    list.push(
+      nameText(
+        attemptTo(() => given[at], call, what),
+        what,
+        call,
+      ),
+    );
   }
-  return list as string[];
+  return list;
+}
+
+function nameText(name: unknown, what: string, call: string): string {
+  if (typeof name === "string" && !LONE_SURROGATE.test(name)) return name;
+  const wrong = typeof name === "string" ? "one with a lone surrogate" : kindOf(name);
+  throw new InvalidOption(`${call}: ${what} must be a string or a list of strings, not ${wrong}`);
 }
 
 /** A lease's token. */
 export function tokenText(token: unknown): string {
-  if (typeof token === "string") return token;
-  throw new InvalidOption(`attach(): the token must be a string, not ${kindOf(token)}`);
+  if (typeof token === "string" && !LONE_SURROGATE.test(token)) return token;
+  const wrong = typeof token === "string" ? "one with a lone surrogate" : kindOf(token);
+  throw new InvalidOption(`attach(): the token must be a string, not ${wrong}`);
 }
 
 /** A function that is called back. */

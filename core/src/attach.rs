@@ -16,6 +16,9 @@ const TRIES: u32 = 10;
 
 pub(crate) async fn attach(lock: Lock, claim: Claim) -> Result<Lease> {
     lock.check()?;
+    if claim.token.is_empty() {
+        return Err(lock.invalid("the token is empty: give that of the lease to go on with"));
+    }
     let live = lock.client.live(&lock.key())?;
     let interest = live.watch.subscribe(&lock.keys);
     for _ in 0..TRIES {

@@ -255,6 +255,7 @@ async fn what_the_compiler_lets_through_is_refused() {
         let outcome = match row["call"].as_str().unwrap() {
             "extend" => lease.extend(Duration::ZERO).await,
             "force_release" => redlock.force_release("").await.map(drop),
+            "attach" => redlock.lock("job").attach("").await.map(|lease| drop(lease.into_hold())),
             call => panic!("{call} can be called here, so call it"),
         };
         check(row["about"].as_str().unwrap(), outcome, &words, &[]);

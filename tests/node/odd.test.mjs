@@ -1,0 +1,192 @@
+// Odd values where options, names, tokens and signals belong: InvalidOption, with what was thrown as its cause.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { configure, lock, Redlock, using } from "redlock-native";
+import { fresh, refusal } from "./helper.mjs";
+
+const redlock = new Redlock(`memory://${fresh()}`);
+const thrown = new Error("what the getter throws");
+const fail = () => {
+  throw thrown;
+};
+class Milliseconds extends Number {}
+const revoked = () => {
+  const { proxy, revoke } = Proxy.revocable({}, {});
+  revoke();
+  return proxy;
+};
+
+/** What takes options; each name is an option that it has. */
+const TAKERS = {
+  "new Redlock()": ["nodeTimeout", (options) => new Redlock("memory://", options)],
+  "configure()": ["nodeTimeout", (options) => configure("memory://", options)],
+  "client.lock()": ["ttl", (options) => redlock.lock("odd", options)],
+  "lock()": ["ttl", (options) => lock("odd", options)],
+  "acquire()": ["wait", (options) => redlock.lock(fresh()).acquire(options)],
+  "client.using()": ["ttl", (options) => redlock.using(fresh(), options, () => assert.fail())],
+  "using()": ["ttl", (options) => using(fresh(), options, () => assert.fail())],
+  "lock.using()": ["wait", (options) => redlock.lock(fresh()).using(() => assert.fail(), options)],
+};
+/** What takes names. */
+const NAMED = {
+  "new Redlock()": (nodes) => new Redlock(nodes),
+  "client.lock()": (names) => redlock.lock(names),
+  "lock()": (names) => lock(names),
+  "attach()": (names) => redlock.attach(names, "token"),
+  "forceRelease()": (names) => redlock.forceRelease(names),
+  "client.using()": (names) => redlock.using(names, () => assert.fail()),
+  "using()": (names) => using(names, () => assert.fail()),
+};
+
+function refused(use, words, cause) {
+  return assert.rejects(
+    async () => use(),
+    (error) => {
+      refusal(words)(error);
+      assert.equal(error.cause, cause);
+      return true;
+    },
+  );
+}
+
+for (const [call, [name, take]] of Object.entries(TAKERS)) {
+  describe(`options of ${call}`, () => {
+    test("values of no use", async () => {
+      const odd = [null, Number.NaN, -1, 0.5, 10n, Symbol("ttl"), "5", {}, [], () => 1, true];
+      odd.push(new Number(1000), new Milliseconds(1000), new Date(), Object.create(null));
+      odd.push(Number.NEGATIVE_INFINITY, Number.MAX_VALUE, { constructor: { name: Symbol("x") } });
+      odd.push({ constructor: null }, Object.defineProperty({}, "constructor", { get: fail }));
+      for (const value of odd) await refused(() => take({ [name]: value }), [name], undefined);
+    });
+
+    test("no options at all", async () => {
+      for (const options of [null, 5n, Symbol("o"), "text", true, [], [{}]]) {
+        await refused(() => take(options), ["options must be an object"], undefined);
+      }
+    });
+
+    test("getters and proxies that throw: the cause is kept", async () => {
+      const getter = Object.defineProperty({}, name, { get: fail, enumerable: true });
+      await refused(() => take(getter), [`${name} cannot be read`], thrown);
+      class Settings {}
+      Object.defineProperty(Settings.prototype, name, { get: fail });
+      await refused(() => take(new Settings()), [`${name} cannot be read`], thrown);
+      const proxies = [{ get: fail }, { ownKeys: fail }];
+      for (const traps of proxies) {
+        await refused(() => take(new Proxy({ [name]: 1 }, traps)), ["cannot be read"], thrown);
+      }
+      await assert.rejects(async () => take(revoked()), refusal(["cannot be read"]));
+    });
+  });
+}
+
+for (const [call, take] of Object.entries(NAMED)) {
+  test(`names of ${call}`, async () => {
+    const odd = [undefined, null, 5, 5n, Symbol("name"), {}, () => 1, true, new String("a")];
+    odd.push(
+      new Set(["a"]),
+      [5],
+      Object.assign(["a"], { length: 2 }),
+      [["a"]],
+      ["a", null],
+      "\ud800",
+    );
+    for (const names of odd) await refused(() => take(names), ["must be a string"], undefined);
+    await refused(() => take(Object.defineProperty(["a"], 0, { get: fail })), ["be read"], thrown);
+    await refused(() => take(new Proxy(["a"], { get: fail })), ["cannot be read"], thrown);
+    await assert.rejects(async () => take(revoked()), refusal(["cannot be read"]));
+  });
+}
+
+test("options are read once, inherited ones too, and not again once they were checked", async () => {
+  let read = 0;
+  const changing = {
+    get ttl() {
+      read += 1;
+      return read === 1 ? 2000 : "text";
+    },
+  };
+  const lease = await redlock.lock(fresh(), Object.create(changing)).acquire();
+  assert.equal(read, 1);
+  assert.ok(lease.remaining > 1000 && lease.remaining <= 2000);
+  await lease.release();
+  const options = { ttl: 2000 };
+  const described = redlock.lock(fresh(), options);
+  options.ttl = "text";
+  await described.using((held) => assert.ok(held.remaining <= 2000));
+  const names = ["a", "b"];
+  const several = redlock.lock(names);
+  names[0] = 5;
+  assert.deepEqual(several.keys, ["lock:a", "lock:b"]);
+});
+
+describe("signals", () => {
+  const listens = { addEventListener: () => undefined, removeEventListener: () => undefined };
+
+  test("that are none", async () => {
+    const odd = [null, 5, "signal", {}, { aborted: false }, { ...listens, aborted: 0 }];
+    odd.push(
+      { aborted: false, addEventListener: 5, removeEventListener: 5 },
+      new AbortController(),
+    );
+    for (const signal of odd) {
+      const words = ["signal is", "AbortSignal"];
+      await refused(() => redlock.lock("odd").acquire({ signal }), words, undefined);
+    }
+    const getter = Object.defineProperty({ ...listens }, "aborted", { get: fail });
+    await refused(() => redlock.lock("odd").acquire({ signal: getter }), ["signal"], thrown);
+  });
+
+  test("that cannot be listened to: no key stays behind", async () => {
+    const described = redlock.lock(fresh());
+    const signal = { ...listens, aborted: false, addEventListener: fail };
+    await refused(() => described.acquire({ signal }), ["cannot be listened to"], thrown);
+    await sleep(20);
+    await (await described.tryAcquire()).release();
+  });
+
+  test("of other packages, without a reason", async () => {
+    const signal = Object.assign(new EventTarget(), { aborted: false });
+    const described = redlock.lock(fresh());
+    const lease = await described.acquire();
+    const waiting = described.acquire({ signal });
+    signal.aborted = true;
+    signal.dispatchEvent(new Event("abort"));
+    await assert.rejects(waiting, { name: "AbortError" });
+    await assert.rejects(described.acquire({ signal }), { name: "AbortError" });
+    await lease.release();
+  });
+});
+
+test("tokens, functions and times", async () => {
+  for (const token of ["", 5, null, {}, Symbol("t"), "\ud800", new String("a"), revoked()]) {
+    await assert.rejects(redlock.attach("odd", token), refusal(["token"]));
+  }
+  const described = redlock.lock(fresh());
+  for (const body of [undefined, null, 5, {}, "text", Symbol("b"), revoked()]) {
+    await assert.rejects(described.using(body), refusal(["using()"]));
+    await assert.rejects(redlock.using("odd", {}, body), refusal(["using()"]));
+    await assert.rejects(using("odd", {}, body), refusal(["using()"]));
+  }
+  // Nothing was acquired for a body that is none.
+  const lease = await described.tryAcquire();
+  for (const callback of [undefined, null, 5, {}, revoked()]) {
+    assert.throws(() => lease.onLost(callback), refusal(["onLost()"]));
+  }
+  for (const ttl of [null, 5n, Symbol("ttl"), {}, revoked(), new Number(1000)]) {
+    await assert.rejects(lease.extend(ttl), refusal(["ttl is"]));
+  }
+  await lease.release();
+});
+
+test("a long wrong text is cut", () => {
+  assert.throws(
+    () => redlock.lock("odd", { ttl: "x".repeat(1_000_000) }),
+    ({ name, message }) => name === "InvalidOption" && message.length < 500,
+  );
+  assert.throws(
+    () => redlock.lock("odd", { ["x".repeat(1_000_000)]: 1 }),
+    ({ name, message }) => name === "InvalidOption" && message.length < 500,
+  );
+});
