@@ -7,6 +7,7 @@ mod fake;
 mod floods;
 mod fuzz;
 mod leaks;
+mod pushes;
 mod replies;
 mod scarce;
 mod support;

@@ -1,0 +1,97 @@
+//! A node of three that says all the time that keys have changed: no lease is lost by it, and no memory.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redlock::Redlock;
+
+use crate::support::{Server, millis, servers};
+
+/// In front of a server; says what the server did not say.
+struct Injector {
+    port: u16,
+    client: Arc<Mutex<Option<TcpStream>>>,
+}
+
+impl Injector {
+    fn to(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, upstream) = (listener.local_addr().unwrap().port(), server.port);
+        let client: Arc<Mutex<Option<TcpStream>>> = Arc::default();
+        let current = Arc::clone(&client);
+        std::thread::spawn(move || {
+            for mut there in listener.incoming().flatten() {
+                let mut back = TcpStream::connect(("127.0.0.1", upstream)).unwrap();
+                *current.lock().unwrap() = Some(there.try_clone().unwrap());
+                let (mut from, current) = (back.try_clone().unwrap(), Arc::clone(&current));
+                std::thread::spawn(move || {
+                    let mut buffer = vec![0; 1 << 20];
+                    while let Ok(count @ 1..) = from.read(&mut buffer) {
+                        let mut client = current.lock().unwrap();
+                        let Some(client) = client.as_mut() else { return };
+                        if client.write_all(&buffer[..count]).is_err() {
+                            return;
+                        }
+                    }
+                });
+                std::thread::spawn(move || std::io::copy(&mut there, &mut back));
+            }
+        });
+        Self { port, client }
+    }
+
+    fn say(&self, bytes: &[u8]) {
+        if let Some(client) = self.client.lock().unwrap().as_mut() {
+            let _ = client.write_all(bytes);
+        }
+    }
+}
+
+fn rss() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+fn invalidates(key: &str) -> String {
+    format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n${}\r\n{key}\r\n", key.len())
+}
+
+#[tokio::test]
+async fn a_node_that_says_all_the_time_that_keys_changed_costs_no_lease_and_no_memory() {
+    const LEASES: usize = 1000;
+    let nodes = servers(3);
+    let injector = Injector::to(&nodes[0]);
+    let urls = [format!("redis://127.0.0.1:{}", injector.port), nodes[1].url(), nodes[2].url()];
+    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    let mut leases = Vec::new();
+    for at in 0..LEASES {
+        leases.push(redlock.lock(format!("job-{at}")).ttl(millis(4000)).acquire().await.unwrap());
+    }
+    let before = rss();
+    let flood = std::thread::spawn(move || {
+        injector.say(">2\r\n$10\r\ninvalidate\r\n_\r\n".repeat(300).as_bytes());
+        let end = Instant::now() + Duration::from_secs(5);
+        let mut round = 0;
+        while Instant::now() < end {
+            round += 1;
+            let ours = (0..LEASES).map(|at| invalidates(&format!("lock:job-{at}")));
+            let foreign = (0..LEASES).map(|at| invalidates(&format!("foreign-{round}-{at}")));
+            injector.say(ours.chain(foreign).collect::<String>().as_bytes());
+        }
+        round
+    });
+    for beside in 0..5 {
+        let lock = redlock.lock(format!("beside-{beside}")).wait(Duration::from_secs(5));
+        lock.acquire().await.unwrap().release().await.unwrap();
+        tokio::time::sleep(millis(600)).await;
+    }
+    let rounds = tokio::task::spawn_blocking(move || flood.join().unwrap()).await.unwrap();
+    let grown = rss().saturating_sub(before) >> 20;
+    tokio::time::sleep(millis(2000)).await;
+    let lost = leases.iter().filter(|lease| !lease.held()).count();
+    println!("{} pushes in 5 s; {grown} MiB more; {lost} leases lost", rounds * 2 * LEASES);
+    assert_eq!(lost, 0, "of {LEASES} leases, after {rounds} rounds of pushes");
+    assert!(grown < 64, "{grown} MiB");
+}
