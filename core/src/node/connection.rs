@@ -19,6 +19,7 @@ mod answers;
 mod command;
 mod debts;
 mod dial;
+mod flood;
 mod handshake;
 mod rights;
 mod session;

@@ -55,12 +55,17 @@ impl Session<'_> {
         let _ = command.answer.send(Ok(believed(&command.question, command.first.as_ref(), value)));
     }
 
-    pub(super) fn pushed(&self, kind: &PushKind, data: &[Value]) {
+    /// What a server says by itself; a fault where it is too much.
+    pub(super) fn pushed(&mut self, kind: &PushKind, data: &[Value]) -> Option<Fault> {
         if *kind != PushKind::Invalidate {
-            return;
+            return None;
         }
+        let now = self.connection.clock.now();
         match data.first() {
             Some(Value::Array(keys)) => {
+                if let Some(fault) = self.flood.told(Some(keys.len()), now) {
+                    return Some(fault);
+                }
                 for key in keys {
                     if let Value::BulkString(key) = key {
                         let key = String::from_utf8_lossy(key).into_owned();
@@ -68,8 +73,14 @@ impl Session<'_> {
                     }
                 }
             }
-            _ => self.connection.watch.changed(Change::All),
+            _ => {
+                if let Some(fault) = self.flood.told(None, now) {
+                    return Some(fault);
+                }
+                self.connection.watch.changed(Change::All);
+            }
         }
+        None
     }
 }
 

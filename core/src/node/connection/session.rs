@@ -13,6 +13,7 @@ use tokio_util::codec::Decoder;
 
 use super::answers::plain;
 use super::command::{UNTRACKED, VotesFrom};
+use super::flood::Flood;
 use super::handshake::{Talk, about, text, votes_after};
 use super::stream::Stream;
 use super::{Command, Connection, Fault, Purpose, Question};
@@ -57,6 +58,7 @@ pub(super) struct Session<'a> {
     more: bool,
     /// When the session began, if the former connection may still be alive for the server.
     pub(super) unkilled: Option<Instant>,
+    pub(super) flood: Flood,
     /// The server's age could not be read, and may be later.
     ageless: bool,
     chores: u32,
@@ -73,6 +75,7 @@ impl<'a> Session<'a> {
     ) -> Self {
         let ageless = matches!(connection.link.votes_from(), VotesFrom::Never);
         let unkilled = (!killed).then(|| connection.clock.now());
+        let flood = Flood::new(connection.clock.now());
         let mut session = Self {
             connection,
             stream: talk.stream,
@@ -85,6 +88,7 @@ impl<'a> Session<'a> {
             partial: 0,
             more: true,
             unkilled,
+            flood,
             ageless,
             chores: 0,
             end: Some(Fault::new("the node's own task failed: this is a bug in redlock")),
@@ -178,6 +182,7 @@ impl<'a> Session<'a> {
             self.silence = Duration::ZERO;
         }
         self.connection.debts.sending(&command.question);
+        self.flood.asked(&command.question.bytes);
         if command.question.untracked {
             self.unsent.extend_from_slice(UNTRACKED);
         }
@@ -240,7 +245,11 @@ impl<'a> Session<'a> {
                 Ok(None) if self.partial > LARGEST => {
                     return Some(Fault::new("an answer is larger than any that a lock can have"));
                 }
-                Ok(Some(Value::Push { kind, data })) => self.pushed(&kind, &data),
+                Ok(Some(Value::Push { kind, data })) => {
+                    if let Some(fault) = self.pushed(&kind, &data) {
+                        return Some(fault);
+                    }
+                }
                 Ok(Some(value)) => {
                     let Some(command) = self.open.pop_front() else {
                         return Some(Fault::new("the server answered what nobody asked"));
