@@ -61,23 +61,20 @@ impl Session<'_> {
             return None;
         }
         let now = self.connection.clock.now();
-        match data.first() {
-            Some(Value::Array(keys)) => {
-                if let Some(fault) = self.flood.told(Some(keys.len()), now) {
-                    return Some(fault);
-                }
-                for key in keys {
-                    if let Value::BulkString(key) = key {
-                        let key = String::from_utf8_lossy(key).into_owned();
-                        self.connection.watch.changed(Change::Key(key));
-                    }
-                }
-            }
-            _ => {
-                if let Some(fault) = self.flood.told(None, now) {
-                    return Some(fault);
-                }
+        let Some(Value::Array(keys)) = data.first() else {
+            let flood = self.flood.told(None, now);
+            if flood.is_none() {
                 self.connection.watch.changed(Change::All);
+            }
+            return flood;
+        };
+        if let Some(flood) = self.flood.told(Some(keys.len()), now) {
+            return Some(flood);
+        }
+        for key in keys {
+            if let Value::BulkString(key) = key {
+                let key = String::from_utf8_lossy(key).into_owned();
+                self.connection.watch.changed(Change::Key(key));
             }
         }
         None

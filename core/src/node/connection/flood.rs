@@ -24,8 +24,8 @@ impl Flood {
 
     /// A command was sent: each of its arguments may be a key that is read.
     pub(super) fn asked(&mut self, command: &[u8]) {
-        let arguments = command.iter().filter(|byte| **byte == b'$').count();
-        self.asked += u64::try_from(arguments).unwrap_or(u64::MAX);
+        let arguments = command.iter().map(|byte| u64::from(*byte == b'$'));
+        self.asked += arguments.sum::<u64>();
     }
 
     /// So many keys have changed, or all (`None`); a fault once that is more than anybody asked for.
