@@ -44,8 +44,8 @@ export class Redlock {
   }
 
   /**
-   * Describes a lock on one name, or on several as one; nothing is sent. Throws `InvalidOption` for a value that breaks
-   * a rule.
+   * Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Throws `InvalidOption` for a
+   * value that breaks a rule.
    */
   lock(names: string | readonly string[], options?: LockOptions): Lock {
     const list = nameList(names, "the name", "lock()");

@@ -133,7 +133,7 @@ impl Redlock {
         Ok(Self { client: connect(py, args::nodes(nodes)?, &options)? })
     }
 
-    /// Describes a lock on one name, or on several as one; nothing is sent. Times are seconds or timedelta.
+    /// Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Times are seconds or timedelta.
     ///
     /// As a decorator's, the name may be a function of the decorated function's arguments.
     ///

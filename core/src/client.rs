@@ -74,7 +74,7 @@ impl Redlock {
         builder.build()
     }
 
-    /// Describes a lock on one name, or on several as one; nothing is sent. [`Lock`] has its options.
+    /// Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. [`Lock`] has its options.
     pub fn lock(&self, names: impl Into<Names>) -> Lock {
         let options = Options { node_timeout: self.0.config.node_timeout, ..Options::default() };
         Lock::new(self, names.into().0, options)

@@ -331,7 +331,7 @@ class Redlock:
         """
     def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
         """
-        Describes a lock on one name, or on several as one; nothing is sent. Times are seconds or timedelta.
+        Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Times are seconds or timedelta.
 
         As a decorator's, the name may be a function of the decorated function's arguments.
 
