@@ -70,6 +70,10 @@ pub use state::Owner;
 #[doc(hidden)]
 pub use text::shown;
 
+#[cfg(all(test, target_os = "linux"))]
+#[path = "../../tests/rust/limit.rs"]
+mod limit;
+
 #[cfg(test)]
 #[allow(
     clippy::cast_precision_loss,

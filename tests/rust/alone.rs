@@ -8,6 +8,8 @@ mod floods;
 mod fuzz;
 mod leaks;
 mod pushes;
+#[cfg(target_os = "linux")]
+mod limit;
 mod replies;
 mod scarce;
 mod support;

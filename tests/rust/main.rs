@@ -11,6 +11,8 @@ mod fake;
 mod faults;
 mod fencing;
 mod keeping;
+#[cfg(target_os = "linux")]
+mod limit;
 mod late;
 mod load;
 mod minority;

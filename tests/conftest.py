@@ -1,0 +1,74 @@
+"""For every test in Python: a time limit that fails it by name, and children that a Ctrl-C ends."""
+
+import contextlib
+import faulthandler
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+#: Seconds for one test, its fixtures apart; `@pytest.mark.limit(seconds)` for one that needs more.
+LIMIT = float(os.environ.get("REDLOCK_TEST_LIMIT", "120"))
+#: A thread that is blocked in native code runs no handler; this much later the whole run ends.
+GRACE = float(os.environ.get("REDLOCK_TEST_GRACE", "20"))
+
+# Who is started in the background has SIGINT ignored, and so would have every child.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class TookTooLong(BaseException):
+    """Not an Exception: what the test catches must not catch this."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "limit(seconds): how long this test may take")
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        config.stash[STDERR] = os.dup(2)
+
+
+STDERR = pytest.StashKey[int]()
+
+
+@contextlib.contextmanager
+def limited(item: pytest.Item, what: str) -> Iterator[None]:
+    mark = item.get_closest_marker("limit")
+    seconds = max(LIMIT, mark.args[0] if mark else 0.0)
+
+    def over(*_: object) -> None:
+        name = f"{item.nodeid} ({what})"
+        os.write(item.config.stash[STDERR], f"\ntook longer than {seconds:g} s: {name}\n".encode())
+        raise TookTooLong(f"{name} took longer than {seconds:g} s")
+
+    old = signal.signal(signal.SIGALRM, over)
+    # Again and again, for a test that catches whatever comes.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 5.0)
+    faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=item.config.stash[STDERR])
+    try:
+        yield
+    except TookTooLong as error:
+        pytest.fail(str(error))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+        signal.signal(signal.SIGALRM, old)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with limited(item, "setup"):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with limited(item, "call"):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    with limited(item, "teardown"):
+        return (yield)

@@ -1,0 +1,73 @@
+//! A time limit for each test of a binary, which ends it and says which test it was: one that hangs must not hang the run.
+//!
+//! It needs no call in a test. libtest gives each test a thread with its name, of which the system keeps 15 bytes; the
+//! whole name stands in libtest's own line, after a minute. Where the caller chose how long to run (`SEEDS`, `RUNS`, `FUZZ`)
+//! there is no limit.
+
+use std::collections::HashMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(300);
+/// How often is looked.
+const LOOK: Duration = Duration::from_millis(200);
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = {
+    extern "C" fn start() {
+        let chosen = ["SEEDS", "RUNS", "FUZZ", "FUZZ_S"];
+        if chosen.iter().all(|name| std::env::var_os(name).is_none()) {
+            std::thread::spawn(watch);
+        }
+    }
+    start
+};
+
+fn watch() {
+    let limit = std::env::var("REDLOCK_TEST_LIMIT").ok().and_then(|limit| limit.parse().ok());
+    let limit = limit.map_or(LIMIT, Duration::from_secs_f64);
+    let mut since = HashMap::new();
+    loop {
+        std::thread::sleep(LOOK);
+        let running = tests();
+        since.retain(|test, _| running.contains(test));
+        for test in running {
+            let began = *since.entry(test.clone()).or_insert_with(Instant::now);
+            if began.elapsed() > limit {
+                eprintln!("\ntest {} took longer than {limit:?}: the run is ended", test.1);
+                std::process::exit(101);
+            }
+        }
+    }
+}
+
+/// The threads that run a test, by number and name.
+fn tests() -> Vec<(String, String)> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let named = threads.filter_map(|thread| {
+        let name = fs::read_to_string(thread.path().join("comm")).ok()?;
+        Some((thread.file_name().into_string().ok()?, name.trim_end().to_owned()))
+    });
+    named.filter(|(_, name)| name.contains("::")).collect()
+}
+
+#[test]
+fn hangs_if_asked_to() {
+    if std::env::var_os("REDLOCK_TEST_HANG").is_some() {
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn a_test_that_hangs_is_named() {
+    let mut this = std::process::Command::new(std::env::current_exe().unwrap());
+    let hangs = this.args(["limit::hangs_if_asked_to", "limit::nothing", "--test-threads=2"]);
+    let began = Instant::now();
+    let done = hangs.env("REDLOCK_TEST_HANG", "1").env("REDLOCK_TEST_LIMIT", "0.5").output();
+    let done = done.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(30));
+    assert_eq!(done.status.code(), Some(101));
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("test limit::hangs_if took longer than 500ms"), "{said}");
+}
