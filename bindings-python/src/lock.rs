@@ -93,7 +93,9 @@ impl Lock {
         loop {
             let future = asking.lock.acquire_args(left, Unit::Seconds, owner);
             let future = check(py, future)?;
-            let granted = asking.wait(py, future, |py| warn_of_loop(py, &asking.lock))?;
+            let granted = asking.wait(py, future, |py| {
+                warn_of_loop(py, "'async with', or 'await lock.aacquire()'", &asking.lock.key())
+            })?;
             if granted.as_ref().map_or(true, |lease| lease.held()) {
                 return asking.lease(py, granted);
             }
@@ -117,6 +119,12 @@ impl Lock {
         }
         Ok(None)
     }
+}
+
+/// The Python half of `@lock`.
+fn decorator(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static DECORATE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    DECORATE.import(py, "redlock._decorator", "decorate")
 }
 
 fn caller(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -239,12 +247,15 @@ impl Lock {
     }
 
     /// A function, or coroutine function, that holds the lock during each call.
+    ///
+    /// If a function that is no `async def` returns an awaitable, the lock is held until that has ended. Raises TypeError
+    /// for a generator, whose caller decides when it ends.
     #[pyo3(signature = (function: "F") -> "F")]
     fn __call__<'py>(
         slf: &Bound<'py, Self>,
         function: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        scope(slf.py())?.call_method1("decorate", (slf, function))
+        decorator(slf.py())?.call1((slf, function))
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Lease>> {
@@ -267,7 +278,9 @@ impl Lock {
             Some(entry) => entry,
             None => scope(py)?.call_method1("take", (slf, frame))?,
         };
-        Lease::leave(entry.getattr(intern!(py, "lease"))?.cast()?, error)
+        let lease = entry.getattr(intern!(py, "lease"))?;
+        // Of a decorated call: what it returned holds the lease.
+        if lease.is_none() { Ok(()) } else { Lease::leave(lease.cast()?, error) }
     }
 
     #[pyo3(signature = () -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease]")]

@@ -5,7 +5,7 @@ ours runs the with statement. asyncio is imported only where it is in use alread
 """
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -211,37 +211,16 @@ async def enter_client(client: "Redlock") -> "Redlock":
     return client
 
 
-async def leave_client(client: "Redlock") -> None:
+async def leave_client(client: "Redlock", error: BaseException | None) -> None:
     """The end of `async with client`."""
-    client.close()
-
-
-def decorate(lock: "Lock", function: Callable[..., Any]) -> Callable[..., Any]:
-    """`@lock`: a function that holds the lock during each call."""
-    import functools
-    import inspect
-
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(
-            f"{function!r} is a generator: its caller decides when it ends; use 'with lock:' inside of it"
-        )
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def acall(*args: Any, **kwargs: Any) -> Any:
-            async with lock._for_call(args, kwargs):
-                return await function(*args, **kwargs)
-
-        return acall
-    if not callable(function):
-        raise TypeError(f"{function!r} is not a function")
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with lock._for_call(args, kwargs):
-            return function(*args, **kwargs)
-
-    return call
+    if isinstance(error, GeneratorExit):
+        # The coroutine is being closed: there may be no loop to wait in.
+        client._let_go()
+        return
+    try:
+        await client.ashutdown(0)
+    except LockError as problem:
+        conclude(problem, error)
 
 
 def warn(category: type[Warning], text: str) -> None:
@@ -249,6 +228,7 @@ def warn(category: type[Warning], text: str) -> None:
     import warnings
 
     level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+    ours = (__name__, "redlock._decorator")
+    while frame.f_back is not None and frame.f_globals.get("__name__") in ours:
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level)

@@ -1,0 +1,122 @@
+"""`@lock`: a function that holds the lock during each call, whatever kind of function it is.
+
+What is called says little: a wrapper, a lambda or an object may return an awaitable, or a generator, of which nothing
+has run yet. So the result is looked at. An awaitable takes the lease along; a generator is refused.
+"""
+
+import functools
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from redlock._native import Lease, Lock
+
+
+def decorate(lock: "Lock", function: Any) -> Any:
+    """The function that holds the lock during each call."""
+    if isinstance(function, classmethod | staticmethod):
+        return type(function)(decorate(lock, function.__func__))
+    if not callable(function):
+        raise TypeError(f"{function!r} is not a function")
+    code = _code_of(function)
+    if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
+        raise _generator(function)
+    return _asynchronous(lock, function) if _is_coroutine(code) else _any(lock, function)
+
+
+def _code_of(function: Any) -> Any:
+    """What inspect can tell the kind of: of an object, how it is called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    marked = inspect.iscoroutinefunction(function) or hasattr(function, "_is_coroutine")
+    return function if marked else type(function).__call__
+
+
+def _is_coroutine(code: Any) -> bool:
+    if inspect.iscoroutinefunction(code):
+        return True
+    # How a function is marked before 3.12, and by mocks; asyncio is not imported for the answer.
+    coroutines = sys.modules.get("asyncio.coroutines")
+    mark = getattr(coroutines, "_is_coroutine", None)
+    return mark is not None and getattr(code, "_is_coroutine", None) is mark
+
+
+def _generator(what: Any) -> TypeError:
+    return TypeError(
+        f"{what!r} is a generator: its caller decides when it ends; use 'with lock:' inside of it"
+    )
+
+
+def _asynchronous(lock: "Lock", function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def acall(*args: Any, **kwargs: Any) -> Any:
+        async with lock._for_call(args, kwargs):
+            return _no_generator(function, await function(*args, **kwargs))
+
+    return acall
+
+
+def _any(lock: "Lock", function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        held = lock._for_call(args, kwargs)
+        with held as lease:
+            result = _no_generator(function, function(*args, **kwargs))
+            if not inspect.isawaitable(result):
+                return result
+            (entry,) = (entry for entry in held._entries if entry.lease is lease)
+            kept = _Kept(lease, result)
+            # From here on it is the awaitable's to release, not the with statement's.
+            entry.lease = None
+            return _awaitable(kept, function)
+
+    return call
+
+
+def _no_generator(function: Any, result: Any) -> Any:
+    # A context manager of contextlib's has its generator in `gen`.
+    manages = hasattr(result, "__enter__") or hasattr(result, "__aenter__")
+    inner = getattr(result, "gen", None) if manages else result
+    if inspect.isasyncgen(inner) or (inspect.isgenerator(inner) and not inspect.isawaitable(inner)):
+        raise _generator(function)
+    return result
+
+
+class _Kept:
+    """A lease that goes with an awaitable; if nobody ever awaits that, it is given back when this is collected."""
+
+    __slots__ = ("awaitable", "lease")
+
+    def __init__(self, lease: "Lease", awaitable: Awaitable[Any]) -> None:
+        self.lease: Lease | None = lease
+        self.awaitable = awaitable
+
+    def __del__(self) -> None:
+        if self.lease is not None:
+            self.lease._let_go()
+            if inspect.iscoroutine(self.awaitable):
+                # One warning of what was never awaited is enough.
+                self.awaitable.close()
+
+
+async def _under(kept: _Kept) -> Any:
+    lease, kept.lease = kept.lease, None
+    assert lease is not None
+    async with lease:
+        return await kept.awaitable
+
+
+def _awaitable(kept: _Kept, function: Any) -> Any:
+    under: Any = _under(kept)
+    under.__name__ = getattr(function, "__name__", under.__name__)
+    under.__qualname__ = getattr(function, "__qualname__", under.__qualname__)
+    asyncio: Any = sys.modules.get("asyncio")
+    awaitable: Any = kept.awaitable
+    if asyncio is not None and asyncio.isfuture(awaitable):
+        # It runs by itself, and so does what waits for it.
+        return awaitable.get_loop().create_task(under)
+    return under
