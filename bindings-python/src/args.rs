@@ -3,12 +3,14 @@
 //! Whether a value makes sense is core's to say; here only its type is.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
 use redlock::{LockArgs, TlsOptions, Unit};
 
-use crate::error::invalid;
+use crate::error::{check, invalid};
 
 /// `wait=`: not given, or seconds, infinity being for ever.
 pub(crate) type Wait = Option<f64>;
@@ -16,18 +18,51 @@ pub(crate) type Wait = Option<f64>;
 /// A time in seconds; `None` stays `None`.
 pub(crate) fn seconds(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<f64>> {
     let Some(value) = value else { return Ok(None) };
-    if !value.is_instance_of::<PyBool>() {
-        if let Ok(number) = value.extract::<f64>() {
+    if !is_bool(value) {
+        if let Some(number) = tried(value.py(), value.extract::<f64>())? {
             return Ok(Some(number));
         }
-        if let Ok(total) = value.call_method0("total_seconds") {
-            return total.extract().map(Some);
+        let total = value.call_method0("total_seconds").and_then(|total| total.extract());
+        if let Some(total) = tried(value.py(), total)? {
+            return Ok(Some(total));
         }
     }
     Err(invalid(format!(
         "{name} is {}: it must be a number of seconds or a timedelta",
         shown(value)
     )))
+}
+
+/// What came of asking a value that may be of any class: its own errors only say that it is a wrong one, but a Ctrl-C in the
+/// midst of it stands.
+fn tried<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
+    match answer {
+        Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
+        answer => Ok(answer.ok()),
+    }
+}
+
+/// True and False, numpy's too, are numbers by themselves, but nobody means one.
+fn is_bool(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyBool>() || matches!(class(value).as_str(), "bool" | "bool_")
+}
+
+/// The argument `timeout=` of a shutdown.
+#[derive(Clone, Copy)]
+pub(crate) struct Timeout(pub(crate) Duration);
+
+impl Timeout {
+    pub(crate) const DEFAULT: Self = Self(Duration::from_secs(10));
+}
+
+impl FromPyObject<'_, '_> for Timeout {
+    type Error = PyErr;
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let Some(given) = seconds("timeout", (!value.is_none()).then_some(&*value))? else {
+            return Err(invalid("timeout is None: it must be a number of seconds or a timedelta"));
+        };
+        check(value.py(), Unit::Seconds.duration("timeout", given)).map(Self)
+    }
 }
 
 /// The argument `wait=` of an acquire, where None is for ever and nothing is the lock's own.
@@ -63,16 +98,20 @@ pub(crate) fn switch(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<O
 /// Text; what it is instead is not shown, as it may be a secret in the wrong place.
 pub(crate) fn text(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
     let Some(value) = value else { return Ok(None) };
-    let text = value.extract().map(Some);
-    text.map_err(|_| invalid(format!("{name} is of type {}: it must be a str", class(value))))
+    if let Some(text) = tried(value.py(), value.extract())? {
+        return Ok(Some(text));
+    }
+    let class = class(value);
+    Err(invalid(format!("{name} is of type {class}: it must be a str without lone surrogates")))
 }
 
 fn path(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PathBuf>> {
     let Some(value) = value else { return Ok(None) };
-    let path = value.extract().map(Some);
-    // Nor is this shown: the bytes of a key are no path.
-    let rule = || format!("{name} is of type {}: it must be the path of a file", class(value));
-    path.map_err(|_| invalid(rule()))
+    if let Some(path) = tried(value.py(), value.extract())? {
+        return Ok(Some(path));
+    }
+    // Not shown: it may be the key itself.
+    Err(invalid(format!("{name} is of type {}: it must be the path of a file", class(value))))
 }
 
 /// The files and the name that `rediss://` nodes are reached with.
@@ -100,7 +139,7 @@ pub(crate) fn callback(value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
 
 /// One name, or several.
 pub(crate) fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-    strings(value).map_err(|_| {
+    strings(value)?.map_err(|_| {
         let rule = "it must be a str without lone surrogates, or a list of several";
         invalid(format!("the name is {}: {rule}", shown(value)))
     })
@@ -109,7 +148,7 @@ pub(crate) fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 /// One node's URL, or several.
 pub(crate) fn nodes(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     // Not shown: it may be a connection with a password in it.
-    strings(value).map_err(|wrong| {
+    strings(value)?.map_err(|wrong| {
         invalid(format!(
             "a node is of type {}: it must be a URL such as 'redis://127.0.0.1:6379', or a list of URLs; \
              connections are made by redlock itself",
@@ -119,13 +158,24 @@ pub(crate) fn nodes(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 }
 
 /// The strings, or what is there instead.
-fn strings<'py>(value: &Bound<'py, PyAny>) -> Result<Vec<String>, Bound<'py, PyAny>> {
-    let one = |value: Bound<'py, PyAny>| value.extract().map_err(|_| value);
-    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        let several = value.try_iter().map_err(|_| value.clone())?;
-        return several.map(|item| one(item.map_err(|_| value.clone())?)).collect();
+fn strings<'py>(value: &Bound<'py, PyAny>) -> PyResult<Result<Vec<String>, Bound<'py, PyAny>>> {
+    let py = value.py();
+    let several = value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
+    let items = if several {
+        let items = value.try_iter().and_then(Iterator::collect::<PyResult<Vec<_>>>);
+        let Some(items) = tried(py, items)? else { return Ok(Err(value.clone())) };
+        items
+    } else {
+        vec![value.clone()]
+    };
+    let mut texts = Vec::with_capacity(items.len());
+    for item in items {
+        match tried(py, item.extract())? {
+            Some(text) => texts.push(text),
+            None => return Ok(Err(item)),
+        }
     }
-    one(value.clone()).map(|text| vec![text])
+    Ok(Ok(texts))
 }
 
 /// The options of a lock, as given.
@@ -156,7 +206,7 @@ pub(crate) fn refuse(
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
     if let Ok(extra) = args.get_item(0) {
-        let number = extra.extract::<f64>().is_ok();
+        let number = tried(args.py(), extra.extract::<f64>())?.is_some();
         let extra =
             if number { shown(&extra) } else { format!("a value of type {}", class(&extra)) };
         return Err(invalid(format!(
@@ -178,5 +228,11 @@ fn class(value: &Bound<'_, PyAny>) -> String {
 }
 
 fn shown(value: &Bound<'_, PyAny>) -> String {
-    value.repr().map_or_else(|_| "unprintable".to_owned(), |text| text.to_string())
+    let text = value.repr().map_or_else(|_| "unprintable".to_owned(), |text| text.to_string());
+    redlock::shown(&text)
+}
+
+/// Whether it is called for each name.
+pub(crate) fn is_function(value: &Bound<'_, PyAny>) -> bool {
+    !value.is_instance_of::<PyString>() && value.is_callable()
 }

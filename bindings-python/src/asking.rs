@@ -84,13 +84,13 @@ fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     scope(py)?.call_method1("warn", (py.get_type::<PyRuntimeWarning>(), text)).map(drop)
 }
 
-pub(crate) fn warn_of_loop(py: Python<'_>, lock: &redlock::Lock) -> PyResult<()> {
+/// Warns of a call that waits in an event loop's thread.
+pub(crate) fn warn_of_loop(py: Python<'_>, instead: &str, about: &str) -> PyResult<()> {
     if runtime::running_loop(py)?.is_none() {
         return Ok(());
     }
-    let text = format!(
-        "{}: waiting here blocks the event loop; use 'async with', or 'await lock.aacquire()'",
-        redlock::shown(&lock.key())
-    );
-    warn(py, &text)
+    warn(
+        py,
+        &format!("{}: waiting here blocks the event loop; use {instead}", redlock::shown(about)),
+    )
 }

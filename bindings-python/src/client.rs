@@ -1,15 +1,17 @@
 //! The client: arguments in, core's client called, objects out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use redlock::{ClientArgs, LockArgs, TlsOptions, Unit};
 
-use crate::args::{self, lock_args, refuse};
+use crate::args::{self, Timeout, lock_args, refuse};
+use crate::asking::warn_of_loop;
 use crate::default;
 use crate::error::check;
-use crate::lease::Lease;
+use crate::lease::{Lease, conclude};
 use crate::lock::{Lock, Names};
 use crate::registry;
 use crate::runtime::mailbox::submit;
@@ -71,7 +73,7 @@ pub(crate) fn client_args(
 }
 
 pub(crate) fn names(name: &Bound<'_, PyAny>) -> PyResult<Names> {
-    if name.is_callable() {
+    if args::is_function(name) {
         return Ok(Names::Of(name.clone().unbind()));
     }
     args::names(name).map(Names::Fixed)
@@ -79,7 +81,7 @@ pub(crate) fn names(name: &Bound<'_, PyAny>) -> PyResult<Names> {
 
 /// The client: the nodes of one lock space, and what its locks have in common.
 ///
-/// Nothing connects here. `with client:` and `async with client:` close it at the end.
+/// Nothing connects here. `with client:` and `async with client:` end in `shutdown(0)`.
 ///
 /// `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
 /// (TLS), `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
@@ -235,7 +237,8 @@ impl Redlock {
         registry::of_client(py, self.client.0)
     }
 
-    /// Releases all that this client holds; says how many. Raises the first error once all were tried.
+    /// Gives back all that this client holds; says how many. Whoever still runs under one is told: LockLost, reason
+    /// `released`. Raises the first error once all were tried.
     fn release_all(&self, py: Python<'_>) -> PyResult<usize> {
         check(py, wait(py, self.client.1.release_all(), |_| Ok(()))?)
     }
@@ -248,7 +251,29 @@ impl Redlock {
         })
     }
 
-    /// Ends it: waiting acquires fail with ClientClosed, its leases are lost, and their keys expire.
+    /// Ends it in order: acquires fail with ClientClosed from now on, running leases have `timeout` seconds to be released,
+    /// and what is left is given back. Whoever still runs under one is told: LockLost, reason `released`. Says how many
+    /// leases it had to give back.
+    ///
+    /// Raises QuorumUnavailable when too few nodes confirmed: those keys expire by themselves. It is closed all the same.
+    #[pyo3(signature = (timeout: "float | datetime.timedelta" = Timeout::DEFAULT) -> "int")]
+    fn shutdown(&self, py: Python<'_>, timeout: Timeout) -> PyResult<usize> {
+        let ended = self.client.1.shutdown(timeout.0);
+        check(
+            py,
+            wait(py, ended, |py| warn_of_loop(py, "'await client.ashutdown()'", "shutdown()"))?,
+        )
+    }
+
+    /// `shutdown` for asyncio: begins at the call.
+    #[pyo3(signature = (timeout: "float | datetime.timedelta" = Timeout::DEFAULT) -> "collections.abc.Awaitable[int]")]
+    fn ashutdown<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Bound<'py, PyAny>> {
+        submit(py, self.client.1.shutdown(timeout.0), |py, done| {
+            Ok(check(py, done)?.into_pyobject(py)?.into_any().unbind())
+        })
+    }
+
+    /// Ends it at once: waiting acquires fail with ClientClosed, its leases are lost, and their keys expire.
     fn close(&self) {
         self.client.1.close();
     }
@@ -266,12 +291,16 @@ impl Redlock {
     #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None")]
     fn __exit__(
         &self,
+        py: Python<'_>,
         kind: &Bound<'_, PyAny>,
         error: &Bound<'_, PyAny>,
         trace: &Bound<'_, PyAny>,
-    ) {
-        let _ = (kind, error, trace);
-        self.close();
+    ) -> PyResult<()> {
+        let _ = (kind, trace);
+        match wait(py, self.client.1.shutdown(Duration::ZERO), |_| Ok(()))? {
+            Ok(_) => Ok(()),
+            Err(problem) => conclude(py, &problem, error),
+        }
     }
 
     #[pyo3(signature = () -> "collections.abc.Coroutine[typing.Any, typing.Any, Redlock]")]
@@ -286,8 +315,20 @@ impl Redlock {
         error: &Bound<'py, PyAny>,
         trace: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let _ = (kind, error, trace);
-        crate::lease::scope(slf.py())?.call_method1("leave_client", (slf,))
+        let _ = (kind, trace);
+        crate::lease::scope(slf.py())?.call_method1("leave_client", (slf, error))
+    }
+
+    /// Sends what `with` does at its end and does not wait; for `_scope`.
+    fn _let_go(&self) {
+        let ended = self.client.1.shutdown(Duration::ZERO);
+        // Sent here: the leases' objects may be gone before the background thread comes to it.
+        let sent = self.client.1.release_all();
+        redlock::spawn(async move {
+            drop(sent.await);
+            drop(ended.await);
+        })
+        .detach();
     }
 
     fn __repr__(&self) -> String {

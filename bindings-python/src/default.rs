@@ -1,5 +1,6 @@
 //! The default client, which module-level locks look up at each acquire.
 
+use std::env::VarError;
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
@@ -26,8 +27,8 @@ pub(crate) fn client(py: Python<'_>) -> PyResult<Numbered> {
         chosen.used = true;
         return Ok(chosen.client.clone());
     }
-    let set = |name| std::env::var(name).ok();
-    let nodes = check(py, redlock::default_nodes(set("REDLOCK_NODES"), set("REDIS_URL")))?;
+    let nodes = redlock::default_nodes(set("REDLOCK_NODES")?, set("REDIS_URL")?);
+    let nodes = check(py, nodes)?;
     let client = connect(py, nodes, &ClientArgs::default())?;
     let nodes = client.1.nodes().join(" ");
     let mut default = locked(&DEFAULT);
@@ -37,6 +38,17 @@ pub(crate) fn client(py: Python<'_>) -> PyResult<Numbered> {
     }
     drop(default);
     self::client(py)
+}
+
+/// An environment variable that is no text is a mistake, and not the same as none.
+fn set(name: &str) -> PyResult<Option<String>> {
+    match std::env::var(name) {
+        Ok(text) => Ok(Some(text)),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => {
+            Err(invalid(format!("{name} is not UTF-8: it must be URLs")))
+        }
+    }
 }
 
 /// Describes a lock of the default client, which is looked up at each acquire: see `configure`.

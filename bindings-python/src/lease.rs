@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use redlock::{Hold, Unit};
+use redlock::{Hold, LossReason, Unit};
 
 use crate::asking::Asking;
 use crate::error::check;
@@ -54,6 +54,17 @@ impl Lease {
         }
     }
 
+    /// Its object goes after a loss, perhaps before the word of it has arrived.
+    fn tell_all(&self) {
+        let watches = std::mem::take(&mut *lock(&self.watches));
+        let loss = self.hold.loss();
+        let Some(error) = loss.filter(|error| error.loss_reason() != Some(LossReason::Forked))
+        else {
+            return;
+        };
+        watches.into_iter().for_each(|watch| watch.outlive(&error));
+    }
+
     fn watch(&self, watch: Arc<Watch>) {
         lock(&self.watches).push(watch);
     }
@@ -63,10 +74,7 @@ impl Lease {
         let py = slf.py();
         match slf.get().confirmed(py)? {
             Ok(()) => Ok(()),
-            Err(problem) => {
-                let problem = crate::error::exception(py, &problem)?;
-                scope(py)?.call_method1("conclude", (problem, error)).map(drop)
-            }
+            Err(problem) => conclude(py, &problem, error),
         }
     }
 
@@ -262,8 +270,13 @@ impl Lease {
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
-        if let Ok(watches) = self.watches.try_lock() {
-            watches.iter().try_for_each(|watch| visit.call(&watch.callback))?;
+        // Whoever has still to be told of a loss must not be collected: that callback is out of the collector's reach.
+        if let Ok(watches) = self.watches.try_lock()
+            && !watches.is_empty()
+        {
+            let lost = self.hold.loss().is_some();
+            let free = watches.iter().filter(|watch| !lost || watch.told());
+            free.into_iter().try_for_each(|watch| visit.call(&watch.callback))?;
         }
         if let Ok(body) = self.body.try_lock() {
             visit.call(&*body)?;
@@ -272,9 +285,12 @@ impl Lease {
     }
 
     fn __clear__(&self) {
-        let watches = std::mem::take(&mut *lock(&self.watches));
         let body = lock(&self.body).take();
-        drop((watches, body));
+        drop(body);
+        if self.hold.loss().is_none() {
+            let watches = std::mem::take(&mut *lock(&self.watches));
+            drop(watches);
+        }
     }
 }
 
@@ -286,7 +302,11 @@ impl Drop for Lease {
     fn drop(&mut self) {
         registry::remove(self.owner, self.id);
         let left = self.hold.remaining().as_secs_f64();
-        if self.hold.released() || !self.hold.abandon() {
+        if self.hold.released() {
+            return;
+        }
+        if !self.hold.abandon() {
+            self.tell_all();
             return;
         }
         let text = format!(
@@ -309,6 +329,16 @@ impl Drop for Lease {
             }
         });
     }
+}
+
+/// What a failed release does to the end of a with statement that `error` may be leaving.
+pub(crate) fn conclude(
+    py: Python<'_>,
+    problem: &redlock::Error,
+    error: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let problem = crate::error::exception(py, problem)?;
+    scope(py)?.call_method1("conclude", (problem, error)).map(drop)
 }
 
 /// The Python half: with statements, frames, cancellation.

@@ -5,7 +5,8 @@
 //! - **Panics** of ours are exceptions (`guarded`), on whichever thread.
 //! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after itself.
 //! - **Event loops** (`mailbox`): one queue per loop, one wake-up per batch.
-//! - **Logs and callbacks outside a loop** (`dispatch`): one daemon thread, started at first use.
+//! - **Logs and callbacks outside a loop** (`dispatch`): one native thread, started at first use.
+//! - **gevent and eventlet** (`greenlets`): whoever waits lets other greenlets run.
 //! - **Exits** (`farewell`): clean-ups under way are waited for, for a moment.
 //! - **Forks**: whatever belongs to the parent (`redlock::fork_generation`) is left alone and made anew.
 //!
@@ -28,6 +29,7 @@ use pyo3::sync::PyOnceLock;
 mod crew;
 pub(crate) mod dispatch;
 pub(crate) mod farewell;
+mod greenlets;
 pub(crate) mod log;
 pub(crate) mod mailbox;
 mod queue;
@@ -35,6 +37,8 @@ pub(crate) mod watch;
 
 /// How long a waiting thread may be deaf to Ctrl-C.
 const SLICE: Duration = Duration::from_millis(50);
+/// How long a greenlet keeps all others waiting: an answer from nearby comes sooner.
+const SHORT: Duration = Duration::from_millis(1);
 
 /// Locks; a panic elsewhere has not made our data wrong.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -65,8 +69,13 @@ impl Wake for Parker {
 
 impl Parker {
     /// Polls as often as it is woken, for one slice.
-    fn poll<F: Future>(&self, waker: &Waker, mut future: Pin<&mut F>) -> Poll<F::Output> {
-        let end = Instant::now() + SLICE;
+    fn poll<F: Future>(
+        &self,
+        waker: &Waker,
+        mut future: Pin<&mut F>,
+        slice: Duration,
+    ) -> Poll<F::Output> {
+        let end = Instant::now() + slice;
         loop {
             while !self.woken.swap(false, Ordering::Acquire) {
                 let left = end.saturating_duration_since(Instant::now());
@@ -94,12 +103,30 @@ where
     F: Future + Send,
     F::Output: Send,
 {
+    match greenlets::in_use(py)? {
+        None => drive(py, pin!(future), when_slow, SLICE, || Ok(())),
+        Some(mut greenlets) => {
+            drive(py, Box::pin(future).as_mut(), when_slow, SHORT, || greenlets.pause())
+        }
+    }
+}
+
+fn drive<F>(
+    py: Python<'_>,
+    mut future: Pin<&mut F>,
+    when_slow: impl FnOnce(Python<'_>) -> PyResult<()>,
+    slice: Duration,
+    mut pause: impl FnMut() -> PyResult<()>,
+) -> PyResult<F::Output>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
     let parker = Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(true) });
     let waker = Waker::from(Arc::clone(&parker));
-    let mut future = pin!(future);
     let mut when_slow = Some(when_slow);
     loop {
-        let polled = guarded(|| Ok(py.detach(|| parker.poll(&waker, future.as_mut()))))?;
+        let polled = guarded(|| Ok(py.detach(|| parker.poll(&waker, future.as_mut(), slice))))?;
         // Also when it is done: what a handler raises now would otherwise be raised after the lease was handed out.
         py.check_signals()?;
         match (polled, when_slow.take()) {
@@ -107,6 +134,7 @@ where
             (Poll::Pending, Some(slow)) => slow(py)?,
             (Poll::Pending, None) => {}
         }
+        pause()?;
     }
 }
 
@@ -116,6 +144,8 @@ pub(crate) enum Owner {
     Thread(ThreadId),
     /// The task's address.
     Task(usize),
+    /// The greenlet's address.
+    Greenlet(usize),
 }
 
 impl Owner {
@@ -127,7 +157,10 @@ impl Owner {
                 return Ok(Self::Task(task.as_ptr() as usize));
             }
         }
-        Ok(Self::Thread(thread::current().id()))
+        match greenlets::in_use(py)? {
+            Some(greenlets) => greenlets.current().map(Self::Greenlet),
+            None => Ok(Self::Thread(thread::current().id())),
+        }
     }
 
     /// As core compares it.
@@ -141,6 +174,7 @@ impl Owner {
         match self {
             Self::Thread(_) => "this thread",
             Self::Task(_) => "this task",
+            Self::Greenlet(_) => "this greenlet",
         }
     }
 }

@@ -309,7 +309,8 @@ def test_a_client_closes_in_async_with(client: redlock.Redlock, name: str) -> No
     async def main() -> None:
         async with client as same:
             assert same is client
-            await client.lock(name).aacquire()
+            lease = await client.lock(name).aacquire()
+        assert not lease.held
         with pytest.raises(redlock.ClientClosed):
             await client.lock(name).aacquire()
 

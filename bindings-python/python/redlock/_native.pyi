@@ -153,6 +153,9 @@ class Lock:
     def __call__(self, /, function: "_F") -> "_F":
         """
         A function, or coroutine function, that holds the lock during each call.
+
+        If a function that is no `async def` returns an awaitable, the lock is held until that has ended. Raises TypeError
+        for a generator, whose caller decides when it ends.
         """
     def __enter__(self, /) -> Lease: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
@@ -278,7 +281,7 @@ class Redlock:
     """
     The client: the nodes of one lock space, and what its locks have in common.
 
-    Nothing connects here. `with client:` and `async with client:` close it at the end.
+    Nothing connects here. `with client:` and `async with client:` end in `shutdown(0)`.
 
     `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
     (TLS), `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
@@ -299,6 +302,10 @@ class Redlock:
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
     def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock: ...
     def __repr__(self, /) -> str: ...
+    def _let_go(self, /) -> None:
+        """
+        Sends what `with` does at its end and does not wait; for `_scope`.
+        """
     def aattach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[Lease]":
         """
         `attach` for asyncio.
@@ -311,13 +318,17 @@ class Redlock:
         """
         `release_all` for asyncio.
         """
+    def ashutdown(self, /, timeout: "float | datetime.timedelta" = ...) -> "collections.abc.Awaitable[int]":
+        """
+        `shutdown` for asyncio: begins at the call.
+        """
     def attach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> Lease:
         """
         Continues the lease that another process holds under this token: `lock(name).attach(token)`, which says more.
         """
     def close(self, /) -> None:
         """
-        Ends it: waiting acquires fail with ClientClosed, its leases are lost, and their keys expire.
+        Ends it at once: waiting acquires fail with ClientClosed, its leases are lost, and their keys expire.
         """
     def force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> bool:
         """
@@ -351,7 +362,16 @@ class Redlock:
         """
     def release_all(self, /) -> int:
         """
-        Releases all that this client holds; says how many. Raises the first error once all were tried.
+        Gives back all that this client holds; says how many. Whoever still runs under one is told: LockLost, reason
+        `released`. Raises the first error once all were tried.
+        """
+    def shutdown(self, /, timeout: "float | datetime.timedelta" = ...) -> "int":
+        """
+        Ends it in order: acquires fail with ClientClosed from now on, running leases have `timeout` seconds to be released,
+        and what is left is given back. Whoever still runs under one is told: LockLost, reason `released`. Says how many
+        leases it had to give back.
+
+        Raises QuorumUnavailable when too few nodes confirmed: those keys expire by themselves. It is closed all the same.
         """
 
 def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:

@@ -46,7 +46,7 @@ class LockError(Exception):
         self.waited = waited
         #: Seconds left of the holder's lease, where a node told it.
         self.remaining = remaining
-        #: Why a lease was lost: expired, taken, missing, quorum, max_hold, forked, closed.
+        #: Why a lease was lost: expired, taken, missing, quorum, max_hold, forked, released, closed.
         self.reason = reason
         #: What each node had to say, where the nodes are the cause.
         self.nodes = nodes

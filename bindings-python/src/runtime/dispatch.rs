@@ -1,23 +1,26 @@
-//! The dispatcher: a daemon thread of Python's that logs, calls `on_lost` callbacks registered outside a loop, and wakes
-//! loops that cannot watch a file descriptor. It is started at first use, and ends before the interpreter does.
+//! The dispatcher: a thread that logs, calls `on_lost` callbacks registered outside a loop, and wakes loops that cannot
+//! watch a file descriptor. It is started at first use, and ends before the interpreter does.
+//!
+//! A native thread: what gevent and eventlet make of a `threading.Thread` would hold up the one thread there is.
 
 use std::collections::VecDeque;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::mpsc::{Receiver, channel as ended};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict};
+use pyo3::types::PyCFunction;
 use redlock::{fork_generation, spawn};
 
-use super::mailbox::{self, Call, Calls};
-use super::watch::Watch;
-use super::{farewell, guarded, lock, log};
+use super::watch::{Watch, Way, Word};
+use super::{farewell, greenlets, guarded, lock, log, mailbox};
 
 pub(crate) enum Event {
     Log(log::Record),
     Wake(u64),
-    Lost(u64, redlock::Error),
+    Lost(Word),
     Stop,
 }
 
@@ -29,7 +32,6 @@ struct Channel {
 }
 
 static CHANNEL: AtomicPtr<Channel> = AtomicPtr::new(ptr::null_mut());
-static CALLS: LazyLock<Arc<Calls>> = LazyLock::new(Arc::default);
 
 /// This process's channel. A forked child gets another one: a thread of the parent may hold the old one's mutex for ever.
 fn channel() -> &'static Channel {
@@ -59,7 +61,7 @@ pub(crate) fn send(event: Event) {
     let channel = channel();
     let mut events = lock(&channel.events);
     // Nobody may ever start the dispatcher: what waits for it must have an end.
-    if events.len() < 10_000 {
+    if events.len() < 10_000 || !matches!(event, Event::Log(_)) {
         events.push_back(event);
     }
     channel.filled.notify_one();
@@ -79,32 +81,45 @@ pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
     if channel().started.swap(true, Ordering::SeqCst) {
         return Ok(());
     }
+    // Here, since whichever thread is the first to import it is the main thread to it.
+    py.import("threading")?;
+    let (ends, end) = ended::<()>();
+    let native = std::thread::Builder::new().name("redlock-dispatch".into());
+    let work = move || {
+        Python::try_attach(run);
+        drop(ends);
+    };
+    native.spawn(work).inspect_err(|_| channel().started.store(false, Ordering::SeqCst))?;
     log::subscribe(py)?;
-    let run = PyCFunction::new_closure(py, Some(c"dispatch"), None, |args, _| run(args.py()))?;
-    let options = PyDict::new(py);
-    options.set_item("target", run)?;
-    options.set_item("name", "redlock-dispatch")?;
-    options.set_item("daemon", true)?;
-    let thread = py.import("threading")?.call_method("Thread", (), Some(&options))?;
-    thread.call_method0("start")?;
-    // A thread that asks for the GIL of an interpreter that is gone never returns: end it in time.
-    let thread = thread.unbind();
+    stop_at_exit(py, end)
+}
+
+/// A thread that asks for the GIL of an interpreter that is gone never returns: it is ended in time.
+fn stop_at_exit(py: Python<'_>, end: Receiver<()>) -> PyResult<()> {
+    let (generation, end) = (fork_generation(), Mutex::new(end));
     let stop = PyCFunction::new_closure(py, Some(c"stop"), None, move |args, _| {
-        farewell::settle(args.py());
+        let py = args.py();
+        farewell::settle(py);
         send(Event::Stop);
-        thread.call_method1(args.py(), "join", (1.0,)).map(drop)
+        // A forked child has no copy of the thread.
+        if generation == fork_generation() {
+            // Nothing is ever sent: this ends with the thread.
+            let _ = py.detach(|| lock(&end).recv_timeout(Duration::from_secs(1)));
+        }
     })?;
-    py.import("atexit")?.call_method1("register", (stop,))?;
-    Ok(())
+    py.import("atexit")?.call_method1("register", (stop,)).map(drop)
 }
 
 fn run(py: Python<'_>) {
+    if let Err(error) = name_thread(py) {
+        error.write_unraisable(py, None);
+    }
     loop {
         for event in py.detach(next) {
             let done = match event {
                 Event::Log(record) => guarded(|| record.emit(py)),
                 Event::Wake(number) => guarded(|| mailbox::wake(py, number)),
-                Event::Lost(id, error) => guarded(|| tell(py, id, &error)),
+                Event::Lost(word) => guarded(|| tell(py, word)),
                 Event::Stop => return,
             };
             if let Err(error) = done {
@@ -114,11 +129,18 @@ fn run(py: Python<'_>) {
     }
 }
 
-fn tell(py: Python<'_>, id: u64, error: &redlock::Error) -> PyResult<()> {
-    let call = lock(&CALLS).remove(&id);
-    let Some(Call::Watch(watch)) = call else { return Ok(()) };
-    let Some(watch) = watch.upgrade() else { return Ok(()) };
-    let error = crate::error::exception(py, error)?;
+/// For `threading.current_thread()` in a callback, and for whoever lists the threads.
+fn name_thread(py: Python<'_>) -> PyResult<()> {
+    if greenlets::in_use(py)?.is_some() {
+        return Ok(());
+    }
+    let thread = py.import("threading")?.call_method0("current_thread")?;
+    thread.setattr("name", "redlock-dispatch")
+}
+
+fn tell(py: Python<'_>, word: Word) -> PyResult<()> {
+    let Some((watch, error)) = word.arrived(py) else { return Ok(()) };
+    let error = crate::error::exception(py, &error)?;
     watch.callback.call1(py, (error,)).map(drop)
 }
 
@@ -128,13 +150,8 @@ pub(crate) fn watch(
     lost: impl Future<Output = redlock::Error> + Send + 'static,
     callback: Py<PyAny>,
 ) -> PyResult<Arc<Watch>> {
-    static NUMBER: AtomicU64 = AtomicU64::new(1);
     start(py)?;
-    let id = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let calls = Arc::downgrade(&CALLS);
-    // Its number is known before the future runs; the dispatcher needs the GIL, which we have, to look it up.
-    let task = spawn(async move { send(Event::Lost(id, lost.await)) });
-    let watch = Arc::new(Watch { callback, calls, id, task: Box::new(task) });
-    lock(&CALLS).insert(id, Call::Watch(Arc::downgrade(&watch)));
-    Ok(watch)
+    Ok(Watch::start(callback, Way::Dispatcher, |watch| {
+        spawn(async move { send(Event::Lost(Word::FromTask(watch, lost.await))) })
+    }))
 }

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -18,24 +18,19 @@ use pyo3::types::{PyCFunction, PyWeakrefReference};
 use redlock::fork_generation;
 
 use super::crew::{Crew, Job};
-use super::queue::{Promise, Queue, Reply, Waker};
-use super::watch::Watch;
+use super::queue::{Item, Promise, Queue, Reply, Waker};
+use super::watch::{Watch, Way, Word};
 use super::{dispatch, guarded, lock};
 
-/// What a reply is for. Dropping a call ends its future.
-pub(crate) enum Call {
-    Future(Py<PyAny>, #[expect(dead_code, reason = "ends the future when dropped")] Job),
-    Watch(Weak<Watch>),
-}
-
-/// What replies are expected for, by number.
-pub(crate) type Calls = Mutex<HashMap<u64, Call>>;
+/// The asyncio future that a reply is for. Dropping a call ends the future behind it.
+struct Call(Py<PyAny>, #[expect(dead_code, reason = "ends the future when dropped")] Job);
 
 /// The loop's end of the queue: called by the loop when there is something in it.
 #[pyclass(frozen, weakref)]
 pub(crate) struct Mailbox {
     queue: Arc<Queue>,
-    calls: Arc<Calls>,
+    /// What replies are expected for, by number.
+    calls: Mutex<HashMap<u64, Call>>,
     crew: Crew,
     bell: Option<UnixStream>,
     event_loop: Py<PyWeakrefReference>,
@@ -57,24 +52,14 @@ impl Mailbox {
         if let Some(mut bell) = self.bell.as_ref() {
             let _ = bell.read(&mut [0; 16]);
         }
-        for (id, reply) in self.queue.take() {
-            let call = lock(&self.calls).remove(&id);
-            match call {
-                // Cancelled: the reply goes unread, and a lease in it is released by that.
-                None => {}
-                Some(Call::Future(future, _)) => report(py, settle(future.bind(py), reply)),
-                Some(Call::Watch(watch)) => report(py, guarded(|| self.tell(py, &watch, reply))),
-            }
+        for item in self.queue.take() {
+            report(py, guarded(|| self.handle(py, item)));
         }
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         if let Ok(calls) = self.calls.try_lock() {
-            for call in calls.values() {
-                if let Call::Future(future, _) = call {
-                    visit.call(future)?;
-                }
-            }
+            calls.values().try_for_each(|call| visit.call(&call.0))?;
         }
         visit.call(&self.event_loop)
     }
@@ -125,11 +110,11 @@ impl Mailbox {
         bell.set_nonblocking(true)?;
         ring.set_nonblocking(true)?;
         let watch = |waker, bell| {
-            let queue = Queue { replies: Mutex::default(), waking: AtomicBool::new(false), waker };
+            let queue = Queue { items: Mutex::default(), waking: AtomicBool::new(false), waker };
             let queue = Arc::new(queue);
             let pushed = Arc::clone(&queue);
             let crew = Crew::start(move || pushed.ring());
-            let (calls, event_loop) = (Arc::default(), weak.clone_ref(py));
+            let (calls, event_loop) = (Mutex::default(), weak.clone_ref(py));
             Py::new(py, Self { queue, calls, crew, bell, event_loop })
         };
         let number_of_bell = bell.as_raw_fd();
@@ -148,17 +133,31 @@ impl Mailbox {
         Ok(mailbox)
     }
 
-    fn expect(&self, call: impl FnOnce(&Crew, Promise, u64) -> Call) {
+    fn expect(&self, call: impl FnOnce(&Crew, Promise) -> Call) {
         let id = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let call = call(&self.crew, Promise { queue: Arc::clone(&self.queue), id }, id);
+        let call = call(&self.crew, Promise { queue: Arc::clone(&self.queue), id });
         lock(&self.calls).insert(id, call);
     }
 
-    fn tell(&self, py: Python<'_>, watch: &Weak<Watch>, reply: Reply) -> PyResult<()> {
-        let Some(watch) = watch.upgrade() else { return Ok(()) };
-        if let Some(event_loop) = self.event_loop.bind(py).upgrade() {
+    fn handle(&self, py: Python<'_>, item: Item) -> PyResult<()> {
+        match item {
+            Item::Lost(word) => self.tell(py, word),
+            Item::Reply(id, reply) => {
+                let call = lock(&self.calls).remove(&id);
+                // Cancelled: the reply goes unread, and a lease in it is released by that.
+                let Some(Call(future, _)) = call else { return Ok(()) };
+                settle(future.bind(py), reply)
+            }
+        }
+    }
+
+    fn tell(&self, py: Python<'_>, word: Word) -> PyResult<()> {
+        if let Some(event_loop) = self.event_loop.bind(py).upgrade()
+            && let Some((watch, error)) = word.arrived(py)
+        {
             // Not called here: the loop reports what a callback raises, and the batch goes on.
-            event_loop.call_method1(intern!(py, "call_soon"), (&watch.callback, reply(py)?))?;
+            let error = crate::error::exception(py, &error)?;
+            event_loop.call_method1(intern!(py, "call_soon"), (&watch.callback, error))?;
         }
         Ok(())
     }
@@ -218,12 +217,12 @@ where
 {
     let (event_loop, mailbox) = Mailbox::of_running_loop(py)?;
     let asked = event_loop.call_method0(intern!(py, "create_future"))?;
-    mailbox.get().expect(|crew, promise, _| {
+    mailbox.get().expect(|crew, promise| {
         let job = crew.run(async move {
             let output = future.await;
             promise.keep(Box::new(move |py| convert(py, output)));
         });
-        Call::Future(asked.clone().unbind(), job)
+        Call(asked.clone().unbind(), job)
     });
     Ok(asked)
 }
@@ -233,8 +232,7 @@ pub(crate) fn cancel(asked: &Bound<'_, PyAny>) -> PyResult<()> {
     let (_, mailbox) = Mailbox::of_running_loop(asked.py())?;
     let ended = {
         let mut calls = lock(&mailbox.get().calls);
-        let of = |call: &Call| matches!(call, Call::Future(future, _) if future.is(asked));
-        let id = calls.iter().find(|(_, call)| of(call)).map(|(id, _)| *id);
+        let id = calls.iter().find(|(_, call)| call.0.is(asked)).map(|(id, _)| *id);
         id.and_then(|id| calls.remove(&id))
     };
     drop(ended);
@@ -248,17 +246,9 @@ pub(crate) fn watch(
     callback: Py<PyAny>,
 ) -> PyResult<Arc<Watch>> {
     let (_, mailbox) = Mailbox::of_running_loop(py)?;
-    let mut made = None;
-    let calls = Arc::downgrade(&mailbox.get().calls);
-    mailbox.get().expect(|crew, promise, id| {
-        let job = crew.run(async move {
-            let error = lost.await;
-            promise.keep(Box::new(move |py| Ok(crate::error::exception(py, &error)?.unbind())));
-        });
-        let watch = Arc::new(Watch { callback, calls, id, task: Box::new(job) });
-        let call = Call::Watch(Arc::downgrade(&watch));
-        made = Some(watch);
-        call
-    });
-    Ok(made.expect("the call was just made"))
+    let Mailbox { queue, crew, .. } = mailbox.get();
+    let pushed = Arc::clone(queue);
+    Ok(Watch::start(callback, Way::Loop(Arc::clone(queue)), |watch| {
+        crew.run(async move { pushed.push(Item::Lost(Word::FromTask(watch, lost.await))) })
+    }))
 }

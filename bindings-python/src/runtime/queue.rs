@@ -7,14 +7,22 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 
+use super::watch::Word;
 use super::{dispatch, lock};
 
 /// Turns an outcome into a Python object, on the loop's thread. One that is never called releases what it carries.
 pub(super) type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
+/// What waits for an event loop.
+pub(super) enum Item {
+    /// Which call it answers, and with what.
+    Reply(u64, Reply),
+    Lost(Word),
+}
+
 /// The end that any thread may push into.
 pub(super) struct Queue {
-    pub(super) replies: Mutex<Vec<(u64, Reply)>>,
+    pub(super) items: Mutex<Vec<Item>>,
     /// A wake-up is under way that has not looked into the queue yet.
     pub(super) waking: AtomicBool,
     pub(super) waker: Waker,
@@ -27,13 +35,13 @@ pub(super) enum Waker {
 }
 
 impl Queue {
-    pub(super) fn push(&self, id: u64, reply: Reply) {
-        lock(&self.replies).push((id, reply));
+    pub(super) fn push(&self, item: Item) {
+        lock(&self.items).push(item);
     }
 
     /// Wakes the loop, unless it is being woken already: after a whole batch was pushed, so that it is handled as one.
     pub(super) fn ring(&self) {
-        if lock(&self.replies).is_empty() || self.waking.swap(true, Ordering::SeqCst) {
+        if lock(&self.items).is_empty() || self.waking.swap(true, Ordering::SeqCst) {
             return;
         }
         match &self.waker {
@@ -43,10 +51,10 @@ impl Queue {
         }
     }
 
-    pub(super) fn take(&self) -> Vec<(u64, Reply)> {
+    pub(super) fn take(&self) -> Vec<Item> {
         // Before the queue is emptied: what is pushed in between wakes once more, rather than not at all.
         self.waking.store(false, Ordering::SeqCst);
-        std::mem::take(&mut *lock(&self.replies))
+        std::mem::take(&mut *lock(&self.items))
     }
 }
 
@@ -58,7 +66,7 @@ pub(super) struct Promise {
 
 impl Promise {
     pub(super) fn keep(&self, reply: Reply) {
-        self.queue.push(self.id, reply);
+        self.queue.push(Item::Reply(self.id, reply));
     }
 }
 

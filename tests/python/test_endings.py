@@ -1,0 +1,266 @@
+"""How clients and leases end: in order, in a hurry, given back under a body; who is told."""
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redlock
+
+from .servers import Server, Silent
+
+Call = Callable[..., Any]
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def gone(lease: redlock.Lease) -> None:
+    while lease.held:
+        pass
+
+
+@pytest.mark.parametrize("how", ["dropped", "cycle", "released"])
+def test_on_lost_is_called_once_whatever_becomes_of_the_lease(
+    client: redlock.Redlock, name: str, how: str
+) -> None:
+    told: list[int] = []
+
+    def one(number: int) -> None:
+        lease = client.lock(name).acquire()
+        cycle = [lease] if how == "cycle" else []
+        lease.on_lost(lambda _, cycle=cycle: told.append(number))  # type: ignore[misc]
+        client.force_release(name)
+        gone(lease)
+        if how == "released":
+            with pytest.raises(redlock.LockLost):
+                lease.release()
+
+    for number in range(20):
+        one(number)
+        if how == "cycle":
+            gc.collect()
+    until(lambda: len(told) >= 20)
+    time.sleep(0.1)
+    assert told == list(range(20))
+
+
+def test_on_lost_is_called_by_the_loop_though_the_lease_is_gone(
+    client: redlock.Redlock, name: str
+) -> None:
+    async def main() -> None:
+        told: list[int] = []
+        for number in range(20):
+            lease = await client.lock(name).aacquire()
+            lease.on_lost(lambda _, number=number: told.append(number))  # type: ignore[misc]
+            await client.aforce_release(name)
+            gone(lease)
+            del lease
+        for _ in range(1000):
+            await asyncio.sleep(0.005)
+            if len(told) >= 20:
+                break
+        await asyncio.sleep(0.1)
+        assert told == list(range(20))
+
+    asyncio.run(main())
+
+
+def test_nobody_is_told_of_a_release_or_an_abandoned_lease(
+    client: redlock.Redlock, name: str
+) -> None:
+    told: list[object] = []
+    for end in ("release", "abandon"):
+        lease = client.lock(f"{name}-{end}").acquire()
+        lease.on_lost(told.append)
+        getattr(lease, end)()
+        del lease
+    client.force_release(f"{name}-abandon")
+    time.sleep(0.1)
+    assert told == []
+
+
+def test_a_body_whose_lease_is_taken_back_is_told(
+    client: redlock.Redlock, name: str, call: Call
+) -> None:
+    reasons: list[str | None] = []
+    with pytest.raises(redlock.LockLost) as caught, client.lock(name) as lease:
+        lease.on_lost(lambda error: reasons.append(error.reason))
+        assert call(client, "release_all") == 1
+        assert not lease.held
+        with client.lock(name, wait=5):
+            pass
+    assert caught.value.reason == "released"
+    until(lambda: reasons)
+    assert reasons == ["released"]
+
+
+def test_a_task_whose_lease_is_taken_back_is_cancelled(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        async with client.lock(name):
+            assert await client.arelease_all() == 1
+            await asyncio.sleep(60)
+
+    with pytest.raises(redlock.LockLost) as caught:
+        asyncio.run(asyncio.wait_for(main(), 20))
+    assert caught.value.reason == "released"
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+
+
+def test_an_early_release_by_the_body_is_no_loss(client: redlock.Redlock, name: str) -> None:
+    told: list[object] = []
+    with client.lock(name) as lease:
+        lease.on_lost(told.append)
+        lease.release()
+
+    async def main() -> None:
+        async with client.lock(name) as lease:
+            lease.on_lost(told.append)
+            await lease.arelease()
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    time.sleep(0.05)
+    assert told == []
+    assert client.release_all() == 0
+
+
+def test_another_lease_of_the_token_that_releases_is_a_loss(
+    client: redlock.Redlock, name: str
+) -> None:
+    with pytest.raises(redlock.LockLost) as caught, client.lock(name) as lease:
+        client.attach(name, lease.token).release()
+        assert not lease.held
+    assert caught.value.reason == "released"
+
+
+def test_shutdown_gives_bodies_time(redis_server: Server, name: str, call: Call) -> None:
+    client = redlock.Redlock(redis_server.url)
+    lock = client.lock(name)
+    entered, waiting = threading.Event(), threading.Event()
+
+    def body() -> bool:
+        with lock as lease:
+            entered.set()
+            waiting.wait(10)
+            time.sleep(0.3)
+            return lease.held
+
+    def waits() -> str | None:
+        with pytest.raises(redlock.ClientClosed) as caught:
+            lock.acquire()
+        return caught.value.code
+
+    with ThreadPoolExecutor(2) as pool:
+        running = pool.submit(body)
+        assert entered.wait(10)
+        waiter = pool.submit(waits)
+        time.sleep(0.1)
+        waiting.set()
+        assert call(client, "shutdown") == 0
+        assert waiter.result(10) == "closed"
+        assert running.result(10) is True
+    with pytest.raises(redlock.ClientClosed):
+        lock.try_acquire()
+    assert redis_server.client.get(f"lock:{name}") is None
+    assert call(client, "shutdown", 0) == 0
+
+
+def test_shutdown_takes_back_what_is_left(redis_server: Server, name: str, call: Call) -> None:
+    client = redlock.Redlock(redis_server.url)
+    lease = client.lock(name).acquire()
+    reasons: list[str | None] = []
+    lease.on_lost(lambda error: reasons.append(error.reason))
+    began = time.monotonic()
+    assert call(client, "shutdown", timeout=0.2) == 1
+    assert time.monotonic() - began >= 0.2
+    assert redis_server.client.get(lease.key) is None
+    until(lambda: reasons)
+    assert reasons == ["released"]
+    with pytest.raises(redlock.LockLost) as caught:
+        lease.release()
+    assert caught.value.reason == "released"
+
+
+@pytest.mark.parametrize("style", ["with", "async with"])
+def test_leaving_a_client_gives_back_what_it_holds(
+    redis_server: Server, name: str, style: str
+) -> None:
+    def check(client: redlock.Redlock, lease: redlock.Lease) -> None:
+        with pytest.raises(redlock.LockLost) as caught:
+            lease.ensure_held()
+        assert caught.value.reason == "released"
+        assert redis_server.client.get(lease.key) is None
+        with pytest.raises(redlock.ClientClosed):
+            client.lock(name).acquire()
+
+    async def main() -> None:
+        async with redlock.Redlock(redis_server.url) as client:
+            lease = await client.lock(name, ttl=30).aacquire()
+        check(client, lease)
+
+    if style == "async with":
+        asyncio.run(main())
+        return
+    with redlock.Redlock(redis_server.url) as client:
+        lease = client.lock(name, ttl=30).acquire()
+    check(client, lease)
+
+
+def test_a_coroutine_that_is_closed_inside_of_a_client_gives_back_too(
+    redis_server: Server, name: str
+) -> None:
+    async def body() -> None:
+        async with redlock.Redlock(redis_server.url) as client:
+            lease = client.lock(name, ttl=30).acquire()
+            await asyncio.sleep(60)
+            lease.ensure_held()
+
+    coroutine = body()
+
+    async def begin() -> None:
+        coroutine.send(None)
+        coroutine.close()
+
+    asyncio.run(begin())
+    until(lambda: redis_server.client.get(f"lock:{name}") is None)
+
+
+def test_a_client_that_ends_while_its_node_is_gone_keeps_the_body_s_error() -> None:
+    server = Server()
+    try:
+        with pytest.raises(ZeroDivisionError), redlock.Redlock(server.url) as client:
+            lease = client.lock("job").acquire()
+            server.freeze()
+            raise ZeroDivisionError
+        assert not lease.held
+        server.thaw()
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("wrong", [None, "10", True, -1, float("nan"), 1e12, b"1"])
+def test_a_timeout_that_is_none_is_refused(silent: list[Silent], call: Call, wrong: Any) -> None:
+    client = redlock.Redlock(silent[0].url)
+    with pytest.raises(redlock.InvalidOption, match="timeout"):
+        call(client, "shutdown", wrong)
+    client.close()
+
+
+def test_a_shutdown_in_a_loop_that_has_to_wait_is_warned_of(name: str) -> None:
+    async def main() -> None:
+        client = redlock.Redlock("memory://")
+        lease = await client.lock(name).aacquire()
+        with pytest.warns(RuntimeWarning, match="await client.ashutdown"):
+            assert client.shutdown(0.2) == 1
+        assert not lease.held
+
+    asyncio.run(main())

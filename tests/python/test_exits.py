@@ -1,0 +1,44 @@
+"""An interpreter that ends while daemon threads use locks ends well, every time."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .servers import Server
+
+PROGRAM = Path(__file__).with_name("programs") / "exits.py"
+#: How often each program is run; more often against what is shipped.
+RUNS = int(os.environ.get("REDLOCK_TEST_EXITS", "3"))
+
+
+def run(*words: object) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("what", ["waits", "cycles", "extends", "is_told", "loops"])
+def test_daemon_threads_at_the_end(redis_server: Server, name: str, what: str) -> None:
+    for number in range(RUNS):
+        done = run(PROGRAM, redis_server.url, f"{name}-{number}", what)
+        assert (done.stdout, done.returncode) == ("done\n", 0), (number, done.stderr)
+        # Python's own words about daemon threads, and about a loop that ends under one, are not ours to prevent.
+        assert "panicked" not in done.stderr
+        assert "redlock" not in done.stderr.replace("redlock-dispatch", ""), done.stderr
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_a_signal_in_the_middle(redis_server: Server, name: str, end: signal.Signals) -> None:
+    for number in range(RUNS):
+        words = [sys.executable, str(PROGRAM), redis_server.url, f"{name}-{number}", "cycles"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
+            assert process.stdout is not None
+            process.send_signal(end) if number % 2 else process.stdout.readline()
+            process.send_signal(end)
+            _, err = process.communicate(timeout=20)
+        assert process.returncode in (0, -end, 1 if end == signal.SIGINT else 0), err
