@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 import redlock
 
+from . import processes
 from .servers import Server, Silent
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    yield
+    processes.end_all()
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,23 @@ import subprocess
 import sys
 from typing import Any
 
+started: "list[subprocess.Popen[str]]" = []
+
 
 def run(code: str, *words: str, **options: Any) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", code, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         **options,
     )
+    started.append(process)
+    return process
+
+
+def end_all() -> None:
+    """What a test that failed has left behind."""
+    while started:
+        with started.pop() as process:
+            process.kill()

@@ -7,9 +7,9 @@ mod fake;
 mod floods;
 mod fuzz;
 mod leaks;
-mod pushes;
 #[cfg(target_os = "linux")]
 mod limit;
+mod pushes;
 mod replies;
 mod scarce;
 mod support;

@@ -11,9 +11,9 @@ mod fake;
 mod faults;
 mod fencing;
 mod keeping;
+mod late;
 #[cfg(target_os = "linux")]
 mod limit;
-mod late;
 mod load;
 mod minority;
 mod options;
