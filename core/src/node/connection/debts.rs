@@ -129,3 +129,61 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::node::connection::Expects;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    fn question(bytes: &str, purpose: Purpose) -> Question {
+        let (bytes, expects) = (bytes.to_owned().into(), Expects::Anything);
+        Question { bytes, expects, purpose, patience: TTL, untracked: false }
+    }
+
+    fn delete(token: &str) -> Question {
+        question(token, Purpose::Delete { token: token.into(), owed: TTL, until: None })
+    }
+
+    fn vote(token: &str, sent: bool) -> Question {
+        question("vote", Purpose::FirstVote { token: token.into(), sent })
+    }
+
+    fn owed(debts: &mut Debts) -> Vec<Bytes> {
+        debts.take().into_iter().map(|question| question.bytes).collect()
+    }
+
+    #[test]
+    fn a_claim_is_owed_once_and_only_if_it_was_sent() {
+        let (mut debts, now) = (Debts::default(), Instant::from_start(TTL));
+        debts.owe(delete("a"), now);
+        debts.owe(delete("b"), now);
+        debts.owe(delete("a"), now);
+        debts.never_sent(&vote("unsent", false));
+        debts.owe(delete("unsent"), now);
+        debts.never_sent(&vote("asked twice", true));
+        debts.owe(delete("asked twice"), now);
+        debts.never_sent(&vote("healed", false));
+        debts.sending(&question("heal", Purpose::Heal("healed".into())));
+        debts.owe(delete("healed"), now);
+        assert_eq!(owed(&mut debts), ["b", "a", "asked twice", "healed"]);
+        assert!(debts.is_empty());
+    }
+
+    #[test]
+    fn of_too_many_the_oldest_is_forgotten_and_none_by_time_but_on_demand() {
+        let (mut debts, now) = (Debts::default(), Instant::from_start(TTL));
+        (0..=MOST).for_each(|at| debts.owe(delete(&at.to_string()), now));
+        let all = debts.take();
+        assert_eq!((all.len(), &all[0].bytes[..]), (MOST, &b"1"[..]));
+        // What failed to be paid is owed again, for as long as it was.
+        debts.owe(all[0].clone(), now + TTL / 2);
+        debts.forget_expired(now + TTL / 2);
+        assert!(!debts.is_empty());
+        debts.forget_expired(now + TTL);
+        assert!(debts.is_empty());
+    }
+}
