@@ -1,10 +1,10 @@
 // AbortSignal: before anything is sent, while waiting, afterwards.
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
-import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { eventually, fresh, serverForSuite } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const listeners = (signal) => getEventListeners(signal, "abort").length;

@@ -1,8 +1,8 @@
 // Other libraries' options, wrong types, values in the wrong place: tests/vectors/arguments.toml.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { configure, lock, Redlock, using } from "redlock-native";
 import { camel, fresh, refusal, serverForSuite, silentNodesForSuite, table } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const silent = silentNodesForSuite(1);
 const rows = table("arguments");

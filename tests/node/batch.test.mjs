@@ -1,8 +1,8 @@
 // Many callers at once, and a thread that is blocked while its calls are answered.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { Redlock } from "redlock-native";
 import { block, fresh, serverForSuite } from "./helper.mjs";
+import { test } from "./testing.mjs";
 
 const shared = serverForSuite();
 

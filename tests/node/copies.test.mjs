@@ -1,7 +1,7 @@
 // Copies of the package: what loaded one and let it go - a test runner's file, a reloaded server - keeps nothing of it.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { fresh, program, serverForSuite } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const COPIES = 30;

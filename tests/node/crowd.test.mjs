@@ -1,9 +1,9 @@
 // Crowds of waiters on one client of whom some leave: the others are served, in the order in which they came.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { fresh, serverForSuite } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const CROWD = 50;
 /** Waiters ask anyway after up to a second: somebody whom nobody woke costs half of one at least. */

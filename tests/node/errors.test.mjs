@@ -1,8 +1,8 @@
 // Error classes: codes, details, and stacks that lead to the caller's line.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import * as redlock from "redlock-native";
 import { freePort, fresh } from "./helper.mjs";
+import { test } from "./testing.mjs";
 
 const {
   LockError,

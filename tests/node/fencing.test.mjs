@@ -1,8 +1,8 @@
 // Fencing tokens: each later lease has a larger one, whoever acquires it.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { configure, lock, Redlock, using } from "redlock-native";
 import { fresh, serverForSuite } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const kinds = { "memory://": () => `memory://${fresh()}`, "redis://": () => shared.server.url };

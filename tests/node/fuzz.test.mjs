@@ -1,9 +1,9 @@
 // URLs and options made of pieces at random: InvalidOption or a client, never a panic, and never the password shown.
 // `make fuzz` makes FUZZ_URLS of them; SEED says which.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
+import { test } from "./testing.mjs";
 
 const MOST = Number(process.env.FUZZ_URLS ?? 3000);
 const PIECES = ["redis://", "rediss://", "unix://", "memory://", "redis+cluster://", "http://"];

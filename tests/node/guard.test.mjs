@@ -1,8 +1,8 @@
 // Nodes that restart, and what is said about nodes one should know about: over five real servers.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
 import { Redlock } from "redlock-native";
 import { eventually, fresh, Server } from "./helper.mjs";
+import { after, before, test } from "./testing.mjs";
 
 let five = [];
 const warnings = [];

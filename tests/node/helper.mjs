@@ -7,22 +7,13 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parse } from "smol-toml";
+import { after, before } from "./testing.mjs";
 
 const run = promisify(execFile);
-
-/** A promise that never settles keeps its process for ever: that is a failure to be seen, not to be waited for. */
-setTimeout(
-  () => {
-    console.error("the tests of this file did not end within two minutes");
-    process.exit(1);
-  },
-  Number(process.env.REDLOCK_TEST_PATIENCE ?? 120_000),
-).unref();
 
 /** A port nobody listens on, for a moment at least. */
 export async function freePort() {

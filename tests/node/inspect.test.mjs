@@ -1,8 +1,8 @@
 // inspect(): what a quorum says, and nothing where none can be asked.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
 import { Redlock } from "redlock-native";
 import { freePort, fresh, Server } from "./helper.mjs";
+import { after, before, test } from "./testing.mjs";
 
 let server;
 before(async () => {

@@ -1,7 +1,7 @@
 // Tens of thousands of calls, aborted, refused and lost ones among them, leave nothing behind in the process.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { fresh, program, serverForSuite } from "./helper.mjs";
+import { test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const ROUNDS = 30_000;

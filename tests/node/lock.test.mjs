@@ -1,9 +1,9 @@
 // The verbs, over both kinds of node.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Lease, Redlock } from "redlock-native";
 import { eventually, fresh, serverForSuite } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const kinds = { "memory://": () => `memory://${fresh()}`, "redis://": () => shared.server.url };

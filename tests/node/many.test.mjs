@@ -1,8 +1,8 @@
 // Twenty thousand leases at once: what is asked about all of them takes time in proportion.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { Redlock } from "redlock-native";
 import { fresh } from "./helper.mjs";
+import { test } from "./testing.mjs";
 
 const MANY = 20_000;
 

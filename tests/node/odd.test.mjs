@@ -1,9 +1,9 @@
 // Odd values where options, names, tokens and signals belong: InvalidOption, with what was thrown as its cause.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { configure, lock, Redlock, using } from "redlock-native";
 import { fresh, refusal } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const redlock = new Redlock(`memory://${fresh()}`);
 const thrown = new Error("what the getter throws");

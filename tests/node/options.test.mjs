@@ -1,8 +1,8 @@
 // What arguments may be; what is refused is in arguments.test.mjs and vectors.test.mjs.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { configure, lock, Redlock, using } from "redlock-native";
 import { fresh } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const client = new Redlock("memory://");
 

@@ -1,8 +1,8 @@
 // A panic in the native part is an exception, and the process goes on.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import * as redlock from "redlock-native";
 import { program } from "./helper.mjs";
+import { test } from "./testing.mjs";
 
 test("a panic is an exception, in a call as in a future, and nothing else stops", async () => {
   // A backtrace of Node takes longer than the lease beside it lives.

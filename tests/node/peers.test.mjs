@@ -1,9 +1,9 @@
 // What other lock libraries get wrong and no other file here shows: docs/faults.md has the list.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { fresh, Server, serverForSuite } from "./helper.mjs";
+import { test } from "./testing.mjs";
 
 const shared = serverForSuite();
 

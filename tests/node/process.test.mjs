@@ -1,10 +1,10 @@
 // What a process sees of the binding: when it ends, when it stays, what it is warned of.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { fresh, program, serverForSuite } from "./helper.mjs";
+import { test } from "./testing.mjs";
 
 const shared = serverForSuite();
 

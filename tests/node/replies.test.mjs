@@ -1,10 +1,10 @@
 // What a sick or hostile server says is a fault with its cause, in time, whatever was asked.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
 import { attempts, Fake, rows } from "./fake.mjs";
 import { fresh, serverForSuite } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const SLACK = 5000;

@@ -1,9 +1,9 @@
 // Scopes: using(), Symbol.asyncDispose, and how a loss is told.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockLost, Redlock } from "redlock-native";
 import { block, eventually, fresh, Server, serverForSuite } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 

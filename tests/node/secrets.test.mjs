@@ -1,10 +1,10 @@
 // Passwords, keys and other people's texts (vectors/secrets.toml): what never shows, and what is shown harmless.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
 import { Fake } from "./fake.mjs";
 import { camel, serverForSuite, table } from "./helper.mjs";
+import { test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const secrets = table("secrets");

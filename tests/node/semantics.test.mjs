@@ -1,9 +1,9 @@
 // Rules that users of other libraries trip over; tests/README.md lists which test has which.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { configure, lock, Redlock } from "redlock-native";
 import { eventually, fresh, serverForSuite, silentNodes } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 test("a lock only describes: nothing is sent, and only a lease can be released", async () => {
   const silent = await silentNodes();

@@ -1,9 +1,9 @@
 // The orderly end: who runs under a lease that is given back is told, and no key is left behind.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockLost, Redlock } from "redlock-native";
 import { eventually, fresh, program, refusal, Server, serverForSuite } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const kinds = { "memory://": () => `memory://${fresh()}`, "redis://": () => shared.server.url };

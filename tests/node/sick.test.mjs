@@ -1,9 +1,9 @@
 // Real servers that are sick: each is a fault with its own cause within `wait`.
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
 import { eventually, freePort, fresh, Server } from "./helper.mjs";
+import { after, test } from "./testing.mjs";
 
 const servers = [];
 after(() => Promise.all(servers.map((server) => server.stop())));

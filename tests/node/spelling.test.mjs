@@ -1,8 +1,8 @@
 // Whatever the core says, it names options and methods as they are written here: errors, nodes' faults, warnings.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
 import { Redlock } from "redlock-native";
 import { eventually, fresh, Server } from "./helper.mjs";
+import { after, before, test } from "./testing.mjs";
 
 const warnings = [];
 process.on("warning", (warning) => warnings.push(warning.message));

@@ -1,9 +1,9 @@
 // A short and a long lease side by side on one connection, to a server that stalls.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { eventually, fresh, Server } from "./helper.mjs";
+import { test } from "./testing.mjs";
 
 const opened = async (server) =>
   Number(/total_connections_received:(\d+)/.exec(await server.cli("INFO", "stats"))[1]);

@@ -4,10 +4,10 @@ import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { configure, Redlock, using } from "redlock-native";
 import { freePort, fresh, Server } from "./helper.mjs";
+import { after, before, describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);
 let folder;

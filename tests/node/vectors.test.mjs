@@ -1,7 +1,6 @@
 // The same tables in every language: which values are refused in which words, which code belongs to which class,
 // and what a key may hold that is no lock.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
 import * as redlock from "redlock-native";
 import { LockError, lock, Redlock } from "redlock-native";
 import {
@@ -14,6 +13,7 @@ import {
   silentNodesForSuite,
   table,
 } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const { lock: locks, client: clients } = table("options");
 const number = (value) => ({ nan: Number.NaN, inf: Infinity })[value] ?? value;

@@ -3,11 +3,11 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Redlock } from "redlock-native";
 import { fresh, Server, serverForSuite } from "./helper.mjs";
+import { test } from "./testing.mjs";
 
 const shared = serverForSuite();
 

@@ -1,9 +1,9 @@
 // Who is told of a loss: every object of the lease, once; nobody after a release.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { fresh } from "./helper.mjs";
+import { test } from "./testing.mjs";
 
 async function twoObjects() {
   const redlock = new Redlock(`memory://${fresh()}`);

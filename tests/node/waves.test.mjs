@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { Agent, createServer, request } from "node:http";
-import { after, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { jobHandler } from "../../examples/server/express/job.mjs";
 import { fresh, serverForSuite } from "./helper.mjs";
+import { after, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const WAVES = 5;

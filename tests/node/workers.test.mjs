@@ -1,11 +1,11 @@
 // Worker threads: each has its own state, and may be terminated at any moment.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { Redlock } from "redlock-native";
 import { fresh, program, serverForSuite } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 
