@@ -50,7 +50,8 @@ impl TlsOptions {
         match given.into_iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((option, _)) => Err(Error::invalid(format!(
-                "{option} is given, but no node is reached by TLS: write rediss:// instead of redis://"
+                "{} is given, but no node is reached by TLS: write rediss:// instead of redis://",
+                spelled(option)
             ))),
         }
     }
