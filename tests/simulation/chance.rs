@@ -169,7 +169,6 @@ impl Scenario {
         self.steps.push(Step { at: BEGIN, action: Action::Lock { client: 0, how: holder } });
         // Too few nodes to matter are dead by then, each in its own way, and keep the key.
         let spare = (self.nodes.len() - 1) / 2;
-        let spare = if super::REPAIRED { spare } else { 0 };
         for node in 0..rng.usize(..=spare) {
             let ms = 30_000;
             let action = match rng.u8(..3) {

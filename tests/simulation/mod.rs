@@ -58,11 +58,12 @@ fn search(promise: Promise, first: u64, count: u64) -> Option<(u64, Scenario, St
     Some((seed, shrunk, violation))
 }
 
+/// With TRACE, all that happened in it, too.
 fn report(seed: u64, scenario: &Scenario, violation: &str) -> String {
-    format!(
-        "seed {seed}: {violation}\nshortest schedule, {} steps:\n{scenario}",
-        scenario.steps.len()
-    )
+    let steps = scenario.steps.len();
+    let trace = std::env::var("TRACE").map(|_| play::trace(scenario).join("\n"));
+    let trace = trace.unwrap_or_default();
+    format!("seed {seed}: {violation}\nshortest schedule, {steps} steps:\n{scenario}{trace}")
 }
 
 /// Plays `count` seeds, from FIRST on; none may break a promise.

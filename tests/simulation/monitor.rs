@@ -154,7 +154,7 @@ impl Monitor {
 
     /// Whoever held one of these names before, and runs, knew that it is over before this moment.
     fn everybody_was_told(&mut self, client: usize, names: &[&str], hold: &Hold, now: Time) {
-        if !super::REPAIRED || self.promise != Some(Promise::Kept) {
+        if self.promise != Some(Promise::Kept) {
             return;
         }
         let late = self.live.iter().find(|record| {

@@ -146,6 +146,18 @@ pub(super) struct Step {
     pub(super) action: Action,
 }
 
+impl Step {
+    /// Whose votes cannot be in time over these links would go on for ever, in everybody's way.
+    fn bound_hopeless(&mut self, latency: Time) {
+        if let Action::Lock { how, .. } = &mut self.action
+            && how.wait.is_none()
+            && how.node_timeout() * MS < 2 * latency
+        {
+            how.wait = Some(4000);
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
     pub(super) seed: u64,
@@ -198,6 +210,7 @@ impl Scenario {
             steps: Vec::new(),
         };
         this.fill(&mut rng, amnesia);
+        this.steps.iter_mut().for_each(|step| step.bound_hopeless(this.latency));
         this.steps.sort_by_key(|step| step.at);
         this
     }

@@ -32,8 +32,11 @@ impl Scenario {
             let mut steps = Vec::new();
             let begin = some_time(rng, length);
             let mut scene = Scene { steps: &mut steps, begin };
-            let landed: &[u8] =
-                if super::REPAIRED { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] } else { &[0, 1, 6, 7, 9] };
+            let landed: &[u8] = if super::REPAIRED {
+                &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+            } else {
+                &[0, 1, 2, 3, 4, 5, 6, 7, 9]
+            };
             match only.unwrap_or_else(|| pick(rng, landed)) {
                 0 => self.nested(rng, &mut scene),
                 1 => self.foreign(rng, &mut scene),
