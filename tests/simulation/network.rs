@@ -241,6 +241,7 @@ impl World {
     pub(super) fn sound(&self, client: usize, node: usize, since: Time) -> bool {
         let (link, server) = (&self.links[client][node], &self.servers[node]);
         link.up
+            && !server.poisoned
             && link.up_since.max(link.slow_over).max(server.paused_until) <= since
             && link.votes_from.is_none_or(|from| self.clocks[client].local(since) >= from)
     }

@@ -84,6 +84,8 @@ pub(super) struct Server {
     keys: BTreeMap<String, (String, u64)>,
     fences: BTreeMap<String, (u64, u64)>,
     tracked: BTreeMap<String, Vec<Peer>>,
+    /// A fencing token was set by hand: it is a fault of its own for all who ask for one.
+    pub(super) poisoned: bool,
     /// What it says once instead of a fencing token.
     pub(super) lie: Option<u64>,
 }
@@ -146,6 +148,7 @@ impl Server {
 
     /// A fencing token that no rule has made, set by hand.
     pub(super) fn poison(&mut self, key: &str, fence: u64) {
+        self.poisoned = true;
         self.fences.insert(key.to_owned(), (fence, NO_END));
     }
 
