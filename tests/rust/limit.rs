@@ -18,7 +18,8 @@ static START: extern "C" fn() = {
     extern "C" fn start() {
         let chosen = ["SEEDS", "RUNS", "FUZZ", "FUZZ_S"];
         if chosen.iter().all(|name| std::env::var_os(name).is_none()) {
-            std::thread::spawn(watch);
+            // With a stack of its own size, and without it where the test is that no thread can be had.
+            let _ = std::thread::Builder::new().stack_size(256 << 10).spawn(watch);
         }
     }
     start
