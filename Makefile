@@ -19,7 +19,19 @@ NODE_BUILT := target/built-node
 
 .PHONY: help
 help: ## this list
-	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | column -t -s "$$(printf '\t')"
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' \
+		$(firstword $(MAKEFILE_LIST))
+
+##@ First steps
+
+.PHONY: demo
+demo: build ## the quickstart, then a flash sale over a throw-away Redis
+	@cargo build --quiet --release -p redlock-tests --example quickstart
+	@echo; echo "1. The quickstart in Python, Node and Rust, on memory://"
+	@$(PY) examples/quickstart/quickstart.py | sed 's/^/   python  /'
+	@node examples/quickstart/quickstart.mjs | sed 's/^/   node    /'
+	@target/release/examples/quickstart | sed 's/^/   rust    /'
+	@$(PY) examples/flash-sale/demo.py
 
 .PHONY: setup
 setup: ## check the tools, install what is missing
@@ -37,14 +49,13 @@ $(NODE_BUILT): $(CORE) $(NODESRC) package.json node_modules/.installed
 	npm run --silent build
 	@touch $@
 
-.PHONY: demo
-demo: build ## the quickstart, then a flash sale over a throw-away Redis
-	@cargo build --quiet --release -p redlock-tests --example quickstart
-	@echo; echo "1. The quickstart in Python, Node and Rust, on memory://"
-	@$(PY) examples/quickstart/quickstart.py | sed 's/^/   python  /'
-	@node examples/quickstart/quickstart.mjs | sed 's/^/   node    /'
-	@target/release/examples/quickstart | sed 's/^/   rust    /'
-	@$(PY) examples/flash-sale/demo.py
+.PHONY: clean
+clean: ## remove everything that was built or installed here
+	rm -rf target dist .venv node_modules examples/server/express/node_modules bench/.venv bench/node_modules bench/out
+	rm -rf tests/migration/.venv tests/migration/node_modules
+	rm -rf bindings-node/dist bindings-python/python/redlock/_native.*.so
+
+##@ Tests
 
 .PHONY: test test-rust test-python test-node
 test: build test-rust test-python test-node ## every test, in three languages
@@ -65,6 +76,21 @@ test-acl: ## the core's tests as a user who has no right but those that docs/sec
 test-migration: build ## six other lock libraries on the same keys (docs/migration.md)
 	@tests/migration/setup
 	$(PY) -m pytest tests/migration
+
+.PHONY: simulate mutants
+SEEDS ?= 200000
+simulate: ## the algorithm over virtual time, SEEDS schedules on all cores (docs/testing.md)
+	SEEDS=$(SEEDS) cargo test --release -p redlock-native --lib nothing_promised -- --nocapture
+mutants: ## leave each rule out on purpose: the simulation must find it
+	@SEEDS=$(SEEDS) scripts/mutants
+
+.PHONY: fuzz
+FUZZ ?= 10000000
+fuzz: build ## FUZZ changed replies; one node of three that says anything for a minute; URLs and options of pieces
+	FUZZ=$(FUZZ) cargo test --release -p redlock-native --lib changed_replies -- --nocapture
+	FUZZ_S=60 cargo test -p redlock-tests --test alone -- fuzz --nocapture
+	FUZZ_URLS=300000 $(PY) -m pytest -q tests/python/test_fuzz.py
+	FUZZ_URLS=300000 node --test tests/node/fuzz.test.mjs
 
 .PHONY: ready lint stubs
 ready: build lint test ## what a change must pass: lints, types, stubs, tests
@@ -87,39 +113,28 @@ stubs:
 	@scripts/stubs
 	git diff --exit-code -- bindings-python/python/redlock/_native.pyi bindings-node/native.d.ts
 
+##@ Measurements
+
 .PHONY: bench
 bench: build ## side by side with other libraries (docs/speed.md)
 	@bench/run
 
-.PHONY: waits
-waits: ## what waiting, failing nodes and held leases cost (docs/speed.md)
+.PHONY: bench-waiting
+bench-waiting: ## what waiting, failing nodes and held leases cost (docs/speed.md)
 	cargo build --quiet --release -p redlock-tests --example waits
 	@python3 bench/waits.py
 
-.PHONY: handoffs
+.PHONY: soak-fencing
 RUNS ?= 10000
-handoffs: build ## fencing tokens over RUNS handoffs between three languages, clocks hours apart (docs/testing.md)
+soak-fencing: build ## fencing tokens over RUNS handoffs between three languages, clocks hours apart (docs/testing.md)
 	RUNS=$(RUNS) $(PY) -m pytest -q -s tests/cross/test_fencing.py -k only_grow
 
-.PHONY: told
+.PHONY: measure-loss
 CUTS ?= 20
-told: build ## cut holders off and take their leases, CUTS times each way: how soon they are told (docs/testing.md)
+measure-loss: build ## cut holders off and take their leases, CUTS times each way: how soon they are told (docs/testing.md)
 	RUNS=$(CUTS) $(PY) -m pytest -q -s tests/cross/test_told.py tests/cross/test_loss.py
 
-.PHONY: simulate mutants
-SEEDS ?= 200000
-simulate: ## the algorithm over virtual time, SEEDS schedules on all cores (docs/testing.md)
-	SEEDS=$(SEEDS) cargo test --release -p redlock-native --lib nothing_promised -- --nocapture
-mutants: ## leave each rule out on purpose: the simulation must find it
-	@SEEDS=$(SEEDS) scripts/mutants
-
-.PHONY: fuzz
-FUZZ ?= 10000000
-fuzz: build ## FUZZ changed replies; one node of three that says anything for a minute; URLs and options of pieces
-	FUZZ=$(FUZZ) cargo test --release -p redlock-native --lib changed_replies -- --nocapture
-	FUZZ_S=60 cargo test -p redlock-tests --test alone -- fuzz --nocapture
-	FUZZ_URLS=300000 $(PY) -m pytest -q tests/python/test_fuzz.py
-	FUZZ_URLS=300000 node --test tests/node/fuzz.test.mjs
+##@ Packages
 
 .PHONY: wheels
 wheels: build ## what would be published, for this platform, into dist/: wheel, sdist, npm packages
@@ -127,7 +142,7 @@ wheels: build ## what would be published, for this platform, into dist/: wheel, 
 
 # What is published can be built again by anybody who wants to see where it comes from.
 .PHONY: twice
-twice: wheels
+twice: wheels ## build it again from nothing: the files must be the same
 	@scripts/twice
 
 .PHONY: test-packages test-runtimes
@@ -136,9 +151,3 @@ test-packages: wheels twice ## install what would be published into empty folder
 	npm run --silent test:packages
 test-runtimes: build ## the Node package under Node 22 and 24, Bun and Deno, which it fetches
 	REDLOCK_TEST_PATIENCE=1800000 node --test --test-reporter=spec tests/packages/runtimes/runtimes.test.mjs
-
-.PHONY: clean
-clean: ## remove everything that was built or installed here
-	rm -rf target dist .venv node_modules examples/server/express/node_modules bench/.venv bench/node_modules bench/out
-	rm -rf tests/migration/.venv tests/migration/node_modules
-	rm -rf bindings-node/dist bindings-python/python/redlock/_native.*.so

@@ -1,6 +1,6 @@
 """Fencing tokens over five real servers: they only grow from holder to holder, whatever the clients' clocks say.
 
-RUNS is the number of handoffs; `make handoffs` makes many.
+RUNS is the number of handoffs; `make soak-fencing` makes many.
 """
 
 import hashlib

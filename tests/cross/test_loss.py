@@ -1,7 +1,7 @@
 """A holder hears of a loss whatever its cause, by every sign that its language has, and once by each.
 
 On one node the cause is a loss; on five a single node's is healed, and a majority's is a loss.
-RUNS=20 (make told) takes twenty holders' leases by each, four at a time, and prints the medians.
+RUNS=20 (make measure-loss) takes twenty holders' leases by each, four at a time, and prints the medians.
 """
 
 import os

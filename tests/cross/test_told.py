@@ -1,6 +1,6 @@
 """A holder that is cut off from a majority is told before anybody else can have the lock.
 
-RUNS=20 (make told) cuts off that many holders of each language in each way; the contender is on the other side.
+RUNS=20 (make measure-loss) cuts off that many holders of each language in each way; the contender is on the other side.
 """
 
 import os

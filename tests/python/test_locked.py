@@ -1,0 +1,41 @@
+"""What is installed here is locked: every tool by version and hash, every crate by Cargo.lock; no registry is named."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GROUPS = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+WANTED = {f"scripts/{group}-requirements.txt": names for group, names in GROUPS.items()} | {
+    f"{folder}/requirements.txt": (ROOT / folder / "requirements.in").read_text().split()
+    for folder in ("bench", "tests/migration")
+}
+
+
+def plain(requirement: str) -> str:
+    """A distribution's name, as every list may write it in its own way."""
+    (name,) = re.findall(r"^[\w.-]+", requirement)
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("path", WANTED)
+def test_every_tool_has_a_version_and_a_hash(path: str) -> None:
+    text = (ROOT / path).read_text()
+    assert "://" not in text
+    entries = re.findall(
+        r"^(\w[^\\]*)\\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", text, re.M
+    )
+    locked = [entry for entry, _ in entries]
+    said = [line for line in text.splitlines() if line and not line.startswith(("#", " "))]
+    assert len(locked) == len(said)
+    assert all(re.match(r"[\w.-]+==\d[\w.]*( ;.*)? $", entry) for entry in locked), locked
+    assert {plain(name) for name in WANTED[path]} <= {plain(entry) for entry in locked}
+
+
+def test_cargo_takes_its_lock_file_as_it_is() -> None:
+    command = ["cargo", "metadata", "--locked", "--format-version", "1"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True)
+    assert found.returncode == 0, found.stderr.decode()
