@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::task::AtomicWaker;
-use redlock::Task;
+use redlock::ffi::Task;
 
 use crate::inbox::Inbox;
 use crate::outcome::Outcome;
@@ -48,7 +48,7 @@ pub(crate) struct Calls {
 impl Calls {
     pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
         let outbox = Arc::<Outbox>::default();
-        let driver = redlock::spawn(drive(outbox.clone(), inbox));
+        let driver = redlock::ffi::spawn(drive(outbox.clone(), inbox));
         Self { outbox, driver }
     }
 

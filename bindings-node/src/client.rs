@@ -5,7 +5,8 @@ use std::rc::Rc;
 use futures_util::FutureExt;
 use napi::bindgen_prelude::Env;
 use napi_derive::napi;
-use redlock::{Redlock, TlsOptions, Unit};
+use redlock::ffi::{self, Unit};
+use redlock::{Redlock, TlsOptions};
 
 use crate::error::throw;
 use crate::lock::{LockArgs, NativeLock};
@@ -24,7 +25,7 @@ pub struct ClientArgs {
     pub tls_server_name: Option<String>,
 }
 
-impl From<ClientArgs> for redlock::ClientArgs {
+impl From<ClientArgs> for redlock::ffi::ClientArgs {
     fn from(args: ClientArgs) -> Self {
         Self {
             unit: Unit::Milliseconds,
@@ -58,7 +59,8 @@ impl NativeClient {
         nodes: Vec<String>,
         args: ClientArgs,
     ) -> napi::Result<Self> {
-        let client = Redlock::from_args(nodes, &args.into()).map_err(|error| throw(env, &error))?;
+        let client =
+            redlock::ffi::client(nodes, &args.into()).map_err(|error| throw(env, &error))?;
         let local = runtime.local.clone();
         Ok(Self { local, client })
     }
@@ -72,9 +74,7 @@ impl NativeClient {
     /// Describes a lock; every option is checked here.
     #[napi(catch_unwind)]
     pub fn lock(&self, names: Vec<String>, args: LockArgs) -> napi::Result<NativeLock> {
-        let lock = self
-            .client
-            .lock_from_args(names, &args.into())
+        let lock = ffi::lock(&self.client, names, &args.into())
             .map_err(|error| throw(self.local.env, &error))?;
         Ok(NativeLock::new(&self.local, lock))
     }
@@ -124,7 +124,7 @@ fn counted(done: redlock::Result<usize>) -> Outcome {
 /// What to do instead of giving another library's option; nothing if it is not one that core knows.
 #[napi(catch_unwind)]
 pub fn instead_of(option: String) -> Option<String> {
-    redlock::instead_of(&option, Unit::Milliseconds)
+    redlock::ffi::instead_of(&option, Unit::Milliseconds)
 }
 
 /// The default client's nodes: from these two variables if given, else the one on this machine.
@@ -134,5 +134,5 @@ pub fn default_nodes(
     redlock_nodes: Option<String>,
     redis_url: Option<String>,
 ) -> napi::Result<Vec<String>> {
-    redlock::default_nodes(redlock_nodes, redis_url).map_err(|error| throw(env, &error))
+    redlock::ffi::default_nodes(redlock_nodes, redis_url).map_err(|error| throw(env, &error))
 }

@@ -9,14 +9,15 @@ use std::collections::HashMap;
 use futures_util::FutureExt;
 use futures_util::future::AbortHandle;
 use napi_derive::napi;
-use redlock::{Hold, Unit};
+use redlock::LeaseHandle;
+use redlock::ffi::{self, Unit};
 
 use crate::error::{Failure, millis, throw};
 use crate::outcome::Outcome;
 use crate::runtime::{Local, Runtime};
 
 struct Entry {
-    hold: Hold,
+    hold: LeaseHandle,
     /// Waits for the loss, once somebody asked to be told; ends with the entry.
     watch: Option<AbortHandle>,
 }
@@ -33,27 +34,27 @@ impl Drop for Entry {
 pub(crate) struct Leases(RefCell<HashMap<u32, Entry>>);
 
 impl Leases {
-    pub(crate) fn insert(&self, id: u32, hold: Hold) {
+    pub(crate) fn insert(&self, id: u32, hold: LeaseHandle) {
         self.0.borrow_mut().insert(id, Entry { hold, watch: None });
     }
 
-    pub(crate) fn remove(&self, id: u32) -> Option<Hold> {
+    pub(crate) fn remove(&self, id: u32) -> Option<LeaseHandle> {
         self.0.borrow_mut().remove(&id).map(|entry| entry.hold.clone())
     }
 
-    pub(crate) fn get(&self, id: u32) -> Option<Hold> {
+    pub(crate) fn get(&self, id: u32) -> Option<LeaseHandle> {
         self.0.borrow().get(&id).map(|entry| entry.hold.clone())
     }
 
     /// The numbers under which these holds are known here.
-    pub(crate) fn ids_of(&self, holds: &[Hold]) -> Vec<u32> {
+    pub(crate) fn ids_of(&self, holds: &[LeaseHandle]) -> Vec<u32> {
         let leases = self.0.borrow();
-        let known = leases.iter().map(|(id, entry)| (entry.hold.identity(), *id));
+        let known = leases.iter().map(|(id, entry)| (ffi::identity(&entry.hold), *id));
         let known: HashMap<_, _> = known.collect();
-        holds.iter().filter_map(|hold| known.get(&hold.identity()).copied()).collect()
+        holds.iter().filter_map(|hold| known.get(&ffi::identity(hold)).copied()).collect()
     }
 
-    fn ask<T>(&self, id: u32, question: impl FnOnce(&Hold) -> T) -> Option<T> {
+    fn ask<T>(&self, id: u32, question: impl FnOnce(&LeaseHandle) -> T) -> Option<T> {
         self.0.borrow().get(&id).map(|entry| question(&entry.hold))
     }
 }
@@ -70,7 +71,7 @@ impl Drop for Leases {
 impl Local {
     /// Sends the release now; its outcome comes with those of the calls around it.
     pub(crate) fn release(&self, slot: u32, id: u32) {
-        match self.leases.ask(id, Hold::release) {
+        match self.leases.ask(id, LeaseHandle::release) {
             Some(release) => {
                 let outcome = move |done: Result<_, _>| {
                     done.map_or_else(Outcome::Failed, |()| Outcome::Released(id))
@@ -87,20 +88,20 @@ impl Runtime {
     /// Whether the lease is valid now.
     #[napi(catch_unwind)]
     pub fn lease_held(&self, id: u32) -> bool {
-        self.local.leases.ask(id, Hold::held).unwrap_or(false)
+        self.local.leases.ask(id, LeaseHandle::held).unwrap_or(false)
     }
 
     /// Milliseconds that are left for sure.
     #[napi(catch_unwind)]
     pub fn lease_remaining(&self, id: u32) -> f64 {
-        let left = self.local.leases.ask(id, Hold::remaining);
+        let left = self.local.leases.ask(id, LeaseHandle::remaining);
         left.map_or(0.0, millis)
     }
 
     /// Why the lease is not held; nothing while it is.
     #[napi(catch_unwind)]
     pub fn lease_failure(&self, id: u32) -> Option<Failure> {
-        let answer = self.local.leases.ask(id, Hold::ensure_held)?;
+        let answer = self.local.leases.ask(id, LeaseHandle::ensure_held)?;
         answer.err().as_ref().map(Failure::from)
     }
 
@@ -113,7 +114,7 @@ impl Runtime {
     /// The fencing token; nothing if none was asked for, or once the lease is over. As with the token.
     #[napi(catch_unwind)]
     pub fn lease_fence(&self, id: u32) -> Option<i64> {
-        let fence = self.local.leases.ask(id, Hold::fencing_token)?;
+        let fence = self.local.leases.ask(id, LeaseHandle::fencing_token)?;
         // Microseconds since 1970: exact in a double until the year 2255.
         fence.ok().and_then(|fence| i64::try_from(fence).ok())
     }
@@ -121,13 +122,13 @@ impl Runtime {
     /// The exact Redis key; nothing once it is over.
     #[napi(catch_unwind)]
     pub fn lease_key(&self, id: u32) -> Option<String> {
-        self.local.leases.ask(id, Hold::key)
+        self.local.leases.ask(id, LeaseHandle::key)
     }
 
     /// Notes where it was acquired, for core's messages.
     #[napi(catch_unwind)]
     pub fn lease_place(&self, id: u32, place: String) {
-        self.local.leases.ask(id, |hold| hold.place(place));
+        self.local.leases.ask(id, |hold| ffi::note_call_site(hold, place));
     }
 
     /// Starts an extension to at least `ttl` from now; the lease's own ttl if not given. False if the lease is over.
@@ -136,8 +137,7 @@ impl Runtime {
         let Some(hold) = self.local.leases.get(id) else {
             return Ok(false);
         };
-        let extension = hold
-            .extend_args(ttl, Unit::Milliseconds)
+        let extension = ffi::extend(&hold, ttl, Unit::Milliseconds)
             .map_err(|error| throw(self.local.env, &error))?;
         let call = async move { extension.await.map_or_else(Outcome::Failed, |()| Outcome::Done) };
         self.local.start(slot, call);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use futures_util::FutureExt;
 use futures_util::future::abortable;
 use napi_derive::napi;
-use redlock::Unit;
+use redlock::ffi::{self, Unit};
 use slab::Slab;
 
 use crate::error::millis;
@@ -24,7 +24,7 @@ pub struct LockArgs {
     pub fencing: Option<bool>,
 }
 
-impl From<LockArgs> for redlock::LockArgs {
+impl From<LockArgs> for redlock::ffi::LockArgs {
     fn from(args: LockArgs) -> Self {
         Self {
             unit: Unit::Milliseconds,
@@ -91,7 +91,7 @@ impl Local {
     pub(crate) fn acquire(&self, slot: u32, lock: u32, wait: Option<f64>) {
         let locks = self.locks.0.borrow();
         let acquire =
-            locks.get(lock as usize).map(|lock| lock.acquire_args(wait, Unit::Milliseconds, None));
+            locks.get(lock as usize).map(|lock| ffi::acquire(lock, wait, Unit::Milliseconds, None));
         drop(locks);
         match acquire {
             Some(Ok(acquire)) => {
@@ -165,7 +165,9 @@ impl NativeLock {
     pub fn attach(&self, slot: u32, token: String) {
         let attach = self.lock.attach(&token);
         self.local.start(slot, async move {
-            attach.await.map_or_else(Outcome::Failed, |lease| Outcome::Attached(lease.into_hold()))
+            attach
+                .await
+                .map_or_else(Outcome::Failed, |lease| Outcome::Attached(lease.into_handle()))
         });
     }
 

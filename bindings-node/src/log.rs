@@ -21,7 +21,7 @@ pub(crate) fn forward_to(inbox: &Arc<Inbox>) {
     // Refused only if something in this addon set another one, which then is the one that should speak.
     SUBSCRIBE.call_once(|| {
         // It only leaves texts in a queue.
-        redlock::log_in_place();
+        redlock::ffi::log_in_place();
         drop(tracing::subscriber::set_global_default(Warnings));
     });
     alive().push(Arc::downgrade(inbox));
@@ -44,7 +44,7 @@ pub(crate) fn warn(text: String) {
 #[napi(catch_unwind)]
 #[allow(clippy::needless_pass_by_value, reason = "what comes from JavaScript is owned")]
 pub fn shown(text: String) -> String {
-    redlock::shown(&text)
+    redlock::ffi::shown(&text)
 }
 
 struct Warnings;

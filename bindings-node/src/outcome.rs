@@ -11,7 +11,7 @@ pub enum Outcome {
     /// Kept under the call's own number from then on.
     Lease(redlock::Lease),
     /// As a lease, of another process perhaps: one that nobody picks up is left as it is.
-    Attached(redlock::Hold),
+    Attached(redlock::LeaseHandle),
     /// The lease of this number is over, as its owner wished.
     Released(u32),
     Yes(bool),

@@ -116,7 +116,7 @@ impl Local {
                 Outcome::Lost(lease, _) => Row::plain(LOSS.into(), lease.into()),
                 _ if !self.finish(|calls| calls.settle(slot, number)) => continue,
                 Outcome::Lease(lease) => {
-                    self.write(&mut rows, &self.lease_row(slot, number, lease.into_hold()));
+                    self.write(&mut rows, &self.lease_row(slot, number, lease.into_handle()));
                     continue;
                 }
                 Outcome::Attached(hold) => {
@@ -142,7 +142,7 @@ impl Local {
         *rows += 1;
     }
 
-    fn lease_row(&self, slot: u32, number: u32, hold: redlock::Hold) -> Row {
+    fn lease_row(&self, slot: u32, number: u32, hold: redlock::LeaseHandle) -> Row {
         let valid = hold.held();
         #[allow(
             clippy::cast_precision_loss,
@@ -205,7 +205,7 @@ impl Runtime {
             (),
         >,
     ) -> napi::Result<Self> {
-        redlock::spell_in_camel_case();
+        redlock::ffi::spell_in_camel_case();
         let queue = Arc::new(Queue::default());
         let slot: Rc<RefCell<Weak<Local>>> = Rc::default();
         let (arrived, owner) = (queue.clone(), slot.clone());

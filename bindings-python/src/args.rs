@@ -8,7 +8,8 @@ use std::time::Duration;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
-use redlock::{LockArgs, TlsOptions, Unit};
+use redlock::TlsOptions;
+use redlock::ffi::{LockArgs, Unit};
 
 use crate::error::{check, invalid};
 
@@ -217,7 +218,7 @@ pub(crate) fn refuse(
         return Ok(());
     };
     let name = name.to_string();
-    Err(invalid(match redlock::instead_of(&name, Unit::Seconds) {
+    Err(invalid(match redlock::ffi::instead_of(&name, Unit::Seconds) {
         Some(instead) => format!("{call}: '{name}' is another library's option. {instead}"),
         None => format!("{call} has no option '{name}'. There are: {options}"),
     }))
@@ -229,7 +230,7 @@ fn class(value: &Bound<'_, PyAny>) -> String {
 
 fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "unprintable".to_owned(), |text| text.to_string());
-    redlock::shown(&text)
+    redlock::ffi::shown(&text)
 }
 
 /// Whether it is called for each name.

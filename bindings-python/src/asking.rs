@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
-use redlock::{Error, NOT_REENTRANT};
+use redlock::Error;
+use redlock::ffi::NOT_REENTRANT;
 
 use crate::error::check;
 use crate::lease::{Lease, scope};
@@ -40,22 +41,22 @@ impl Asking {
         py: Python<'_>,
         granted: Result<redlock::Lease, Error>,
     ) -> PyResult<Py<Lease>> {
-        self.hold(py, granted.map(redlock::Lease::into_hold))
+        self.hold(py, granted.map(redlock::Lease::into_handle))
     }
 
     /// A lease that nobody picks up is left as it is: it may still be the other process's.
     pub(crate) fn attach(
         &self,
         token: &str,
-    ) -> impl Future<Output = Result<redlock::Hold, Error>> + Send + 'static + use<> {
+    ) -> impl Future<Output = Result<redlock::LeaseHandle, Error>> + Send + 'static + use<> {
         let attached = self.lock.attach(token);
-        async move { attached.await.map(redlock::Lease::into_hold) }
+        async move { attached.await.map(redlock::Lease::into_handle) }
     }
 
     pub(crate) fn hold(
         &self,
         py: Python<'_>,
-        granted: Result<redlock::Hold, Error>,
+        granted: Result<redlock::LeaseHandle, Error>,
     ) -> PyResult<Py<Lease>> {
         Lease::make(py, check(py, granted)?, self)
     }
@@ -73,8 +74,11 @@ pub(crate) fn warn_of_own(
         lease.client == client && lease.hold.keys().iter().any(|key| lock.keys().contains(key))
     };
     let Some(lease) = registry::of_owner(py, owner).into_iter().find(ours) else { return Ok(()) };
-    let (key, who, whence) =
-        (redlock::shown(&lock.key()), owner.word(), lease.get().hold.acquired_at());
+    let (key, who, whence) = (
+        redlock::ffi::shown(&lock.key()),
+        owner.word(),
+        redlock::ffi::acquired_at(&lease.get().hold),
+    );
     let text =
         format!("{key}: {who} holds it already{whence}: {NOT_REENTRANT}, so this waits for itself");
     warn(py, &text)
@@ -91,6 +95,9 @@ pub(crate) fn warn_of_loop(py: Python<'_>, instead: &str, about: &str) -> PyResu
     }
     warn(
         py,
-        &format!("{}: waiting here blocks the event loop; use {instead}", redlock::shown(about)),
+        &format!(
+            "{}: waiting here blocks the event loop; use {instead}",
+            redlock::ffi::shown(about)
+        ),
     )
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use redlock::{ClientArgs, LockArgs, TlsOptions, Unit};
+use redlock::TlsOptions;
+use redlock::ffi::{ClientArgs, LockArgs, Unit};
 
 use crate::args::{self, Timeout, lock_args, refuse};
 use crate::asking::warn_of_loop;
@@ -47,7 +48,7 @@ impl Source {
             Self::Client(client) => Ok(client.1.clone()),
             Self::Default => {
                 let nothing = vec!["memory://".to_owned()];
-                check(py, redlock::Redlock::from_args(nothing, &ClientArgs::default()))
+                check(py, redlock::ffi::client(nothing, &ClientArgs::default()))
             }
         }
     }
@@ -56,7 +57,7 @@ impl Source {
 pub(crate) fn connect(py: Python<'_>, nodes: Vec<String>, args: &ClientArgs) -> PyResult<Numbered> {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     dispatch::start(py)?;
-    let client = check(py, redlock::Redlock::from_args(nodes, args))?;
+    let client = check(py, redlock::ffi::client(nodes, args))?;
     Ok(Numbered(NUMBER.fetch_add(1, Ordering::Relaxed), client))
 }
 
@@ -324,7 +325,7 @@ impl Redlock {
         let ended = self.client.1.shutdown(Duration::ZERO);
         // Sent here: the leases' objects may be gone before the background thread comes to it.
         let sent = self.client.1.release_all();
-        redlock::spawn(async move {
+        redlock::ffi::spawn(async move {
             drop(sent.await);
             drop(ended.await);
         })

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use redlock::ClientArgs;
+use redlock::ffi::ClientArgs;
 
 use crate::args::{self, lock_args, refuse};
 use crate::client::{
@@ -27,7 +27,7 @@ pub(crate) fn client(py: Python<'_>) -> PyResult<Numbered> {
         chosen.used = true;
         return Ok(chosen.client.clone());
     }
-    let nodes = redlock::default_nodes(set("REDLOCK_NODES")?, set("REDIS_URL")?);
+    let nodes = redlock::ffi::default_nodes(set("REDLOCK_NODES")?, set("REDIS_URL")?);
     let nodes = check(py, nodes)?;
     let client = connect(py, nodes, &ClientArgs::default())?;
     let nodes = client.1.nodes().join(" ");

@@ -1,4 +1,4 @@
-//! What is held: thin answers from core's `Hold`, and what happens when Python forgets about it.
+//! What is held: thin answers from core's `LeaseHandle`, and what happens when Python forgets about it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use redlock::{Hold, LossReason, Unit};
+use redlock::ffi::{self, Unit};
+use redlock::{LeaseHandle, LossReason};
 
 use crate::asking::Asking;
 use crate::error::check;
@@ -23,7 +24,7 @@ static ID: AtomicU64 = AtomicU64::new(1);
 /// released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
 #[pyclass(frozen, weakref, module = "redlock")]
 pub(crate) struct Lease {
-    pub(crate) hold: Hold,
+    pub(crate) hold: LeaseHandle,
     pub(crate) client: u64,
     lock: Arc<redlock::Lock>,
     owner: Owner,
@@ -33,11 +34,11 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn make(py: Python<'_>, hold: Hold, asking: &Asking) -> PyResult<Py<Self>> {
+    pub(crate) fn make(py: Python<'_>, hold: LeaseHandle, asking: &Asking) -> PyResult<Py<Self>> {
         let Asking { client, owner, .. } = *asking;
         let lock = Arc::clone(&asking.lock);
-        hold.place(asking.place.clone());
-        hold.owned_by(owner.plain());
+        ffi::note_call_site(&hold, asking.place.clone());
+        ffi::note_owner(&hold, owner.plain());
         let id = ID.fetch_add(1, Ordering::Relaxed);
         let (watches, body) = Default::default();
         let lease = Bound::new(py, Self { hold, client, lock, owner, id, watches, body })?;
@@ -147,7 +148,7 @@ impl Lease {
     /// Raises LockLost once it is over, and QuorumUnavailable when too few nodes answered; then it goes on to its end.
     #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None))]
     fn extend(&self, py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let sent = check(py, self.hold.extend_args(args::seconds("ttl", ttl)?, Unit::Seconds))?;
+        let sent = check(py, ffi::extend(&self.hold, args::seconds("ttl", ttl)?, Unit::Seconds))?;
         check(py, wait(py, sent, |_| Ok(()))?)
     }
 
@@ -158,7 +159,7 @@ impl Lease {
         py: Python<'py>,
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let sent = check(py, self.hold.extend_args(args::seconds("ttl", ttl)?, Unit::Seconds))?;
+        let sent = check(py, ffi::extend(&self.hold, args::seconds("ttl", ttl)?, Unit::Seconds))?;
         submit(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
 
@@ -265,7 +266,7 @@ impl Lease {
 
     /// Sends the release and does not wait; for `_scope`.
     fn _let_go(&self) {
-        redlock::spawn(drop_output(self.give_back())).detach();
+        redlock::ffi::spawn(drop_output(self.give_back())).detach();
         farewell::note(&self.lock);
     }
 
@@ -311,8 +312,8 @@ impl Drop for Lease {
         }
         let text = format!(
             "{}: a lease was collected without a release{}. The key stays for up to {:.3} s",
-            redlock::shown(&self.hold.key()),
-            self.hold.acquired_at(),
+            redlock::ffi::shown(&self.hold.key()),
+            ffi::acquired_at(&self.hold),
             left
         );
         tracing::warn!(target: "redlock", "{text}");

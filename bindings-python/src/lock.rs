@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use redlock::{LockArgs, Unit};
+use redlock::ffi::{self, LockArgs, Unit};
 
 use crate::args::{self, Wait, WaitArg, refuse};
 use crate::asking::{Asking, warn_of_loop, warn_of_own};
@@ -51,7 +51,7 @@ impl Lock {
         let lock = Self { source, names, args, core: Mutex::default(), entries };
         // A wrong option is told here, not at the first acquire.
         if let Names::Fixed(names) = &lock.names {
-            check(py, lock.source.checker(py)?.lock_from_args(names.clone(), &lock.args))?;
+            check(py, ffi::lock(&lock.source.checker(py)?, names.clone(), &lock.args))?;
         }
         Ok(lock)
     }
@@ -68,7 +68,7 @@ impl Lock {
         {
             return Ok((number, Arc::clone(lock)));
         }
-        let lock = Arc::new(check(py, client.lock_from_args(names.clone(), &self.args))?);
+        let lock = Arc::new(check(py, ffi::lock(&client, names.clone(), &self.args))?);
         let old = runtime::lock(&self.core).replace((number, Arc::clone(&lock)));
         drop(old);
         Ok((number, lock))
@@ -91,7 +91,7 @@ impl Lock {
         let asking = self.asking(frame, wait.or(self.args.wait) != Some(0.0))?;
         let (mut left, owner) = (wait, Some(asking.owner.plain()));
         loop {
-            let future = asking.lock.acquire_args(left, Unit::Seconds, owner);
+            let future = ffi::acquire(&asking.lock, left, Unit::Seconds, owner);
             let future = check(py, future)?;
             let granted = asking.wait(py, future, |py| {
                 warn_of_loop(py, "'async with', or 'await lock.aacquire()'", &asking.lock.key())
@@ -310,7 +310,9 @@ impl Lock {
 
     fn __repr__(&self) -> String {
         match &self.names {
-            Names::Fixed(names) => format!("<redlock.Lock {}>", redlock::shown(&names.join(", "))),
+            Names::Fixed(names) => {
+                format!("<redlock.Lock {}>", redlock::ffi::shown(&names.join(", ")))
+            }
             Names::Of(_) => "<redlock.Lock named by arguments>".to_owned(),
         }
     }
@@ -335,7 +337,7 @@ impl Lock {
         let py = frame.py();
         let asking = self.asking(frame, wait.or(self.args.wait) != Some(0.0))?;
         let owner = Some(asking.owner.plain());
-        let future = asking.lock.acquire_args(wait, Unit::Seconds, owner);
+        let future = ffi::acquire(&asking.lock, wait, Unit::Seconds, owner);
         let future = check(py, future)?;
         submit(py, future, move |py, granted| Ok(asking.lease(py, granted)?.into_any()))
     }

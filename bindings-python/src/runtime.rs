@@ -8,7 +8,7 @@
 //! - **Logs and callbacks outside a loop** (`dispatch`): one native thread, started at first use.
 //! - **gevent and eventlet** (`greenlets`): whoever waits lets other greenlets run.
 //! - **Exits** (`farewell`): clean-ups under way are waited for, for a moment.
-//! - **Forks**: whatever belongs to the parent (`redlock::fork_generation`) is left alone and made anew.
+//! - **Forks**: whatever belongs to the parent (`redlock::ffi::fork_generation`) is left alone and made anew.
 //!
 //! The statics of this crate are locked with the GIL held and never across a call into Python, so a fork, which holds the
 //! GIL, finds them free.
@@ -164,10 +164,10 @@ impl Owner {
     }
 
     /// As core compares it.
-    pub(crate) fn plain(self) -> redlock::Owner {
+    pub(crate) fn plain(self) -> redlock::ffi::Owner {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
-        redlock::Owner(self.word(), hasher.finish())
+        redlock::ffi::Owner(self.word(), hasher.finish())
     }
 
     pub(crate) fn word(self) -> &'static str {

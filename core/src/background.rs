@@ -7,42 +7,20 @@ use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
+
+use crate::per_process::PerProcess;
 
 thread_local! {
     static BACKGROUND: Cell<bool> = const { Cell::new(false) };
 }
 
-static GENERATION: AtomicU32 = AtomicU32::new(0);
-static CURRENT: ArcSwapOption<Background> = ArcSwapOption::const_empty();
-
-struct Background {
-    generation: u32,
-    handle: Handle,
-}
-
-/// How many forks lie between the first process and this one; what was made under another number is the parent's.
-pub fn fork_generation() -> u32 {
-    #[cfg(unix)]
-    {
-        static HOOK: Once = Once::new();
-        extern "C" fn in_child() {
-            GENERATION.fetch_add(1, Ordering::Relaxed);
-        }
-        // SAFETY: the hook only adds to an atomic, which is safe between fork and exec.
-        HOOK.call_once(|| unsafe {
-            libc::pthread_atfork(None, None, Some(in_child));
-        });
-    }
-    GENERATION.load(Ordering::Relaxed)
-}
+static CURRENT: PerProcess<Handle> = PerProcess::new();
 
 /// Whether this is the background thread.
 pub(crate) fn on_background() -> bool {
@@ -51,27 +29,10 @@ pub(crate) fn on_background() -> bool {
 
 /// Starts the background thread, unless this process has it; an error if the system has no thread or descriptor for it.
 pub(crate) fn handle() -> io::Result<Handle> {
-    let generation = fork_generation();
-    let current = CURRENT.load();
-    if let Some(background) = current.as_ref()
-        && background.generation == generation
-    {
-        return Ok(background.handle.clone());
-    }
-    // No mutex here: one that another thread held during a fork would stay locked in the child for ever.
-    let started = start(generation)?;
-    let previous = CURRENT.compare_and_swap(&current, Some(started));
-    if let Some(parents) = previous.as_ref()
-        && parents.generation != generation
-    {
-        // Dropping the last handle of the parent's runtime here could wait for threads that do not exist.
-        std::mem::forget(Arc::clone(parents));
-    }
-    drop((previous, current));
-    handle()
+    CURRENT.get_or_try_make(|_| true, start).map(|handle| Handle::clone(&handle))
 }
 
-fn start(generation: u32) -> io::Result<Arc<Background>> {
+fn start() -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (handle, runtime) = (runtime.handle().clone(), Unblocking(Some(runtime)));
     std::thread::Builder::new().name("redlock".into()).spawn(move || {
@@ -80,7 +41,7 @@ fn start(generation: u32) -> io::Result<Arc<Background>> {
             runtime.block_on(std::future::pending::<()>());
         }
     })?;
-    Ok(Arc::new(Background { generation, handle }))
+    Ok(handle)
 }
 
 /// A runtime that no thread could be found for; it may be dropped in the middle of another one, where a plain one panics.

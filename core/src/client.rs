@@ -1,53 +1,34 @@
-//! The client: validated nodes and options.
+//! The client: nodes and options.
 
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
-use tokio::sync::Notify;
-
-use crate::background::{self, fork_generation};
-use crate::builder::{Builder, Config};
-use crate::error::{Error, LossReason, Result};
-use crate::lease::Hold;
-use crate::live::Live;
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::lease::LeaseHandle;
 use crate::lock::Lock;
-use crate::node::Address;
-use crate::options::{ClientArgs, LockArgs, Names, Options};
+use crate::node::{Address, TlsOptions};
+use crate::options::{Names, Options};
 
 /// The client: nodes and options. Cheap to clone and to share; nothing connects before the first use.
 #[derive(Clone)]
-pub struct Redlock(Arc<Inner>);
-
-struct Inner {
-    config: Config,
-    live: ArcSwapOption<Live>,
-    closed: AtomicBool,
-    closing: Notify,
-    /// The longest ttl asked for so far, in seconds.
-    longest: AtomicU64,
-}
+pub struct Redlock(Arc<Engine>);
 
 impl Redlock {
-    /// A client over nodes that are there already.
+    /// A client over an engine that is there already.
     #[cfg(test)]
-    pub(crate) fn over(config: Config, live: Live) -> Self {
-        let client = Self::new(config);
-        client.0.live.store(Some(Arc::new(live)));
-        client
+    pub(crate) fn over(engine: Engine) -> Self {
+        Self(Arc::new(engine))
     }
 
-    pub(crate) fn new(config: Config) -> Self {
-        Self(Arc::new(Inner {
-            config,
-            live: ArcSwapOption::empty(),
-            closed: AtomicBool::new(false),
-            closing: Notify::new(),
-            longest: AtomicU64::new(0),
-        }))
+    /// What runs behind it in this process.
+    #[cfg(test)]
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0
     }
 
     /// A client over these nodes, one URL each: `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS),
@@ -57,36 +38,17 @@ impl Redlock {
         I: IntoIterator<Item = S>,
         S: Into<String>,
     {
-        Builder::new(nodes.into_iter().map(Into::into).collect())
-    }
-
-    /// [`Redlock::builder`] for other languages.
-    pub fn from_args(nodes: Vec<String>, args: &ClientArgs) -> Result<Self> {
-        let time =
-            |name, value: Option<f64>| value.map(|v| args.unit.duration(name, v)).transpose();
-        let mut builder = Self::builder(nodes);
-        builder.node_timeout = time("node_timeout", args.node_timeout)?;
-        builder.restart_guard = time("restart_guard", args.restart_guard)?;
-        builder.tls = args.tls.clone();
-        if let Some(prefix) = &args.key_prefix {
-            builder = builder.key_prefix(prefix.clone());
-        }
-        builder.build()
+        Builder(Settings::of(nodes.into_iter().map(Into::into).collect()))
     }
 
     /// Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. [`Lock`] has its options.
     pub fn lock(&self, names: impl Into<Names>) -> Lock {
-        let options = Options { node_timeout: self.0.config.node_timeout, ..Options::default() };
-        Lock::new(self, names.into().0, options)
+        Lock::new(&self.0, names.into().0, Options::default())
     }
 
-    /// [`Redlock::lock`] for other languages: every option is checked at once.
-    pub fn lock_from_args(&self, names: Vec<String>, args: &LockArgs) -> Result<Lock> {
-        let mut options = Options::from_args(args)?;
-        options.node_timeout = options.node_timeout.or(self.0.config.node_timeout);
-        let lock = Lock::new(self, names, options);
-        lock.check()?;
-        Ok(lock)
+    /// The lock with these options, of which none is checked yet.
+    pub(crate) fn lock_with(&self, names: Vec<String>, options: Options) -> Lock {
+        Lock::new(&self.0, names, options)
     }
 
     /// Deletes the keys of these names on every node, whoever holds them; true if there was one.
@@ -101,98 +63,93 @@ impl Redlock {
     }
 
     /// The leases this client holds now.
-    pub fn leases(&self) -> Vec<Hold> {
-        let states = self.running().map(|live| live.keeper.leases()).unwrap_or_default();
-        states.into_iter().filter(|state| state.held()).map(Hold).collect()
+    pub fn leases(&self) -> Vec<LeaseHandle> {
+        self.0.leases()
+    }
+
+    /// Gives back every lease this client holds; the number of them, or the first error once all were tried.
+    ///
+    /// Whoever still runs under one is told that it is lost, with reason `released`. Sent at the call.
+    pub fn release_all(&self) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
+        self.0.release_all()
+    }
+
+    /// Ends the client in order; the number of leases that it had to take back.
+    ///
+    /// From the call on, acquires, also those that wait, fail with `Closed`. Running leases have up to `timeout`
+    /// to be released; what is left then is given back, and whoever still runs under it is told that it is lost, with
+    /// reason `released`. Ends when the nodes have confirmed every delete, or did not within `node_timeout`.
+    ///
+    /// Fails with `Unavailable` where no quorum confirmed a delete: those keys live out their ttl. The client is
+    /// closed then all the same.
+    pub fn shutdown(
+        &self,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
+        self.0.shutdown(timeout)
     }
 
     /// Ends the client at once: waiting acquires fail with `Closed`, and leases still held are lost with reason
     /// `closed`. Nothing is deleted under a body that still runs: keys live out their ttl, unless released before.
     /// [`Redlock::shutdown`] is the orderly way.
     pub fn close(&self) {
-        self.refuse();
-        if let Some(live) = self.0.live.swap(None) {
-            if live.generation == fork_generation() {
-                live.keeper.leases().iter().for_each(|state| state.lose(LossReason::Closed));
-            } else {
-                std::mem::forget(live);
-            }
-        }
-    }
-
-    /// Nothing new from now on: acquires, also those that wait, fail with `Closed`.
-    pub(crate) fn refuse(&self) {
-        self.0.closed.store(true, Ordering::Release);
-        self.0.closing.notify_waiters();
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.0.closed.load(Ordering::Acquire)
-    }
-
-    /// What runs behind the client in this process, if something was asked already.
-    pub(crate) fn running(&self) -> Option<Arc<Live>> {
-        self.0.live.load_full().filter(|live| live.generation == fork_generation())
-    }
-
-    /// The deadline of one vote where no lock says otherwise.
-    pub(crate) fn node_timeout(&self) -> Duration {
-        self.0.config.node_timeout.unwrap_or(Duration::from_secs(1))
+        self.0.close();
     }
 
     /// The nodes' URLs, without passwords.
     pub fn nodes(&self) -> Vec<String> {
         self.0.config.nodes.iter().map(Address::redacted).collect()
     }
-
-    pub(crate) fn guard(&self) -> Duration {
-        self.0.config.guard
-    }
-
-    /// Whether no lease was asked for that long: what is warned of is warned of once, not at every acquire.
-    pub(crate) fn first_of_length(&self, ttl: Duration) -> bool {
-        ttl.as_secs() > self.0.longest.fetch_max(ttl.as_secs(), Ordering::Relaxed)
-    }
-
-    pub(crate) fn key(&self, name: &str) -> String {
-        format!("{}{name}", self.0.config.key_prefix)
-    }
-
-    pub(crate) fn live(&self, key: &str) -> Result<Arc<Live>> {
-        loop {
-            if self.is_closed() {
-                return Err(Error::closed(key));
-            }
-            let current = self.0.live.load();
-            match &*current {
-                Some(live) if live.works() => return Ok(Arc::clone(live)),
-                stale => {
-                    background::handle().map_err(|error| Error::no_thread(key, &error))?;
-                    let started = Arc::new(Live::start(&self.0.config));
-                    let previous = self.0.live.compare_and_swap(stale, Some(started));
-                    if let Some(parents) = previous.as_ref()
-                        && parents.generation != fork_generation()
-                    {
-                        // Ending the parent's connections from its child would write into the parent's sockets.
-                        std::mem::forget(Arc::clone(parents));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Ends when the client is closed.
-    pub(crate) async fn closed(&self) {
-        let mut closing = std::pin::pin!(self.0.closing.notified());
-        closing.as_mut().enable();
-        if !self.is_closed() {
-            closing.await;
-        }
-    }
 }
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redlock").field("nodes", &self.nodes()).finish_non_exhaustive()
+    }
+}
+
+/// Options of a client; [`Builder::build`] checks them.
+pub struct Builder(pub(crate) Settings);
+
+impl Builder {
+    /// Goes before every name; default `lock:`. An empty one shares keys with other libraries.
+    #[must_use]
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.0.key_prefix = Some(prefix.into());
+        self
+    }
+
+    /// How long to wait for one node's answer; default min(1 s, ttl / 5).
+    #[must_use]
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.0.node_timeout = Some(timeout);
+        self
+    }
+
+    /// Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every
+    /// client; default 60 s. Zero turns it off: then a node that restarts without its data may vote for a second holder.
+    #[must_use]
+    pub fn restart_guard(mut self, guard: Duration) -> Self {
+        self.0.restart_guard = Some(guard);
+        self
+    }
+
+    /// Whom `rediss://` nodes must be and who we are to them; default: the system's trust, the URL's host.
+    #[must_use]
+    pub fn tls(mut self, tls: TlsOptions) -> Self {
+        self.0.tls = tls;
+        self
+    }
+
+    /// Another clock, for tests; default [`SystemClock`](crate::clock::SystemClock).
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.0.clock = Some(clock);
+        self
+    }
+
+    /// The client, or the rule that an option broke. Nothing is sent.
+    pub fn build(self) -> Result<Redlock> {
+        Ok(Redlock(Arc::new(Engine::new(self.0.checked()?))))
     }
 }

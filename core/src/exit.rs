@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::background::fork_generation;
+use crate::per_process::fork_generation;
 
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 /// Whose they are: a forked child waits for none of its parent's.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::NodeReport;
 use crate::node::{Fault, Holder, Node};
-use crate::quorum::{Poll, Quorum};
+use crate::quorum::{Collect, Counts, Nodes};
 use crate::text::escaped;
 
 /// A snapshot of a lock.
@@ -39,41 +39,45 @@ pub struct NodeInspection {
 
 /// `Err`: so many nodes gave no answer on a key that nobody knows whether it is held; what each had to say.
 pub(crate) async fn inspection(
-    quorum: &Quorum,
+    nodes: &Nodes,
     keys: &[String],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Inspection, Vec<NodeReport>> {
-    let clock = &*quorum.clock;
-    let deadline = clock.now() + patience;
+    let clock = &*nodes.clock;
+    let deadline = clock.now() + timeout;
     let ask = |key: &String| {
-        let replies = quorum.nodes.iter().map(|node| node.inspect(key)).collect();
-        (key.clone(), Poll::new(replies, Option::is_some))
+        let replies = nodes.list.iter().map(|node| node.inspect(key)).collect();
+        (key.clone(), Collect::new(replies, counts))
     };
     let mut inspection = Inspection { held: false, remaining: None, nodes: Vec::new() };
-    for (key, mut poll) in keys.iter().map(ask).collect::<Vec<_>>() {
-        poll.complete(clock, deadline).await;
-        if poll.answers.iter().flatten().flatten().count() < poll.tally.quorum() {
-            poll.silence_counts();
-            return Err(quorum.report(&poll, patience));
+    for (key, mut votes) in keys.iter().map(ask).collect::<Vec<_>>() {
+        votes.until_complete(clock, deadline).await;
+        if votes.answers.iter().flatten().flatten().count() < votes.tally.quorum() {
+            votes.silence_counts();
+            return Err(nodes.report(&votes, timeout));
         }
-        if let Some(remaining) = quorums_holder(&poll) {
+        if let Some(remaining) = quorums_holder(&votes) {
             inspection.held = true;
             inspection.remaining = inspection.remaining.max(remaining);
         }
-        let answers = quorum.nodes.iter().zip(poll.answers);
+        let answers = nodes.list.iter().zip(votes.answers);
         inspection.nodes.extend(answers.map(|(node, answer)| word(node, &key, answer)));
     }
     Ok(inspection)
 }
 
+fn counts(holder: &Option<Holder>) -> Counts {
+    if holder.is_some() { Counts::Granted } else { Counts::Refused("free") }
+}
+
 /// What is left of the lease that a quorum of nodes knows: the time at which the quorum breaks.
-fn quorums_holder(poll: &Poll<Option<Holder>>) -> Option<Option<Duration>> {
+fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<Option<Duration>> {
     let mut by_token: HashMap<&str, Vec<Duration>> = HashMap::new();
-    for holder in poll.answers.iter().flatten().flatten().flatten() {
+    for holder in votes.answers.iter().flatten().flatten().flatten() {
         let left = holder.remaining.unwrap_or(Duration::MAX);
         by_token.entry(&holder.token).or_default().push(left);
     }
-    let needed = poll.tally.quorum();
+    let needed = votes.tally.quorum();
     let mut lefts = by_token.into_values().find(|lefts| lefts.len() >= needed)?;
     lefts.sort_unstable();
     let left = lefts[lefts.len() - needed];
@@ -85,10 +89,10 @@ fn word(
     key: &str,
     answer: Option<Result<Option<Holder>, Fault>>,
 ) -> NodeInspection {
-    let quarantine = node.quarantine().map(|fault| fault.to_string());
+    let guarded = node.guard_fault().map(|fault| fault.to_string());
     let (state, holder, error) = match answer {
-        Some(Ok(Some(holder))) => ("held", Some(holder), quarantine),
-        Some(Ok(None)) => ("free", None, quarantine),
+        Some(Ok(Some(holder))) => ("held", Some(holder), guarded),
+        Some(Ok(None)) => ("free", None, guarded),
         Some(Err(fault)) => ("fault", None, Some(fault.to_string())),
         None => ("fault", None, Some("no answer in time".to_owned())),
     };

@@ -9,66 +9,47 @@
 //! # }
 //! ```
 //!
-//! Read it from the top down; a module calls only what stands below it:
-//! [`Redlock`] (`client`) makes a [`Lock`] (`lock`; `acquire`: ask, wait, ask again), which gives a [`Lease`]
-//! (`lease`: what is held, and its loss) that the `keeper` extends; rounds and their tally are in
-//! `quorum`, waiting in `queue` and `wait`, one server in `node`, time in `clock`, the thread that drives I/O in `background`,
-//! what is logged on its way to the program's subscriber in `log`.
+//! The modules below stand from the top down: each calls only what stands below it, which a test checks.
+//! [`Redlock`] (`client`) makes a [`Lock`] (`lock`), which asks the `engine` behind it. That has rounds of votes made by
+//! `acquire`, until there is a [`Lease`] (`lease`: its life, its renewals and its loss). Votes are counted by `quorum` and
+//! given by a `node`. Beside them, at the bottom: time, the background thread, the log, and how words are written.
+
+#[doc(hidden)]
+pub mod ffi;
+
+mod client;
+mod lock;
+
+mod engine;
 
 mod acquire;
-mod attach;
-mod background;
-mod ballot;
-mod builder;
-mod client;
+mod inspect;
+mod lease;
+
+mod config;
+mod options;
+
+mod quorum;
+
+mod node;
+
 pub mod clock;
-mod contention;
-mod elsewhere;
 mod error;
 mod exit;
-mod extend;
-mod failure;
-mod fence;
-mod inspect;
-mod keeper;
-mod lease;
-mod live;
-mod lock;
 mod log;
-mod node;
-mod options;
-mod queue;
-mod quorum;
-mod renew;
-mod round;
-mod shutdown;
-mod spelling;
-mod state;
-mod text;
-mod wait;
 
-#[doc(hidden)]
-pub use background::{Task, fork_generation, spawn};
-pub use builder::{Builder, default_nodes};
-pub use client::Redlock;
-pub use elsewhere::instead_of;
+mod background;
+mod per_process;
+mod spelling;
+mod text;
+
+pub use client::{Builder, Redlock};
 pub use error::{Error, ErrorKind, LossReason, NodeReport, Result};
-#[doc(hidden)]
-pub use failure::NOT_REENTRANT;
 pub use inspect::{Inspection, NodeInspection};
-pub use lease::{Hold, Lease};
+pub use lease::{Lease, LeaseHandle};
 pub use lock::Lock;
-#[doc(hidden)]
-pub use log::log_in_place;
 pub use node::TlsOptions;
-pub use options::{ClientArgs, LONG_TTL, LockArgs, MIN_TTL, Names, Unit};
-pub use quorum::{Tally, drift};
-#[doc(hidden)]
-pub use spelling::spell_in_camel_case;
-#[doc(hidden)]
-pub use state::Owner;
-#[doc(hidden)]
-pub use text::shown;
+pub use options::{LONG_TTL, MIN_TTL, Names};
 
 #[cfg(all(test, target_os = "linux"))]
 #[path = "../../tests/rust/limit.rs"]

@@ -7,6 +7,7 @@
 //! The thread is started with the first event that somebody might want, and anew in a forked child. At the end of the
 //! process it gets a moment to empty the queue.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 #[cfg(unix)]
@@ -15,12 +16,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use tracing::level_filters::LevelFilter;
 use tracing::span::Id;
 use tracing::{Dispatch, Level, Span, dispatcher};
 
-use crate::background::{fork_generation, on_background};
+use crate::background::on_background;
+use crate::per_process::{Made, PerProcess};
 
 /// More events than this wait for nobody.
 const ROOM: usize = 1024;
@@ -28,12 +29,11 @@ const ROOM: usize = 1024;
 #[cfg(unix)]
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-static CURRENT: ArcSwapOption<Log> = ArcSwapOption::const_empty();
+static CURRENT: PerProcess<Log> = PerProcess::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static IN_PLACE: AtomicBool = AtomicBool::new(false);
 
 struct Log {
-    generation: u32,
     queue: SyncSender<Entry>,
     left: AtomicU64,
     said: AtomicU64,
@@ -96,32 +96,15 @@ fn current_span() -> Span {
     catch_unwind(Span::current).unwrap_or_else(|_| Span::none())
 }
 
-/// This process's log; `None` if the system has no thread for it. No mutex: a fork could leave it locked for ever.
-fn current() -> Option<Arc<Log>> {
-    let generation = fork_generation();
-    let current = CURRENT.load();
-    if let Some(log) = current.as_ref()
-        && log.generation == generation
-    {
-        return Some(Arc::clone(log));
-    }
-    let started = start(generation)?;
-    let previous = CURRENT.compare_and_swap(&current, Some(started));
-    if let Some(parents) = previous.as_ref()
-        && parents.generation != generation
-    {
-        // What waits in the parent's queue is the parent's to say, and to drop.
-        std::mem::forget(Arc::clone(parents));
-    }
-    drop((previous, current));
-    self::current()
+/// This process's log; `None` if the system has no thread for it.
+fn current() -> Option<Arc<Made<Log>>> {
+    CURRENT.get_or_try_make(|_| true, start).ok()
 }
 
-fn start(generation: u32) -> Option<Arc<Log>> {
+fn start() -> io::Result<Log> {
     let (queue, entries) = sync_channel(ROOM);
-    let log = Log { generation, queue, left: AtomicU64::new(0), said: AtomicU64::new(0) };
     let thread = std::thread::Builder::new().name("redlock-log".into());
-    thread.spawn(move || run(&entries)).ok()?;
+    thread.spawn(move || run(&entries))?;
     #[cfg(unix)]
     {
         static AT_EXIT: Once = Once::new();
@@ -130,7 +113,7 @@ fn start(generation: u32) -> Option<Arc<Log>> {
             libc::atexit(last_words);
         });
     }
-    Some(Arc::new(log))
+    Ok(Log { queue, left: AtomicU64::new(0), said: AtomicU64::new(0) })
 }
 
 /// Ends when the queue's other end goes, which it does only where two threads made a log at once.
@@ -142,7 +125,7 @@ fn run(entries: &Receiver<Entry>) {
             emit(subscriber.as_ref(), || count(dropped));
         }
         let _ = catch_unwind(AssertUnwindSafe(|| drop((span, subscriber))));
-        if let Some(log) = CURRENT.load().as_ref() {
+        if let Some(log) = CURRENT.get() {
             log.said.fetch_add(1, Ordering::Release);
         }
     }
@@ -164,10 +147,7 @@ fn count(dropped: u64) {
 #[cfg(unix)]
 extern "C" fn last_words() {
     const SLICE: Duration = Duration::from_millis(1);
-    let current = CURRENT.load();
-    let Some(log) = current.as_ref().filter(|log| log.generation == fork_generation()) else {
-        return;
-    };
+    let Some(log) = CURRENT.get() else { return };
     let mut waited = Duration::ZERO;
     while log.said.load(Ordering::Acquire) < log.left.load(Ordering::Acquire) && waited < LAST_WORDS
     {

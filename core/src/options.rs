@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::error::{Error, Result, seconds};
-use crate::node::TlsOptions;
 use crate::spelling::spelled;
 use crate::text::shown;
 
@@ -42,6 +41,7 @@ impl Unit {
         )
     }
 
+    /// What messages call it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Seconds => "seconds",
@@ -50,49 +50,22 @@ impl Unit {
     }
 }
 
-/// What a caller in another language gave for a client; `None` means not given.
-#[derive(Clone, Debug, Default)]
-pub struct ClientArgs {
-    /// The unit of the times below.
-    pub unit: Unit,
-    /// Goes before every name. Default `lock:`.
-    pub key_prefix: Option<String>,
-    /// Deadline of one vote. Default min(1 s, ttl/5).
-    pub node_timeout: Option<f64>,
-    /// Youngest age at which a node of several may vote. Default 60 s; 0 = no guard.
-    pub restart_guard: Option<f64>,
-    /// Whom `rediss://` nodes must be and who we are to them.
-    pub tls: TlsOptions,
-}
-
-/// What a caller in another language gave for a lock; `None` means not given.
-#[derive(Clone, Debug, Default)]
-pub struct LockArgs {
-    /// The unit of the times below.
-    pub unit: Unit,
-    /// How long the lease lives without renewal. Default 10 s.
-    pub ttl: Option<f64>,
-    /// How long to wait for somebody else. Default, and at infinity: for ever.
-    pub wait: Option<f64>,
-    /// Extend at a third of the ttl until released. Default on.
-    pub renew: Option<bool>,
-    /// Upper bound on the total hold. Default none.
-    pub max_hold: Option<f64>,
-    /// Deadline of one vote. Default the client's.
-    pub node_timeout: Option<f64>,
-    /// Ask for a fencing token. Default off.
-    pub fencing: Option<bool>,
-}
-
-/// The options of a lock, resolved.
+/// The options of a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
+    /// How long the lease lives without renewal.
     pub(crate) ttl: Duration,
+    /// How long an acquire may wait for somebody else; `None`: for ever.
     pub(crate) wait: Option<Duration>,
+    /// Extend at a third of the ttl until released.
     pub(crate) renew: bool,
+    /// Upper bound on the total hold.
     pub(crate) max_hold: Option<Duration>,
+    /// Deadline of one vote, where one was chosen.
     pub(crate) node_timeout: Option<Duration>,
+    /// Ask for a fencing token.
     pub(crate) fencing: bool,
+    /// In which messages about the ttl are.
     pub(crate) unit: Unit,
 }
 
@@ -111,26 +84,12 @@ impl Default for Options {
 }
 
 impl Options {
-    pub(crate) fn from_args(args: &LockArgs) -> Result<Self> {
-        let time =
-            |name, value: Option<f64>| value.map(|v| args.unit.duration(name, v)).transpose();
-        let defaults = Self::default();
-        Ok(Self {
-            ttl: time("ttl", args.ttl)?.unwrap_or(defaults.ttl),
-            wait: wait_from(args.wait, args.unit)?.unwrap_or(defaults.wait),
-            renew: args.renew.unwrap_or(defaults.renew),
-            max_hold: time("max_hold", args.max_hold)?,
-            node_timeout: time("node_timeout", args.node_timeout)?,
-            fencing: args.fencing.unwrap_or(defaults.fencing),
-            unit: args.unit,
-        })
-    }
-
     /// The deadline of one vote: min(1 s, ttl/5) unless chosen.
     pub(crate) fn node_timeout(&self) -> Duration {
         self.node_timeout.unwrap_or_else(|| (self.ttl / 5).min(Duration::from_secs(1)))
     }
 
+    /// Every rule, with its reason.
     pub(crate) fn check(&self, guard: Duration) -> Result<()> {
         check_ttl(self.ttl, guard, self.unit)?;
         let times = [("wait", self.wait), ("max_hold", self.max_hold)];
@@ -156,15 +115,6 @@ impl Options {
     }
 }
 
-/// `Some(None)` is for ever, `None` is not given.
-pub(crate) fn wait_from(wait: Option<f64>, unit: Unit) -> Result<Option<Option<Duration>>> {
-    match wait {
-        None => Ok(None),
-        Some(f64::INFINITY) => Ok(Some(None)),
-        Some(value) => unit.duration("wait", value).map(|time| Some(Some(time))),
-    }
-}
-
 /// No time of any language may be so long that arithmetic with it, here or in a server, runs over.
 pub(crate) fn check_time(name: &str, time: Duration) -> Result<()> {
     if time > MAX_TIME {
@@ -175,6 +125,7 @@ pub(crate) fn check_time(name: &str, time: Duration) -> Result<()> {
     Ok(())
 }
 
+/// Long enough for a renewal, and no longer than a restarted node is kept from voting.
 pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()> {
     check_time("ttl", ttl)?;
     if ttl < MIN_TTL {
@@ -196,6 +147,7 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
     Ok(())
 }
 
+/// At least one name, none empty, none twice.
 pub(crate) fn check_names(names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Err(Error::invalid("no name was given: a lock needs at least one"));

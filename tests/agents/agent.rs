@@ -1,6 +1,7 @@
 //! A holder in Rust: one JSON command a line on stdin, one JSON reply a line on stdout. `README.md` has the protocol.
 
-use redlock::{Error, Hold, Lease, Lock, Redlock, Unit};
+use redlock::ffi::{self, Unit};
+use redlock::{Error, Lease, LeaseHandle, Lock, Redlock};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -49,7 +50,8 @@ impl Agent {
 
     async fn acquire(&mut self, command: &Value) -> Result<Value, Error> {
         let wait = command["wait_ms"].as_f64().unwrap_or(f64::INFINITY);
-        let lease = self.lock(command).acquire_args(Some(wait), Unit::Milliseconds, None)?.await?;
+        let lease =
+            ffi::acquire(&self.lock(command), Some(wait), Unit::Milliseconds, None)?.await?;
         Ok(self.keep(lease))
     }
 
@@ -67,7 +69,7 @@ impl Agent {
     }
 
     async fn extend(&mut self, command: &Value) -> Result<Value, Error> {
-        self.hold().extend_args(command["ttl_ms"].as_f64(), Unit::Milliseconds)?.await?;
+        ffi::extend(self.hold(), command["ttl_ms"].as_f64(), Unit::Milliseconds)?.await?;
         Ok(json!({"remaining_ms": millis(self.hold().remaining())}))
     }
 
@@ -79,7 +81,7 @@ impl Agent {
     /// The signal itself is what is measured: `held` is asked only once `lost` has spoken.
     async fn lost(&mut self, command: &Value) -> Value {
         let patience = Duration::from_millis(command["timeout_ms"].as_u64().expect("timeout_ms"));
-        let hold: Hold = (**self.lease.as_ref().expect("a lease")).clone();
+        let hold: LeaseHandle = (**self.lease.as_ref().expect("a lease")).clone();
         let Ok(error) = tokio::time::timeout(patience, hold.lost()).await else {
             return json!({"ok": false, "code": "timeout", "message": "not lost"});
         };
@@ -110,7 +112,7 @@ impl Agent {
         reply
     }
 
-    fn hold(&self) -> &Hold {
+    fn hold(&self) -> &LeaseHandle {
         self.lease.as_ref().expect("a lease")
     }
 }

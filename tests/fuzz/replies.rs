@@ -6,7 +6,7 @@ use fastrand::Rng;
 use redis::{Value, ValueCodec};
 use tokio_util::codec::Decoder;
 
-use super::super::address::{Address, Server};
+use super::super::endpoint::Endpoint;
 use super::super::{Fault, Vote};
 use super::{count, echoes, extension, holder, owns, released, sets, vote};
 
@@ -77,16 +77,13 @@ fn changed(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-fn server() -> Server {
-    match Address::parse(&format!("redis://:{SECRET}@127.0.0.1")) {
-        Ok(Address::Server(server)) => server,
-        _ => panic!("a node's URL"),
-    }
+fn server() -> Endpoint {
+    Endpoint::parse(&format!("redis://:{SECRET}@127.0.0.1")).unwrap()
 }
 
 /// What everybody may see of a fault.
-fn seen(fault: Fault, server: &Server) -> Result<(), String> {
-    let text = fault.hushed(server).to_string();
+fn seen(fault: Fault, server: &Endpoint) -> Result<(), String> {
+    let text = server.redact_fault(fault).to_string();
     let obeyed = text.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{202e}'));
     if obeyed || text.contains(SECRET) || text.chars().count() > 500 {
         return Err(format!("a fault says {text:?}"));
@@ -98,7 +95,7 @@ fn contains(bytes: &[u8], piece: &str) -> bool {
     bytes.windows(piece.len()).any(|window| window == piece.as_bytes())
 }
 
-fn read(value: &Value, bytes: &[u8], server: &Server) -> Result<(), String> {
+fn read(value: &Value, bytes: &[u8], server: &Endpoint) -> Result<(), String> {
     let (echoed, exact) = (echoes(value, TOKEN), format!("{TOKEN}\r"));
     if echoed && !matches!(value, Value::ServerError(_)) && !contains(bytes, &exact) {
         return Err("an echo that was not said".into());
@@ -122,7 +119,7 @@ fn read(value: &Value, bytes: &[u8], server: &Server) -> Result<(), String> {
 }
 
 /// What is wrong with how these bytes are taken, if anything is.
-fn wrong(bytes: &[u8], server: &Server) -> Option<String> {
+fn wrong(bytes: &[u8], server: &Endpoint) -> Option<String> {
     let read_all = || {
         let (mut codec, mut unread) = (ValueCodec::default(), BytesMut::from(bytes));
         while let Ok(Some(value)) = codec.decode(&mut unread) {
@@ -135,7 +132,7 @@ fn wrong(bytes: &[u8], server: &Server) -> Option<String> {
 }
 
 /// The least that is still wrong: without whatever can be left out.
-fn smaller(mut bytes: Vec<u8>, server: &Server) -> Vec<u8> {
+fn smaller(mut bytes: Vec<u8>, server: &Endpoint) -> Vec<u8> {
     let mut size = bytes.len() / 2;
     while size > 0 {
         let mut at = 0;

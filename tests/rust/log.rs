@@ -149,7 +149,7 @@ fn one_that_blocks_delays_no_renewal_and_no_answer() {
     let (kept, gone) = block_on(async {
         let kept = redlock.lock("kept").ttl(millis(600)).acquire().await.unwrap();
         let gone = redlock.lock("gone").ttl(millis(600)).acquire().await.unwrap();
-        (kept.into_hold(), gone.into_hold())
+        (kept.into_handle(), gone.into_handle())
     });
     mood(Mood::Blocks);
     server.ask("DEL lock:gone");
@@ -175,7 +175,7 @@ fn one_that_blocks_as_its_caller_finds_out_of_a_loss_holds_up_nobody() {
     mood(Mood::Blocks);
     let hold = block_on(async {
         let lock = redlock.lock("late").ttl(millis(100)).renew(false);
-        lock.acquire().await.unwrap().into_hold()
+        lock.acquire().await.unwrap().into_handle()
     });
     within(millis(5000), move || {
         while hold.held() {
@@ -211,7 +211,7 @@ fn what_has_no_room_is_dropped_and_counted() {
         let mut holds = Vec::new();
         for at in 0..lost {
             let lock = redlock.lock(format!("flood-{at}"));
-            holds.push(lock.acquire().await.unwrap().into_hold());
+            holds.push(lock.acquire().await.unwrap().into_handle());
             redlock.force_release(format!("flood-{at}")).await.unwrap();
         }
         holds

@@ -10,6 +10,7 @@ mod endings;
 mod fake;
 mod faults;
 mod fencing;
+mod imports;
 mod keeping;
 mod late;
 #[cfg(target_os = "linux")]

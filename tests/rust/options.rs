@@ -5,7 +5,8 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redlock::{ClientArgs, Error, LockArgs, Redlock, TlsOptions, Unit, instead_of};
+use redlock::ffi::{ClientArgs, LockArgs, Unit, instead_of};
+use redlock::{Error, Redlock, TlsOptions};
 use serde::Deserialize;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -105,12 +106,12 @@ fn lock_options_are_checked_before_anything_is_sent() {
     let silent = [Silent::listen(), Silent::listen(), Silent::listen()];
     for case in read::<OptionCases>("options").lock {
         let nodes = silent.iter().take(case.nodes.unwrap_or(1)).map(Silent::url).collect();
-        let redlock = Redlock::from_args(nodes, &ClientArgs::default()).unwrap();
+        let redlock = redlock::ffi::client(nodes, &ClientArgs::default()).unwrap();
         let long = case.long_name.map(|length| vec!["x".repeat(length)]);
         let many = case.many_names.map(|count| (0..count).map(|at| format!("name-{at}")).collect());
         let names = case.names.clone().or(long).or(many).unwrap_or_else(|| vec!["name".into()]);
         for (unit, options) in units(case.seconds, case.milliseconds) {
-            let made = redlock.lock_from_args(names.clone(), &lock_args(unit, &options));
+            let made = redlock::ffi::lock(&redlock, names.clone(), &lock_args(unit, &options));
             check(&case.about, made, &case.error, &[]);
         }
     }
@@ -132,7 +133,7 @@ fn client_options_are_checked_before_anything_is_sent() {
                 TlsOptions { server_name: case.tls_server_name.clone(), ..TlsOptions::default() };
             let args =
                 ClientArgs { unit, node_timeout, restart_guard, tls, ..ClientArgs::default() };
-            check(&case.about, Redlock::from_args(nodes.clone(), &args), &error, &case.never);
+            check(&case.about, redlock::ffi::client(nodes.clone(), &args), &error, &case.never);
         }
     }
     std::thread::sleep(Duration::from_millis(50));
@@ -187,9 +188,10 @@ async fn warnings_are_logged_once() {
         lines.0.lock().unwrap().clear();
         for (unit, options) in units(case.seconds, case.milliseconds) {
             let redlock =
-                Redlock::from_args(vec!["memory://".into()], &ClientArgs::default()).unwrap();
+                redlock::ffi::client(vec!["memory://".into()], &ClientArgs::default()).unwrap();
             for _ in 0..3 {
-                let lock = redlock.lock_from_args(vec!["w".into()], &lock_args(unit, &options));
+                let lock =
+                    redlock::ffi::lock(&redlock, vec!["w".into()], &lock_args(unit, &options));
                 lock.unwrap().acquire().await.unwrap().release().await.unwrap();
             }
             // The log has a thread of its own, which says things in order.
@@ -255,7 +257,7 @@ async fn what_the_compiler_lets_through_is_refused() {
         let outcome = match row["call"].as_str().unwrap() {
             "extend" => lease.extend(Duration::ZERO).await,
             "force_release" => redlock.force_release("").await.map(drop),
-            "attach" => redlock.lock("job").attach("").await.map(|lease| drop(lease.into_hold())),
+            "attach" => redlock.lock("job").attach("").await.map(|lease| drop(lease.into_handle())),
             call => panic!("{call} can be called here, so call it"),
         };
         check(row["about"].as_str().unwrap(), outcome, &words, &[]);

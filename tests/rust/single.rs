@@ -141,7 +141,7 @@ async fn a_dropped_lease_is_released_and_an_abandoned_one_is_not() {
     let (one, two) = (client([&server]), client([&server]));
     drop(one.lock("job").acquire().await.unwrap());
     let lease = two.lock("job").wait(millis(2000)).acquire().await.unwrap();
-    assert!(lease.into_hold().abandon());
+    assert!(lease.into_handle().abandon());
     assert!(one.lock("job").try_acquire().await.unwrap().is_none());
 }
 
@@ -250,7 +250,7 @@ async fn attach_continues_a_lease_and_refuses_a_wrong_token() {
     let (one, two) = (client([&server]), client([&server]));
     let lease = one.lock("job").ttl(millis(500)).acquire().await.unwrap();
     let token = lease.token().to_owned();
-    assert!(lease.into_hold().abandon());
+    assert!(lease.into_handle().abandon());
     let lease = two.lock("job").ttl(millis(500)).attach(&token).await.unwrap();
     tokio::time::sleep(millis(1000)).await;
     lease.ensure_held().unwrap();
@@ -283,7 +283,7 @@ async fn close_ends_waiting_and_loses_leases_without_deleting() {
     let lease = one.lock("job").acquire().await.unwrap();
     let waiting = tokio::spawn(one.lock("job").acquire());
     let waiting_first = tokio::spawn({
-        two.lock("other").acquire().await.unwrap().into_hold();
+        two.lock("other").acquire().await.unwrap().into_handle();
         one.lock("other").acquire()
     });
     tokio::time::sleep(millis(50)).await;
@@ -300,8 +300,8 @@ async fn close_ends_waiting_and_loses_leases_without_deleting() {
 async fn release_all_releases_what_this_client_holds() {
     let server = Server::start();
     let redlock = client([&server]);
-    let a = redlock.lock("a").acquire().await.unwrap().into_hold();
-    let b = redlock.lock("b").acquire().await.unwrap().into_hold();
+    let a = redlock.lock("a").acquire().await.unwrap().into_handle();
+    let b = redlock.lock("b").acquire().await.unwrap().into_handle();
     assert_eq!(redlock.release_all().await.unwrap(), 2);
     assert!(!a.held() && !b.held());
     assert_eq!(server.ask("DBSIZE"), ":0");

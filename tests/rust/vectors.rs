@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use redlock::{Error, Redlock, Tally, default_nodes, drift};
+use redlock::ffi::{Tally, default_nodes, drift};
+use redlock::{Error, Redlock};
 use serde::Deserialize;
 
 use crate::support::{Server, client, millis};

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::LossReason;
-use crate::lease::Hold;
-use crate::state::State;
+use crate::lease::{LeaseHandle, State};
 
 use super::clock::{Rate, Time};
 use super::progress::{Sound, Waiting};
@@ -116,7 +115,7 @@ impl Monitor {
         &mut self,
         client: usize,
         how: &Use,
-        hold: &Hold,
+        hold: &LeaseHandle,
         before: &Tokens,
         now: Time,
     ) {
@@ -153,13 +152,13 @@ impl Monitor {
     }
 
     /// Whoever held one of these names before, and runs, knew that it is over before this moment.
-    fn everybody_was_told(&mut self, client: usize, names: &[&str], hold: &Hold, now: Time) {
+    fn everybody_was_told(&mut self, client: usize, names: &[&str], hold: &LeaseHandle, now: Time) {
         if self.promise != Some(Promise::Kept) {
             return;
         }
         let late = self.live.iter().find(|record| {
             record.names.iter().any(|name| names.contains(name))
-                && record.state.terms.claim.token != hold.0.terms.claim.token
+                && record.state.params.claim.token != hold.0.params.claim.token
                 && !record.state.valid_at(self.clocks[record.client].local(now))
                 && !record.told
                 && record.state.ended() != Some(false)
@@ -171,7 +170,7 @@ impl Monitor {
     }
 
     /// A holder was told of the loss of its lease.
-    pub(super) fn told(&mut self, hold: &Hold, reason: Option<LossReason>, world: &World) {
+    pub(super) fn told(&mut self, hold: &LeaseHandle, reason: Option<LossReason>, world: &World) {
         let mut vain = None;
         for record in self.live.iter_mut().filter(|record| Arc::ptr_eq(&record.state, &hold.0)) {
             record.told = true;
@@ -186,7 +185,7 @@ impl Monitor {
     }
 
     /// Whoever runs under this lease ends it.
-    pub(super) fn gives_up(&mut self, hold: &Hold) {
+    pub(super) fn gives_up(&mut self, hold: &LeaseHandle) {
         let mine = |record: &&mut Record| Arc::ptr_eq(&record.state, &hold.0);
         self.live.iter_mut().filter(mine).for_each(|record| record.given_up = true);
     }
@@ -204,7 +203,7 @@ impl Monitor {
     pub(super) fn valid(&self, now: Time) -> Vec<Valid> {
         let records = self.live.iter().map(|record| {
             let (state, rate) = (Arc::clone(&record.state), self.clocks[record.client]);
-            let token = state.terms.claim.token.to_string();
+            let token = state.params.claim.token.to_string();
             Valid { token, at: Box::new(move |time| state.valid_at(rate.local(time))) }
         });
         records.filter(|valid| (valid.at)(now)).collect()
@@ -229,7 +228,7 @@ impl Monitor {
         let mut failures = Vec::new();
         for record in &mut self.live {
             if record.state.valid_at(self.clocks[record.client].local(now)) {
-                let token = &*record.state.terms.claim.token;
+                let token = &*record.state.params.claim.token;
                 for name in &record.names {
                     let other = holders.insert(name, (record.client, token));
                     if let Some((other, _)) = other.filter(|(_, others)| *others != token) {

@@ -6,10 +6,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
-use crate::builder::Config;
 use crate::client::Redlock;
 use crate::clock::Clock;
-use crate::live::Live;
+use crate::config::Config;
+use crate::engine::{Engine, Running};
 use crate::node::{Change, Node};
 
 use super::chance::plain;
@@ -99,7 +99,7 @@ impl<'a> Player<'a> {
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
         let mut watched = None;
         let count = self.scenario.nodes.len();
-        let (live, keeper) = Live::assemble(&shared, |watch| {
+        let (running, watching) = Running::assemble(&shared, |watch| {
             watched = Some(Arc::clone(watch));
             let node = |node| -> Arc<dyn Node> {
                 let url = format!("node://{node}");
@@ -122,11 +122,11 @@ impl<'a> Player<'a> {
             world.connect(id, node, 0);
         }
         drop(world);
-        let redlock = Redlock::over(config, live);
+        let redlock = Redlock::over(Engine::over(config, running));
         let (monitor, spawned) = (Arc::clone(&self.monitor), Arc::clone(&self.spawned));
         let fencing = self.scenario.fencing;
         self.clients.push(Some(Client { id, redlock, clock, monitor, spawned, fencing }));
-        self.spawn(id, keeper);
+        self.spawn(id, watching);
     }
 
     fn spawn(&mut self, client: usize, task: Task) {
@@ -320,7 +320,7 @@ impl<'a> Player<'a> {
             }
             Action::Lie { node, fence, stored: false } => world.servers[node].lie = Some(fence),
             Action::Lie { node, fence, stored: true } => {
-                let fences = ["a", "b"].map(|name| crate::fence::fence_key(name).unwrap());
+                let fences = ["a", "b"].map(|name| crate::acquire::fence_key(name).unwrap());
                 fences.iter().for_each(|key| world.servers[node].poison(key, fence));
             }
             Action::Free { client, after, by_force, ref how } => {

@@ -93,7 +93,7 @@ impl World {
 
     /// A quorum has the lease's keys.
     fn keeps(&self, record: &Record, since: Time) -> bool {
-        let token = &*record.state.terms.claim.token;
+        let token = &*record.state.params.claim.token;
         self.quorum_of(record.client, since, |node| {
             let owner = |name| self.servers[node].owner_at(name, self.now);
             record.names.iter().all(|name| owner(name).is_some_and(|(owner, _)| owner == token))

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::node::{Ask, Claim, Extension, Fault, Fencing, Holder, Node, Reply, Vote};
+use crate::node::{
+    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams,
+};
 
 use super::server::{Answer, Request};
 use super::world::World;
@@ -65,11 +67,11 @@ impl Node for SimulatedNode {
         self.world.lock().unwrap().links[self.client][self.node].up
     }
 
-    fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote> {
-        let Ask { ttl, fencing, first, likely, .. } = ask;
+    fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
+        let VoteParams { ttl, fencing, first, expect, .. } = params;
         let vote = |answer| if let Answer::Vote(vote) = answer { Some(vote) } else { None };
         let script = Request::Acquire { claim: claim.clone(), ttl, fencing, first };
-        if !likely || claim.keys.len() > 1 || fencing != Fencing::Off {
+        if expect != Expect::Free || claim.keys.len() > 1 || fencing != Fencing::Off {
             return self.ask(script, ttl, vote);
         }
         let attempt = self.ask(Request::Attempt { claim: claim.clone(), ttl, first }, ttl, vote);
@@ -82,9 +84,10 @@ impl Node for SimulatedNode {
         })
     }
 
-    fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension> {
-        let request = Request::Extend { claim: claim.clone(), ttl: ask.ttl, fencing: ask.fencing };
-        self.ask(request, ask.ttl, |answer| {
+    fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
+        let request =
+            Request::Extend { claim: claim.clone(), ttl: params.ttl, fencing: params.fencing };
+        self.ask(request, params.ttl, |answer| {
             if let Answer::Extension(extension) = answer { Some(extension) } else { None }
         })
     }

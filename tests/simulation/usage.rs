@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::client::Redlock;
 use crate::clock::Clock;
 use crate::error::ErrorKind;
-use crate::lease::{Hold, Lease};
+use crate::lease::{Lease, LeaseHandle};
 use crate::options::Names;
 
 use super::clock::ClientClock;
@@ -36,7 +36,7 @@ pub(super) enum Spawned {
 }
 
 /// A lease that is handed over, and who waits for that.
-pub(super) struct Before(Hold, oneshot::Sender<()>);
+pub(super) struct Before(LeaseHandle, oneshot::Sender<()>);
 
 /// One use of a lock, from acquire to its end.
 pub(super) fn lock(client: Client, how: Use) -> Task {
@@ -102,7 +102,7 @@ fn hold(client: Client, lease: Lease, how: Use, before: Tokens) -> Task {
         match how.end {
             End::Release => drop(lease.release().await),
             End::Drop => drop(lease),
-            End::Abandon => drop(lease.into_hold().abandon()),
+            End::Abandon => drop(lease.into_handle().abandon()),
             End::Keep => {
                 sleep(&client, how.ttl * 4).await;
                 client.monitor.lock().unwrap().gives_up(&hold);
@@ -112,7 +112,7 @@ fn hold(client: Client, lease: Lease, how: Use, before: Tokens) -> Task {
     })
 }
 
-async fn also(client: &Client, hold: &Hold, also: Also) {
+async fn also(client: &Client, hold: &LeaseHandle, also: Also) {
     let token = hold.token().to_owned();
     let spawn = |spawned| client.spawned.lock().unwrap().push(spawned);
     match also {
@@ -193,7 +193,7 @@ async fn sleep(client: &Client, ms: u64) {
 }
 
 /// Notes when the holder is told of a loss.
-fn watch(client: &Client, hold: &Hold) {
+fn watch(client: &Client, hold: &LeaseHandle) {
     let (lost, hold, monitor) = (hold.lost(), hold.clone(), Arc::clone(&client.monitor));
     let world = Arc::clone(&client.clock.world);
     let task = async move {

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::task::AtomicWaker;
-use redlock::Task;
+use redlock::ffi::Task;
 
 use super::lock;
 
@@ -45,7 +45,7 @@ impl Crew {
         let inbox = Arc::<Inbox>::default();
         let (work, after) = (FuturesUnordered::new(), Box::new(after));
         let crew = Run { inbox: Arc::clone(&inbox), work, after };
-        Self { inbox, task: redlock::spawn(crew) }
+        Self { inbox, task: redlock::ffi::spawn(crew) }
     }
 
     pub(crate) fn run(&self, future: impl Future<Output = ()> + Send + 'static) -> Job {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
-use redlock::{fork_generation, spawn};
+use redlock::ffi::{fork_generation, spawn};
 
 use super::watch::{Watch, Way, Word};
 use super::{farewell, greenlets, guarded, lock, log, mailbox};

@@ -38,7 +38,7 @@ pub(super) fn settle(py: Python<'_>) {
     let (done, answers) = mpsc::channel::<()>();
     for (_, owing) in recent {
         let (answer, done) = (owing.inspect(), done.clone());
-        redlock::spawn(async move {
+        redlock::ffi::spawn(async move {
             drop(answer.await);
             drop(done);
         })

@@ -48,7 +48,7 @@ fn refresh(logger: &Bound<'_, PyAny>) -> PyResult<()> {
 /// Sends this process's events of target `redlock` to the dispatcher.
 pub(super) fn subscribe(py: Python<'_>) -> PyResult<()> {
     // It only leaves records in a queue.
-    redlock::log_in_place();
+    redlock::ffi::log_in_place();
     // Refused only if it was set before: by us.
     drop(tracing::subscriber::set_global_default(Forward));
     refresh(logger(py)?)

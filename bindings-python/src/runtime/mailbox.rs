@@ -15,7 +15,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyWeakrefReference};
-use redlock::fork_generation;
+use redlock::ffi::fork_generation;
 
 use super::crew::{Crew, Job};
 use super::queue::{Item, Promise, Queue, Reply, Waker};

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use crate::background::fork_generation;
+use crate::per_process::fork_generation;
 
 /// A new stretch begins when the last one is so old. Short, so that little is lost where the other clock becomes the
 /// faster one within it; not at each reading, since the moments between reading one clock and the other add up.

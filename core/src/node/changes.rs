@@ -1,15 +1,23 @@
-//! What changed, on its way to the keeper of leases: each key once, however often a node says it.
+//! What changed, on its way to the monitor of leases: each key once, however often a node says it.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::Change;
+/// What was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// This key: deleted, written, or its ttl changed.
+    Key(String),
+    /// Any key may have changed: a flush, or a connection that ended or began.
+    All,
+}
 
 /// More bytes of names than this mean that any key may have changed.
 const ROOM: usize = 256 << 10;
 
+/// What changed since somebody looked.
 #[derive(Default)]
 pub(crate) struct Changes {
     pending: Mutex<Pending>,
@@ -24,9 +32,11 @@ struct Pending {
     closed: bool,
 }
 
-/// What the keeper is to look at.
+/// What the monitor is to look at.
 pub(crate) struct Told {
+    /// The keys that changed.
     pub(crate) keys: HashSet<String>,
+    /// Any key may have changed.
     pub(crate) all: bool,
     /// Nobody is left who could tell anything.
     pub(crate) closed: bool,
@@ -37,6 +47,7 @@ impl Changes {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A node said so.
     pub(super) fn add(&self, change: Change) {
         let mut pending = self.pending();
         match change {

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Ask, Claim, Extension, Fault, Fencing, Holder, Node, Reply, Vote, Watch};
+use super::{Claim, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, Watch};
 use crate::clock::{Clock, Instant};
 
 #[derive(Default)]
@@ -29,6 +29,7 @@ pub(crate) struct MemoryNode {
 }
 
 impl MemoryNode {
+    /// The store of this name, which is made if there is none.
     pub(crate) fn new(name: &str, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let store = named(name);
         let mut watchers = store.watchers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +86,7 @@ impl Node for MemoryNode {
         true
     }
 
-    fn acquire(&self, claim: &Claim, ask: Ask) -> Reply<Vote> {
+    fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
         answer(self.run(|keys, now| {
             let entries = claim.keys.iter().enumerate();
             let entries = entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
@@ -95,14 +96,14 @@ impl Node for MemoryNode {
             }
             for key in claim.keys.iter() {
                 let kept = keys.get(key).map_or(now, |entry| entry.expires);
-                let expires = kept.max(now + ask.ttl);
+                let expires = kept.max(now + params.ttl);
                 keys.insert(key.clone(), Entry { token: claim.token.to_string(), expires });
             }
-            Vote::Granted(self.fence(claim, ask.fencing))
+            Vote::Granted(self.fence(claim, params.fencing))
         }))
     }
 
-    fn extend(&self, claim: &Claim, ask: Ask) -> Reply<Extension> {
+    fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         answer(self.run(|keys, now| {
             let owners: Vec<_> = claim.keys.iter().map(|key| keys.get(key)).collect();
             if owners.iter().flatten().any(|entry| *entry.token != *claim.token) {
@@ -113,10 +114,10 @@ impl Node for MemoryNode {
             }
             for key in claim.keys.iter() {
                 if let Some(entry) = keys.get_mut(key) {
-                    entry.expires = entry.expires.max(now + ask.ttl);
+                    entry.expires = entry.expires.max(now + params.ttl);
                 }
             }
-            self.fence(claim, ask.fencing);
+            self.fence(claim, params.fencing);
             Extension::Extended
         }))
     }

@@ -6,17 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::changes::{Changes, Teller};
+use super::changes::{Change, Changes, Teller};
 
-/// What was told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    Key(String),
-    /// Any key may have changed: a flush, or a connection that ended or began.
-    All,
-}
-
-/// One client's interests. Nodes ring it, waiters subscribe, the keeper of leases listens to all of it.
+/// One client's interests. Nodes ring it, waiters subscribe, the monitor of leases listens to all of it.
 pub(crate) struct Watch {
     signals: Mutex<BTreeMap<String, Vec<Arc<Signal>>>>,
     leases: Teller,
@@ -36,6 +28,7 @@ impl Signal {
 }
 
 impl Watch {
+    /// Nobody waits yet; `leases` is where the monitor listens.
     pub(crate) fn new(leases: Arc<Changes>) -> Self {
         Self { signals: Mutex::default(), leases: Teller(leases) }
     }
@@ -62,6 +55,7 @@ impl Watch {
         }
     }
 
+    /// An interest in these keys, which notes every change from now on.
     pub(crate) fn subscribe(self: &Arc<Self>, keys: &Arc<[String]>) -> Subscription {
         let signal = Arc::new(Signal::default());
         let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,52 @@
+//! Continuing a lease that is held already, here or elsewhere, under its token.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::request::Request;
+use crate::error::{Error, Result};
+use crate::lease::{ExtendRound, Lease, Leases, State, Verdict};
+use crate::node::{Claim, Fencing};
+
+/// Keys that change more often than this while they are asked for are no holder's.
+const TRIES: u32 = 10;
+
+/// The lease of `claim`, if the nodes still have it. `is_closed` is asked once the lease would be handed out.
+pub(crate) async fn attach(
+    request: &Request,
+    claim: &Claim,
+    leases: &Arc<Leases>,
+    is_closed: impl Fn() -> bool,
+) -> Result<Lease> {
+    let interest = leases.watch.subscribe(&request.keys);
+    for _ in 0..TRIES {
+        let mark = interest.mark();
+        let lease = ask(request, claim, leases).await?;
+        // The keys are the first holder's too: neither of these may delete them.
+        if is_closed() {
+            lease.into_handle().abandon();
+            return Err(Error::closed(&request.key()));
+        }
+        if interest.mark() == mark {
+            return Ok(lease);
+        }
+        // A release of the token may have run behind the question: what is asked now goes behind it.
+        lease.into_handle().abandon();
+    }
+    Err(request.invalid("its keys change all the time: who holds it?"))
+}
+
+async fn ask(request: &Request, claim: &Claim, leases: &Arc<Leases>) -> Result<Lease> {
+    let (nodes, timeout) = (&leases.nodes, request.node_timeout());
+    let clock = &*nodes.clock;
+    let validity = request.validity(clock.now());
+    let mut round = ExtendRound::send(nodes, claim, validity, timeout, Fencing::Off);
+    match round.verdict(clock).await {
+        Verdict::Extended if clock.now() < validity.ends() => {
+            let params = request.lease_params(claim.clone(), validity.started, None);
+            Ok(Lease::new(State::new(params, validity, leases)))
+        }
+        Verdict::Gone(reason) => Err(Error::lost(&request.key(), reason, Duration::ZERO)),
+        _ => Err(request.unavailable(nodes.report(&round.votes, timeout), None)),
+    }
+}

@@ -1,0 +1,246 @@
+//! One acquire from its first round to its deadline: ask, wait, ask again.
+
+use std::future::pending;
+use std::mem::replace;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::acquirer::Acquirer;
+use super::backoff::jittered;
+use super::outlook::Outlook;
+use super::pace::{FALLBACK, Pace};
+use super::queue::Ticket;
+use super::refusal::{Refusal, own_holder};
+use super::request::Request;
+use super::round::{Round, round};
+use crate::clock::{Clock, Instant, NEVER};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::{Lease, Owner};
+use crate::log;
+use crate::node::Expect;
+
+/// One acquire.
+pub(super) struct Attempt<'a> {
+    request: &'a Request,
+    acquirer: &'a Acquirer,
+    started: Instant,
+    wait: Option<Duration>,
+    /// Who asks, where the language knows.
+    owner: Option<Owner>,
+    /// Why there is no lease yet.
+    last: Refusal,
+    /// Had to let others of this process go first.
+    queued: bool,
+    /// Since when the nodes have been no use: too many of them faults, or all too slow for the ttl.
+    unavailable_since: Option<Instant>,
+    pace: Pace,
+    outlook: Outlook,
+    /// That the nodes are of no use was logged.
+    said: bool,
+}
+
+impl<'a> Attempt<'a> {
+    /// `wait` is what it may take; `None`: it has no end.
+    pub(super) fn new(
+        request: &'a Request,
+        acquirer: &'a Acquirer,
+        wait: Option<Duration>,
+        owner: Option<Owner>,
+    ) -> Self {
+        Self {
+            request,
+            acquirer,
+            started: acquirer.leases.nodes.clock.now(),
+            wait,
+            owner,
+            last: Refusal::Queued,
+            queued: false,
+            unavailable_since: None,
+            pace: Pace::new(),
+            outlook: Outlook::new(),
+            said: false,
+        }
+    }
+
+    /// The lease, or why there was none by the deadline.
+    pub(super) async fn run(&mut self) -> Result<Lease> {
+        let Acquirer { leases, queue, contention } = self.acquirer;
+        let (clock, keys) = (Arc::clone(&leases.nodes.clock), &self.request.keys);
+        let ticket = queue.join(keys);
+        self.queued = !ticket.asks();
+        self.take_turn(&ticket).await?;
+        let interest = leases.watch.subscribe(keys);
+        self.let_others_ask(&*clock).await;
+        loop {
+            // Read before asking: a change that comes while the nodes answer is a reason to ask again.
+            let mark = interest.mark();
+            let end = self.end();
+            let cut = end.since(clock.now()) < self.request.node_timeout();
+            let expect = self.outlook.ask(clock.now());
+            match round(self.request, self.acquirer, end, expect).await {
+                Round::Granted(lease) => {
+                    contention.note(keys, self.outlook.expect == Expect::Contended);
+                    return Ok(lease);
+                }
+                Round::Refused(refusal) => {
+                    ticket.refused(refusal.taken(keys.len()));
+                    self.note(refusal, cut);
+                }
+            }
+            let Some(pause) = self.pause(&ticket) else { return Err(self.failure()) };
+            // After a split, being woken at once would only split the votes again; who comes too late in any case only
+            // keeps the lock from others.
+            let told = !matches!(self.last, Refusal::Split(_) | Refusal::Late(..));
+            tokio::select! {
+                biased;
+                () = clock.sleep_until(clock.now() + pause) => {}
+                () = interest.changed_since(mark), if told => self.defer().await,
+                () = self.deadline() => return Err(self.failure()),
+            }
+            ticket.again(self.last.taken(keys.len()));
+            self.take_turn(&ticket).await?;
+        }
+    }
+
+    /// Waits until nobody of this process is to be asked for before.
+    async fn take_turn(&mut self, ticket: &Ticket) -> Result<()> {
+        tokio::select! {
+            biased;
+            () = ticket.turn() => Ok(()),
+            () = self.deadline() => Err(self.failure()),
+        }
+    }
+
+    /// Before the first round: where others want the keys, too, they may ask first.
+    async fn let_others_ask(&mut self, clock: &dyn Clock) {
+        let contention = &self.acquirer.contention;
+        if self.wait != Some(Duration::ZERO)
+            && let Some(pause) = contention.yield_delay(&self.request.keys)
+        {
+            self.outlook.expect_less();
+            clock.sleep_until(clock.now() + pause.min(self.left() / 2)).await;
+        } else if !self.time_for_two() {
+            self.outlook.expect_less();
+        }
+    }
+
+    /// Over several nodes, where every asker costs the others a round: newcomers let those ask first who have lost
+    /// a race already.
+    async fn defer(&self) {
+        let nodes = &self.acquirer.leases.nodes;
+        if self.outlook.is_newcomer()
+            && nodes.list.len() > 1
+            && let Some(pause) = self.acquirer.contention.yield_delay(&self.request.keys)
+        {
+            let pause = pause.min(self.left() / 2);
+            nodes.clock.sleep_until(nodes.clock.now() + pause).await;
+        }
+    }
+
+    /// Whether `wait` has time for a second question.
+    fn time_for_two(&self) -> bool {
+        let rounds = self.acquirer.contention.measured();
+        self.wait.is_none() || self.left() >= rounds.unwrap_or(self.request.node_timeout() * 2)
+    }
+
+    async fn deadline(&self) {
+        match self.wait {
+            Some(wait) => self.acquirer.leases.nodes.clock.sleep_until(self.started + wait).await,
+            None => pending().await,
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.acquirer.leases.nodes.clock.now()
+    }
+
+    fn waited(&self) -> Duration {
+        self.now().since(self.started)
+    }
+
+    /// By when a round must be over; a `wait` of 0 is one whole round.
+    fn end(&self) -> Instant {
+        match self.wait {
+            None | Some(Duration::ZERO) => NEVER,
+            Some(wait) => self.started + wait,
+        }
+    }
+
+    /// What is left of `wait`.
+    fn left(&self) -> Duration {
+        self.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(self.waited()))
+    }
+
+    /// Remembers why there is no lease. What a round that `wait` cut lacks says less than a whole round before it.
+    fn note(&mut self, refusal: Refusal, cut: bool) {
+        self.outlook.expect_less();
+        let known = self.queued || !matches!(self.last, Refusal::Queued);
+        if refusal.is_unavailable() && cut && known {
+            return;
+        }
+        let since = self.unavailable_since;
+        self.unavailable_since =
+            refusal.is_unavailable().then(|| since.unwrap_or_else(|| self.now()));
+        self.pace.note(&refusal);
+        self.outlook.note(&refusal, self.now(), self.acquirer.contention.rounds());
+        self.last = refusal;
+    }
+
+    /// How long to sleep before the next round; `None` where there is none.
+    fn pause(&mut self, ticket: &Ticket) -> Option<Duration> {
+        if self.wait.is_some_and(|wait| self.waited() >= wait) {
+            return None;
+        }
+        match self.last {
+            Refusal::Invalid(_) => None,
+            Refusal::Split(_) => Some(self.pace.after_split()),
+            Refusal::Held(free, _) => Some(self.pace.until_free(free, self.is_told())),
+            Refusal::Scouted(free, _) => {
+                let all = self.outlook.until_all(self.now());
+                let free = self.pace.until_free(free, self.is_told());
+                Some(Pace::until_all(free, all))
+            }
+            // One of many is enough to find out that the nodes are back; a connection that opens wakes them all.
+            _ if !ticket.is_first() => Some(jittered(FALLBACK)),
+            Refusal::Unavailable(_) | Refusal::Late(..) | Refusal::Queued => {
+                self.say_unavailable();
+                Some(self.pace.while_useless())
+            }
+        }
+    }
+
+    /// Whether more than half of the nodes tell of changes.
+    fn is_told(&self) -> bool {
+        let nodes = &self.acquirer.leases.nodes.list;
+        nodes.iter().filter(|node| node.pushes()).count() * 2 > nodes.len()
+    }
+
+    /// Said once: whoever waits without an end may wait for a server that nobody has started.
+    fn say_unavailable(&mut self) {
+        let Some(since) = self.unavailable_since else { return };
+        let lasted = self.now().since(since);
+        if self.said || lasted < FALLBACK {
+            return;
+        }
+        self.said = true;
+        let Some(error) = self.last.error(self.request, Some(lasted)) else { return };
+        log::event!(WARN, { key: self.request.key() }, "still asking, as long as wait allows: {why}", why = error);
+    }
+
+    /// Why there is no lease, and since when, and who has it.
+    fn failure(&mut self) -> Error {
+        let waited = self.waited();
+        let lasted = self.unavailable_since.map(|since| self.now().since(since));
+        let last = replace(&mut self.last, Refusal::Queued);
+        match last.error(self.request, lasted) {
+            Some(error) if error.kind() == ErrorKind::Invalid => error,
+            Some(error) => error.with_waited(waited),
+            None => {
+                let leases = &self.acquirer.leases;
+                let (why, remaining) = last.who_was_first();
+                let text = format!("{why}{}", own_holder(leases, self.request, self.owner));
+                Error::timeout(&self.request.key(), waited, &text).with_remaining(remaining)
+            }
+        }
+    }
+}

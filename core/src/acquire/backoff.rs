@@ -1,0 +1,28 @@
+//! Delays between rounds.
+
+use std::time::Duration;
+
+/// Growing, jittered delays: contenders that met once do not meet again in step.
+pub(crate) struct Backoff {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    /// The first delay, and how long they get.
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
+        Self { next: first, longest }
+    }
+
+    /// The next one.
+    pub(crate) fn delay(&mut self) -> Duration {
+        let full = self.next;
+        self.next = (full.mul_f64(1.5)).min(self.longest);
+        jittered(full)
+    }
+}
+
+/// Between half of it and all of it, at random.
+pub(crate) fn jittered(time: Duration) -> Duration {
+    time.mul_f64(0.5 + fastrand::f64() / 2.0)
+}

@@ -1,0 +1,80 @@
+//! What a client has learnt of contention: how long a round takes, and which keys others want too.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::backoff::jittered;
+
+/// More contended keys than this are forgotten: the price is a moment's unfairness.
+const MOST: usize = 10_000;
+/// The delay before others, and how long a scout is listened to alone, in rounds: time to hear of a release and to ask.
+const ROUNDS: u32 = 10;
+const LEAST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(50);
+
+/// Over several nodes, so many acquires in a row must find a key free at once before it counts as nobody else's: whoever
+/// has just waited its turn finds it free too, and would take it again before the others' votes could be together.
+const UNCONTENDED: u32 = 8;
+
+/// How long rounds take, and the keys that others want.
+pub(crate) struct Contention {
+    round_nanos: AtomicU64,
+    /// How many acquires in a row must find a key free.
+    uncontended: u32,
+    /// For each contended key, how many such acquires are missing.
+    keys: Mutex<HashMap<String, u32>>,
+}
+
+impl Contention {
+    /// Nothing is known yet of these nodes.
+    pub(crate) fn over(nodes: usize) -> Self {
+        let uncontended = if nodes > 1 { UNCONTENDED } else { 1 };
+        Self { round_nanos: AtomicU64::default(), uncontended, keys: Mutex::default() }
+    }
+
+    /// A granted round took this long; recent ones count most.
+    pub(crate) fn took(&self, round: Duration) {
+        let new = u64::try_from(round.as_nanos()).unwrap_or(u64::MAX);
+        let old = self.round_nanos.load(Ordering::Relaxed);
+        let mean = if old == 0 { new } else { old - old / 8 + new / 8 };
+        self.round_nanos.store(mean, Ordering::Relaxed);
+    }
+
+    /// Some round trips, within bounds.
+    pub(crate) fn rounds(&self) -> Duration {
+        self.measured().unwrap_or_default().clamp(LEAST, LONGEST)
+    }
+
+    /// Some round trips, as measured here; `None` before the first.
+    pub(crate) fn measured(&self) -> Option<Duration> {
+        let nanos = self.round_nanos.load(Ordering::Relaxed);
+        (nanos > 0).then(|| Duration::from_nanos(nanos) * ROUNDS)
+    }
+
+    /// Notes whether others were there first when these keys were acquired.
+    pub(crate) fn note(&self, keys: &[String], contended: bool) {
+        let mut known = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() > MOST {
+            known.clear();
+        }
+        for key in keys {
+            match known.get_mut(key) {
+                Some(missing) if contended => *missing = self.uncontended,
+                Some(1) => drop(known.remove(key)),
+                Some(missing) => *missing -= 1,
+                None if contended => drop(known.insert(key.clone(), self.uncontended)),
+                None => {}
+            }
+        }
+    }
+
+    /// How long to let others go first: whoever releases and asks again at once would always win, for its acquire
+    /// follows its own release on the same connection while the others are still being told.
+    pub(crate) fn yield_delay(&self, keys: &[String]) -> Option<Duration> {
+        let known = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = !known.is_empty() && keys.iter().any(|key| known.contains_key(key));
+        wanted.then(|| jittered(self.rounds()))
+    }
+}

@@ -1,0 +1,55 @@
+//! How a lease is acquired: a place in the local queue, then rounds of votes, until one is granted or `wait` is over.
+//!
+//! [`attempt`] is the loop, [`round`] one turn of it, [`vote_round`] its votes. What they wait for: [`queue`] (callers of
+//! this process), [`pace`] and [`backoff`] (delays). What they learn: [`outlook`] (in one acquire), [`contention`] (in all).
+
+mod acquirer;
+mod attach;
+mod attempt;
+mod backoff;
+mod contention;
+mod fencing;
+mod outlook;
+mod pace;
+mod queue;
+mod refusal;
+mod request;
+mod round;
+mod vote_round;
+
+use std::time::Duration;
+
+use crate::clock::NEVER;
+use crate::error::Result;
+use crate::lease::{Lease, Owner};
+use crate::node::Expect;
+use attempt::Attempt;
+use round::{Round, round};
+
+pub(crate) use acquirer::Acquirer;
+pub(crate) use attach::attach;
+pub(crate) use fencing::{check_lock_key, fence_key};
+pub use refusal::NOT_REENTRANT;
+pub(crate) use request::Request;
+
+/// The lease, once it is ours; `wait`: `None` has no end, zero is one round. An owner that waits for itself is told so.
+pub(crate) async fn acquire(
+    acquirer: &Acquirer,
+    request: &Request,
+    wait: Option<Duration>,
+    owner: Option<Owner>,
+) -> Result<Lease> {
+    Attempt::new(request, acquirer, wait, owner).run().await
+}
+
+/// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.
+pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
+    let ticket = acquirer.queue.join(&request.keys);
+    if !ticket.asks() {
+        return Ok(None);
+    }
+    match round(request, acquirer, NEVER, Expect::Unknown).await {
+        Round::Granted(lease) => Ok(Some(lease)),
+        Round::Refused(refusal) => refusal.error(request, None).map_or(Ok(None), Err),
+    }
+}

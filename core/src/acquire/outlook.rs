@@ -1,0 +1,82 @@
+//! What an acquire expects of its next round, by what the rounds before it came to.
+
+use std::time::Duration;
+
+use super::backoff::jittered;
+use super::pace::FALLBACK;
+use super::refusal::Refusal;
+use crate::clock::Instant;
+use crate::node::Expect;
+
+/// A key that ends this near to another time is still the same one: both were told in whole milliseconds.
+const SAME_END: Duration = Duration::from_millis(3);
+
+/// What is known of the lock so far.
+pub(super) struct Outlook {
+    /// How the lock would be asked for, were it not for [`Outlook::ask`].
+    pub(super) expect: Expect,
+    /// Rounds that others won.
+    losses: u32,
+    /// By when all nodes are asked, whatever one says.
+    all_by: Instant,
+    /// When the key that the scout named would end.
+    scouted: Option<Instant>,
+}
+
+impl Outlook {
+    /// Nobody is known to want the lock.
+    pub(super) fn new() -> Self {
+        let (all_by, scouted) = (Instant::default(), None);
+        Self { expect: Expect::Free, losses: 0, all_by, scouted }
+    }
+
+    /// How to ask now: under contention the scout before the others, but all of them from time to time. The one may
+    /// have a key that nobody else has: a vote of somebody who is dead, or another library's.
+    pub(super) fn ask(&mut self, now: Instant) -> Expect {
+        if self.expect == Expect::Contended && now < self.all_by {
+            return Expect::Contended;
+        }
+        self.all_by = now + jittered(FALLBACK);
+        if self.expect == Expect::Contended { Expect::Unknown } else { self.expect }
+    }
+
+    /// A round came to nothing: a second question may have been what took too long.
+    pub(super) fn expect_less(&mut self) {
+        if self.expect == Expect::Free {
+            self.expect = Expect::Unknown;
+        }
+    }
+
+    /// Others want the lock, too. `rounds`: some round trips.
+    pub(super) fn note(&mut self, refusal: &Refusal, now: Instant, rounds: Duration) {
+        if let Refusal::Scouted(left, _) = refusal {
+            self.doubt(*left, now, rounds);
+        }
+        if matches!(refusal, Refusal::Held(..) | Refusal::Scouted(..) | Refusal::Split(_)) {
+            self.losses += u32::from(self.expect == Expect::Contended);
+            self.expect = Expect::Contended;
+        }
+    }
+
+    /// A key that ends when it did before, or never, is perhaps not the holder's: something has changed, or its time was
+    /// over, and this one did not. Then all are asked soon; not at once, for its delete may be a moment behind.
+    fn doubt(&mut self, left: Option<Duration>, now: Instant, rounds: Duration) {
+        let ends = left.map(|left| now + left);
+        let near = |one: Instant, two: Instant| one.since(two).max(two.since(one)) <= SAME_END;
+        let same = ends.zip(self.scouted).is_some_and(|(ends, before)| near(ends, before));
+        if ends.is_none() || same {
+            self.all_by = self.all_by.min(now + rounds);
+        }
+        self.scouted = ends;
+    }
+
+    /// Whether it has not lost a race yet: those that have ask first.
+    pub(super) fn is_newcomer(&self) -> bool {
+        self.losses == 0
+    }
+
+    /// How long until all nodes are asked.
+    pub(super) fn until_all(&self, now: Instant) -> Duration {
+        self.all_by.since(now)
+    }
+}

@@ -1,0 +1,65 @@
+//! How long to wait before the nodes are asked again.
+
+use std::time::Duration;
+
+use super::backoff::{Backoff, jittered};
+use super::refusal::Refusal;
+
+/// How long a waiter relies on being told before it asks anyway.
+pub(super) const FALLBACK: Duration = Duration::from_secs(1);
+/// Between rounds that votes were split over: some round-trip times, growing while the contention lasts.
+const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Between rounds where no node can tell of a change.
+const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+/// Between rounds that came to nothing: each takes votes away from others for a while.
+const USELESS: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);
+
+/// The delays of one acquire, each growing for as long as its cause lasts.
+pub(super) struct Pace {
+    split: Backoff,
+    poll: Backoff,
+    useless: Backoff,
+}
+
+impl Pace {
+    /// All as short as they get.
+    pub(super) fn new() -> Self {
+        Self {
+            split: Backoff::new(SPLIT.0, SPLIT.1),
+            poll: Backoff::new(POLL.0, POLL.1),
+            useless: Backoff::new(USELESS.0, USELESS.1),
+        }
+    }
+
+    /// A cause that has ended begins anew the next time.
+    pub(super) fn note(&mut self, refusal: &Refusal) {
+        if !refusal.is_unavailable() {
+            self.useless = Backoff::new(USELESS.0, USELESS.1);
+        }
+        if !matches!(refusal, Refusal::Split(_)) {
+            self.split = Backoff::new(SPLIT.0, SPLIT.1);
+        }
+    }
+
+    /// After a split vote.
+    pub(super) fn after_split(&mut self) -> Duration {
+        self.split.delay()
+    }
+
+    /// While the nodes are of no use.
+    pub(super) fn while_useless(&mut self) -> Duration {
+        self.useless.delay()
+    }
+
+    /// Until the holder's own ttl ends, or it is time to ask without having been told; `told`: a quorum of nodes pushes.
+    pub(super) fn until_free(&mut self, free: Option<Duration>, told: bool) -> Duration {
+        let ask = if told { jittered(FALLBACK) } else { self.poll.delay() };
+        let ends = free.map(|free| free + jittered(Duration::from_millis(4)));
+        ends.map_or(ask, |ends| ends.min(ask))
+    }
+
+    /// By the scout's word: also until all nodes are to be asked.
+    pub(super) fn until_all(free: Duration, all: Duration) -> Duration {
+        free.min(all.max(SPLIT.0))
+    }
+}

@@ -1,0 +1,195 @@
+//! Callers of one process who want the same keys, in order of arrival. Only whose turn it is asks the nodes.
+//!
+//! It is a caller's turn when nobody who came earlier holds it back in any of its lines. While it asks for the first
+//! time, it holds back later callers in all of them; once it was refused, only in the lines of the keys that others have:
+//! it may wait for those for ever, and who wants only the rest must not. Who waits for its turn holds back nobody.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use crate::node::Taken;
+
+/// The lines of one client's callers, one for each key.
+#[derive(Default)]
+pub(crate) struct Queue(Mutex<Lines>);
+
+#[derive(Default)]
+struct Lines {
+    next: u64,
+    by_key: HashMap<String, VecDeque<Place>>,
+    /// Whose turn it is not yet, and how to tell them.
+    waiting: HashMap<u64, Waiting>,
+}
+
+/// A caller's place in one line, which is in order of arrival.
+struct Place {
+    id: u64,
+    holds: bool,
+}
+
+struct Waiting {
+    keys: Arc<[String]>,
+    back: Back,
+    waker: Option<Waker>,
+}
+
+/// In which lines a caller holds others back while it asks.
+#[derive(Clone, Copy)]
+enum Back {
+    All,
+    These(Taken),
+}
+
+impl Back {
+    fn at(self, place: usize) -> bool {
+        matches!(self, Self::All) || matches!(self, Self::These(taken) if taken.has(place))
+    }
+}
+
+/// A place in the line of each key; leaving, in whatever way, lets the next one on.
+pub(crate) struct Ticket {
+    queue: Arc<Queue>,
+    keys: Arc<[String]>,
+    id: u64,
+}
+
+impl Queue {
+    /// Joins the lines of all keys in one step, so that two callers can never wait for each other.
+    pub(crate) fn join(self: &Arc<Self>, keys: &Arc<[String]>) -> Ticket {
+        let mut lines = self.lines();
+        let id = lines.next;
+        lines.next += 1;
+        for key in keys.iter() {
+            let place = Place { id, holds: false };
+            match lines.by_key.get_mut(key) {
+                Some(line) => line.push_back(place),
+                None => drop(lines.by_key.insert(key.clone(), VecDeque::from([place]))),
+            }
+        }
+        lines.ask_or_wait(id, keys, Back::All);
+        drop(lines);
+        Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), id }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lines {
+    /// Whether nobody who came earlier holds this caller back.
+    fn may_ask(&self, id: u64, keys: &[String]) -> bool {
+        let earlier = |line: &VecDeque<Place>| {
+            let held = |place: &Place| place.id < id && place.holds;
+            line.iter().take_while(|place| place.id < id).any(held)
+        };
+        !keys.iter().any(|key| self.by_key.get(key).is_some_and(earlier))
+    }
+
+    fn hold(&mut self, id: u64, keys: &[String], whether: impl Fn(usize) -> bool) {
+        for (at, key) in keys.iter().enumerate() {
+            let line = self.by_key.get_mut(key).into_iter().flatten();
+            for place in line.filter(|place| place.id == id).take(1) {
+                place.holds = whether(at);
+            }
+        }
+    }
+
+    fn ask_or_wait(&mut self, id: u64, keys: &Arc<[String]>, back: Back) {
+        if self.may_ask(id, keys) {
+            self.hold(id, keys, |at| back.at(at));
+        } else {
+            self.hold(id, keys, |_| false);
+            self.waiting.insert(id, Waiting { keys: Arc::clone(keys), back, waker: None });
+        }
+    }
+
+    /// Lets on whoever may ask now in these lines; they are to be woken.
+    fn let_on(&mut self, keys: &[String]) -> Vec<Waker> {
+        let mut woken = Vec::new();
+        for key in keys {
+            let mut at = 0;
+            // Up to whoever holds back the rest of the line.
+            while let Some(place) = self.by_key.get(key).and_then(|line| line.get(at))
+                && !place.holds
+            {
+                at += 1;
+                let id = place.id;
+                let Some(Waiting { keys, back, .. }) = self.waiting.get(&id) else { continue };
+                let (keys, back) = (Arc::clone(keys), *back);
+                if self.may_ask(id, &keys) {
+                    self.hold(id, &keys, |at| back.at(at));
+                    woken.extend(self.waiting.remove(&id).and_then(|waiting| waiting.waker));
+                    // It may be the one.
+                    at -= 1;
+                }
+            }
+        }
+        woken
+    }
+}
+
+impl Ticket {
+    /// Whether it is this caller's turn.
+    pub(crate) fn asks(&self) -> bool {
+        !self.queue.lines().waiting.contains_key(&self.id)
+    }
+
+    /// Ends when it is this caller's turn.
+    pub(crate) async fn turn(&self) {
+        poll_fn(|cx| match self.queue.lines().waiting.get_mut(&self.id) {
+            Some(waiting) => {
+                waiting.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            None => Poll::Ready(()),
+        })
+        .await;
+    }
+
+    /// The nodes said no, for these keys; none where they said something else: others may ask for the rest.
+    pub(crate) fn refused(&self, taken: Taken) {
+        let mut lines = self.queue.lines();
+        lines.hold(self.id, &self.keys, |at| taken.has(at));
+        let woken = if taken.all(self.keys.len()) { Vec::new() } else { lines.let_on(&self.keys) };
+        drop(lines);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wants to ask once more, in its old place; `taken` are the keys that others had.
+    pub(crate) fn again(&self, taken: Taken) {
+        // Where the nodes did not even say no, one caller at a time finds out whether they do now.
+        let back = if taken == Taken::default() { Back::All } else { Back::These(taken) };
+        let mut lines = self.queue.lines();
+        lines.ask_or_wait(self.id, &self.keys, back);
+        let woken = lines.let_on(&self.keys);
+        drop(lines);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether nobody who came earlier is left in any of its lines.
+    pub(crate) fn is_first(&self) -> bool {
+        let lines = self.queue.lines();
+        let front = |key: &String| lines.by_key.get(key).and_then(VecDeque::front);
+        self.keys.iter().filter_map(front).all(|place| place.id == self.id)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut lines = self.queue.lines();
+        lines.waiting.remove(&self.id);
+        for key in self.keys.iter() {
+            let Some(line) = lines.by_key.get_mut(key) else { continue };
+            line.retain(|place| place.id != self.id);
+            if line.is_empty() {
+                lines.by_key.remove(key);
+            }
+        }
+        let woken = lines.let_on(&self.keys);
+        drop(lines);
+        woken.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,129 @@
+//! Why a round gave no lease, by what its votes say, and the error that an acquire ends with.
+
+use std::time::Duration;
+
+use super::request::Request;
+use crate::error::{Error, NodeReport, seconds};
+use crate::lease::{Leases, Owner};
+use crate::node::{Taken, Vote};
+use crate::quorum::Collect;
+
+/// What whoever waits for a lock of its own is told.
+pub const NOT_REENTRANT: &str = "a lock is not reentrant";
+
+/// Why there is no lease yet.
+pub(crate) enum Refusal {
+    /// Callers of this process were here first.
+    Queued,
+    /// Others have these of its keys; perhaps free after this long, `None`: without a known end.
+    Held(Option<Duration>, Taken),
+    /// The same, but by the word of the scout, the one node that was asked first.
+    Scouted(Option<Duration>, Taken),
+    /// Nobody got a quorum; these keys could not be had.
+    Split(Taken),
+    /// A quorum granted, but answers took this long, by when a lease that began with the question was over.
+    Late(Duration, Vec<NodeReport>),
+    /// Too many nodes are faults.
+    Unavailable(Vec<NodeReport>),
+    /// A node says that the caller's own options are wrong.
+    Invalid(String),
+}
+
+impl Refusal {
+    /// What votes without a quorum say that are neither faults nor about the caller's options.
+    pub(crate) fn of_votes(votes: &Collect<Vote>, keys: usize) -> Self {
+        let taken = taken_in(votes, keys);
+        match free_in(votes) {
+            Some(left) => Self::Held(left, taken),
+            None => Self::Split(taken),
+        }
+    }
+
+    /// The keys that others have: those that this refusal makes its caller wait for. Of one key there is no question,
+    /// unless the nodes could not even say no.
+    pub(crate) fn taken(&self, keys: usize) -> Taken {
+        match self {
+            Self::Held(_, taken) | Self::Scouted(_, taken) | Self::Split(taken) => {
+                if keys == 1 {
+                    [0].into_iter().collect()
+                } else {
+                    *taken
+                }
+            }
+            Self::Queued | Self::Late(..) | Self::Unavailable(_) | Self::Invalid(_) => {
+                Taken::default()
+            }
+        }
+    }
+
+    /// Whether the nodes are of no use: too many of them faults, or all too slow for the ttl.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Late(..))
+    }
+
+    /// What is wrong with the nodes or the options, if that is why; nodes were so for as long as it `lasted`.
+    pub(crate) fn error(&self, request: &Request, lasted: Option<Duration>) -> Option<Error> {
+        match self {
+            Self::Unavailable(nodes) => Some(request.unavailable(nodes.clone(), lasted)),
+            Self::Late(took, nodes) => Some(request.late(*took, nodes.clone(), lasted)),
+            Self::Invalid(text) => Some(request.invalid(text)),
+            Self::Queued | Self::Held(..) | Self::Scouted(..) | Self::Split(_) => None,
+        }
+    }
+
+    /// Who was first, in words, and what is left of the holder's lease.
+    pub(crate) fn who_was_first(&self) -> (String, Option<Duration>) {
+        match self {
+            Self::Held(None, _) | Self::Scouted(None, _) => {
+                ("somebody else holds it, without a known end: its key has no ttl".to_owned(), None)
+            }
+            Self::Held(Some(left), _) | Self::Scouted(Some(left), _) => (
+                format!("somebody else holds it, for {} unless renewed", seconds(*left)),
+                Some(*left),
+            ),
+            Self::Split(_) => ("the votes stayed split".to_owned(), None),
+            _ => ("others in this process were first".to_owned(), None),
+        }
+    }
+}
+
+/// The keys that so many nodes refused that no quorum is left for them.
+fn taken_in(votes: &Collect<Vote>, keys: usize) -> Taken {
+    let spare = votes.answers.len() - votes.tally.quorum();
+    let clean = votes.answers.iter().flatten().flatten();
+    let refused = |at: &usize| {
+        let refuses = |vote: &&Vote| matches!(vote, Vote::Held(_, taken) if taken.has(*at));
+        clean.clone().filter(refuses).count() > spare
+    };
+    (0..keys.min(64)).filter(refused).collect()
+}
+
+/// When a quorum may be free by the holders' own ttls; the inner `None` is without a known end.
+/// `None`: the nodes that refused are too few to keep a quorum from being free right now.
+fn free_in(votes: &Collect<Vote>) -> Option<Option<Duration>> {
+    let clean = votes.answers.iter().flatten().flatten();
+    let mut held: Vec<_> = clean
+        .filter_map(|vote| match vote {
+            Vote::Held(left, _) => Some(left.unwrap_or(Duration::MAX)),
+            Vote::Granted(_) => None,
+        })
+        .collect();
+    held.sort_unstable();
+    let spare = votes.answers.len() - votes.tally.quorum();
+    let decisive = held.len().checked_sub(spare + 1)?;
+    let left = held[decisive];
+    Some((left != Duration::MAX).then_some(left))
+}
+
+/// Where this client itself holds what `owner` waits for.
+pub(super) fn own_holder(leases: &Leases, request: &Request, owner: Option<Owner>) -> String {
+    let held = |key: &String| leases.registry.on(key).into_iter().find(|state| state.held());
+    let own = request.keys.iter().find_map(held);
+    own.map_or_else(String::new, |state| {
+        let place = state.acquired_at();
+        match owner.filter(|owner| state.owner.get() == Some(owner)) {
+            Some(Owner(who, _)) => format!("; {who} holds it itself{place}: {NOT_REENTRANT}"),
+            None => format!("; this client holds it{place}"),
+        }
+    })
+}

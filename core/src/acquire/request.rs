@@ -1,0 +1,111 @@
+//! What is asked for: a lock's keys and options, checked. Plain data, which rounds and errors read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::error::{Error, NodeReport, seconds};
+use crate::lease::{LeaseParams, Validity};
+use crate::node::{Claim, Fencing};
+use crate::options::Options;
+use crate::text::shown;
+
+/// A lock's keys and options, every rule of which was checked.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// The Redis keys: all of them or none.
+    pub(crate) keys: Arc<[String]>,
+    /// Where each key's fencing tokens are kept; empty without fencing.
+    pub(crate) fences: Arc<[String]>,
+    /// What the lock's user chose.
+    pub(crate) options: Options,
+    /// The client's `restart_guard`.
+    pub(crate) guard: Duration,
+}
+
+impl Request {
+    /// The Redis keys, separated by commas: what errors and logs call the lock.
+    pub(crate) fn key(&self) -> String {
+        self.keys.join(", ")
+    }
+
+    /// A claim under a token of its own.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim::new(Arc::clone(&self.keys), Arc::clone(&self.fences))
+    }
+
+    /// The deadline of one vote.
+    pub(crate) fn node_timeout(&self) -> Duration {
+        self.options.node_timeout()
+    }
+
+    /// What a grant makes of the lease whose round began at `started`.
+    pub(crate) fn validity(&self, started: Instant) -> Validity {
+        Validity::new(started, self.options.ttl, self.hold_end(started))
+    }
+
+    /// What the nodes are asked for: the ttl, or all that `max_hold` allows.
+    pub(crate) fn asked_ttl(&self) -> Duration {
+        self.validity(Instant::default()).asked
+    }
+
+    fn hold_end(&self, started: Instant) -> Option<Instant> {
+        self.options.max_hold.map(|max_hold| started + max_hold)
+    }
+
+    /// What a first vote says of the fencing token: our wall clock is the proposal, the node's own has the last word.
+    pub(crate) fn fencing(&self, wall_micros: impl FnOnce() -> u64) -> Fencing {
+        if self.options.fencing { Fencing::Propose(wall_micros()) } else { Fencing::Off }
+    }
+
+    /// What never changes in a lease of this lock, acquired in a round that began at `started`.
+    pub(crate) fn lease_params(
+        &self,
+        claim: Claim,
+        started: Instant,
+        fence: Option<u64>,
+    ) -> LeaseParams {
+        LeaseParams {
+            claim,
+            acquired: started,
+            fence,
+            renew: self.options.renew,
+            hold_end: self.hold_end(started),
+            node_timeout: self.node_timeout(),
+            guard: self.guard,
+            unit: self.options.unit,
+        }
+    }
+
+    /// A rule that this request breaks.
+    pub(crate) fn invalid(&self, text: impl AsRef<str>) -> Error {
+        let key = self.key();
+        Error::invalid(format!("{}: {}", shown(&key), text.as_ref())).about(&key)
+    }
+
+    /// No quorum can be had: since when, where it was tried for long.
+    pub(crate) fn unavailable(&self, nodes: Vec<NodeReport>, lasted: Option<Duration>) -> Error {
+        Error::unavailable(&self.key(), &format!("no quorum{}", lasting(lasted)), nodes)
+    }
+
+    /// A quorum granted, and by the time its answers were in nothing was left of the lease.
+    pub(crate) fn late(
+        &self,
+        took: Duration,
+        nodes: Vec<NodeReport>,
+        lasted: Option<Duration>,
+    ) -> Error {
+        let (took, lives) = (seconds(took), seconds(self.asked_ttl()));
+        let lasted = lasting(lasted);
+        let what = format!(
+            "granted, but the answers took {took} and a lease of {lives} was over by then{lasted}"
+        );
+        Error::unavailable(&self.key(), &what, nodes)
+    }
+}
+
+/// For how long, where it is worth saying.
+fn lasting(time: Option<Duration>) -> String {
+    let long = time.filter(|time| *time >= Duration::from_millis(1));
+    long.map_or_else(String::new, |time| format!(" for {}", seconds(time)))
+}

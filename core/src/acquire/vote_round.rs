@@ -1,0 +1,119 @@
+//! The votes of one round: every node is asked for its own, under a token of the round's own, and what fails is rolled back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::node::{Claim, Fault, Fencing, IMPOSSIBLE, Reply, Taken, Vote, VoteParams};
+use crate::quorum::{Collect, Counts, Nodes, Tally};
+
+/// A round under way. Whatever ends it without a grant, also its being dropped, sends the deletes that leave no
+/// vote of it behind.
+pub(crate) struct VoteRound {
+    /// Who is asked.
+    pub(crate) nodes: Arc<Nodes>,
+    /// For what.
+    pub(crate) claim: Claim,
+    /// How.
+    pub(crate) params: VoteParams,
+    /// Before the first byte was sent.
+    pub(crate) started: Instant,
+    /// What they answered.
+    pub(crate) votes: Collect<Vote>,
+    kept: bool,
+}
+
+impl VoteRound {
+    /// Asks every node at once.
+    pub(crate) fn open(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams) -> Self {
+        let mut round = Self::begin(nodes, claim, params);
+        round.ask_others();
+        round
+    }
+
+    /// Asks the scout: the first node that answers, within `patience`; and the others once it has granted. Contenders who
+    /// would split the votes of many nodes are told apart by one. `Err`: held by another there, for this long, and which
+    /// keys.
+    pub(crate) async fn scout(
+        nodes: &Arc<Nodes>,
+        claim: Claim,
+        params: VoteParams,
+        patience: Duration,
+    ) -> Result<Self, (Option<Duration>, Taken)> {
+        let mut round = Self::begin(nodes, claim, params);
+        while !round.votes.tally.decided() && round.ask_next() {
+            let until = (nodes.clock.now() + patience).min(round.started + params.timeout);
+            round.votes.until_last(&*nodes.clock, until).await;
+            match round.votes.answers.last() {
+                Some(Some(Ok(Vote::Held(left, taken)))) => return Err((*left, *taken)),
+                // A fault says nothing: the next node is the scout.
+                Some(Some(Err(_))) => {}
+                // Granted, or too slow to be waited for alone.
+                _ => break,
+            }
+        }
+        round.ask_others();
+        Ok(round)
+    }
+
+    fn begin(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams) -> Self {
+        let votes = Collect::over(nodes.list.len(), |vote| match vote {
+            Vote::Granted(_) => Counts::Granted,
+            Vote::Held(..) => Counts::Refused("held"),
+        });
+        let started = nodes.clock.now();
+        Self { nodes: Arc::clone(nodes), claim, params, started, votes, kept: false }
+    }
+
+    fn ask_next(&mut self) -> bool {
+        let Some(node) = self.nodes.list.get(self.votes.answers.len()) else { return false };
+        self.votes.add(believable(node.acquire(&self.claim, self.params), self.params.fencing));
+        true
+    }
+
+    fn ask_others(&mut self) {
+        while self.ask_next() {}
+    }
+
+    /// Listens until the outcome is certain, or the votes' own deadline.
+    pub(crate) async fn count(&mut self) -> Tally {
+        let nodes = Arc::clone(&self.nodes);
+        self.votes.until_decided(&*nodes.clock, self.started + self.params.timeout).await;
+        self.votes.tally
+    }
+
+    /// The votes, also those still under way or not even sent, belong to a lease from now on.
+    pub(crate) fn keep(&mut self) -> Collect<Vote> {
+        self.kept = true;
+        std::mem::replace(&mut self.votes, Collect::over(0, |_| Counts::Granted))
+    }
+}
+
+/// A token that no rule gives is that node's fault, not everybody's next token.
+fn believable(vote: Reply<Vote>, fencing: Fencing) -> Reply<Vote> {
+    if fencing == Fencing::Off {
+        return vote;
+    }
+    Box::pin(async move {
+        match vote.await? {
+            Vote::Granted(Some(fence)) if !fencing.can_be(fence) => Err(Fault::new(IMPOSSIBLE)),
+            vote => Ok(vote),
+        }
+    })
+}
+
+impl Drop for VoteRound {
+    fn drop(&mut self) {
+        // An acquire that is still listened to may be sent again after a script reload; its delete must be last.
+        self.votes.stop_listening();
+        if self.kept {
+            return;
+        }
+        for (node, vote) in self.nodes.list.iter().zip(&self.votes.answers) {
+            // A fault, or an answer that never came, may hide a grant; only a clean refusal cannot.
+            if !matches!(vote, Some(Ok(Vote::Held(..)))) {
+                drop(node.release(&self.claim, self.params.ttl));
+            }
+        }
+    }
+}

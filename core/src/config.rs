@@ -1,0 +1,110 @@
+//! A client's options: defaults and checks.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, Result};
+use crate::node::{Address, Tls, TlsOptions};
+use crate::options::check_time;
+use crate::spelling::spelled;
+
+const DEFAULT_PREFIX: &str = "lock:";
+/// Above any ttl that is usual: over several nodes none may be longer.
+const DEFAULT_GUARD: Duration = Duration::from_secs(60);
+
+/// A client's options, checked.
+pub(crate) struct Config {
+    /// No two of them the same place.
+    pub(crate) nodes: Vec<Address>,
+    /// Goes before every name.
+    pub(crate) key_prefix: String,
+    /// The deadline of one vote, where one was chosen.
+    pub(crate) node_timeout: Option<Duration>,
+    /// A node younger than this takes no first vote; zero: there is no guard.
+    pub(crate) guard: Duration,
+    /// Every deadline comes from here.
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// A client's options as they were chosen; `None`: the default.
+pub(crate) struct Settings {
+    pub(crate) nodes: Vec<String>,
+    pub(crate) key_prefix: Option<String>,
+    pub(crate) node_timeout: Option<Duration>,
+    pub(crate) restart_guard: Option<Duration>,
+    pub(crate) clock: Option<Arc<dyn Clock>>,
+    pub(crate) tls: TlsOptions,
+}
+
+impl Settings {
+    /// All by default.
+    pub(crate) fn of(nodes: Vec<String>) -> Self {
+        let (key_prefix, node_timeout, restart_guard, clock) = (None, None, None, None);
+        let tls = TlsOptions::default();
+        Self { nodes, key_prefix, node_timeout, restart_guard, clock, tls }
+    }
+
+    /// The options, or the rule that one broke. Nothing is sent.
+    pub(crate) fn checked(self) -> Result<Config> {
+        let nodes =
+            self.nodes.iter().map(|node| Address::parse(node)).collect::<Result<Vec<_>>>()?;
+        if nodes.is_empty() {
+            return Err(Error::invalid("no nodes were given: a client needs at least one URL"));
+        }
+        if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            let option = spelled("node_timeout");
+            return Err(Error::invalid(format!("{option} is 0: every node needs time to answer")));
+        }
+        let times = [("node_timeout", self.node_timeout), ("restart_guard", self.restart_guard)];
+        for (name, time) in times {
+            time.map_or(Ok(()), |time| check_time(name, time))?;
+        }
+        check_distinct(&nodes)?;
+        let nodes = with_tls(nodes, &self.tls)?;
+        // One node is a quorum by itself, which no other node's memory could correct.
+        let guard = if nodes.len() > 1 { DEFAULT_GUARD } else { Duration::ZERO };
+        Ok(Config {
+            nodes,
+            key_prefix: self.key_prefix.unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
+            node_timeout: self.node_timeout,
+            guard: self.restart_guard.unwrap_or(guard),
+            clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
+        })
+    }
+}
+
+impl Config {
+    /// The deadline of one vote where no lock says otherwise.
+    pub(crate) fn node_timeout(&self) -> Duration {
+        self.node_timeout.unwrap_or(Duration::from_secs(1))
+    }
+
+    /// The Redis key of a name.
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.key_prefix)
+    }
+}
+
+fn check_distinct(nodes: &[Address]) -> Result<()> {
+    let mut seen = HashSet::new();
+    match nodes.iter().find(|node| !seen.insert(node.identity())) {
+        None => Ok(()),
+        Some(twice) => {
+            let url = twice.redacted();
+            let text = format!("node {url} is given twice: a quorum needs independent nodes");
+            Err(Error::invalid(text))
+        }
+    }
+}
+
+/// Files are read only where a node is reached by TLS.
+fn with_tls(nodes: Vec<Address>, options: &TlsOptions) -> Result<Vec<Address>> {
+    if !nodes.iter().any(Address::is_tls) {
+        options.check_unused()?;
+        return Ok(nodes);
+    }
+    let tls = Tls::load(options)?;
+    Ok(nodes.into_iter().map(|node| node.with_tls(&tls)).collect())
+}

@@ -1,0 +1,189 @@
+//! What is behind a client: its options, what runs in this process, and whether it was closed.
+//!
+//! Clients and locks share one. Nothing runs before the first use; a forked child starts its own.
+
+mod running;
+mod shutdown;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::acquire::{Request, acquire, attach, try_acquire};
+use crate::background;
+use crate::config::Config;
+use crate::error::{Error, LossReason, Result, seconds};
+use crate::inspect::{Inspection, inspection};
+use crate::lease::{Lease, LeaseHandle, Owner};
+use crate::log;
+use crate::node::Claim;
+use crate::options::LONG_TTL;
+use crate::per_process::{Made, PerProcess};
+use crate::quorum::{Collect, Counts};
+
+pub(crate) use running::Running;
+
+/// A client's engine.
+pub(crate) struct Engine {
+    /// The client's options, checked.
+    pub(crate) config: Config,
+    running: PerProcess<Running>,
+    closed: AtomicBool,
+    closing: Notify,
+    /// The longest ttl asked for so far, in seconds.
+    longest: AtomicU64,
+}
+
+impl Engine {
+    /// Nothing runs yet.
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            config,
+            running: PerProcess::new(),
+            closed: AtomicBool::new(false),
+            closing: Notify::new(),
+            longest: AtomicU64::new(0),
+        }
+    }
+
+    /// An engine over nodes that are there already.
+    #[cfg(test)]
+    pub(crate) fn over(config: Config, running: Running) -> Self {
+        let engine = Self::new(config);
+        drop(engine.running.replace(running));
+        engine
+    }
+
+    /// What runs in this process, started if nothing does; `key` is for the error.
+    fn start(&self, key: &str) -> Result<Arc<Made<Running>>> {
+        if self.is_closed() {
+            return Err(Error::closed(key));
+        }
+        let running = self.running.get_or_try_make(Running::works, || {
+            background::handle().map_err(|error| Error::no_thread(key, &error))?;
+            Ok(Running::start(&self.config))
+        })?;
+        // It may have been closed while it was started.
+        if self.is_closed() { Err(Error::closed(key)) } else { Ok(running) }
+    }
+
+    /// What runs behind the client in this process, if something was asked already.
+    pub(crate) fn running(&self) -> Option<Arc<Made<Running>>> {
+        self.running.get()
+    }
+
+    /// The lease, once it is ours, within `wait`.
+    pub(crate) async fn acquire(
+        &self,
+        request: &Request,
+        wait: Option<Duration>,
+        owner: Option<Owner>,
+    ) -> Result<Lease> {
+        self.warn_if_long(request);
+        let running = self.start(&request.key())?;
+        let granted = tokio::select! {
+            biased;
+            granted = acquire(&running.acquirer, request, wait, owner) => granted?,
+            () = self.closed() => return Err(Error::closed(&request.key())),
+        };
+        self.hand_out(request, &running, granted)
+    }
+
+    /// The lease, or `None` if somebody else was first: one round.
+    pub(crate) async fn try_acquire(&self, request: &Request) -> Result<Option<Lease>> {
+        self.warn_if_long(request);
+        let running = self.start(&request.key())?;
+        let granted = try_acquire(&running.acquirer, request).await?;
+        granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
+    }
+
+    /// A lease of a client that was closed meanwhile, or that nothing would renew, is given back.
+    fn hand_out(&self, request: &Request, running: &Running, lease: Lease) -> Result<Lease> {
+        if self.is_closed() {
+            return Err(Error::closed(&request.key()));
+        }
+        if !running.works() {
+            return Err(Error::lost(&request.key(), LossReason::Internal, Duration::ZERO));
+        }
+        Ok(lease)
+    }
+
+    /// The lease that is held under this token already.
+    pub(crate) async fn attach(&self, request: &Request, claim: &Claim) -> Result<Lease> {
+        if claim.token.is_empty() {
+            let text = "the token is empty: give that of the lease to go on with";
+            return Err(request.invalid(text));
+        }
+        let running = self.start(&request.key())?;
+        attach(request, claim, running.leases(), || self.is_closed()).await
+    }
+
+    /// Who has the keys, by each node's word.
+    pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
+        let running = self.start(&request.key())?;
+        let nodes = &running.leases().nodes;
+        let inspection = inspection(nodes, &request.keys, request.node_timeout()).await;
+        inspection.map_err(|nodes| request.unavailable(nodes, None))
+    }
+
+    /// Deletes the keys whoever has them; true if there was one.
+    pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
+        let running = self.start(&request.key())?;
+        let (nodes, timeout) = (&running.leases().nodes, request.node_timeout());
+        let replies = nodes.list.iter().map(|node| node.force_release(&request.keys)).collect();
+        let mut votes = Collect::new(replies, |_| Counts::Granted);
+        votes.until_decided(&*nodes.clock, nodes.clock.now() + timeout).await;
+        if !votes.tally.met() {
+            return Err(request.unavailable(nodes.report(&votes, timeout), None));
+        }
+        Ok(votes.answers.iter().flatten().flatten().any(|deleted| *deleted))
+    }
+
+    /// The leases held now.
+    pub(crate) fn leases(&self) -> Vec<LeaseHandle> {
+        let states = self.running().map(|running| running.leases().registry.leases());
+        let held = states.into_iter().flatten().filter(|state| state.held());
+        held.map(LeaseHandle).collect()
+    }
+
+    /// Nothing new from now on, and every lease is lost.
+    pub(crate) fn close(&self) {
+        self.refuse();
+        if let Some(running) = self.running.take() {
+            running.close();
+        }
+    }
+
+    /// Nothing new from now on: acquires, also those that wait, fail with `Closed`.
+    fn refuse(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.closing.notify_waiters();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Ends when the client is closed.
+    async fn closed(&self) {
+        let mut closing = std::pin::pin!(self.closing.notified());
+        closing.as_mut().enable();
+        if !self.is_closed() {
+            closing.await;
+        }
+    }
+
+    /// A ttl that is unusual enough to be a wrong unit is warned of once, not at every acquire.
+    fn warn_if_long(&self, request: &Request) {
+        let ttl = request.options.ttl;
+        if ttl > LONG_TTL
+            && ttl.as_secs() > self.longest.fetch_max(ttl.as_secs(), Ordering::Relaxed)
+        {
+            log::event!(
+                WARN, { key: request.key(), ttl: seconds(ttl) }, "a ttl above one hour: is the unit right?"
+            );
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What works for a client in this process: its nodes, its waiters, its leases and their monitor.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt;
+
+use crate::acquire::Acquirer;
+use crate::background;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::LossReason;
+use crate::lease::{Leases, Registry, State, monitor};
+use crate::node::{Address, Changes, MemoryNode, Node, RedisNode, RunIds, Target, Watch};
+use crate::quorum::Nodes;
+
+/// What works for a client in this process; a forked child makes its own.
+pub(crate) struct Running {
+    failed: Arc<AtomicBool>,
+    /// Where leases come from.
+    pub(crate) acquirer: Acquirer,
+}
+
+impl Running {
+    /// Begins: connections, which wait for their first command, and the monitor.
+    pub(crate) fn start(config: &Config) -> Self {
+        let (running, monitor) = Self::assemble(&config.clock, |watch| {
+            let run_ids = Arc::new(RunIds::default());
+            let nodes = config.nodes.iter();
+            nodes.map(|address| connect(address, config, watch, &run_ids)).collect()
+        });
+        // Only the registry: who has all leases' parts keeps the monitor from its end.
+        let registry = Arc::clone(&running.leases().registry);
+        let failed = Arc::clone(&running.failed);
+        background::spawn(async move {
+            // All leases depend on this one task: if it fails in spite of all, none may go on as if it were watched.
+            if AssertUnwindSafe(monitor).catch_unwind().await.is_err() {
+                failed.store(true, Ordering::Release);
+                lose_all(&registry, LossReason::Internal);
+            }
+        })
+        .detach();
+        running
+    }
+
+    /// Whether it still keeps leases; if not, the next use starts another.
+    pub(crate) fn works(&self) -> bool {
+        !self.failed.load(Ordering::Acquire)
+    }
+
+    /// The parts over these nodes, and the monitor of leases, which somebody must run.
+    pub(crate) fn assemble(
+        clock: &Arc<dyn Clock>,
+        nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
+    ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let changes = Arc::new(Changes::default());
+        let watch = Arc::new(Watch::new(Arc::clone(&changes)));
+        let registry = Arc::new(Registry::new());
+        let nodes = Arc::new(Nodes { list: nodes(&watch), clock: Arc::clone(clock) });
+        let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
+        let leases = Arc::new(Leases { nodes, watch, registry });
+        let running = Self { failed: Arc::default(), acquirer: Acquirer::new(leases) };
+        (running, Box::pin(monitor))
+    }
+
+    /// The leases' part.
+    pub(crate) fn leases(&self) -> &Arc<Leases> {
+        &self.acquirer.leases
+    }
+
+    /// The client was closed: no lease of it is renewed any more.
+    pub(crate) fn close(&self) {
+        lose_all(&self.leases().registry, LossReason::Closed);
+    }
+}
+
+fn lose_all(registry: &Registry<State>, reason: LossReason) {
+    registry.leases().iter().for_each(|state| state.lose(reason));
+}
+
+fn connect(
+    address: &Address,
+    config: &Config,
+    watch: &Arc<Watch>,
+    run_ids: &Arc<RunIds>,
+) -> Arc<dyn Node> {
+    let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
+    match address {
+        Address::Memory(name) => Arc::new(MemoryNode::new(name, clock, watch)),
+        Address::Redis(endpoint) => {
+            let target = Target {
+                url: address.redacted(),
+                endpoint: endpoint.clone(),
+                guard: config.guard,
+                key_prefix: config.key_prefix.clone(),
+                run_ids: Arc::clone(run_ids),
+            };
+            Arc::new(RedisNode::new(target, clock, watch))
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! An orderly end: nothing new, time for what runs, then everything that is left is given back.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::{Engine, Running};
+use crate::clock::{Clock, Instant};
+use crate::error::Result;
+use crate::lease::{State, confirmed, take_back};
+use crate::quorum::Collect;
+
+/// How often running leases are counted.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Leases that were taken back, each with its deletes.
+type Sent = Vec<(Arc<State>, Collect<bool>)>;
+
+impl Engine {
+    /// Gives back every lease; the number of them, or the first error once all were tried. Sent at the call.
+    pub(crate) fn release_all(
+        &self,
+    ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
+        let sent = self.running().map(|running| take_all_back(&running));
+        async move {
+            match sent {
+                Some(sent) => all_confirmed(sent).await,
+                None => Ok(0),
+            }
+        }
+    }
+
+    /// Refuses what is new at the call; the future gives running leases `timeout`, then takes the rest back and closes.
+    pub(crate) fn shutdown(
+        self: &Arc<Self>,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
+        self.refuse();
+        let engine = Arc::clone(self);
+        async move {
+            let Some(running) = engine.running() else {
+                engine.close();
+                return Ok(0);
+            };
+            let clock = &*running.leases().nodes.clock;
+            bodies_end(&running, clock, clock.now() + timeout).await;
+            let count = all_confirmed(take_all_back(&running)).await;
+            deletes_arrive(&running, clock, clock.now() + engine.config.node_timeout()).await;
+            engine.close();
+            count
+        }
+    }
+}
+
+fn take_all_back(running: &Running) -> Sent {
+    let leases = running.leases().registry.leases().into_iter();
+    leases.filter_map(|state| take_back(&state).map(|deletes| (state, deletes))).collect()
+}
+
+async fn all_confirmed(sent: Sent) -> Result<usize> {
+    let results = sent.into_iter().map(|(state, deletes)| confirmed(state, Ok(Some(deletes))));
+    let results = join_all(results).await;
+    let count = results.len();
+    results.into_iter().collect::<Result<()>>().map(|()| count)
+}
+
+async fn bodies_end(running: &Running, clock: &dyn Clock, until: Instant) {
+    let held = || running.leases().registry.leases().iter().any(|state| state.held());
+    while clock.now() < until && held() {
+        clock.sleep_until(until.min(clock.now() + LOOK)).await;
+    }
+}
+
+/// Also those of leases that were released without waiting: what is asked last is answered last.
+async fn deletes_arrive(running: &Running, clock: &dyn Clock, until: Instant) {
+    let last = join_all(running.leases().nodes.list.iter().map(|node| node.drained()));
+    tokio::select! {
+        biased;
+        _ = last => {}
+        () = clock.sleep_until(until) => {}
+    }
+}

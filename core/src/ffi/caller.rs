@@ -1,0 +1,27 @@
+//! Who holds a lease, and since which line of their program: what other languages know and only messages show.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::lease::{LeaseHandle, Owner};
+
+/// Notes where the lease was acquired, as its language writes it. The first note stands.
+pub fn note_call_site(lease: &LeaseHandle, call_site: impl fmt::Display + Send + Sync + 'static) {
+    // Whoever was first has noted the same.
+    let _ = lease.0.call_site.set(Box::new(call_site));
+}
+
+/// Notes who acquired the lease: an acquire of the same owner that waits for it says so. The first note stands.
+pub fn note_owner(lease: &LeaseHandle, owner: Owner) {
+    let _ = lease.0.owner.set(owner);
+}
+
+/// `, acquired at CALL SITE`, if that was noted: for messages.
+pub fn acquired_at(lease: &LeaseHandle) -> String {
+    lease.0.acquired_at()
+}
+
+/// Which lease it is, among those that this process holds now: handles on one lease answer the same.
+pub fn identity(lease: &LeaseHandle) -> usize {
+    Arc::as_ptr(&lease.0).addr()
+}

@@ -1,0 +1,29 @@
+//! Where the default client's nodes come from.
+
+use crate::error::Result;
+
+/// The default client's nodes: `REDLOCK_NODES` (URLs separated by white space, or by commas followed by a scheme),
+/// else `REDIS_URL`, else the local server.
+pub fn default_nodes(
+    redlock_nodes: Option<String>,
+    redis_url: Option<String>,
+) -> Result<Vec<String>> {
+    let given = redlock_nodes.filter(|nodes| !nodes.trim().is_empty());
+    let Some(given) = given else {
+        let url = redis_url.filter(|url| !url.trim().is_empty());
+        return Ok(vec![url.unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())]);
+    };
+    let mut nodes: Vec<String> = Vec::new();
+    for part in given.split_whitespace().flat_map(|word| word.split(',')) {
+        match nodes.last_mut() {
+            // A comma that no scheme follows belongs to the URL before it.
+            Some(last) if !part.contains("://") && !part.is_empty() => {
+                last.push(',');
+                last.push_str(part);
+            }
+            _ if part.is_empty() => {}
+            _ => nodes.push(part.to_owned()),
+        }
+    }
+    Ok(nodes)
+}

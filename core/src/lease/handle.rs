@@ -1,0 +1,151 @@
+//! A handle on a lease: everything that can be asked of it, and done with it.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::state::State;
+use super::{extend, release};
+use crate::error::{Error, Result};
+use crate::options::{Unit, check_ttl};
+use crate::text::shown;
+
+/// A handle on a lease; clones are handles on the same one. Dropping it releases nothing.
+#[derive(Clone)]
+pub struct LeaseHandle(pub(crate) Arc<State>);
+
+impl LeaseHandle {
+    /// Whether the lease is ours for sure at this moment: a comparison with the clock, no I/O.
+    pub fn held(&self) -> bool {
+        self.0.held()
+    }
+
+    /// What is left of the lease for sure; zero once it is over.
+    pub fn remaining(&self) -> Duration {
+        self.0.deadline().map_or(Duration::ZERO, |deadline| deadline.since(self.0.now()))
+    }
+
+    /// `Ok` while the lease is held, else the error that says why it is not.
+    pub fn ensure_held(&self) -> Result<()> {
+        if self.held() { Ok(()) } else { Err(self.0.why_over()) }
+    }
+
+    /// The Redis key; of several, all, separated by commas.
+    pub fn key(&self) -> String {
+        self.0.key()
+    }
+
+    /// The Redis keys.
+    pub fn keys(&self) -> &[String] {
+        self.0.keys()
+    }
+
+    /// The owner's token: the value of the key.
+    pub fn token(&self) -> &str {
+        &self.0.params.claim.token
+    }
+
+    /// How long each renewal makes the lease last.
+    pub fn ttl(&self) -> Duration {
+        self.0.ttl()
+    }
+
+    /// The fencing token: larger than that of every earlier lease of the same lock, so that a resource that
+    /// remembers the largest one it has seen can refuse a holder whose time is over.
+    ///
+    /// Fails with `Invalid` where none was asked for. See Kleppmann, "How to do distributed locking" (2016).
+    pub fn fencing_token(&self) -> Result<u64> {
+        self.0.params.fence.ok_or_else(|| {
+            let text = "this lease has no fencing token: make the lock with fencing on; \
+                        an attached lease has none, hand it over with the token";
+            Error::invalid(format!("{}: {text}", shown(&self.key()))).about(&self.key())
+        })
+    }
+
+    /// Whether it was released by us.
+    pub fn released(&self) -> bool {
+        self.0.released()
+    }
+
+    /// Why the lease was lost, if it was.
+    pub fn loss(&self) -> Option<Error> {
+        self.0.loss()
+    }
+
+    /// Ends when the lease is lost, with the reason; never, if it is released first.
+    pub fn lost(&self) -> impl Future<Output = Error> + Send + 'static {
+        let state = Arc::clone(&self.0);
+        async move {
+            loop {
+                let mut bell = std::pin::pin!(state.bell.notified());
+                bell.as_mut().enable();
+                if let Some(error) = state.loss() {
+                    return error;
+                }
+                bell.await;
+            }
+        }
+    }
+
+    /// Ends when the lease does, in whatever way: with the reason if it was lost, with `None` once it was released
+    /// or abandoned.
+    pub fn ended(&self) -> impl Future<Output = Option<Error>> + Send + 'static + use<> {
+        let state = Arc::clone(&self.0);
+        async move {
+            loop {
+                let mut bell = std::pin::pin!(state.bell.notified());
+                bell.as_mut().enable();
+                if !state.held() {
+                    return state.loss();
+                }
+                bell.await;
+            }
+        }
+    }
+
+    /// Makes the lease last at least `ttl` from now, which is also the ttl of later renewals once it is confirmed. Sent at
+    /// the call.
+    ///
+    /// It never shortens the lease. Fails with `Lost` once the lease is over, and with `Unavailable` if too few
+    /// nodes answered; then the lease goes on to its deadline.
+    pub fn extend(
+        &self,
+        ttl: Duration,
+    ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+        let state = Arc::clone(&self.0);
+        let sent = self.check_ttl(ttl, state.params.unit);
+        let sent = sent.map(|()| extend::send(&state, ttl));
+        async move { extend::extend(state, sent?).await }
+    }
+
+    /// Whether the lease may be extended by this much; messages are in the caller's `unit`.
+    pub(crate) fn check_ttl(&self, ttl: Duration, unit: Unit) -> Result<()> {
+        check_ttl(ttl, self.0.params.guard, unit)
+    }
+
+    /// Gives the lease back, where it is still ours. Sent at the call; the future is the confirmation.
+    ///
+    /// A second release does nothing. After a loss it fails with `Lost`; if too few nodes confirmed, with
+    /// `Unavailable`: the keys then expire by themselves.
+    pub fn release(&self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+        let state = Arc::clone(&self.0);
+        let sent = release::send(&state);
+        release::confirmed(state, sent)
+    }
+
+    /// Ends the lease here and deletes nothing: the keys live out their ttl, or go on under who attached to their token.
+    /// True if the lease was still held.
+    pub fn abandon(&self) -> bool {
+        self.0.abandon()
+    }
+}
+
+impl fmt::Debug for LeaseHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("key", &self.key())
+            .field("held", &self.held())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! What you hold: a token, a validity, and the word when it is lost.
+
+mod checks;
+mod extend;
+mod handle;
+mod monitor;
+mod params;
+mod phase;
+mod registry;
+mod release;
+mod renewal;
+mod state;
+mod validity;
+
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::error::Result;
+
+pub(crate) use extend::{ExtendRound, Verdict};
+pub use handle::LeaseHandle;
+pub(crate) use monitor::monitor;
+pub(crate) use params::LeaseParams;
+pub use params::Owner;
+pub(crate) use registry::Registry;
+pub(crate) use release::{confirmed, take_back};
+pub(crate) use state::{Leases, State};
+pub(crate) use validity::Validity;
+
+/// What you handle: dropping it releases it, best-effort and without waiting.
+#[must_use = "a lease that is dropped is released"]
+#[derive(Debug)]
+pub struct Lease {
+    handle: LeaseHandle,
+    releases: bool,
+}
+
+impl Lease {
+    pub(crate) fn new(state: Arc<State>) -> Self {
+        Self { handle: LeaseHandle(state), releases: true }
+    }
+
+    /// Gives the lease back and waits for a quorum to confirm it; see [`LeaseHandle::release`].
+    pub fn release(self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+        self.into_handle().release()
+    }
+
+    /// The lease without its release on drop.
+    pub fn into_handle(mut self) -> LeaseHandle {
+        self.releases = false;
+        self.handle.clone()
+    }
+}
+
+impl Deref for Lease {
+    type Target = LeaseHandle;
+    fn deref(&self) -> &LeaseHandle {
+        &self.handle
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.releases {
+            drop(self.handle.release());
+        }
+    }
+}

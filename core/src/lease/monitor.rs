@@ -1,0 +1,147 @@
+//! The monitor of a client's leases: renewals, and the deadline that no renewal can delay.
+//!
+//! One task for all leases. A renewal is Renewed, Lost or Unknown; only Renewed moves the deadline, and time
+//! alone turns Unknown into Lost.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+
+use super::registry::Registry;
+use super::renewal::{Work, renew, to_check};
+use super::state::State;
+use crate::clock::{Clock, Instant, NEVER};
+use crate::node::Changes;
+
+/// Renewals that are due so soon go out with one that is due: many leases share their packets and wake-ups.
+const TOGETHER: Duration = Duration::from_millis(5);
+/// That all keys may have changed is looked into this often, however often it is said.
+const ALL_AGAIN: Duration = Duration::from_millis(100);
+
+/// What is due, when, and for which lease; the earliest comes first.
+type Agenda = BinaryHeap<Reverse<(Instant, Due, u64)>>;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Deadline,
+    Renewal,
+}
+
+/// Keeps leases until nobody is left who could make or change one.
+pub(crate) async fn monitor(
+    registry: Arc<Registry<State>>,
+    clock: Arc<dyn Clock>,
+    changes: Arc<Changes>,
+) {
+    let (agenda, renewals) = (BinaryHeap::new(), FuturesUnordered::new());
+    let all_from = Instant::default();
+    Monitor { registry, clock, changes, agenda, renewals, all_from }.run().await;
+}
+
+struct Monitor {
+    registry: Arc<Registry<State>>,
+    clock: Arc<dyn Clock>,
+    changes: Arc<Changes>,
+    agenda: Agenda,
+    renewals: FuturesUnordered<Work>,
+    /// From then on it may be looked into again whether all keys have changed.
+    all_from: Instant,
+}
+
+impl Monitor {
+    async fn run(mut self) {
+        loop {
+            let mut next = self.plan();
+            if self.changes.all_waits() {
+                next = next.min(self.all_from);
+            }
+            tokio::select! {
+                biased;
+                () = self.clock.sleep_until(next), if next < NEVER => {
+                    if self.changes.all_waits() && self.clock.now() >= self.all_from {
+                        self.changes.take(true);
+                        self.check_all();
+                    }
+                    self.do_due();
+                }
+                () = self.changes.told() => {
+                    let told = self.changes.take(self.clock.now() >= self.all_from);
+                    if told.closed {
+                        return;
+                    }
+                    if told.all {
+                        self.check_all();
+                    }
+                    for key in told.keys {
+                        self.renewals.extend(to_check(self.registry.on(&key)));
+                    }
+                },
+                Some(first) = self.renewals.next(), if !self.renewals.is_empty() => {
+                    // Renewals come back in batches; a turn of the loop for each would cost more than they do.
+                    let mut done = Some(first);
+                    while let Some(done_one) = done {
+                        let again = done_one.again;
+                        self.agenda.extend(again.map(|(at, id)| Reverse((at, Due::Renewal, id))));
+                        self.renewals.extend(done_one.rest);
+                        done = self.renewals.next().now_or_never().flatten();
+                    }
+                }
+                () = self.registry.early() => {}
+            }
+        }
+    }
+
+    fn check_all(&mut self) {
+        self.all_from = self.clock.now() + ALL_AGAIN;
+        self.renewals.extend(to_check(self.registry.leases()));
+    }
+
+    /// Takes new leases onto the agenda; answers when to look again.
+    fn plan(&mut self) -> Instant {
+        let agenda = &mut self.agenda;
+        self.registry.plan(self.clock.now(), |new| {
+            agenda.extend(new.iter().flat_map(|state| events(state)).map(Reverse));
+            agenda.peek().map_or(NEVER, |Reverse((at, _, _))| *at)
+        })
+    }
+
+    /// Begins the renewals that are due, and looks at deadlines: asking for one is what marks a loss.
+    fn do_due(&mut self) {
+        for (due, state) in self.due() {
+            match due {
+                Due::Renewal => self.renewals.push(renew(state)),
+                Due::Deadline => {
+                    // It has moved meanwhile, if it was extended.
+                    if let Some(deadline) = state.deadline() {
+                        self.agenda.push(Reverse((deadline, Due::Deadline, state.id)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn due(&mut self) -> Vec<(Due, Arc<State>)> {
+        let now = self.clock.now();
+        let soon = |what| if what == Due::Renewal { now + TOGETHER } else { now };
+        let mut due = Vec::new();
+        while let Some(Reverse((at, what, id))) = self.agenda.peek().copied()
+            && at <= soon(what)
+        {
+            self.agenda.pop();
+            due.push((what, id));
+        }
+        self.registry.find(due)
+    }
+}
+
+/// A deadline, and with renewal a third of the ttl after the round began: both may be near, or over, where it took long.
+fn events(state: &State) -> impl Iterator<Item = (Instant, Due, u64)> + use<> {
+    let id = state.id;
+    let deadline = state.deadline().map(|at| (at, Due::Deadline, id));
+    let renewal = state.first_renewal().map(|at| (at, Due::Renewal, id));
+    deadline.into_iter().chain(renewal)
+}

@@ -1,0 +1,130 @@
+//! The leases of one client: which there are, on which keys, and which of them the monitor has not seen yet.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::{Instant, NEVER};
+
+/// New leases are looked at this often; one that is gone by then was never looked at.
+const GRACE: Duration = Duration::from_millis(100);
+/// Released leases that were never looked at, above which the list of new ones is cleaned.
+const UNSEEN: usize = 1024;
+
+/// Every lease that was not given back yet, for as long as somebody has a handle on it.
+pub(crate) struct Registry<L> {
+    entries: Mutex<Entries<L>>,
+    early: Notify,
+}
+
+struct Entries<L> {
+    next_id: u64,
+    leases: BTreeMap<u64, Weak<L>>,
+    /// The leases on each key; several where tokens were attached to.
+    by_key: HashMap<String, Vec<u64>>,
+    /// Those that the monitor has not seen.
+    new: Vec<u64>,
+    /// When the monitor looks here by itself.
+    planned: Instant,
+}
+
+impl<L> Registry<L> {
+    /// No lease yet.
+    pub(crate) fn new() -> Self {
+        let entries = Entries {
+            next_id: 0,
+            leases: BTreeMap::new(),
+            by_key: HashMap::new(),
+            new: Vec::new(),
+            planned: NEVER,
+        };
+        Self { entries: Mutex::new(entries), early: Notify::new() }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries<L>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number that no other lease of the client has.
+    pub(crate) fn new_id(&self) -> u64 {
+        let mut entries = self.entries();
+        entries.next_id += 1;
+        entries.next_id
+    }
+
+    /// A lease on these keys, whose `first` event may be earlier than the monitor looks here by itself.
+    pub(crate) fn add(&self, id: u64, keys: &[String], lease: &Arc<L>, first: Instant) {
+        let mut entries = self.entries();
+        entries.leases.insert(id, Arc::downgrade(lease));
+        for key in keys {
+            entries.by_key.entry(key.clone()).or_default().push(id);
+        }
+        entries.new.push(id);
+        let early = first < entries.planned;
+        drop(entries);
+        if early {
+            self.early.notify_one();
+        }
+    }
+
+    /// The lease is over; nothing happens if it was removed before.
+    pub(crate) fn remove(&self, id: u64, keys: &[String]) {
+        let mut entries = self.entries();
+        if entries.leases.remove(&id).is_none() {
+            return;
+        }
+        for key in keys {
+            if let Some(ids) = entries.by_key.get_mut(key) {
+                ids.retain(|other| *other != id);
+                if ids.is_empty() {
+                    entries.by_key.remove(key);
+                }
+            }
+        }
+        // Leases that come and go within a moment are never looked at: their numbers must not pile up.
+        if entries.new.len() > UNSEEN + 2 * entries.leases.len() {
+            let Entries { new, leases, .. } = &mut *entries;
+            new.retain(|id| leases.contains_key(id));
+        }
+    }
+
+    /// The leases that were not released yet.
+    pub(crate) fn leases(&self) -> Vec<Arc<L>> {
+        self.entries().leases.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// This client's own leases on a key.
+    pub(crate) fn on(&self, key: &str) -> Vec<Arc<L>> {
+        let entries = self.entries();
+        let ids = entries.by_key.get(key).into_iter().flatten();
+        ids.filter_map(|id| entries.leases.get(id).and_then(Weak::upgrade)).collect()
+    }
+
+    /// Those of these numbers that there are, each with what it was asked for with.
+    pub(crate) fn find<T>(&self, wanted: Vec<(T, u64)>) -> Vec<(T, Arc<L>)> {
+        let entries = self.entries();
+        let find = |id| entries.leases.get(&id).and_then(Weak::upgrade);
+        wanted.into_iter().filter_map(|(with, id)| find(id).map(|lease| (with, lease))).collect()
+    }
+
+    /// Shows the monitor the new leases; `next` is when its next event is then. Answers when to look again.
+    pub(crate) fn plan(&self, now: Instant, next: impl FnOnce(&[Arc<L>]) -> Instant) -> Instant {
+        let mut entries = self.entries();
+        let new = std::mem::take(&mut entries.new);
+        let leases: Vec<_> =
+            new.iter().filter_map(|id| entries.leases.get(id).and_then(Weak::upgrade)).collect();
+        let soon = if new.is_empty() { NEVER } else { now + GRACE };
+        let next = next(&leases).min(soon);
+        entries.planned = next;
+        // Before the leases: the last handle on one may be in here, and its end looks for the entry.
+        drop(entries);
+        next
+    }
+
+    /// Ends when a lease is new that cannot wait until the monitor looks here by itself.
+    pub(crate) async fn early(&self) {
+        self.early.notified().await;
+    }
+}

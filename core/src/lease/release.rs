@@ -1,0 +1,89 @@
+//! How a lease is given back, by its owner or over its owner's head.
+
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use super::phase::{Phase, Status};
+use super::state::State;
+use crate::error::{Error, LossReason, Result};
+use crate::node::Change;
+use crate::quorum::{Collect, drift};
+
+/// Deletes that were sent: `Err` if the lease had been lost, `Ok(None)` if it was over already.
+pub(crate) type Sent = Result<Option<Collect<bool>>>;
+
+/// Ends the lease and sends the deletes.
+pub(crate) fn send(state: &State) -> Sent {
+    let Some(phase) = state.phase() else {
+        return Err(state.why_over());
+    };
+    let lost = matches!(phase.status, Status::Lost(..));
+    let deletes = send_deletes(state, phase, Status::Released);
+    if lost { Err(state.why_over()) } else { Ok(deletes) }
+}
+
+/// Gives the lease back under whoever holds it, who is told of a loss; `None` if it was over already.
+pub(crate) fn take_back(state: &State) -> Option<Collect<bool>> {
+    let phase = state.held_phase()?;
+    let deletes = send_deletes(state, phase, Status::Lost(LossReason::Released, state.now()));
+    state.tell(LossReason::Released);
+    deletes
+}
+
+/// Sends the deletes, once; a lease that was held ends as `end`.
+///
+/// Everybody who runs under the token has the word before the first delete is sent: another may hold right after it.
+/// No extend or heal can follow, as these look at the status under the lease's lock.
+fn send_deletes(
+    state: &State,
+    mut phase: MutexGuard<'_, Phase>,
+    end: Status,
+) -> Option<Collect<bool>> {
+    let held = phase.status == Status::Held;
+    let unsent = (held || matches!(phase.status, Status::Lost(..))) && !phase.deleted;
+    // The ttl of the last extend may be shorter than what an earlier one left on the keys.
+    let left = phase.deadline.since(state.now());
+    let owed = phase.longest.max(left + drift(left));
+    // A vote that is listened to may be sent again after a script reload; the delete must be last.
+    phase.votes = None;
+    phase.deleted |= unsent;
+    if held {
+        phase.status = end;
+    }
+    drop(phase);
+    state.unregister();
+    state.ring();
+    if !unsent {
+        return None;
+    }
+    let tell = || twins(state).iter().for_each(|twin| twin.lose(LossReason::Released));
+    tell();
+    let leases = &state.leases;
+    let deletes = leases.nodes.release(&state.params.claim, owed, !held);
+    // What a local waiter asks now goes behind the delete on the same connections.
+    state.keys().iter().for_each(|key| leases.watch.wake(&Change::Key(key.clone())));
+    // Whoever has attached to the token meanwhile.
+    tell();
+    Some(deletes)
+}
+
+/// Other leases of the same token: one owner's, of which one has attached to the other's.
+fn twins(state: &State) -> Vec<Arc<State>> {
+    let others = state.keys().iter().flat_map(|key| state.leases.registry.on(key));
+    others.filter(|other| other.params.claim.token == state.params.claim.token).collect()
+}
+
+/// Ends when the nodes have confirmed the deletes, or did not in time.
+pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
+    let Some(mut deletes) = sent? else { return Ok(()) };
+    let (nodes, timeout) = (&state.leases.nodes, state.params.node_timeout);
+    deletes.until_decided(&*nodes.clock, state.now() + timeout).await;
+    if deletes.tally.met() {
+        return Ok(());
+    }
+    if deletes.tally.denied() {
+        return Err(Error::lost(&state.key(), LossReason::Missing, Duration::ZERO));
+    }
+    let nodes = nodes.report(&deletes, timeout);
+    Err(Error::unavailable(&state.key(), "release not confirmed", nodes))
+}

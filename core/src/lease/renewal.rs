@@ -1,0 +1,107 @@
+//! One renewal, or one check: an extend round, and what becomes of its answers.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::extend::{self, ExtendRound, Verdict};
+use super::state::State;
+use crate::clock::Instant;
+use crate::node::Extension;
+
+/// The least pause before a renewal is tried again.
+const SOON: Duration = Duration::from_millis(1);
+/// So long whoever deletes a lock on every node may take for it.
+const MOMENT: Duration = Duration::from_millis(100);
+/// Between two checks of one lease, however often it is said to have changed.
+const BETWEEN: Duration = Duration::from_millis(20);
+
+/// A piece of work for the monitor.
+pub(crate) type Work = Pin<Box<dyn Future<Output = Next> + Send>>;
+
+/// What follows a piece of work.
+#[derive(Default)]
+pub(crate) struct Next {
+    /// When the renewal of which lease is next.
+    pub(crate) again: Option<(Instant, u64)>,
+    /// What is left to do meanwhile: stragglers never delay a renewal.
+    pub(crate) rest: Option<Work>,
+}
+
+/// Extends at a third of the ttl after the last success, or soon again after an unknown outcome.
+pub(crate) fn renew(state: Arc<State>) -> Work {
+    Box::pin(async move {
+        let Some(ttl) = state.renewal() else { return Next::default() };
+        state.warn_if_long();
+        let round = confirmed(&state, ttl).await;
+        let started = round.as_ref().map(|round| round.validity.started);
+        let rest = round.and_then(|round| mend(&state, round));
+        let now = state.now();
+        let again = state.renewal().map(|ttl| {
+            let next = started.map_or(now + (ttl / 20).max(SOON), |started| started + ttl / 3);
+            (next.max(now), state.id)
+        });
+        Next { again, rest }
+    })
+}
+
+/// Checks of those of the leases that are not being checked already.
+pub(crate) fn to_check(leases: Vec<Arc<State>>) -> impl Iterator<Item = Work> {
+    leases.into_iter().filter(|state| state.checks.begin()).map(check)
+}
+
+/// Asks whether the lease is still ours, because something changed. It asks for what is left of the lease: keys
+/// that live as long are not touched, and one whose ttl somebody cut short gets it back.
+fn check(state: Arc<State>) -> Work {
+    Box::pin(async move {
+        loop {
+            let begun = state.now();
+            let Some(end) = state.deadline() else { return Next::default() };
+            let round = confirmed(&state, end.since(begun)).await;
+            if !state.checks.end() {
+                let rest = round.and_then(|round| mend(&state, round));
+                return Next { again: None, rest };
+            }
+            // Said to have changed again meanwhile, perhaps often: one more check answers all of it.
+            state.leases.nodes.clock.sleep_until(begun + BETWEEN).await;
+        }
+    })
+}
+
+/// One extend round, if a quorum confirmed it.
+async fn confirmed(state: &State, ttl: Duration) -> Option<ExtendRound> {
+    let mut round = extend::send(state, ttl)?;
+    let verdict = extend::judge(state, &mut round).await;
+    matches!(verdict, Verdict::Extended).then_some(round)
+}
+
+/// Listens to the answers that a confirmation did not need, and heals what turns out to be missing.
+fn mend(state: &Arc<State>, mut first: ExtendRound) -> Option<Work> {
+    if first.votes.is_complete() && !first.votes.has(Extension::Missing) {
+        return None;
+    }
+    // Weak: a lease that was dropped meanwhile is not kept by what is left to hear of it.
+    let state = Arc::downgrade(state);
+    Some(Box::pin(async move {
+        let done = Next::default;
+        let Some(clock) = state.upgrade().map(|state| Arc::clone(&state.leases.nodes.clock)) else {
+            return done();
+        };
+        let until = first.until();
+        first.votes.until_complete(&*clock, until).await;
+        if !first.votes.has(Extension::Missing) {
+            return done();
+        }
+        let Some(state) = state.upgrade() else { return done() };
+        // One missing key may be the first of all, of a lock that is being deleted on every node: look again.
+        let Some(ttl) = state.held_phase().map(|phase| phase.ttl) else { return done() };
+        clock.sleep_until(clock.now() + MOMENT.min(ttl / 20)).await;
+        let Some(left) = state.deadline().map(|end| end.since(state.now())) else { return done() };
+        if let Some(mut second) = confirmed(&state, state.renewal().unwrap_or(left)).await {
+            let until = second.until();
+            second.votes.until_complete(&*clock, until).await;
+            extend::heal(&state, [&first, &second]);
+        }
+        done()
+    }))
+}

@@ -1,0 +1,255 @@
+//! The life of one lease: held, extended, healed, then released or lost, once and for all.
+
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::checks::Checks;
+use super::params::{LeaseParams, Owner};
+use super::phase::{Phase, Status};
+use super::registry::Registry;
+use super::validity::Validity;
+use crate::clock::{Instant, NEVER};
+use crate::error::{Error, LossReason, seconds};
+use crate::log;
+use crate::node::{Vote, Watch};
+use crate::per_process::fork_generation;
+use crate::quorum::{Collect, Nodes};
+
+/// What all leases of a client in this process share.
+pub(crate) struct Leases {
+    /// Who is asked.
+    pub(crate) nodes: Arc<Nodes>,
+    /// Where changes of keys are told.
+    pub(crate) watch: Arc<Watch>,
+    /// Which leases there are. The monitor has it too, and none of the rest: it ends when nobody is left who could change
+    /// a lease.
+    pub(crate) registry: Arc<Registry<State>>,
+}
+
+/// One lease's state, shared by its handles and the monitor.
+pub(crate) struct State {
+    /// No other lease of the client has it.
+    pub(crate) id: u64,
+    pub(crate) params: LeaseParams,
+    pub(crate) leases: Arc<Leases>,
+    generation: u32,
+    /// Where it was acquired, as its language writes it; only messages show it.
+    pub(crate) call_site: OnceLock<Box<dyn Display + Send + Sync>>,
+    pub(crate) owner: OnceLock<Owner>,
+    phase: Mutex<Phase>,
+    pub(super) checks: Checks,
+    /// Rung when the lease ends, in whatever way.
+    pub(crate) bell: Notify,
+}
+
+impl State {
+    /// A lease on what a quorum granted, watched over from now on.
+    pub(crate) fn new(params: LeaseParams, granted: Validity, leases: &Arc<Leases>) -> Arc<Self> {
+        let state = Arc::new(Self {
+            id: leases.registry.new_id(),
+            params,
+            leases: Arc::clone(leases),
+            generation: fork_generation(),
+            call_site: OnceLock::new(),
+            owner: OnceLock::new(),
+            phase: Mutex::new(Phase::granted(granted)),
+            checks: Checks::default(),
+            bell: Notify::new(),
+        });
+        let first = [state.deadline(), state.first_renewal()].into_iter().flatten().min();
+        leases.registry.add(state.id, state.keys(), &state, first.unwrap_or(NEVER));
+        state
+    }
+
+    /// Votes that may still be under way, or not even sent, belong to the lease.
+    pub(crate) fn keep_votes(&self, votes: Collect<Vote>) {
+        if let Some(mut phase) = self.held_phase() {
+            phase.votes = Some(votes);
+        }
+    }
+
+    /// The client's clock.
+    pub(crate) fn now(&self) -> Instant {
+        self.leases.nodes.clock.now()
+    }
+
+    /// The Redis keys.
+    pub(crate) fn keys(&self) -> &[String] {
+        &self.params.claim.keys
+    }
+
+    /// The Redis keys, separated by commas.
+    pub(crate) fn key(&self) -> String {
+        self.keys().join(", ")
+    }
+
+    /// The parent process's, seen from a forked child: its locks may be stuck in the parent's hands.
+    fn forked(&self) -> bool {
+        self.generation != fork_generation()
+    }
+
+    /// The phase as it is now; time that has run out is marked as a loss here, whoever asks first.
+    /// `None` in a forked child.
+    pub(crate) fn phase(&self) -> Option<MutexGuard<'_, Phase>> {
+        if self.forked() {
+            return None;
+        }
+        let lock = || self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut phase = lock();
+        if phase.status == Status::Held && self.now() >= phase.deadline {
+            let reason = if phase.capped { LossReason::MaxHold } else { LossReason::Expired };
+            phase.status = Status::Lost(reason, phase.deadline);
+            // Who is told may ask at once.
+            drop(phase);
+            self.tell(reason);
+            phase = lock();
+        }
+        Some(phase)
+    }
+
+    /// The phase while the lease is held.
+    pub(crate) fn held_phase(&self) -> Option<MutexGuard<'_, Phase>> {
+        self.phase().filter(|phase| phase.status == Status::Held)
+    }
+
+    /// Whether it would be held at `now`; unlike [`State::held`] it changes nothing.
+    #[cfg(test)]
+    pub(crate) fn valid_at(&self, now: Instant) -> bool {
+        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        phase.status == Status::Held && now < phase.deadline
+    }
+
+    /// Whether somebody has noticed that it ended.
+    #[cfg(test)]
+    pub(crate) fn ended(&self) -> Option<bool> {
+        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        (phase.status != Status::Held).then_some(matches!(phase.status, Status::Lost(..)))
+    }
+
+    /// Whether it is ours for sure at this moment.
+    pub(crate) fn held(&self) -> bool {
+        self.held_phase().is_some()
+    }
+
+    /// Whether it was given back by its owner.
+    pub(crate) fn released(&self) -> bool {
+        self.phase().is_some_and(|phase| phase.status == Status::Released)
+    }
+
+    /// What renewals ask for; zero in a forked child.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.phase().map_or(Duration::ZERO, |phase| phase.ttl)
+    }
+
+    /// When the lease ends unless it is extended; `None` once it ended in whatever way.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.held_phase().map(|phase| phase.deadline)
+    }
+
+    /// How long a renewal asks for; `None` where there is nothing to renew.
+    pub(crate) fn renewal(&self) -> Option<Duration> {
+        let phase = self.held_phase()?;
+        (self.params.renew && !phase.capped).then_some(phase.ttl)
+    }
+
+    /// A third of the ttl after the round began, however long that took: it may be near, or over.
+    pub(crate) fn first_renewal(&self) -> Option<Instant> {
+        self.renewal().map(|ttl| self.params.acquired + ttl / 3)
+    }
+
+    /// A quorum confirmed an extend: the deadline moves, but only forward.
+    pub(crate) fn confirm(&self, granted: Validity) {
+        let Some(mut phase) = self.held_phase() else {
+            return;
+        };
+        phase.deadline = phase.deadline.max(granted.ends());
+        phase.capped |= granted.is_capped();
+    }
+
+    /// Lost is final: the first reason stands, and no later answer revives the lease.
+    pub(crate) fn lose(&self, reason: LossReason) {
+        let Some(mut phase) = self.held_phase() else {
+            return;
+        };
+        phase.status = Status::Lost(reason, self.now());
+        drop(phase);
+        self.tell(reason);
+    }
+
+    /// Ends it here and deletes nothing; true if it was held.
+    pub(crate) fn abandon(&self) -> bool {
+        let Some(mut phase) = self.held_phase() else {
+            return false;
+        };
+        phase.status = Status::Abandoned;
+        drop(phase);
+        self.unregister();
+        self.ring();
+        true
+    }
+
+    /// It is over: nobody looks after it any more.
+    pub(super) fn unregister(&self) {
+        self.leases.registry.remove(self.id, self.keys());
+    }
+
+    /// Whoever waits for the end of the lease has the word.
+    pub(crate) fn ring(&self) {
+        self.bell.notify_waiters();
+    }
+
+    /// However it was lost, whoever waits for the word has it, and the log says so.
+    pub(crate) fn tell(&self, reason: LossReason) {
+        self.ring();
+        log::event!(WARN, { key: self.key(), reason: reason.as_str() }, "lease lost");
+    }
+
+    /// Why it was lost, if it was.
+    pub(crate) fn loss(&self) -> Option<Error> {
+        let Some(phase) = self.phase() else {
+            return Some(Error::lost(&self.key(), LossReason::Forked, Duration::ZERO));
+        };
+        let Status::Lost(reason, at) = phase.status else {
+            return None;
+        };
+        drop(phase);
+        Some(Error::lost(&self.key(), reason, self.now().since(at)))
+    }
+
+    /// Why it is not held any more.
+    pub(crate) fn why_over(&self) -> Error {
+        self.loss().unwrap_or_else(|| Error::released(&self.key()))
+    }
+
+    /// `, acquired at CALL SITE`, where that is known.
+    pub(crate) fn acquired_at(&self) -> String {
+        self.call_site.get().map_or_else(String::new, |at| format!(", acquired at {at}"))
+    }
+
+    /// A body that takes many times its ttl is renewed for as long as it runs; somebody should know.
+    pub(crate) fn warn_if_long(&self) {
+        let Some(mut phase) = self.held_phase() else {
+            return;
+        };
+        let held = self.now().since(self.params.acquired);
+        if !phase.warned && held > phase.ttl.saturating_mul(10) {
+            phase.warned = true;
+            drop(phase);
+            log::event!(
+                WARN, { key: self.key(), held: seconds(held) }, "held for more than ten times its ttl{place}",
+                place = self.acquired_at()
+            );
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if !self.forked() {
+            self.unregister();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Why a node gave no answer that counts, in words that give no secret away.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a node gave no answer that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    text: Arc<str>,
+    quote: Option<Quote>,
+    invalid: bool,
+}
+
+/// A server's own words, with what stands behind them. They may repeat a password, so none are shown as they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Quote {
+    Raw(Arc<str>, &'static str),
+    Redacted(Arc<str>, &'static str),
+}
+
+impl Fault {
+    /// A fault in our words.
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into().into(), quote: None, invalid: false }
+    }
+
+    /// A fault that no retry can mend: the caller's own options are wrong.
+    pub(crate) fn invalid(text: impl Into<String>) -> Self {
+        Self { invalid: true, ..Self::new(text) }
+    }
+
+    /// The fault in the server's words, between ours.
+    pub(crate) fn saying(self, words: &str, after: &'static str) -> Self {
+        Self { quote: Some(Quote::Raw(words.into(), after)), ..self }
+    }
+
+    /// The fault with what the server said as everybody may see it.
+    pub(crate) fn redacted(self, redact: impl FnOnce(&str) -> String) -> Self {
+        let quote = match self.quote {
+            Some(Quote::Raw(words, after)) => Some(Quote::Redacted(redact(&words).into(), after)),
+            clean => clean,
+        };
+        Self { quote, ..self }
+    }
+
+    /// Whether the caller's own options are wrong.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.invalid
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        match &self.quote {
+            None => Ok(()),
+            Some(Quote::Raw(_, after)) => write!(f, "(unread){after}"),
+            Some(Quote::Redacted(words, after)) => write!(f, "{words}{after}"),
+        }
+    }
+}

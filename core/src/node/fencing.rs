@@ -1,0 +1,59 @@
+//! Fencing tokens as one node keeps them: what is stored next, and what cannot have been stored.
+
+use std::time::Duration;
+
+use super::fault::Fault;
+
+/// How far a proposal may be from a node's own clock.
+pub(crate) const SLACK: Duration = Duration::from_secs(5);
+
+/// No fencing token is this large: above it the scripts' numbers, and JavaScript's, lose digits.
+const ABOVE: u64 = 1 << 53;
+/// Further ahead of a client's clock, in microseconds, than any clock of a node or another client: a hundred years, as a
+/// clock may have begun in 1970.
+const LEAP: u64 = 100 * 31_557_600 * 1_000_000;
+/// What the fault of a node says that keeps, or answers, a token which no rule gives.
+pub(crate) const IMPOSSIBLE: &str =
+    "no client can have stored the fencing token that it answers: docs/fencing.md, \"Repair\"";
+
+/// What becomes of the fencing token that a node keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fencing {
+    /// There is none.
+    Off,
+    /// A new one, larger than the last: this one, in microseconds of the client's clock, if the node's agrees.
+    Propose(u64),
+    /// The last, or this one if it is larger.
+    AtLeast(u64),
+}
+
+impl Fencing {
+    /// What a lease with this token asks for after its first round.
+    pub(crate) fn keep(token: Option<u64>) -> Self {
+        token.map_or(Self::Off, Self::AtLeast)
+    }
+
+    /// What a node keeps instead of `stored`, by its own clock; both in microseconds. A fault where no client can have
+    /// stored that: nothing is built on it.
+    pub(crate) fn next(self, stored: u64, now: u64) -> Result<Option<u64>, Fault> {
+        let slack = u64::try_from(SLACK.as_micros()).unwrap_or(u64::MAX);
+        let next = match self {
+            Self::Off => return Ok(None),
+            Self::Propose(wanted) if stored <= wanted.max(now).saturating_add(LEAP) => {
+                wanted.clamp(now.saturating_sub(slack), now + slack).max(stored + 1)
+            }
+            Self::AtLeast(token) => stored.max(token),
+            Self::Propose(_) => ABOVE,
+        };
+        if next < ABOVE { Ok(Some(next)) } else { Err(Fault::new(IMPOSSIBLE)) }
+    }
+
+    /// Whether a node can have answered this by the rules; one that says something else must not be believed, for all
+    /// later tokens would have to be larger.
+    pub(crate) fn can_be(self, answer: u64) -> bool {
+        match self {
+            Self::Propose(wanted) => answer < ABOVE && answer <= wanted.saturating_add(LEAP),
+            Self::Off | Self::AtLeast(_) => answer < ABOVE,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Whether an answer is one to this command, and what it says.
+
+use redis::Value;
+
+use super::in_flight::{Command, Expects, InFlight, Purpose};
+use super::reply;
+
+/// Whether it can be the answer; of two, the one that is due.
+pub(super) fn fits(in_flight: &InFlight, value: &Value) -> bool {
+    match &in_flight.command.expects {
+        _ if in_flight.has_two_answers() => reply::sets(value),
+        Expects::Anything => true,
+        Expects::Echo(echo) => reply::echoes(value, echo),
+        Expects::Owner => reply::owns(value),
+        Expects::Time => reply::time(value).is_some() || matches!(value, Value::ServerError(_)),
+    }
+}
+
+/// A `GET` says whose a key is only for whoever set it just before: the other answers are the script's to give.
+pub(super) fn believed(command: &Command, first: Option<&Value>, value: Value) -> Value {
+    let set = !matches!(command.expects, Expects::Owner) || first == Some(&Value::Okay);
+    if set { value } else { Value::Nil }
+}
+
+/// The server has lost the scripts, and somebody still wants the answer.
+pub(super) fn lost_scripts(in_flight: &InFlight, value: &Value) -> bool {
+    let wanted = matches!(in_flight.command.purpose, Purpose::Delete { .. })
+        || !in_flight.answer.is_closed();
+    let lost = matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT");
+    lost && wanted && !in_flight.again
+}

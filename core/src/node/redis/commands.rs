@@ -1,0 +1,127 @@
+//! What a node is asked, as commands for its server.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, cmd};
+
+use super::in_flight::{Command, Expects, Purpose};
+use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, SCRIPTS};
+use crate::node::fencing::SLACK;
+use crate::node::{Claim, Fencing, VoteParams};
+
+/// How long answers to questions without a deadline of their own are waited for.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A script's call: its answer ends with what it was asked for.
+pub(super) fn script_call(call: &Cmd, echo: &str, purpose: Purpose, timeout: Duration) -> Command {
+    let (bytes, expects) = (call.get_packed_command().into(), Expects::Echo(echo.into()));
+    Command { bytes, expects, purpose, timeout, untracked: false }
+}
+
+/// One free key without fencing needs no script: a `SET NX`, and the read that tells who owns it now. The read also
+/// has the key tracked, which it does only after the write. Of a foreign value as much is read as tells that it is.
+pub(super) fn attempt(claim: &Claim, params: VoteParams) -> Command {
+    let key = &claim.keys[0];
+    let room = 2 * key.len() + claim.token.len() + 120;
+    let (mut set, mut get) = (Cmd::with_capacity(6, room), Cmd::with_capacity(4, room));
+    set.arg("SET").arg(key).arg(&*claim.token).arg("NX").arg("PX").arg(millis(params.ttl));
+    get.arg("GETRANGE").arg(key).arg(0).arg(claim.token.len());
+    let mut bytes = Vec::with_capacity(room);
+    set.write_packed_command(&mut bytes);
+    get.write_packed_command(&mut bytes);
+    Command {
+        bytes: bytes.into(),
+        expects: Expects::Owner,
+        purpose: vote(claim, params, false),
+        timeout: params.timeout,
+        untracked: false,
+    }
+}
+
+/// All keys or none, whoever has them; with fencing, and with a word on who is in the way.
+pub(super) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> Command {
+    let mut command = SCRIPTS[ACQUIRE].on(&lock_keys(claim, params));
+    command.arg(&*claim.token).arg(millis(params.ttl));
+    match params.fencing {
+        Fencing::Off => &mut command,
+        Fencing::Propose(fence) => command.arg(&[fence, 0]).arg(micros(SLACK)),
+        Fencing::AtLeast(fence) => command.arg(&[0, fence]).arg(micros(SLACK)),
+    };
+    script_call(&command, &claim.token, vote(claim, params, sent), params.timeout)
+}
+
+fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
+    let token = Arc::clone(&claim.token);
+    if params.first { Purpose::FirstVote { token, sent } } else { Purpose::Heal(token) }
+}
+
+pub(super) fn release_script(claim: &Claim, owed: Duration) -> Command {
+    let mut command = SCRIPTS[RELEASE].on(&claim.keys);
+    command.arg(&*claim.token);
+    let token = Arc::clone(&claim.token);
+    script_call(&command, &claim.token, Purpose::Delete { token, owed, until: None }, TIMEOUT)
+}
+
+/// Deletes the keys whoever has them, if the server's own clock has not passed this time.
+pub(super) fn force_script(keys: &[String], by: u64) -> Command {
+    let mut command = SCRIPTS[FORCE].on(keys);
+    command.arg(by);
+    script_call(&command, &by.to_string(), Purpose::Plain, TIMEOUT)
+}
+
+/// The keys that a script needs: the locks', and with fencing the fences'.
+pub(super) fn lock_keys(claim: &Claim, params: VoteParams) -> Cow<'_, [String]> {
+    match params.fencing {
+        Fencing::Off => Cow::Borrowed(&claim.keys),
+        _ => Cow::Owned([&*claim.keys, &*claim.fences].concat()),
+    }
+}
+
+pub(super) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+/// Makes our keys live longer, and keeps the fencing token from being forgotten.
+pub(super) fn extend_script(claim: &Claim, params: VoteParams) -> Command {
+    let mut command = SCRIPTS[EXTEND].on(&lock_keys(claim, params));
+    command.arg(&*claim.token).arg(millis(params.ttl));
+    if let Fencing::AtLeast(fence) = params.fencing {
+        command.arg(fence);
+    }
+    script_call(&command, &claim.token, Purpose::Plain, params.timeout)
+}
+
+/// Who has the key. Nobody waits to be told of it.
+pub(super) fn inspect_script(key: &str) -> Command {
+    let command = SCRIPTS[INSPECT].on(&[key.to_owned()]);
+    Command { untracked: true, ..script_call(&command, key, Purpose::Plain, TIMEOUT) }
+}
+
+/// Deletes the keys whoever has them, in two commands: a delete that arrives late, when its caller was long told that it
+/// failed, could hit somebody's new lock. So the first asks for the server's time, and the second is good for a moment only.
+pub(super) fn force(keys: &[String]) -> Command {
+    Command {
+        bytes: cmd("TIME").get_packed_command().into(),
+        expects: Expects::Time,
+        purpose: Purpose::Force { keys: keys.into(), delete: force_script },
+        timeout: TIMEOUT,
+        untracked: false,
+    }
+}
+
+/// Answered behind everything that was asked before, whatever the answer says: PING may not be allowed.
+pub(super) fn ping() -> Command {
+    Command {
+        bytes: cmd("PING").get_packed_command().into(),
+        expects: Expects::Anything,
+        purpose: Purpose::Plain,
+        timeout: TIMEOUT,
+        untracked: false,
+    }
+}

@@ -1,0 +1,120 @@
+//! One connection to one server: first in, first out, pipelined, with reconnects and the deletes it owes.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::context::Context;
+use super::handshake::Greeting;
+use super::in_flight::InFlight;
+use super::reconnect::Reconnect;
+use super::session::{End, Session};
+use crate::log;
+use crate::node::{Change, Fault};
+
+/// The pause after the first failure; each one after it is twice as long, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A connection that lasted so long was a good one: the next is tried without delay.
+const GOOD: Duration = Duration::from_secs(1);
+
+/// A node's connection, for as long as there is a client.
+pub(super) struct Connection {
+    context: Context,
+    reconnect: Reconnect,
+    /// Said once, not at every reconnect.
+    polling_said: bool,
+}
+
+impl Connection {
+    /// Connects to nothing yet.
+    pub(super) fn new(context: Context) -> Self {
+        Self { context, reconnect: Reconnect::default(), polling_said: false }
+    }
+
+    /// Serves until the client is gone and every command it gave was answered. Should it panic, what was under way is
+    /// refused, and the next command finds it as new.
+    pub(super) async fn run(mut self) {
+        while AssertUnwindSafe(self.serve_all()).catch_unwind().await.is_err() {
+            self.context.link.closed();
+            self.context.watch.changed(Change::All);
+            self.reconnect.last = None;
+            log::event!(
+                ERROR, { node: self.context.target.url.clone() }, "the node's own task panicked, and begins anew"
+            );
+            tokio::time::sleep(FIRST_PAUSE).await;
+        }
+    }
+
+    async fn serve_all(&mut self) {
+        let mut waiting = Vec::new();
+        // Nothing connects before the first use.
+        if self.context.debts.is_empty() {
+            match self.context.commands.recv().await {
+                Some(first) => waiting.push(first),
+                None => return,
+            }
+        }
+        let mut pause = Duration::ZERO;
+        loop {
+            let opened = self.reconnect.open(&mut self.context, pause, &mut waiting).await;
+            let Some(opened) = opened else { return };
+            let fault = match opened {
+                Ok((greeting, killed)) => {
+                    let opened = self.context.clock.now();
+                    let end = self.serve(greeting, killed, std::mem::take(&mut waiting)).await;
+                    self.context.link.closed();
+                    let End::Broken(fault) = end else { return };
+                    if self.context.clock.now().since(opened) > GOOD {
+                        pause = Duration::ZERO;
+                    }
+                    // What was pushed meanwhile went nowhere.
+                    self.context.watch.changed(Change::All);
+                    fault
+                }
+                Err(fault) => fault,
+            };
+            self.note(fault, &mut waiting);
+            pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        }
+    }
+
+    /// There is no connection: whoever waits for one is told why.
+    fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
+        if fault.is_invalid() && self.reconnect.last.as_ref() != Some(&fault) {
+            self.context.warn(&fault);
+        } else {
+            log::event!(
+                INFO, { node: self.context.target.url, fault: fault }, "no connection"
+            );
+        }
+        waiting.drain(..).for_each(|command| self.context.refuse_unsent(command, &fault));
+        self.reconnect.last = Some(fault);
+    }
+
+    async fn serve(&mut self, greeting: Greeting, killed: bool, waiting: Vec<InFlight>) -> End {
+        let context = &mut self.context;
+        let pushes = greeting.pushes;
+        let votes_from = context.votes_from(&greeting);
+        context.link.opened(pushes, votes_from);
+        if let Some(fault) = context.link.guard_fault(context.clock.now()) {
+            context.warn(&fault);
+        }
+        if !pushes && !self.polling_said {
+            self.polling_said = true;
+            log::event!(
+                WARN, { node: context.target.url },
+                "the server offers no client tracking: waiters poll, holders learn of a loss at the next renewal"
+            );
+        }
+        self.reconnect.former = Some(greeting.as_former());
+        // Nobody was told of what changed while there was no connection.
+        context.watch.changed(Change::All);
+        let end = Session::new(context, greeting.talk, killed, waiting).run().await;
+        if matches!(end, End::Idle) {
+            self.reconnect.former = None;
+        }
+        end
+    }
+}

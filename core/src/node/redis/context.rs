@@ -1,0 +1,106 @@
+//! What outlives each connection to one node: where it goes, the commands for it, and the deletes it owes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::debts::Debts;
+use super::endpoint::Endpoint;
+use super::handshake::{Greeting, guard_time};
+use super::in_flight::{InFlight, Purpose};
+use super::link::{Link, VotesFrom};
+use super::run_ids::RunIds;
+use crate::clock::{Clock, Instant};
+use crate::log;
+use crate::node::{Fault, Watch};
+
+/// Where a connection goes, and what it must find there.
+#[derive(Clone)]
+pub(crate) struct Target {
+    /// The node's URL, without its password.
+    pub(crate) url: String,
+    /// Where the server is, and as whom to go there.
+    pub(crate) endpoint: Endpoint,
+    /// `restart_guard`: a server younger than this takes no first vote.
+    pub(crate) guard: Duration,
+    /// Before every key: what the server's user may do is tried below it.
+    pub(crate) key_prefix: String,
+    /// The servers behind the client's other nodes.
+    pub(crate) run_ids: Arc<RunIds>,
+}
+
+/// One node's side of all its connections.
+pub(super) struct Context {
+    pub(super) target: Target,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) watch: Arc<Watch>,
+    pub(super) link: Arc<Link>,
+    /// Closed once the client is gone.
+    pub(super) commands: UnboundedReceiver<InFlight>,
+    pub(super) debts: Debts,
+    /// The run of the server that was behind the URL last.
+    run_id: Option<String>,
+    /// Before then a server that took another's place takes no first vote.
+    not_before: Option<Instant>,
+}
+
+impl Context {
+    /// Nothing is owed, and no server was reached yet.
+    pub(super) fn new(
+        target: Target,
+        clock: Arc<dyn Clock>,
+        watch: Arc<Watch>,
+        link: Arc<Link>,
+        commands: UnboundedReceiver<InFlight>,
+    ) -> Self {
+        let debts = Debts::default();
+        Self { target, clock, watch, link, commands, debts, run_id: None, not_before: None }
+    }
+
+    /// A command that cannot go out: it is never queued across a reconnect, except as a debt.
+    pub(super) fn refuse_unsent(&mut self, in_flight: InFlight, fault: &Fault) {
+        self.debts.never_sent(&in_flight.command);
+        self.refuse(in_flight, fault);
+    }
+
+    /// A command whose answer will not come: whether it was carried out is not known.
+    pub(super) fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
+        self.debts.owe(in_flight.command, self.clock.now());
+        let _ = in_flight.answer.send(Err(fault.clone()));
+    }
+
+    /// Why this vote may not be given, if it may not.
+    pub(super) fn guard_fault(&self, in_flight: &InFlight) -> Option<Fault> {
+        let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
+        if first { self.link.guard_fault(self.clock.now()) } else { None }
+    }
+
+    /// From when on the server takes first votes: not before it is old enough, by its own word and by ours.
+    pub(super) fn votes_from(&mut self, greeting: &Greeting) -> VotesFrom {
+        let guard = self.target.guard;
+        if let Some(run_id) = &greeting.run_id {
+            let known = self.run_id.replace(run_id.clone());
+            if known.is_some_and(|known| known != *run_id) {
+                // Of whatever age, it may lack what the one before it knew: a replica that was promoted.
+                self.not_before = Some(self.clock.now() + guard_time(guard));
+            }
+        }
+        match greeting.votes_in {
+            _ if guard.is_zero() => VotesFrom::Now,
+            Some(wait) => self.votes_in(wait),
+            None => VotesFrom::Never,
+        }
+    }
+
+    /// From when on a server takes first votes that is old enough after `wait`.
+    pub(super) fn votes_in(&self, wait: Duration) -> VotesFrom {
+        let from = self.clock.now() + wait;
+        VotesFrom::At(self.not_before.map_or(from, |at| at.max(from)))
+    }
+
+    /// Logs what is wrong with the node.
+    pub(super) fn warn(&self, fault: &Fault) {
+        log::event!(WARN, { node: self.target.url }, "{fault}", fault = fault);
+    }
+}

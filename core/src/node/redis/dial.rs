@@ -1,0 +1,110 @@
+//! A TCP connection to a name: to whichever of its addresses answers first (RFC 8305, "Happy Eyeballs").
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+
+/// So long an address is alone before the next one is tried beside it.
+const STAGGER: Duration = Duration::from_millis(250);
+/// By when the last of many addresses has had its turn.
+const ALL: Duration = Duration::from_secs(1);
+
+/// A connection to whichever address of the name answers first.
+pub(super) async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = first_of(by_turns(lookup_host((host, port)).await?)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// The resolver's order, but families in turn: one that leads nowhere costs one address's time, not all of its.
+fn by_turns(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
+    let mut seen = Vec::new();
+    for address in addresses {
+        if !seen.contains(&address) {
+            seen.push(address);
+        }
+    }
+    let preferred = seen.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
+        seen.into_iter().partition(|address| address.is_ipv6() == preferred);
+    let mut turns = VecDeque::new();
+    while !first.is_empty() || !second.is_empty() {
+        turns.extend(first.pop_front());
+        turns.extend(second.pop_front());
+    }
+    turns
+}
+
+async fn first_of(mut addresses: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
+    let stagger = STAGGER.min(ALL / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1));
+    let mut attempts = FuturesUnordered::new();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    loop {
+        attempts.extend(addresses.pop_front().map(TcpStream::connect));
+        let alone = if addresses.is_empty() { Duration::MAX } else { stagger };
+        match timeout(alone, attempts.next()).await {
+            Ok(Some(Ok(stream))) => return Ok(stream),
+            Ok(Some(Err(error))) => last = error,
+            Ok(None) => return Err(last),
+            // Nothing yet: the next one is tried beside it.
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn families_take_turns_and_no_address_comes_twice() {
+        let given = ["[::1]:1", "[::2]:1", "[::1]:1", "1.1.1.1:1", "[::3]:1", "2.2.2.2:1"];
+        let turns = by_turns(given.into_iter().map(address));
+        let expected = ["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"];
+        assert_eq!(turns, expected.map(address));
+    }
+
+    /// A listener that accepts nobody and whose queue is full: what comes is dropped.
+    #[cfg(unix)]
+    fn swallower() -> (TcpListener, std::net::TcpStream) {
+        use std::os::fd::AsRawFd;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // SAFETY: the socket is open; listening again only shortens its queue.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let first = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener, first)
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn an_address_that_swallows_packets_is_not_waited_for() {
+        let swallowers: Vec<_> = (0..3).map(|_| swallower()).collect();
+        let (answers, gone) = (TcpListener::bind("127.0.0.1:0").unwrap(), address("127.0.0.1:1"));
+        let mut addresses: VecDeque<_> =
+            swallowers.iter().map(|(listener, _)| listener.local_addr().unwrap()).collect();
+        let silent = addresses.clone();
+        assert!(timeout(Duration::from_millis(600), first_of(silent)).await.is_err());
+        addresses.extend([gone, answers.local_addr().unwrap()]);
+        let stream = timeout(Duration::from_millis(1900), first_of(addresses)).await;
+        assert_eq!(stream.unwrap().unwrap().peer_addr().unwrap(), answers.local_addr().unwrap());
+    }
+
+    #[tokio::test]
+    async fn where_nobody_answers_the_last_refusal_is_said() {
+        let error =
+            first_of([address("127.0.0.1:1"), address("[::1]:1")].into()).await.unwrap_err();
+        assert_ne!(error.kind(), io::ErrorKind::NotFound, "{error}");
+        assert!(first_of(VecDeque::new()).await.is_err());
+    }
+}

@@ -1,0 +1,214 @@
+//! What is asked and answered over one connection, and what it pays for those before it: all but the bytes' way.
+
+use std::sync::Arc;
+
+use redis::{Cmd, PushKind, Value};
+
+use super::answers::{believed, fits, lost_scripts};
+use super::context::Context;
+use super::flood::Flood;
+use super::handshake::{about, load_scripts, text, votes_in};
+use super::in_flight::{Command, Expects, InFlight, Purpose};
+use super::link::VotesFrom;
+use super::pipeline::{Pipeline, SILENCE};
+use super::reply;
+use super::stream::Stream;
+use crate::clock::Instant;
+use crate::node::{Change, Fault};
+
+/// Every so many chores an age that could not be read is asked for again.
+const AGE: u32 = 5;
+
+/// One connection's commands and answers.
+pub(super) struct Dialogue<'a> {
+    pub(super) context: &'a mut Context,
+    pub(super) pipeline: Pipeline,
+    /// When it began, if the former connection may still be alive for the server.
+    unkilled: Option<Instant>,
+    flood: Flood,
+    /// The server's age could not be read, and may be later.
+    ageless: bool,
+    chores: u32,
+}
+
+impl<'a> Dialogue<'a> {
+    /// Begins with what is owed, then asks what waited for the connection.
+    pub(super) fn begin(
+        context: &'a mut Context,
+        stream: &Stream,
+        killed: bool,
+        waiting: Vec<InFlight>,
+    ) -> Self {
+        let ageless = matches!(context.link.votes_from(), VotesFrom::Never);
+        let now = context.clock.now();
+        let mut dialogue = Self {
+            context,
+            pipeline: Pipeline::over(stream),
+            unkilled: (!killed).then_some(now),
+            flood: Flood::new(now),
+            ageless,
+            chores: 0,
+        };
+        dialogue.pay_debts();
+        waiting.into_iter().for_each(|command| dialogue.take(command));
+        dialogue
+    }
+
+    /// A command from the client: asked, unless nobody wants it any more or the node may not vote.
+    pub(super) fn take(&mut self, in_flight: InFlight) {
+        #[cfg(test)]
+        super::tests::may_panic(&in_flight.command);
+        let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
+        if first && in_flight.answer.is_closed() {
+            self.context.debts.never_sent(&in_flight.command);
+            return;
+        }
+        if let Some(fault) = self.context.guard_fault(&in_flight) {
+            self.context.debts.never_sent(&in_flight.command);
+            let _ = in_flight.answer.send(Err(fault));
+            return;
+        }
+        self.ask(in_flight);
+    }
+
+    fn ask(&mut self, in_flight: InFlight) {
+        self.context.debts.sending(&in_flight.command);
+        self.flood.asked(&in_flight.command.bytes);
+        self.pipeline.add(in_flight);
+    }
+
+    fn pay_debts(&mut self) {
+        for command in self.context.debts.take() {
+            self.ask(InFlight::unheard(Command { untracked: true, ..command }));
+        }
+    }
+
+    /// Whether there is something to do from time to time that nobody asks for.
+    pub(super) fn has_chores(&self) -> bool {
+        self.ageless || (self.unkilled.is_some() && !self.context.debts.is_empty())
+    }
+
+    /// Reads the server's age, where it could not be read; pays again what a former connection may have made anew.
+    pub(super) fn do_chores(&mut self) {
+        if self.ageless && self.chores.is_multiple_of(AGE) {
+            self.ask(InFlight::unheard(plain(&about("server"), Purpose::Age)));
+        }
+        self.chores += 1;
+        // What was paid may be made anew by a connection that lives on: paid again, ever more rarely, for a ttl.
+        if self.unkilled.is_some() && self.chores.is_power_of_two() {
+            let now = self.context.clock.now();
+            self.context.debts.forget_expired(now);
+            self.pay_debts();
+        }
+    }
+
+    /// The next answer; a fault if it fits no command: no answer of this connection is to be trusted any more.
+    pub(super) fn answered(&mut self, value: Value) -> Option<Fault> {
+        let Some(mut in_flight) = self.pipeline.next() else {
+            return Some(Fault::new("the server answered what nobody asked"));
+        };
+        if !fits(&in_flight, &value) {
+            let fault = self.context.target.endpoint.redact_fault(reply::unexpected(&value));
+            self.context.refuse(in_flight, &fault);
+            return Some(fault);
+        }
+        if in_flight.has_two_answers() {
+            in_flight.first = Some(value);
+            self.pipeline.put_back(in_flight);
+        } else if lost_scripts(&in_flight, &value) {
+            // A round that is over drops its answers before it sends its deletes, so an acquire
+            // that is still listened to has no delete ahead of it here.
+            for load in load_scripts() {
+                self.ask(InFlight::unheard(plain(&load, Purpose::Plain)));
+            }
+            (in_flight.again, in_flight.first) = (true, None);
+            self.ask(in_flight);
+        } else {
+            self.deliver(in_flight, value);
+        }
+        None
+    }
+
+    /// Hands an answer to whoever asked.
+    fn deliver(&mut self, in_flight: InFlight, value: Value) {
+        match (&in_flight.command.purpose, self.unkilled) {
+            (Purpose::Age, _) => self.read_age(&value),
+            (Purpose::Force { keys, delete }, _) if let Some(now) = reply::time(&value) => {
+                let timeout = in_flight.command.timeout.as_micros();
+                let by = now.saturating_add(u64::try_from(timeout).unwrap_or(u64::MAX));
+                let (keys, delete) = (Arc::clone(keys), delete(keys, by));
+                self.ask(InFlight::new(delete, in_flight.answer));
+                // The server does not push to the connection that deleted; what is asked now goes behind the delete.
+                self.context.watch.changed_keys(&keys);
+                return;
+            }
+            // What the former connection carried may still arrive, behind this delete.
+            (Purpose::Delete { owed, .. }, Some(opened))
+                if opened + *owed > self.context.clock.now() =>
+            {
+                self.context.debts.owe_again(in_flight.command.clone(), opened);
+            }
+            _ => {}
+        }
+        let answer = believed(&in_flight.command, in_flight.first.as_ref(), value);
+        let _ = in_flight.answer.send(Ok(answer));
+    }
+
+    fn read_age(&mut self, answer: &Value) {
+        if matches!(answer, Value::ServerError(_)) {
+            // It will not be told later either.
+            self.ageless = false;
+        } else if let Some(wait) = votes_in(&text(answer), self.context.target.guard) {
+            self.ageless = false;
+            self.context.link.set_votes_from(self.context.votes_in(wait));
+        }
+    }
+
+    /// What a server says by itself; a fault where it is too much.
+    pub(super) fn pushed(&mut self, kind: &PushKind, data: &[Value]) -> Option<Fault> {
+        if *kind != PushKind::Invalidate {
+            return None;
+        }
+        let now = self.context.clock.now();
+        // A flush is told as null: every key.
+        let Some(Value::Array(keys)) = data.first() else {
+            let flood = self.flood.told(None, now);
+            if flood.is_none() {
+                self.context.watch.changed(Change::All);
+            }
+            return flood;
+        };
+        if let Some(flood) = self.flood.told(Some(keys.len()), now) {
+            return Some(flood);
+        }
+        for key in keys {
+            if let Value::BulkString(key) = key {
+                let key = String::from_utf8_lossy(key).into_owned();
+                self.context.watch.changed(Change::Key(key));
+            }
+        }
+        None
+    }
+
+    /// The connection broke: what has no answer is refused, and what was never sent is not owed.
+    pub(super) fn broken(&mut self, fault: &Fault) {
+        let mut open: Vec<_> = self.pipeline.end().collect();
+        for (in_flight, _) in open.iter().filter(|(_, sent)| !sent) {
+            self.context.debts.never_sent(&in_flight.command);
+        }
+        for (in_flight, _) in open.drain(..) {
+            self.context.refuse(in_flight, fault);
+        }
+    }
+}
+
+/// A command of the connection's own.
+fn plain(command: &Cmd, purpose: Purpose) -> Command {
+    Command {
+        bytes: command.get_packed_command().into(),
+        expects: Expects::Anything,
+        purpose,
+        timeout: SILENCE,
+        untracked: false,
+    }
+}

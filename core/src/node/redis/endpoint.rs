@@ -1,0 +1,154 @@
+//! Where a server is, and as whom to go there: the rules of `redis://`, `rediss://` and `unix://` URLs.
+
+use std::path::PathBuf;
+
+use redis::{ConnectionAddr, IntoConnectionInfo};
+use url::Url;
+
+use super::tls::Tls;
+use crate::error::{Error, Result};
+use crate::node::Fault;
+use crate::text::shown;
+
+/// Where a server is, and as whom to go there.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    pub(super) place: Place,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) db: i64,
+    pub(super) tls: Option<Tls>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    Tcp(String, u16),
+    Tls(String, u16),
+    Unix(PathBuf),
+}
+
+const SCHEMES: &str =
+    "use redis://[user:pass@]host[:port][/db], rediss:// for TLS, unix:///path or memory://[name]";
+
+impl Endpoint {
+    /// What the URL says, or the rule it broke.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let mut url = Url::parse(text).map_err(|error| invalid_url(text, &unreadable(error)))?;
+        let unknown =
+            |key: &str| !(url.scheme() == "unix" && matches!(key, "db" | "user" | "pass"));
+        if url.query_pairs().any(|(key, _)| unknown(&key)) {
+            let rule = if url.scheme() == "unix" {
+                "a parameter after the ? is none of db, user and pass"
+            } else {
+                "parameters after a ? are unknown"
+            };
+            return Err(invalid_url(text, rule));
+        }
+        let hosts = url.host_str().is_some_and(|host| !host.is_empty());
+        if hosts == (url.scheme() == "unix") {
+            let rule =
+                if hosts { "a path has no host: write three slashes" } else { "it names no host" };
+            return Err(invalid_url(text, rule));
+        }
+        if url.host_str().is_some_and(|host| host.contains('%')) {
+            return Err(invalid_url(
+                text,
+                "its host has a %: is the @ after a password written as %40?",
+            ));
+        }
+        if url.fragment().is_some() {
+            return Err(invalid_url(text, "what follows the # is unknown"));
+        }
+        // The parser knows TLS only with its own TLS stack; the scheme is all that differs.
+        let tls = matches!(url.scheme(), "rediss" | "valkeys");
+        if tls && url.set_scheme("redis").is_err() {
+            return Err(invalid_url(text, "its scheme is unknown"));
+        }
+        let info = url
+            .into_connection_info()
+            .map_err(|_| invalid_url(text, "the path after the host must be a database number"))?;
+        let settings = info.redis_settings();
+        let place = match info.addr() {
+            ConnectionAddr::Tcp(host, port) if tls => Place::Tls(host.clone(), *port),
+            ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
+            ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
+            _ => return Err(invalid_url(text, "its kind of connection is not supported")),
+        };
+        Ok(Self {
+            place,
+            username: settings.username().map(str::to_owned),
+            password: settings.password().map(str::to_owned),
+            db: settings.db(),
+            tls: None,
+        })
+    }
+
+    fn place(&self) -> String {
+        let at = |scheme: &str, host: &str, port: u16| {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+            format!("{scheme}://{host}:{port}")
+        };
+        match &self.place {
+            Place::Tcp(host, port) => at("redis", host, *port),
+            Place::Tls(host, port) => at("rediss", host, *port),
+            Place::Unix(path) => format!("unix://{}", path.display()),
+        }
+    }
+
+    /// Whether TLS options are needed to get there.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self.place, Place::Tls(..))
+    }
+
+    /// The same place, reached with these TLS options.
+    pub(crate) fn with_tls(self, tls: &Tls) -> Self {
+        Self { tls: Some(tls.clone()), ..self }
+    }
+
+    /// What makes two entries of a node list one node: the place and the database, whoever logs in.
+    pub(crate) fn identity(&self) -> String {
+        let place = self.place();
+        // The names of hosts are the same in any case, those of files are not.
+        let place = if matches!(self.place, Place::Unix(_)) { place } else { place.to_lowercase() };
+        format!("{place}/{}", self.db)
+    }
+
+    /// The fault with the server's own words redacted.
+    pub(super) fn redact_fault(&self, fault: Fault) -> Fault {
+        fault.redacted(|words| self.redact(words))
+    }
+
+    /// A server's own words as everybody may see them: without the password, which some repeat, on one line, and cut.
+    pub(super) fn redact(&self, text: &str) -> String {
+        match self.password.as_deref() {
+            None | Some("") => shown(text),
+            Some(password) => shown(&text.replace(password, "***")),
+        }
+    }
+
+    /// The URL without user and password.
+    pub(crate) fn redacted(&self) -> String {
+        match self.db {
+            0 => self.place(),
+            db => format!("{}/{db}", self.place()),
+        }
+    }
+}
+
+/// What is not accepted is not quoted beyond its scheme: a password may stand anywhere in it.
+pub(crate) fn invalid_url(text: &str, rule: &str) -> Error {
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    let plain = |c: char| c.is_ascii_lowercase() || c == '+';
+    let node = if scheme.is_empty() || scheme.len() > 16 || !scheme.chars().all(plain) {
+        "a node".to_owned()
+    } else {
+        format!("a node ({scheme}://...)")
+    };
+    Error::invalid(format!("{node} cannot be used: {rule}; {SCHEMES}"))
+}
+
+fn unreadable(error: url::ParseError) -> String {
+    format!(
+        "{error}, as far as it can be read; write @, :, / and the like in a password as %40, %3A, %2F"
+    )
+}

@@ -1,0 +1,220 @@
+//! Opening a connection: who we are, which protocol, how old the server is, and our scripts.
+
+use std::time::Duration;
+
+use redis::{Cmd, ServerError, Value, cmd};
+
+use super::endpoint::Endpoint;
+use super::script::SCRIPTS;
+use super::stream::Stream;
+use super::talk::Talk;
+use super::{reply, rights};
+use crate::node::Fault;
+
+/// A name that cannot be resolved or a host that drops packets would hold a connection attempt much longer.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A connection that is ready for locks.
+pub(super) struct Greeting {
+    pub(super) talk: Talk,
+    /// The server tells of changed keys.
+    pub(super) pushes: bool,
+    /// How long the server may not take first votes; `None`: its age cannot be read.
+    pub(super) votes_in: Option<Duration>,
+    /// Which run of which server it is, where it says so.
+    pub(super) run_id: Option<String>,
+    /// What it does when its memory is full, where it says so.
+    pub(super) eviction: Option<String>,
+    /// What the server calls this connection, where it says so.
+    id: Option<i64>,
+}
+
+/// A connection that ended broken: what was sent over it may still arrive, unless its server ends it first.
+#[derive(Clone)]
+pub(super) struct Former {
+    run_id: Option<String>,
+    id: Option<i64>,
+}
+
+impl Greeting {
+    /// What its successor needs to know of it.
+    pub(super) fn as_former(&self) -> Former {
+        Former { run_id: self.run_id.clone(), id: self.id }
+    }
+
+    /// Ends an earlier connection; true if nothing of it can arrive any more.
+    pub(super) async fn kill(&mut self, former: &Former) -> Result<bool, Fault> {
+        let (Some(was), Some(is)) = (&former.run_id, &self.run_id) else { return Ok(false) };
+        if was != is {
+            // Another run of the server never knew it, and would end a stranger's.
+            return Ok(true);
+        }
+        let Some(id) = former.id else { return Ok(false) };
+        let mut kill = cmd("CLIENT");
+        kill.arg("KILL").arg("ID").arg(id);
+        match tokio::time::timeout(TIMEOUT, self.talk.ask(&[kill])).await {
+            Ok(answers) => Ok(matches!(answers?[..], [Value::Int(_)])),
+            Err(_) => Err(too_long()),
+        }
+    }
+}
+
+fn too_long() -> Fault {
+    Fault::new(format!("no connection within {} s", TIMEOUT.as_secs()))
+}
+
+/// Connects and logs in, within [`TIMEOUT`].
+pub(super) async fn open(
+    endpoint: &Endpoint,
+    guard: Duration,
+    key_prefix: &str,
+) -> Result<Greeting, Fault> {
+    match tokio::time::timeout(TIMEOUT, greet(endpoint, guard, key_prefix)).await {
+        Ok(greeted) => greeted.map_err(|fault| endpoint.redact_fault(fault)),
+        Err(_) => Err(too_long()),
+    }
+}
+
+async fn greet(endpoint: &Endpoint, guard: Duration, key_prefix: &str) -> Result<Greeting, Fault> {
+    let stream = Stream::connect(endpoint)
+        .await
+        .map_err(|error| Fault::new("cannot connect: ").saying(&error.to_string(), ""))?;
+    let mut talk = Talk::over(stream);
+    let hello = log_in(&mut talk, endpoint).await?;
+    let steps = steps(endpoint, hello.is_some(), key_prefix);
+    let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
+    let (mut pushes, mut about, mut id) = (false, String::new(), hello.flatten());
+    for ((step, _), answer) in steps.iter().zip(talk.ask(&commands).await?) {
+        match (step, answer) {
+            (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
+            (Step::Right(name), answer) => {
+                rights::denied(name, &answer).map_or(Ok(()), Err)?;
+            }
+            (Step::Tracking, answer) => pushes = answer == Value::Okay,
+            (Step::About, answer) => about.push_str(&text(&answer)),
+            (Step::Id, Value::Int(own)) => id = Some(own),
+            _ => {}
+        }
+    }
+    let votes_in = votes_in(&about, guard);
+    let own = |name| field(&about, name).map(str::to_owned);
+    let (run_id, eviction) = (own("run_id"), own("maxmemory_policy"));
+    Ok(Greeting { talk, pushes, votes_in, run_id, eviction, id })
+}
+
+enum Step {
+    Optional,
+    Required,
+    Tracking,
+    Right(&'static str),
+    About,
+    Id,
+}
+
+fn steps(endpoint: &Endpoint, resp3: bool, key_prefix: &str) -> Vec<(Step, Cmd)> {
+    let mut steps = vec![(Step::Optional, cmd("CLIENT").arg("SETNAME").arg("redlock").clone())];
+    if endpoint.db != 0 {
+        steps.push((Step::Required, cmd("SELECT").arg(endpoint.db).clone()));
+    }
+    for section in ["server", "memory"] {
+        steps.push((Step::About, about(section)));
+    }
+    steps.extend(load_scripts().map(|load| (Step::Required, load)));
+    steps.extend(
+        rights::trials(key_prefix).into_iter().map(|(name, try_it)| (Step::Right(name), try_it)),
+    );
+    // After the trials, whose key the server need not remember.
+    if resp3 {
+        let tracking = ["TRACKING", "ON", "OPTOUT", "NOLOOP"];
+        steps.push((Step::Tracking, cmd("CLIENT").arg(&tracking).clone()));
+    } else {
+        steps.push((Step::Id, cmd("CLIENT").arg("ID").clone()));
+    }
+    steps
+}
+
+/// Asks what the server says about itself.
+pub(super) fn about(section: &str) -> Cmd {
+    cmd("INFO").arg(section).clone()
+}
+
+/// With RESP3, our own id if the server says it; servers that do not know it are spoken to in RESP2, without pushes.
+async fn log_in(talk: &mut Talk, endpoint: &Endpoint) -> Result<Option<Option<i64>>, Fault> {
+    let mut hello = cmd("HELLO");
+    hello.arg(3);
+    if let Some(password) = &endpoint.password {
+        hello.arg("AUTH").arg(endpoint.username.as_deref().unwrap_or("default")).arg(password);
+    }
+    match talk.ask(&[hello]).await?.remove(0) {
+        Value::Map(words) => return Ok(Some(own_id(&words))),
+        Value::Array(_) => return Ok(Some(None)),
+        Value::ServerError(error) => {
+            let unknown = error.details().unwrap_or_default().contains("unknown command");
+            if !unknown && error.code() != "NOPROTO" {
+                return Err(refused(&error));
+            }
+        }
+        other => return Err(no_redis(&other)),
+    }
+    let Some(password) = &endpoint.password else {
+        return Ok(None);
+    };
+    let mut auth = cmd("AUTH");
+    if let Some(username) = &endpoint.username {
+        auth.arg(username);
+    }
+    auth.arg(password);
+    match talk.ask(&[auth]).await?.remove(0) {
+        Value::Okay => Ok(None),
+        Value::ServerError(error) => Err(refused(&error)),
+        other => Err(no_redis(&other)),
+    }
+}
+
+fn own_id(words: &[(Value, Value)]) -> Option<i64> {
+    words.iter().find_map(|(word, value)| match (word, value) {
+        (Value::BulkString(word), Value::Int(id)) if word == b"id" => Some(*id),
+        (Value::SimpleString(word), Value::Int(id)) if word == "id" => Some(*id),
+        _ => None,
+    })
+}
+
+fn refused(error: &ServerError) -> Fault {
+    reply::refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
+}
+
+fn no_redis(value: &Value) -> Fault {
+    let said = reply::words(value);
+    Fault::new("the greeting was answered by ").saying(&said, ": is it a Redis server?")
+}
+
+/// Gives the server the scripts, which it may have forgotten.
+pub(super) fn load_scripts() -> impl Iterator<Item = Cmd> {
+    SCRIPTS.iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
+}
+
+/// How long a node must still wait before it may vote: uptime is told in whole seconds, rounded down. `None` where
+/// it cannot be read, as that of a server whose clock went back behind its start.
+pub(super) fn votes_in(about: &str, guard: Duration) -> Option<Duration> {
+    let uptime = Duration::from_secs(field(about, "uptime_in_seconds")?.parse().ok()?);
+    Some((guard_time(guard) + Duration::from_secs(1)).saturating_sub(uptime))
+}
+
+/// How long a server that may have forgotten something just now takes no first vote.
+pub(super) fn guard_time(guard: Duration) -> Duration {
+    guard.mul_f64(1.01)
+}
+
+/// What the server said about itself; nothing if it did not.
+pub(super) fn text(info: &Value) -> String {
+    match info {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::VerbatimString { text, .. } => text.clone(),
+        _ => String::new(),
+    }
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.trim())
+}

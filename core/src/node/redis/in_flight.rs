@@ -1,0 +1,97 @@
+//! A command on its way: what goes into a connection's queue, and what its answer must look like.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::Value;
+use tokio::sync::oneshot;
+
+use crate::clock::Instant;
+use crate::exit::UnderWay;
+use crate::node::Fault;
+
+/// What a command is for decides what becomes of it when the connection dies.
+#[derive(Clone)]
+pub(super) enum Purpose {
+    /// A lease's first vote: subject to the restart guard, and not sent once nobody listens for it. `sent`: this is
+    /// the second question for it.
+    FirstVote { token: Arc<str>, sent: bool },
+    /// A later one: it, too, may put its token on a key.
+    Heal(Arc<str>),
+    /// Nothing is owed for it.
+    Plain,
+    /// If its answer was never read, it is owed on the next connection. The keys live for `owed` at most; `until` then
+    /// is set once it is owed.
+    Delete { token: Arc<str>, owed: Duration, until: Option<Instant> },
+    /// A question for the server's own time, in us; what follows the answer is the delete of these keys by then.
+    Force { keys: Arc<[String]>, delete: fn(&[String], u64) -> Command },
+    /// How old the server is, asked for again.
+    Age,
+}
+
+/// Which answer a command can have; another one is an answer to something else.
+#[derive(Clone)]
+pub(super) enum Expects {
+    /// Whatever it is, nobody reads it.
+    Anything,
+    /// One that ends with this.
+    Echo(Box<str>),
+    /// Two: that of a `SET NX`, and the owner of a key or nothing.
+    Owner,
+    /// The server's own time.
+    Time,
+}
+
+/// Goes before a command whose reads the server is not to remember: `CLIENT CACHING NO`, under tracking by `OPTOUT`.
+pub(super) const UNTRACKED: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$2\r\nNO\r\n";
+
+/// A command for the server, with all that is known of its answer.
+#[derive(Clone)]
+pub(super) struct Command {
+    /// As it goes over the wire.
+    pub(super) bytes: Bytes,
+    pub(super) expects: Expects,
+    pub(super) purpose: Purpose,
+    /// How long its caller listens: a server is given at least as long before it counts as dead.
+    pub(super) timeout: Duration,
+    /// The server is not to remember that these keys were read here: nobody waits to be told of them.
+    pub(super) untracked: bool,
+}
+
+/// A command that was given to the connection and has no answer yet.
+pub(super) struct InFlight {
+    pub(super) command: Command,
+    pub(super) answer: oneshot::Sender<Result<Value, Fault>>,
+    /// Sent again once, after the server had forgotten the scripts.
+    pub(super) again: bool,
+    /// The first of two answers, where it is there.
+    pub(super) first: Option<Value>,
+    /// The end of the process waits for it.
+    _under_way: Option<UnderWay>,
+}
+
+impl InFlight {
+    pub(super) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
+        let delete = matches!(command.purpose, Purpose::Delete { .. });
+        let under_way = delete.then(UnderWay::begin);
+        Self { command, answer, again: false, first: None, _under_way: under_way }
+    }
+
+    /// A command whose answer nobody waits for.
+    pub(super) fn unheard(command: Command) -> Self {
+        Self::new(command, oneshot::channel().0)
+    }
+
+    /// How many bytes it is on the wire.
+    pub(super) fn length(&self) -> usize {
+        let before = if self.command.untracked { UNTRACKED.len() } else { 0 };
+        before + self.command.bytes.len()
+    }
+
+    /// Whether its answer comes in two parts, of which the first is still to come.
+    pub(super) fn has_two_answers(&self) -> bool {
+        let two = self.command.untracked || matches!(self.command.expects, Expects::Owner);
+        two && self.first.is_none()
+    }
+}

@@ -1,0 +1,73 @@
+//! What a node may know of its connection without asking it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::clock::Instant;
+use crate::node::Fault;
+use crate::spelling::spelled;
+
+/// From when on a node may take first votes.
+#[derive(Clone, Copy, Default)]
+pub(super) enum VotesFrom {
+    /// There is no guard, or the server is old enough.
+    #[default]
+    Now,
+    /// It restarted, and may have forgotten what others hold.
+    At(Instant),
+    /// Its age cannot be read.
+    Never,
+}
+
+/// The connection's state, for its node.
+#[derive(Default)]
+pub(super) struct Link {
+    pushes: AtomicBool,
+    votes_from: Mutex<VotesFrom>,
+}
+
+impl Link {
+    /// Whether changes of keys are told by push at this moment.
+    pub(super) fn pushes(&self) -> bool {
+        self.pushes.load(Ordering::Relaxed)
+    }
+
+    /// Why the server takes no first vote now, if it does not.
+    pub(super) fn guard_fault(&self, now: Instant) -> Option<Fault> {
+        let left = match self.votes_from() {
+            VotesFrom::Now => return None,
+            VotesFrom::Never => {
+                let option = spelled("restart_guard");
+                return Some(Fault::new(format!(
+                    "its uptime cannot be read (INFO), so it takes no first vote while {option} is on"
+                )));
+            }
+            VotesFrom::At(from) => from.since(now),
+        };
+        (!left.is_zero()).then(|| {
+            let (left, option) = (left.as_secs_f64(), spelled("restart_guard"));
+            Fault::new(format!("it restarted within {option} and votes again in {left:.1} s"))
+        })
+    }
+
+    /// From when on the server takes first votes.
+    pub(super) fn votes_from(&self) -> VotesFrom {
+        *self.votes_from.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its age was read.
+    pub(super) fn set_votes_from(&self, votes_from: VotesFrom) {
+        *self.votes_from.lock().unwrap_or_else(PoisonError::into_inner) = votes_from;
+    }
+
+    /// There is a connection.
+    pub(super) fn opened(&self, pushes: bool, votes_from: VotesFrom) {
+        self.pushes.store(pushes, Ordering::Relaxed);
+        self.set_votes_from(votes_from);
+    }
+
+    /// There is none any more.
+    pub(super) fn closed(&self) {
+        self.pushes.store(false, Ordering::Relaxed);
+    }
+}

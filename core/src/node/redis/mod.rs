@@ -1,0 +1,156 @@
+//! A Redis server as a node: methods into commands, commands into the connection's queue.
+
+mod answers;
+mod commands;
+mod connection;
+mod context;
+mod debts;
+mod dial;
+mod dialogue;
+mod endpoint;
+mod flood;
+mod handshake;
+mod in_flight;
+mod link;
+mod pipeline;
+mod reconnect;
+mod reply;
+mod rights;
+mod run_ids;
+mod script;
+mod session;
+mod stream;
+mod talk;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use redis::Value;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::{
+    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, Watch,
+};
+use crate::background;
+use crate::clock::Clock;
+use commands::{
+    acquire_script, attempt, extend_script, force, inspect_script, ping, release_script,
+};
+use connection::Connection;
+use context::Context;
+use in_flight::{Command, InFlight};
+use link::Link;
+use reply::Answer;
+
+pub(crate) use context::Target;
+pub(crate) use endpoint::{Endpoint, invalid_url};
+pub(crate) use run_ids::RunIds;
+pub(crate) use tls::Tls;
+pub use tls::TlsOptions;
+
+/// A server that is reached by one connection.
+pub(crate) struct RedisNode {
+    url: String,
+    endpoint: Arc<Endpoint>,
+    queue: Queue,
+    link: Arc<Link>,
+    clock: Arc<dyn Clock>,
+}
+
+type Queue = UnboundedSender<InFlight>;
+
+impl RedisNode {
+    /// Starts the node's connection, which waits for the first command before it connects.
+    pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
+        let (queue, commands) = unbounded_channel();
+        let (url, link) = (target.url.clone(), Arc::new(Link::default()));
+        let endpoint = Arc::new(target.endpoint.clone());
+        let time = Arc::clone(&clock);
+        let context = Context::new(target, time, watch, Arc::clone(&link), commands);
+        background::spawn(Connection::new(context).run()).detach();
+        Self { url, endpoint, queue, link, clock }
+    }
+
+    fn ask<T: Send + 'static>(&self, command: Command, read: fn(&Value) -> Answer<T>) -> Reply<T> {
+        let answer = send(&self.queue, command);
+        let endpoint = Arc::clone(&self.endpoint);
+        Box::pin(async move {
+            let read = answer.await.and_then(|value| read(&value));
+            read.map_err(|fault| endpoint.redact_fault(fault))
+        })
+    }
+}
+
+/// Sent at the call; the future is the answer.
+fn send(
+    queue: &Queue,
+    command: Command,
+) -> impl Future<Output = Result<Value, Fault>> + Send + 'static + use<> {
+    let (answer, reply) = oneshot::channel();
+    // A send can fail only when the connection is gone for good; the dropped answer says so below.
+    let _ = queue.send(InFlight::new(command, answer));
+    let gone = "the client is closed, or the node's own task failed";
+    reply.map(move |answer| answer.unwrap_or_else(|_| Err(Fault::new(gone))))
+}
+
+impl Node for RedisNode {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn pushes(&self) -> bool {
+        self.link.pushes()
+    }
+
+    fn guard_fault(&self) -> Option<Fault> {
+        self.link.guard_fault(self.clock.now())
+    }
+
+    fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
+        let expected_free = params.expect == Expect::Free;
+        if !expected_free || claim.keys.len() > 1 || params.fencing != Fencing::Off {
+            return self.ask(acquire_script(claim, params, false), reply::vote);
+        }
+        let owner = send(&self.queue, attempt(claim, params));
+        let (queue, claim) = (self.queue.clone(), claim.clone());
+        let endpoint = Arc::clone(&self.endpoint);
+        Box::pin(async move {
+            if matches!(owner.await?, Value::BulkString(token) if token == claim.token.as_bytes()) {
+                return Ok(Vote::Granted(None));
+            }
+            // Whoever listens no longer asks no more: a delete that follows finds nothing behind it.
+            let vote = send(&queue, acquire_script(&claim, params, true)).await?;
+            reply::vote(&vote).map_err(|fault| endpoint.redact_fault(fault))
+        })
+    }
+
+    fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
+        self.ask(extend_script(claim, params), reply::extension)
+    }
+
+    fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
+        self.ask(release_script(claim, owed), reply::released)
+    }
+
+    fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
+        let command = Command { untracked: true, ..release_script(claim, owed) };
+        self.ask(command, reply::released)
+    }
+
+    fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
+        self.ask(inspect_script(key), reply::holder)
+    }
+
+    fn force_release(&self, keys: &[String]) -> Reply<bool> {
+        self.ask(force(keys), reply::count)
+    }
+
+    fn drained(&self) -> Reply<()> {
+        self.ask(ping(), |_| Ok(()))
+    }
+}

@@ -1,0 +1,126 @@
+//! What was asked over a connection and is not answered yet: answers come in the order of the commands.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use super::in_flight::{InFlight, UNTRACKED};
+use super::stream::Stream;
+use crate::node::Fault;
+
+/// How often silence is looked for.
+pub(super) const TICK: Duration = Duration::from_millis(250);
+/// A server silent for this long with commands open is dead, unless a caller listens for longer.
+pub(super) const SILENCE: Duration = Duration::from_secs(1);
+/// Unsent bytes beyond which no more commands are taken: the server reads nothing.
+const FULL: usize = 4 << 20;
+
+/// Commands on their way, and the bytes that are still to be written.
+pub(super) struct Pipeline {
+    unsent: BytesMut,
+    /// TLS has taken bytes that it may not have written yet.
+    unflushed: bool,
+    /// Bytes are taken by TLS before they are written.
+    tls: bool,
+    open: VecDeque<InFlight>,
+    /// Time with commands open in which nothing was read, counted by ticks so that our own pause is not the server's.
+    silence: Duration,
+}
+
+impl Pipeline {
+    /// Nothing is asked yet.
+    pub(super) fn over(stream: &Stream) -> Self {
+        Self {
+            unsent: BytesMut::with_capacity(4096),
+            unflushed: false,
+            tls: matches!(stream, Stream::Tls(_)),
+            open: VecDeque::new(),
+            silence: Duration::ZERO,
+        }
+    }
+
+    /// Asks this, behind everything that was asked before.
+    pub(super) fn add(&mut self, in_flight: InFlight) {
+        if self.open.is_empty() {
+            self.silence = Duration::ZERO;
+        }
+        if in_flight.command.untracked {
+            self.unsent.extend_from_slice(UNTRACKED);
+        }
+        self.unsent.extend_from_slice(&in_flight.command.bytes);
+        self.unflushed |= self.tls;
+        self.open.push_back(in_flight);
+    }
+
+    /// The command that the next answer belongs to.
+    pub(super) fn next(&mut self) -> Option<InFlight> {
+        self.open.pop_front()
+    }
+
+    /// A command of which only the first answer came: the next one is its, too.
+    pub(super) fn put_back(&mut self, in_flight: InFlight) {
+        self.open.push_front(in_flight);
+    }
+
+    /// Whether there is something to write or to flush.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.unflushed || !self.unsent.is_empty()
+    }
+
+    /// Whether answers are still to come.
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Whether the server reads what it is sent.
+    pub(super) fn has_room(&self) -> bool {
+        self.unsent.len() < FULL
+    }
+
+    /// Writes what the socket takes at once.
+    pub(super) fn write_now(&mut self, stream: &Stream) {
+        if let Ok(written) = stream.try_write(&self.unsent) {
+            let _ = self.unsent.split_to(written);
+        }
+    }
+
+    /// Writes something of it, or flushes what was written.
+    pub(super) async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        if self.unsent.is_empty() {
+            writer.flush().await?;
+            self.unflushed = false;
+        } else {
+            writer.write_buf(&mut self.unsent).await?;
+        }
+        Ok(())
+    }
+
+    /// Something was read.
+    pub(super) fn heard(&mut self) {
+        self.silence = Duration::ZERO;
+    }
+
+    /// A tick in which nothing was read; a fault once there were too many.
+    pub(super) fn count_silence(&mut self) -> Option<Fault> {
+        self.silence += TICK;
+        let timeout = self.open.iter().map(|open| open.command.timeout).max();
+        let limit = timeout.unwrap_or_default().max(SILENCE);
+        (self.silence > limit + TICK)
+            .then(|| Fault::new(format!("the server was silent for {:.1} s", limit.as_secs_f64())))
+    }
+
+    /// The connection has ended: the commands without an answer, each with whether any byte of it may have been written.
+    pub(super) fn end(&mut self) -> impl Iterator<Item = (InFlight, bool)> + use<> {
+        let open = std::mem::take(&mut self.open);
+        // Bytes are written in order: what is left of them are the last commands.
+        let (mut unwritten, mut sent) = (self.unsent.len(), open.len());
+        for last in open.iter().rev() {
+            let Some(left) = unwritten.checked_sub(last.length()) else { break };
+            (unwritten, sent) = (left, sent - 1);
+        }
+        open.into_iter().enumerate().map(move |(at, open)| (open, at < sent))
+    }
+}

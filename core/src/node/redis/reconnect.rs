@@ -1,0 +1,169 @@
+//! The way to the next connection: when an attempt begins, and who waits for its outcome.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::context::{Context, Target};
+use super::handshake::{self, Former, Greeting};
+use super::in_flight::InFlight;
+use crate::clock::Instant;
+use crate::log;
+use crate::node::Fault;
+
+/// Who asks so soon after an attempt began waits for its outcome.
+const JOIN: Duration = Duration::from_millis(50);
+/// Commands begin no attempt for this long after one that they began, and for this many times as long as it took: a
+/// node that is known to be down is a fault at once for those who ask often.
+const CALM: (Duration, u32) = (Duration::from_millis(200), 10);
+/// Longer than any attempt takes: whoever comes after so long without a command does not ask often.
+const IDLE: Duration = Duration::from_millis(2500);
+
+/// A greeting, and whether nothing of the former connection can arrive any more.
+pub(super) type Opened = Result<(Greeting, bool), Fault>;
+
+/// What is known of the attempts so far.
+#[derive(Default)]
+pub(super) struct Reconnect {
+    /// The last connection, unless it ended with everything answered.
+    pub(super) former: Option<Former>,
+    /// Why the last attempt failed; `None` before there was one.
+    pub(super) last: Option<Fault>,
+    /// When the last attempt ended that a command had begun, and how long it had taken.
+    tried: Option<(Instant, Duration)>,
+    /// When the last command came that found no connection.
+    asked: Option<Instant>,
+}
+
+/// An attempt's own state, while commands come.
+struct Attempts {
+    running: FuturesUnordered<Pin<Box<dyn Future<Output = Opened> + Send>>>,
+    /// When the last one began.
+    begun: Option<Instant>,
+}
+
+impl Attempts {
+    fn begin(&mut self, target: &Target, former: Option<&Former>, now: Instant) {
+        self.running.push(Box::pin(open(target.clone(), former.cloned())));
+        self.begun = Some(now);
+    }
+}
+
+impl Reconnect {
+    /// Connects after a pause, while commands are answered with the last fault. One that comes after a while without
+    /// any has the attempt begin at once, and waits for it, as do those that come with it, and all before the first.
+    /// `None` once the client is gone and owes nothing.
+    pub(super) async fn open(
+        &mut self,
+        context: &mut Context,
+        pause: Duration,
+        waiting: &mut Vec<InFlight>,
+    ) -> Option<Opened> {
+        let refusal = self.last.as_ref().map(not_connected);
+        // Half of the pause at least, at random: many clients of one server do not come back in step.
+        let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered));
+        let mut attempts = Attempts { running: FuturesUnordered::new(), begun: None };
+        let mut more = true;
+        let opened = loop {
+            let now = context.clock.now();
+            if attempts.begun.is_none() && pause.is_zero() {
+                attempts.begin(&context.target, self.former.as_ref(), now);
+            }
+            tokio::select! {
+                Some(opened) = attempts.running.next() => {
+                    if opened.is_ok() || attempts.running.is_empty() {
+                        break opened;
+                    }
+                }
+                () = &mut pause_ends, if attempts.begun.is_none() => {
+                    attempts.begin(&context.target, self.former.as_ref(), now);
+                }
+                command = context.commands.recv(), if more => match (command, &refusal) {
+                    (Some(command), None) => waiting.push(command),
+                    (Some(command), Some(refusal)) => {
+                        self.join_or_refuse(context, now, (command, refusal), &mut attempts, waiting);
+                    }
+                    (None, _) => {
+                        more = false;
+                        context.debts.forget_expired(now);
+                        if context.debts.is_empty() && waiting.is_empty() {
+                            return None;
+                        }
+                    }
+                }
+            }
+        };
+        self.note(opened.is_ok(), attempts.begun.filter(|_| !waiting.is_empty()), context);
+        Some(opened)
+    }
+
+    /// A command that comes while there is no connection waits for an attempt, or is refused at once.
+    fn join_or_refuse(
+        &mut self,
+        context: &mut Context,
+        now: Instant,
+        (command, refusal): (InFlight, &Fault),
+        attempts: &mut Attempts,
+        waiting: &mut Vec<InFlight>,
+    ) {
+        let young = attempts.begun.is_some_and(|at| now.since(at) <= JOIN);
+        let again = self.tries_again(now, waiting);
+        if again && !young {
+            // Beside one that is under way: on a slow link that one may be the first to end well.
+            attempts.begin(&context.target, self.former.as_ref(), now);
+        }
+        if again || (young && !waiting.is_empty()) {
+            waiting.push(command);
+        } else {
+            context.refuse_unsent(command, refusal);
+        }
+    }
+
+    /// Whether a command that comes now begins an attempt of its own.
+    fn tries_again(&mut self, now: Instant, waiting: &[InFlight]) -> bool {
+        let idle = self.asked.replace(now).is_none_or(|asked| now.since(asked) > IDLE);
+        let (least, times) = CALM;
+        let calm = |took: Duration| least.max(took * times);
+        let over = self.tried.is_none_or(|(tried, took)| now.since(tried) > calm(took));
+        idle || (waiting.is_empty() && over)
+    }
+
+    /// An attempt is over; `begun`: a command waits for it.
+    fn note(&mut self, opened: bool, begun: Option<Instant>, context: &Context) {
+        let now = context.clock.now();
+        if opened {
+            (self.tried, self.asked) = (None, None);
+        } else if let Some(begun) = begun {
+            self.tried = Some((now, now.since(begun)));
+        }
+    }
+}
+
+fn not_connected(fault: &Fault) -> Fault {
+    if fault.is_invalid() { fault.clone() } else { Fault::new(format!("not connected: {fault}")) }
+}
+
+/// One attempt: connect, log in, see that it is no other node's server, and have the former connection ended.
+async fn open(target: Target, former: Option<Former>) -> Opened {
+    let Target { url, endpoint, guard, key_prefix, run_ids } = target;
+    let mut greeting = handshake::open(&endpoint, guard, &key_prefix).await?;
+    if let Some(run_id) = &greeting.run_id {
+        run_ids.enter(&url, run_id).map_err(|fault| endpoint.redact_fault(fault))?;
+    }
+    let killed = match &former {
+        Some(former) => greeting.kill(former).await?,
+        None => true,
+    };
+    let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
+    if eviction != "noeviction" {
+        log::event!(
+            WARN, { node: url, maxmemory_policy: endpoint.redact(eviction) },
+            "the server may evict lock keys when its memory is full: use noeviction"
+        );
+    }
+    Ok((greeting, killed))
+}

@@ -1,0 +1,35 @@
+//! What the server's user must be allowed to do, asked at connect: without `PEXPIRE` a lease would be granted, never
+//! renewed, and end; without `EVALSHA` it could not be given back.
+//!
+//! Each command is tried on a key that nobody has: it changes nothing, and is no error where it is allowed.
+
+use redis::{Cmd, Value, cmd};
+use uuid::Uuid;
+
+use super::script::{INSPECT, SCRIPTS};
+use crate::node::Fault;
+
+/// The commands, by name; the last one wants the scripts loaded.
+pub(super) fn trials(key_prefix: &str) -> Vec<(&'static str, Cmd)> {
+    let key = format!("{key_prefix}redlock-rights-{}", Uuid::new_v4().simple());
+    let on = |name: &str| cmd(name).arg(&key).clone();
+    vec![
+        ("GET", on("GET")),
+        ("SET", on("SET").arg("x").arg("XX").clone()),
+        ("DEL", on("DEL")),
+        ("PTTL", on("PTTL")),
+        ("PEXPIRE", on("PEXPIRE").arg(1).clone()),
+        ("EVALSHA", SCRIPTS[INSPECT].on(&[key])),
+    ]
+}
+
+/// A fault if the command itself is denied; whether this key is says nothing about those of locks.
+pub(super) fn denied(name: &str, answer: &Value) -> Option<Fault> {
+    let Value::ServerError(error) = answer else { return None };
+    let details = error.details().unwrap_or_default();
+    let about = details.contains(&format!("'{}", name.to_lowercase()));
+    (error.code() == "NOPERM" && about).then(|| {
+        let text = format!("the node's user may not run {name}, which every lock needs: ");
+        Fault::new(text).saying(details, " (docs/security.md lists all rights)")
+    })
+}

@@ -1,0 +1,46 @@
+//! Which server stands behind which node of a client: a quorum of one server twice would be no quorum.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::node::Fault;
+
+/// The `run_id` that each node of a client has reached, by its URL.
+#[derive(Default)]
+pub(crate) struct RunIds(Mutex<HashMap<String, String>>);
+
+impl RunIds {
+    /// Notes the server that a node reached; a fault if another node has reached the same one, of which nothing is
+    /// noted: the first stands, whoever says the same later. A node that never worked has a wrong URL.
+    pub(super) fn enter(&self, url: &str, run_id: &str) -> Result<(), Fault> {
+        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let twice = servers.iter().find(|(other, id)| *other != url && *id == run_id);
+        let Some((other, _)) = twice else {
+            servers.insert(url.to_owned(), run_id.to_owned());
+            return Ok(());
+        };
+        let text = format!("it is the same server as {other} (run_id ");
+        let worked = servers.contains_key(url);
+        let fault = if worked { Fault::new(text) } else { Fault::invalid(text) };
+        Err(fault.saying(run_id, "): a quorum needs independent nodes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_stands_and_a_liar_takes_nobody_along() {
+        let run_ids = RunIds::default();
+        run_ids.enter("a", "one").unwrap();
+        assert!(run_ids.enter("b", "one").unwrap_err().is_invalid());
+        run_ids.enter("a", "one").unwrap();
+        run_ids.enter("b", "two").unwrap();
+        // It worked once, so what it says now is no mistake in the options.
+        assert!(!run_ids.enter("b", "one").unwrap_err().is_invalid());
+        run_ids.enter("a", "one").unwrap();
+        run_ids.enter("a", "three").unwrap();
+        run_ids.enter("b", "one").unwrap();
+    }
+}

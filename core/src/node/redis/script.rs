@@ -1,0 +1,44 @@
+//! The scripts and their digests.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Script as Digest, cmd};
+
+/// A script, and what the server calls it by.
+pub(super) struct Script {
+    pub(super) text: String,
+    digest: String,
+}
+
+impl Script {
+    fn new(text: &str) -> Self {
+        let text = text.replace("--@values\n", include_str!("values.lua"));
+        let digest = Digest::new(&text).get_hash().to_owned();
+        Self { text, digest }
+    }
+
+    /// The call of this script on these keys; arguments follow.
+    pub(super) fn on(&self, keys: &[String]) -> Cmd {
+        let mut command = cmd("EVALSHA");
+        command.arg(&self.digest).arg(keys.len()).arg(keys);
+        command
+    }
+}
+
+/// Where each script stands in [`SCRIPTS`].
+pub(super) const ACQUIRE: usize = 0;
+pub(super) const EXTEND: usize = 1;
+pub(super) const RELEASE: usize = 2;
+pub(super) const INSPECT: usize = 3;
+pub(super) const FORCE: usize = 4;
+
+/// All scripts, by the numbers above.
+pub(super) static SCRIPTS: LazyLock<[Script; 5]> = LazyLock::new(|| {
+    [
+        Script::new(include_str!("acquire.lua")),
+        Script::new(include_str!("extend.lua")),
+        Script::new(include_str!("release.lua")),
+        Script::new(include_str!("inspect.lua")),
+        Script::new(include_str!("force.lua")),
+    ]
+});

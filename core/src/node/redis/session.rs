@@ -1,0 +1,179 @@
+//! The life of one open connection: write what is asked, read what is answered, notice when it is dead.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use redis::{Value, ValueCodec};
+use tokio::io::AsyncReadExt;
+use tokio::task::yield_now;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio_util::codec::Decoder;
+
+use super::context::Context;
+use super::dialogue::Dialogue;
+use super::in_flight::InFlight;
+use super::pipeline::TICK;
+use super::stream::Stream;
+use super::talk::Talk;
+use crate::node::Fault;
+
+/// How a session ended.
+pub(super) enum End {
+    /// The client is gone and everything was answered.
+    Idle,
+    /// The connection is of no use any more.
+    Broken(Fault),
+}
+
+/// How often is done what nobody asks for.
+const CHORES: Duration = Duration::from_secs(1);
+/// So many commands are taken at once.
+const BATCH: usize = 256;
+/// So much is read at once.
+const READ: usize = 16 << 10;
+/// An answer of more bytes than this is none of ours; no memory is spent on the rest of it.
+const LARGEST: usize = 1 << 20;
+
+/// One open connection. Dropping it refuses what has no answer, unless it ended well.
+pub(super) struct Session<'a> {
+    dialogue: Dialogue<'a>,
+    stream: Stream,
+    codec: ValueCodec,
+    unread: BytesMut,
+    /// Bytes read since the last whole answer.
+    partial: usize,
+    /// The client is there: there may be more to ask.
+    more: bool,
+    /// Why it ended, for those whose answers never came; `None` in the end of which nothing is left.
+    end: Option<Fault>,
+}
+
+impl<'a> Session<'a> {
+    /// A session over a connection that is ready for locks.
+    pub(super) fn new(
+        context: &'a mut Context,
+        talk: Talk,
+        killed: bool,
+        waiting: Vec<InFlight>,
+    ) -> Self {
+        let Talk { stream, codec, unread } = talk;
+        Self {
+            dialogue: Dialogue::begin(context, &stream, killed, waiting),
+            stream,
+            codec,
+            unread,
+            partial: 0,
+            more: true,
+            end: Some(Fault::new("the node's own task failed: this is a bug in redlock")),
+        }
+    }
+
+    /// Serves until the client is gone and everything was answered, or the connection breaks.
+    pub(super) async fn run(mut self) -> End {
+        let end = self.converse().await;
+        self.end = match &end {
+            End::Idle => None,
+            End::Broken(fault) => Some(fault.clone()),
+        };
+        end
+    }
+
+    async fn converse(&mut self) -> End {
+        let mut batch = Vec::with_capacity(BATCH);
+        let (mut tick, mut chores) = (every(TICK), every(CHORES));
+        chores.reset();
+        loop {
+            let busy = self.dialogue.has_chores();
+            let pipeline = &self.dialogue.pipeline;
+            let (open, unwritten) = (pipeline.is_open(), pipeline.is_unwritten());
+            if !self.more && !open && !unwritten {
+                return End::Idle;
+            }
+            let room = self.more && pipeline.has_room();
+            let Dialogue { context, pipeline, .. } = &mut self.dialogue;
+            let (mut reader, mut writer) = tokio::io::split(&mut self.stream);
+            let mut unread = (&mut self.unread).limit(READ);
+            // In no fixed order: a server that never stops talking must not keep commands, or the client's end, waiting.
+            tokio::select! {
+                read = reader.read_buf(&mut unread) => {
+                    let much = read.as_ref().is_ok_and(|count| *count > READ / 4);
+                    if let Some(fault) = self.read(read) {
+                        return End::Broken(fault);
+                    }
+                    if much {
+                        // All connections share one thread: whoever talks a lot lets the others go on.
+                        yield_now().await;
+                    }
+                }
+                taken = context.commands.recv_many(&mut batch, BATCH), if room => {
+                    self.more = taken > 0;
+                    batch.drain(..).for_each(|command| self.dialogue.take(command));
+                    // Nearly always the socket has room: writing now spares a turn of the loop.
+                    self.dialogue.pipeline.write_now(&self.stream);
+                }
+                written = pipeline.write(&mut writer), if unwritten => if let Err(error) = written {
+                    return End::Broken(broken(&error));
+                },
+                _ = chores.tick(), if busy => self.dialogue.do_chores(),
+                _ = tick.tick(), if open => {
+                    if let Some(fault) = self.dialogue.pipeline.count_silence() {
+                        return End::Broken(fault);
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, read: io::Result<usize>) -> Option<Fault> {
+        match read {
+            Ok(0) => return Some(Fault::new("the server closed the connection")),
+            Err(error) => return Some(broken(&error)),
+            Ok(count) => {
+                // Once the client is gone, answers that do not come are waited for no longer, whatever else is said.
+                if self.more {
+                    self.dialogue.pipeline.heard();
+                }
+                self.partial += count;
+            }
+        }
+        loop {
+            let decoded = self.codec.decode(&mut self.unread);
+            if matches!(decoded, Ok(Some(_))) {
+                self.partial = self.unread.len();
+            }
+            let fault = match decoded {
+                Ok(None) if self.partial > LARGEST => {
+                    Some(Fault::new("an answer is larger than any that a lock can have"))
+                }
+                Ok(None) => return None,
+                Ok(Some(Value::Push { kind, data })) => self.dialogue.pushed(&kind, &data),
+                Ok(Some(value)) => self.dialogue.answered(value),
+                Err(_) => Some(Fault::new("the server did not speak Redis' protocol")),
+            };
+            if fault.is_some() {
+                return fault;
+            }
+        }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if let Some(fault) = self.end.take() {
+            self.stream.reset_on_drop();
+            self.dialogue.broken(&fault);
+        }
+    }
+}
+
+/// A timer that is late rather than often, where this thread was busy.
+fn every(period: Duration) -> Interval {
+    let mut interval = interval(period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+fn broken(error: &io::Error) -> Fault {
+    Fault::new(format!("the connection broke: {error}"))
+}

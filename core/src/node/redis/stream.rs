@@ -1,0 +1,118 @@
+//! The bytes' way: TCP or a Unix socket, or TLS, as one type.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::dial::dial;
+use super::endpoint::{Endpoint, Place};
+use super::tls::explained;
+
+/// An open way to a server.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Opens it; what goes wrong is explained in words.
+    pub(super) async fn connect(endpoint: &Endpoint) -> io::Result<Self> {
+        match &endpoint.place {
+            Place::Tcp(host, port) => Ok(Self::Tcp(dial(host, *port).await?)),
+            Place::Tls(host, port) => {
+                let tls =
+                    endpoint.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
+                let name = tls.name_for(host).map_err(io::Error::other)?;
+                let stream = dial(host, *port).await?;
+                let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
+                let secured = connector.connect(name, stream).await;
+                let stream = secured.map_err(|error| io::Error::other(explained(&error)))?;
+                Ok(Self::Tls(Box::new(stream)))
+            }
+            #[cfg(unix)]
+            Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+            #[cfg(not(unix))]
+            Place::Unix(_) => Err(io::Error::other("this system has no Unix sockets")),
+        }
+    }
+
+    /// Has the connection reset when it is dropped: what was written and is still on its way goes no further.
+    pub(super) fn reset_on_drop(&self) {
+        let tcp = match self {
+            Self::Tcp(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+            #[cfg(unix)]
+            Self::Unix(_) => return,
+        };
+        // A socket that refuses is closed as any other; the successor has the server end it.
+        let _ = tcp.set_zero_linger();
+    }
+
+    /// Writes what the socket takes at once, without waiting; TLS has to wait its turn.
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Commands and their answers while a connection is being opened: few, one batch after the other.
+
+use bytes::BytesMut;
+use redis::{Cmd, Value, ValueCodec};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::codec::Decoder;
+
+use super::stream::Stream;
+use crate::node::Fault;
+
+/// An answer of more bytes than this is no greeting; no memory is spent on the rest of it.
+const LARGEST: usize = 64 << 10;
+
+/// An open connection, and what was read of it beyond the last answer.
+pub(super) struct Talk {
+    pub(super) stream: Stream,
+    pub(super) codec: ValueCodec,
+    pub(super) unread: BytesMut,
+}
+
+impl Talk {
+    /// Nothing was said yet.
+    pub(super) fn over(stream: Stream) -> Self {
+        Self { stream, codec: ValueCodec::default(), unread: BytesMut::new() }
+    }
+
+    /// Sends all commands at once; one answer each, pushes left out.
+    pub(super) async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
+        let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
+        self.stream.write_all(&bytes).await.map_err(broken)?;
+        // TLS may have taken bytes that it has not written yet.
+        self.stream.flush().await.map_err(broken)?;
+        let mut answers = Vec::with_capacity(commands.len());
+        // Bytes read since the last whole answer: the codec may have taken them already.
+        let mut partial = 0;
+        while answers.len() < commands.len() {
+            match self.codec.decode(&mut self.unread) {
+                Ok(Some(Value::Push { .. })) => {}
+                Ok(Some(value)) => {
+                    answers.push(value);
+                    partial = self.unread.len();
+                }
+                Ok(None) if partial > LARGEST => {
+                    return Err(Fault::new("the greeting was answered by too much"));
+                }
+                Ok(None) => {
+                    let read = self.stream.read_buf(&mut self.unread).await.map_err(broken)?;
+                    if read == 0 {
+                        return Err(Fault::new(
+                            "the server closed the connection during the greeting",
+                        ));
+                    }
+                    partial += read;
+                }
+                Err(_) => {
+                    return Err(Fault::new("the greeting was not answered in Redis' protocol"));
+                }
+            }
+        }
+        Ok(answers)
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+fn broken(error: std::io::Error) -> Fault {
+    Fault::new(format!("the connection broke: {error}"))
+}

@@ -1,0 +1,90 @@
+//! A connection whose own task panics, which only a test has it do.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::in_flight::Command;
+use super::{RedisNode, Target};
+use crate::clock::SystemClock;
+use crate::node::{Address, Node, Watch};
+
+/// A key that no command may name.
+const FATAL: &str = "panic-on-purpose";
+/// A key of which the server says nothing.
+const SILENT: &str = "silent";
+
+pub(super) fn may_panic(command: &Command) {
+    let fatal = command.bytes.windows(FATAL.len()).any(|word| word == FATAL.as_bytes());
+    assert!(!fatal, "on purpose");
+}
+
+/// Says OK to whatever it is asked, and of each key but one that nobody has it.
+fn server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let (mut buffer, mut text) = ([0; 4096], String::new());
+                while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                    text.push_str(&String::from_utf8_lossy(&buffer[..count]));
+                    while let Some(words) = command(&mut text) {
+                        stream.write_all(answer(&words).as_bytes()).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+/// The words of the first command, taken off the text.
+fn command(text: &mut String) -> Option<Vec<String>> {
+    let mut lines = text.split_inclusive("\r\n").map(str::len);
+    let count: usize = text.strip_prefix('*')?.split("\r\n").next()?.parse().ok()?;
+    let mut end = lines.next()?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let length: usize =
+            text.get(end..)?.strip_prefix('$')?.split("\r\n").next()?.parse().ok()?;
+        end += text[end..].find("\r\n")? + 2;
+        words.push(text.get(end..end + length)?.to_owned());
+        text.get(end..end + length + 2)?;
+        end += length + 2;
+    }
+    text.drain(..end);
+    Some(words)
+}
+
+fn answer(words: &[String]) -> String {
+    match &*words[0] {
+        "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".into(),
+        "EVALSHA" if words[3] == SILENT => String::new(),
+        "EVALSHA" => format!("*3\r\n$-1\r\n:-2\r\n${}\r\n{}\r\n", words[3].len(), words[3]),
+        _ => "+OK\r\n".into(),
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_panics_refuses_what_was_under_way_and_begins_anew() {
+    let url = server();
+    let Address::Redis(endpoint) = Address::parse(&url).unwrap() else { unreachable!() };
+    let run_ids = Arc::default();
+    let key_prefix = "lock:".to_owned();
+    let target = Target { url, endpoint, guard: Duration::ZERO, key_prefix, run_ids };
+    let watch = Arc::new(Watch::new(Arc::default()));
+    let node = RedisNode::new(target, Arc::new(SystemClock), watch);
+    for _ in 0..3 {
+        let soon = Duration::from_secs(3);
+        assert_eq!(timeout(soon, node.inspect("before")).await.unwrap(), Ok(None));
+        let (pending, fatal) = (node.inspect(SILENT), node.inspect(FATAL));
+        for reply in [pending, fatal] {
+            let fault = timeout(soon, reply).await.expect("refused at once").unwrap_err();
+            assert!(fault.to_string().contains("own task failed"), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a node is asked for, and what it answers: plain data, the same for every kind of node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::fencing::Fencing;
+
+/// What a round asks for: these keys, for the owner of this token.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Claim {
+    /// The lock keys: all of them or none.
+    pub(crate) keys: Arc<[String]>,
+    /// Where fencing tokens are kept, one for each key; empty without fencing.
+    pub(crate) fences: Arc<[String]>,
+    /// Whose the keys are to be: their value.
+    pub(crate) token: Arc<str>,
+}
+
+impl Claim {
+    /// A claim under a token of its own: a delete of it can never hit another round's grant.
+    pub(crate) fn new(keys: Arc<[String]>, fences: Arc<[String]>) -> Self {
+        let token = uuid::Uuid::new_v4().simple().to_string().into();
+        Self { keys, fences, token }
+    }
+}
+
+/// What is known of a lock before a round asks for it, which decides how it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// Nobody is known to want it: asked for in the way that is cheapest then, though it takes a second question where
+    /// somebody has it.
+    Free,
+    /// Anything: asked for in one question.
+    Unknown,
+    /// Others want it: over several nodes one is asked before the others.
+    Contended,
+}
+
+/// How a vote is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VoteParams {
+    /// What the key is to live for, from the moment the node runs the command.
+    pub(crate) ttl: Duration,
+    /// How long the caller listens for the answer.
+    pub(crate) timeout: Duration,
+    /// A lease's first vote here: a node that restarted too recently must refuse it.
+    pub(crate) first: bool,
+    /// Whether somebody may have the keys.
+    pub(crate) expect: Expect,
+    /// What becomes of the fencing token that the node keeps.
+    pub(crate) fencing: Fencing,
+}
+
+impl VoteParams {
+    /// How a node that has a lease, or should have it, is asked to have it for longer.
+    pub(crate) fn later(ttl: Duration, timeout: Duration, fencing: Fencing) -> Self {
+        Self { ttl, timeout, first: false, expect: Expect::Unknown, fencing }
+    }
+}
+
+/// A node's answer to an acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vote {
+    /// With the fencing token that the node now keeps, where one was asked for.
+    Granted(Option<u64>),
+    /// Another owner's, for this long; `None`: without a known end. And which of the keys.
+    Held(Option<Duration>, Taken),
+}
+
+/// Which of a claim's keys others have: a bit for each of the first 64, by its place. Of more nothing is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken(u64);
+
+impl Taken {
+    fn bit(at: usize) -> u64 {
+        u32::try_from(at).ok().and_then(|at| 1_u64.checked_shl(at)).unwrap_or(0)
+    }
+
+    /// Whether others have the key at this place.
+    pub(crate) fn has(self, at: usize) -> bool {
+        self.0 & Self::bit(at) != 0
+    }
+
+    /// Whether it is all of so many keys.
+    pub(crate) fn all(self, keys: usize) -> bool {
+        (0..keys).all(|at| self.has(at))
+    }
+}
+
+impl FromIterator<usize> for Taken {
+    fn from_iter<I: IntoIterator<Item = usize>>(places: I) -> Self {
+        Self(places.into_iter().fold(0, |taken, at| taken | Self::bit(at)))
+    }
+}
+
+/// A node's answer to an extend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extension {
+    /// The keys are ours, and live for at least as long as was asked.
+    Extended,
+    /// A key is gone.
+    Missing,
+    /// A key is another owner's.
+    Taken,
+}
+
+/// Who has a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    /// The key's value.
+    pub(crate) token: String,
+    /// What is left of it; `None`: without a known end.
+    pub(crate) remaining: Option<Duration>,
+}

@@ -1,0 +1,152 @@
+//! One question to every node: the answers as they come, counted, until the outcome is certain.
+
+use std::future::poll_fn;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use super::tally::Tally;
+use crate::clock::{Clock, Instant};
+use crate::error::seconds;
+use crate::node::{Fault, Reply};
+
+/// How an answer counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// As a yes.
+    Granted,
+    /// As a no, which a report calls so.
+    Refused(&'static str),
+}
+
+/// One question to every node: the answers as far as they came, and the count.
+pub(crate) struct Collect<T> {
+    replies: Vec<Reply<T>>,
+    read: fn(&T) -> Counts,
+    /// The answers so far, counted.
+    pub(crate) tally: Tally,
+    /// By the nodes' places in the list; `None`: not there yet.
+    pub(crate) answers: Vec<Option<Result<T, Fault>>>,
+    /// The deadline came before a decision: those that had not answered are faults.
+    silence_counts: bool,
+}
+
+impl<T> Collect<T> {
+    /// A question that every node was asked; `read` says how an answer counts.
+    pub(crate) fn new(replies: Vec<Reply<T>>, read: fn(&T) -> Counts) -> Self {
+        let mut collect = Self::over(replies.len(), read);
+        for reply in replies {
+            collect.add(reply);
+        }
+        collect
+    }
+
+    /// A question to so many nodes, none of which was asked yet.
+    pub(crate) fn over(nodes: usize, read: fn(&T) -> Counts) -> Self {
+        let (replies, answers) = (Vec::with_capacity(nodes), Vec::with_capacity(nodes));
+        Self { replies, read, tally: Tally::new(nodes), answers, silence_counts: false }
+    }
+
+    /// The next node was asked.
+    pub(crate) fn add(&mut self, reply: Reply<T>) {
+        self.replies.push(reply);
+        self.answers.push(None);
+    }
+
+    /// Stops listening; what was asked stays asked.
+    pub(crate) fn stop_listening(&mut self) {
+        self.replies.clear();
+    }
+
+    /// Whether a node gave this answer.
+    pub(crate) fn has(&self, answer: T) -> bool
+    where
+        T: PartialEq,
+    {
+        self.answers.contains(&Some(Ok(answer)))
+    }
+
+    /// Waits for the answer of the node that was asked last.
+    pub(crate) async fn until_last(&mut self, clock: &dyn Clock, deadline: Instant) {
+        self.until(clock, deadline, |this| this.answers.last().is_some_and(Option::is_some)).await;
+    }
+
+    /// Collects answers until the outcome is certain or the deadline is there; by then silence is a fault.
+    pub(crate) async fn until_decided(&mut self, clock: &dyn Clock, deadline: Instant) {
+        self.until(clock, deadline, |this| this.tally.decided()).await;
+        if !self.tally.decided() {
+            self.silence_counts();
+        }
+    }
+
+    /// Whoever has not answered by now is a fault.
+    pub(crate) fn silence_counts(&mut self) {
+        self.silence_counts = true;
+        self.answers.iter().filter(|answer| answer.is_none()).for_each(|_| self.tally.fault());
+    }
+
+    /// Collects answers until a quorum says yes, so many say no that none can, or all have answered or had the time to.
+    pub(crate) async fn until_judged(&mut self, clock: &dyn Clock, deadline: Instant) {
+        let clear = |this: &Self| this.tally.met() || this.tally.denied() || this.is_complete();
+        self.until(clock, deadline, clear).await;
+        if !clear(self) {
+            self.silence_counts();
+        }
+    }
+
+    /// Whether every node has answered.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.answers.iter().all(Option::is_some)
+    }
+
+    /// Collects the answers that a decision did not need, until the deadline.
+    pub(crate) async fn until_complete(&mut self, clock: &dyn Clock, deadline: Instant) {
+        self.until(clock, deadline, Self::is_complete).await;
+    }
+
+    /// What each node said, in the words of `NodeReport::state` and in the fault's own; silence is a fault where it
+    /// counts as one, after so much `timeout`.
+    pub(super) fn words(
+        &self,
+        timeout: Duration,
+    ) -> impl Iterator<Item = (&'static str, Option<String>)> {
+        self.answers.iter().map(move |answer| match answer {
+            Some(Ok(value)) => match (self.read)(value) {
+                Counts::Granted => ("granted", None),
+                Counts::Refused(word) => (word, None),
+            },
+            Some(Err(fault)) => ("fault", Some(fault.to_string())),
+            None if self.silence_counts => {
+                ("fault", Some(format!("no answer within {}", seconds(timeout))))
+            }
+            None => ("pending", None),
+        })
+    }
+
+    async fn until(&mut self, clock: &dyn Clock, deadline: Instant, enough: fn(&Self) -> bool) {
+        let mut timer = None;
+        poll_fn(|cx| {
+            self.take_ready(cx);
+            if enough(self) {
+                return Poll::Ready(());
+            }
+            let timer = timer.get_or_insert_with(|| clock.sleep_until(deadline));
+            timer.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    fn take_ready(&mut self, cx: &mut task::Context<'_>) {
+        for (reply, slot) in self.replies.iter_mut().zip(&mut self.answers) {
+            if slot.is_none()
+                && let Poll::Ready(answer) = reply.as_mut().poll(cx)
+            {
+                match &answer {
+                    Ok(value) if (self.read)(value) == Counts::Granted => self.tally.grant(),
+                    Ok(_) => self.tally.refuse(),
+                    Err(_) => self.tally.fault(),
+                }
+                *slot = Some(answer);
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The nodes of one client, asked all at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::collect::{Collect, Counts};
+use crate::clock::Clock;
+use crate::error::NodeReport;
+use crate::node::{Claim, Extension, Node, VoteParams};
+
+/// The nodes of one client.
+pub(crate) struct Nodes {
+    /// In the order of their list, which is also that of the answers.
+    pub(crate) list: Vec<Arc<dyn Node>>,
+    /// Every deadline comes from here.
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Nodes {
+    /// Sends an extend to every node, now.
+    pub(crate) fn extend(&self, claim: &Claim, params: VoteParams) -> Collect<Extension> {
+        let replies = self.list.iter().map(|node| node.extend(claim, params)).collect();
+        Collect::new(replies, |answer| match answer {
+            Extension::Extended => Counts::Granted,
+            Extension::Missing => Counts::Refused("missing"),
+            Extension::Taken => Counts::Refused("held"),
+        })
+    }
+
+    /// Sends a release to every node, now. `owed` is by when the keys have expired anyway; `late`: they probably have.
+    pub(crate) fn release(&self, claim: &Claim, owed: Duration, late: bool) -> Collect<bool> {
+        let nodes = self.list.iter();
+        let replies = if late {
+            nodes.map(|node| node.release_late(claim, owed)).collect()
+        } else {
+            nodes.map(|node| node.release(claim, owed)).collect()
+        };
+        Collect::new(replies, |ours| match ours {
+            true => Counts::Granted,
+            false => Counts::Refused("missing"),
+        })
+    }
+
+    /// What is wrong with the caller's own options, with the node that says so first, if so many nodes do that no quorum
+    /// is left: a minority with somebody's data under the key is only as bad as if it were down.
+    pub(crate) fn invalid<T>(&self, votes: &Collect<T>) -> Option<String> {
+        let answers = self.list.iter().zip(&votes.answers);
+        let mut faults = answers.filter_map(|(node, answer)| match answer {
+            Some(Err(fault)) if fault.is_invalid() => Some((node, fault)),
+            _ => None,
+        });
+        let spare = self.list.len() - votes.tally.quorum();
+        let (node, fault) = faults.clone().nth(spare).and(faults.next())?;
+        Some(format!("{}: {fault}", node.url()))
+    }
+
+    /// What each node said, for an error. The silent were listened to for `timeout`.
+    pub(crate) fn report<T>(&self, votes: &Collect<T>, timeout: Duration) -> Vec<NodeReport> {
+        let report = |(node, (state, error)): (&Arc<dyn Node>, _)| NodeReport {
+            url: node.url().to_owned(),
+            state,
+            error,
+        };
+        self.list.iter().zip(votes.words(timeout)).map(report).collect()
+    }
+}

@@ -1,0 +1,70 @@
+//! The arithmetic of a vote, pure: no I/O, no clock.
+
+use std::time::Duration;
+
+/// The arithmetic of a vote: pure, no I/O.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    nodes: usize,
+    granted: usize,
+    refused: usize,
+    faults: usize,
+}
+
+impl Tally {
+    /// An empty tally over this many nodes.
+    pub fn new(nodes: usize) -> Self {
+        Self { nodes, ..Self::default() }
+    }
+
+    /// Counts a node that granted.
+    pub fn grant(&mut self) {
+        self.granted += 1;
+    }
+
+    /// Counts a node that cleanly refused.
+    pub fn refuse(&mut self) {
+        self.refused += 1;
+    }
+
+    /// Counts a node that gave no answer that counts.
+    pub fn fault(&mut self) {
+        self.faults += 1;
+    }
+
+    /// More than half of the nodes.
+    pub fn quorum(&self) -> usize {
+        self.nodes / 2 + 1
+    }
+
+    /// A quorum granted.
+    pub fn met(&self) -> bool {
+        self.granted >= self.quorum()
+    }
+
+    /// The nodes that have not refused or failed could still make a quorum.
+    pub fn can_be_met(&self) -> bool {
+        self.nodes - self.refused - self.faults >= self.quorum()
+    }
+
+    /// So many nodes refused that no answer of the others could make a quorum.
+    pub fn denied(&self) -> bool {
+        self.nodes - self.refused < self.quorum()
+    }
+
+    /// So many nodes are faults that no quorum is possible, whoever holds the lock.
+    pub fn unavailable(&self) -> bool {
+        self.nodes - self.faults < self.quorum()
+    }
+
+    /// No further answer can change whether the quorum is met.
+    pub(crate) fn decided(&self) -> bool {
+        self.met() || !self.can_be_met()
+    }
+}
+
+/// What is taken off a lease of this ttl, so that the rest is left for sure: clocks may run at rates that differ by 1 %,
+/// and expiry has a granularity of 1 ms on each side. The rule is the Redis documentation's, "Distributed Locks with Redis".
+pub fn drift(ttl: Duration) -> Duration {
+    ttl / 100 + Duration::from_millis(2)
+}

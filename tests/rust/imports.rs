@@ -1,0 +1,315 @@
+//! A module calls only what is below it: reads the imports of every source file, and the order from one list.
+//!
+//! `docs/architecture.md` shows the same list. An arrow up in it is either a mistake or a reason to move a module.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use crate::tidy::{files, root};
+
+/// The core's modules, top down.
+const CORE: &[&str] = &[
+    "ffi",
+    "ffi::acquire",
+    "ffi::args",
+    "ffi::caller",
+    "ffi::default_nodes",
+    "ffi::foreign_options",
+    "client",
+    "lock",
+    "engine::shutdown",
+    "engine",
+    "engine::running",
+    "acquire",
+    "acquire::attempt",
+    "acquire::attach",
+    "acquire::round",
+    "acquire::acquirer",
+    "acquire::outlook",
+    "acquire::pace",
+    "acquire::contention",
+    "acquire::backoff",
+    "acquire::queue",
+    "acquire::fencing",
+    "acquire::vote_round",
+    "acquire::refusal",
+    "acquire::request",
+    "inspect",
+    "lease",
+    "lease::handle",
+    "lease::monitor",
+    "lease::renewal",
+    "lease::release",
+    "lease::extend",
+    "lease::state",
+    "lease::checks",
+    "lease::phase",
+    "lease::params",
+    "lease::registry",
+    "lease::validity",
+    "config",
+    "options",
+    "quorum",
+    "quorum::nodes",
+    "quorum::collect",
+    "quorum::tally",
+    "node::address",
+    "node::memory",
+    "node::redis",
+    "node::redis::connection",
+    "node::redis::reconnect",
+    "node::redis::session",
+    "node::redis::dialogue",
+    "node::redis::answers",
+    "node::redis::context",
+    "node::redis::debts",
+    "node::redis::pipeline",
+    "node::redis::flood",
+    "node::redis::link",
+    "node::redis::handshake",
+    "node::redis::rights",
+    "node::redis::run_ids",
+    "node::redis::commands",
+    "node::redis::in_flight",
+    "node::redis::script",
+    "node::redis::reply",
+    "node::redis::talk",
+    "node::redis::stream",
+    "node::redis::dial",
+    "node::redis::endpoint",
+    "node::redis::tls",
+    "node",
+    "node::watch",
+    "node::changes",
+    "node::vote",
+    "node::fencing",
+    "node::fault",
+    "exit",
+    "log",
+    "clock",
+    "clock::machine",
+    "clock::furthest",
+    "background",
+    "per_process",
+    "error",
+    "spelling",
+    "text",
+];
+
+/// Everything that one module names of its own crate, and what it passes on under another's name.
+#[derive(Default)]
+struct Imports {
+    used: BTreeSet<Vec<String>>,
+    /// By the name it has here.
+    passed_on: BTreeMap<String, Vec<String>>,
+}
+
+/// The code alone: no comments, no texts, and nothing that is compiled for tests only.
+fn code(text: &str) -> String {
+    let plain = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let (mut code, mut for_tests) = (String::new(), false);
+    for line in plain.lines() {
+        if std::mem::replace(&mut for_tests, line.trim() == "#[cfg(test)]") {
+            continue;
+        }
+        let mut outside = true;
+        let line = line.split("//").next().unwrap_or_default().replace("\\\"", "");
+        for part in line.split('"') {
+            code.push_str(if outside { part } else { "" });
+            outside = !outside;
+        }
+        code.push('\n');
+    }
+    code
+}
+
+/// The paths of a `use` tree: `a::{b, c::d}` are two.
+fn paths(tree: &str, before: &[String], found: &mut Vec<(Vec<String>, String)>) {
+    let mut depth = 0;
+    let split = |c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    };
+    for part in tree.split(split).map(str::trim).filter(|part| !part.is_empty()) {
+        let mut path = before.to_vec();
+        if let Some((head, rest)) = part.split_once('{') {
+            path.extend(
+                head.split("::").map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned),
+            );
+            paths(rest.strip_suffix('}').unwrap_or(rest), &path, found);
+            continue;
+        }
+        let (name, alias) = part.split_once(" as ").unwrap_or((part, ""));
+        path.extend(name.split("::").map(|s| s.trim().to_owned()).filter(|s| s != "self"));
+        let alias = if alias.is_empty() {
+            path.last().cloned().unwrap_or_default()
+        } else {
+            alias.to_owned()
+        };
+        found.push((path, alias));
+    }
+}
+
+/// The path from the crate's root of what `path` means in `module`; `None` where it is another crate's.
+fn absolute(module: &[String], path: &[String], children: &[String]) -> Option<Vec<String>> {
+    let up = path.iter().take_while(|part| *part == "super").count();
+    match path.first()?.as_str() {
+        "crate" => Some(path[1..].to_vec()),
+        "super" => Some([&module[..module.len().checked_sub(up)?], &path[up..]].concat()),
+        first if children.iter().any(|child| child == first) => Some([module, path].concat()),
+        _ => None,
+    }
+}
+
+/// What a module's text names.
+fn imports(module: &[String], text: &str) -> Imports {
+    let code = code(text);
+    let children: Vec<String> = code
+        .lines()
+        .filter_map(|line| line.trim().rsplit_once("mod ")?.1.strip_suffix(';').map(str::to_owned))
+        .collect();
+    let (mut imports, mut rest) = (Imports::default(), String::new());
+    let mut lines = code.lines();
+    while let Some(line) = lines.next() {
+        let (before, after) = line.split_once("use ").unwrap_or((line, ""));
+        let visible = before.trim().starts_with("pub");
+        if after.is_empty() || !(visible || before.trim().is_empty()) {
+            rest.push_str(line);
+            rest.push('\n');
+            continue;
+        }
+        let mut tree = after.to_owned();
+        while !tree.contains(';') {
+            tree.push_str(lines.next().expect("the end of a use"));
+        }
+        let mut found = Vec::new();
+        paths(tree.trim_end_matches(';'), &[], &mut found);
+        for (path, name) in found {
+            match absolute(module, &path, &children) {
+                Some(path) if visible => drop(imports.passed_on.insert(name, path)),
+                Some(path) => drop(imports.used.insert(path)),
+                None => {}
+            }
+        }
+    }
+    // Paths in the midst of code.
+    for word in rest.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
+        let path: Vec<String> = word.trim_matches(':').split("::").map(str::to_owned).collect();
+        if path.len() > 1 && matches!(path[0].as_str(), "crate" | "super") {
+            imports.used.extend(absolute(module, &path, &children));
+        }
+    }
+    imports
+}
+
+/// A crate's modules by their paths, each with its text; the crate itself is not among them.
+type Modules = BTreeMap<Vec<String>, String>;
+
+fn modules(source: &Path) -> Modules {
+    let mut modules = Modules::new();
+    for path in files(source, &[".rs"]) {
+        let inside = path.strip_prefix(source).unwrap().with_extension("");
+        let mut name: Vec<String> =
+            inside.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        if name.last().is_some_and(|last| last == "mod") {
+            name.pop();
+        }
+        if !["lib", "tests"].contains(&name.last().unwrap().as_str()) {
+            modules.insert(name, fs::read_to_string(&path).unwrap());
+        }
+    }
+    modules
+}
+
+/// The module in which `path` is made, by way of whatever passes it on.
+fn module_of(path: &[String], all: &BTreeMap<Vec<String>, Imports>) -> Option<Vec<String>> {
+    let length = (1..=path.len()).rev().find(|length| all.contains_key(&path[..*length]))?;
+    let (module, inner) = path.split_at(length);
+    match inner.first().and_then(|name| all[module].passed_on.get(name)) {
+        Some(passed_on) => module_of(passed_on, all),
+        None => Some(module.to_vec()),
+    }
+}
+
+/// What is wrong with the order: arrows up, modules that the list lacks, and those that there are not.
+fn wrong(order: &[&str], modules: &Modules) -> Vec<String> {
+    let place = |module: &[String]| order.iter().position(|name| **name == module.join("::"));
+    let read = |(name, text): (&Vec<String>, &String)| (name.clone(), imports(name, text));
+    let all: BTreeMap<_, _> = modules.iter().map(read).collect();
+    let mut wrong: Vec<String> = order
+        .iter()
+        .filter(|name| !all.keys().any(|module| module.join("::") == ***name))
+        .map(|name| format!("{name} stands in the list and nowhere else"))
+        .collect();
+    for (module, imports) in &all {
+        let name = module.join("::");
+        let Some(from) = place(module) else {
+            wrong.push(format!("{name} is missing from the list"));
+            continue;
+        };
+        for path in &imports.used {
+            let Some(used) = module_of(path, &all).filter(|used| used != module) else { continue };
+            if place(&used).is_some_and(|to| to < from) {
+                let used = used.join("::");
+                wrong.push(format!(
+                    "{name} calls {used}, which stands above it ({})",
+                    path.join("::")
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn a_module_of_the_core_calls_only_what_is_below_it() {
+    let wrong = wrong(CORE, &modules(&root().join("core/src")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_documents_show_the_same_order() {
+    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let shown: Vec<&str> = rows.map(|(name, _)| name).collect();
+    assert_eq!(shown, CORE, "docs/architecture.md and the list disagree");
+}
+
+#[test]
+fn an_arrow_up_is_found_however_it_is_written() {
+    let made_up = |texts: [(&str, &str); 5]| -> Modules {
+        let path = |name: &str| name.split("::").map(str::to_owned).collect();
+        texts.iter().map(|(name, text)| (path(name), (*text).to_owned())).collect()
+    };
+    let fine = [
+        ("client", "use crate::lock::{Lock, Names as Many};\n"),
+        ("lock", "mod deep;\nuse std::fmt;\n"),
+        ("lock::deep", "use super::super::node::{self, Node};\nuse redis::Cmd;\n"),
+        ("node", "mod fault;\npub(crate) use fault::Fault;\n// use crate::lock::Lock;\n"),
+        ("node::fault", "#[cfg(test)]\nmod tests {\n    use crate::client::Redlock;\n}\n"),
+    ];
+    let order = ["client", "lock", "lock::deep", "node", "node::fault"];
+    assert_eq!(wrong(&order, &made_up(fine)), Vec::<String>::new());
+    for (at, up) in [
+        (4, "use crate::client::Redlock;\n"),
+        (4, "use crate::{\n    error::Error,\n    lock::deep::Deep,\n};\n"),
+        (4, "fn fault() {\n    crate::lock::lock();\n}\n"),
+        (4, "use super::super::lock;\n"),
+        (3, "mod fault;\npub(crate) use fault::Fault;\nuse crate::lock::deep;\n"),
+        (2, "use super::Lock;\n"),
+        (1, "fn lock() -> crate::client::Redlock;\n"),
+    ] {
+        let mut texts = fine;
+        texts[at].1 = up;
+        assert_eq!(wrong(&order, &made_up(texts)).len(), 1, "{up}");
+    }
+    // By way of what a folder passes on.
+    let mut texts = fine;
+    texts[2].1 = "use crate::node::Fault;\n";
+    let other = ["client", "lock", "node::fault", "lock::deep", "node"];
+    assert_eq!(wrong(&other, &made_up(texts)).len(), 1);
+    assert_eq!(wrong(&order[1..], &made_up(fine)), ["client is missing from the list"]);
+    let more = [&order[..], &["more"]].concat();
+    assert_eq!(wrong(&more, &made_up(fine)), ["more stands in the list and nowhere else"]);
+}
