@@ -4,7 +4,7 @@
 export interface NodeReport {
   /** The node's URL without its password. */
   url: string;
-  /** `granted`, `held`, `fault`, or `pending`: not yet answered when the round was over. */
+  /** `granted`, `held`, `missing` (nothing to extend or release), `fault`, or `pending`: not yet answered when the round was over. */
   state: string;
   /** The fault's own text. */
   error?: string;

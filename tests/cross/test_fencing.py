@@ -24,7 +24,7 @@ GUARD_MS = TTL_MS = 1000
 HOURS = {"rust": 9, "python": -3, "node": 0}
 SLACK_US = 5_000_000
 # What the second round trip of a round whose nodes disagreed about the token sends.
-EXTEND = (ROOT / "core/src/node/scripts/extend.lua").read_bytes()
+EXTEND = (ROOT / "core/src/node/redis/extend.lua").read_bytes()
 
 
 class Hold(NamedTuple):
