@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::per_process::fork_generation;
 
-/// A new stretch begins when the last one is so old. Short, so that little is lost where the other clock becomes the
-/// faster one within it; not at each reading, since the moments between reading one clock and the other add up.
-const STRETCH: u64 = 100_000_000;
+/// A new stretch begins when the last one is so old. Until then the first clock is enough: slewed, it lags by a twelfth
+/// of this. Not at each reading: the second clock costs as much again, and the moments between the two readings add up.
+const STRETCH: u64 = 1_000_000;
 
 /// Where a stretch began: by our own count, and by the two clocks, in nanoseconds.
 struct Start {
@@ -35,21 +35,23 @@ impl Furthest {
         Self { stretch: AtomicU64::new(0), starts, writer: AtomicU32::new(0) }
     }
 
-    /// Our count; `read` reads both clocks.
-    pub(super) fn now(&self, read: impl Fn() -> [u64; 2]) -> Duration {
+    /// Our count; `first` and `second` read the clocks.
+    pub(super) fn now(&self, first: impl Fn() -> u64, second: impl Fn() -> u64) -> Duration {
         loop {
             let stretch = self.stretch.load(Ordering::Acquire);
             let (count, clocks) = self.starts[at(stretch)].load();
-            let now = read();
+            let one = first();
             fence(Ordering::Acquire);
             if self.stretch.load(Ordering::Relaxed) != stretch {
                 continue;
             }
-            let ran = now[0].saturating_sub(clocks[0]).max(now[1].saturating_sub(clocks[1]));
+            let mut ran = one.saturating_sub(clocks[0]);
             if ran > STRETCH || stretch == 0 {
+                let two = second();
+                ran = ran.max(two.saturating_sub(clocks[1]));
                 // It begins with the first clock's own count, which other programs know too.
-                let count = if stretch == 0 { now[0] } else { count.saturating_add(ran) };
-                self.begin(stretch, count, now);
+                let count = if stretch == 0 { one } else { count.saturating_add(ran) };
+                self.begin(stretch, count, [one, two]);
             }
             if stretch > 0 {
                 return Duration::from_nanos(count.saturating_add(ran));
@@ -112,17 +114,18 @@ mod tests {
             clippy::cast_sign_loss,
             reason = "a test's clocks"
         )]
-        let read = || clocks.get().map(|clock| clock as u64);
-        let began = furthest.now(read);
+        let read = |which: usize| clocks.get()[which] as u64;
+        let now = || furthest.now(|| read(0), || read(1));
+        let began = now();
         for (length, rates) in stretches {
             for _ in 0..length / step {
                 let [one, two] = clocks.get();
                 let ran = f64::from(step) * 1e6;
                 clocks.set([one + ran * rates[0], two + ran * rates[1]]);
-                furthest.now(read);
+                now();
             }
         }
-        (furthest.now(read).checked_sub(began).unwrap()).as_secs_f64() * 1000.0
+        (now().checked_sub(began).unwrap()).as_secs_f64() * 1000.0
     }
 
     fn about(counted: f64, expected: f64) {
@@ -154,10 +157,8 @@ mod tests {
         let reader = || {
             let mut last = Duration::ZERO;
             for _ in 0..200_000 {
-                let told = FURTHEST.now(|| {
-                    let time = TIME.fetch_add(STRETCH / 20, Ordering::Relaxed);
-                    [time, time / 2]
-                });
+                let read = || TIME.fetch_add(STRETCH / 20, Ordering::Relaxed);
+                let told = FURTHEST.now(read, || TIME.load(Ordering::Relaxed) / 2);
                 // Another thread may be a few readings ahead.
                 let slack = Duration::from_nanos(STRETCH / 2);
                 assert!(told + slack >= last, "{told:?} after {last:?}");

@@ -12,7 +12,7 @@ pub(super) fn now() -> Duration {
     const COUNTS_SUSPEND: libc::clockid_t = libc::CLOCK_MONOTONIC;
     #[cfg(not(target_os = "macos"))]
     const COUNTS_SUSPEND: libc::clockid_t = libc::CLOCK_BOOTTIME;
-    FURTHEST.now(|| [nanos(COUNTS_SUSPEND), nanos(libc::CLOCK_MONOTONIC_RAW)])
+    FURTHEST.now(|| nanos(COUNTS_SUSPEND), || nanos(libc::CLOCK_MONOTONIC_RAW))
 }
 
 /// Systems with one such clock.

@@ -24,10 +24,11 @@ impl Flood {
         Self { begun: now, asked: 0, told: 0 }
     }
 
-    /// A command was sent: each of its arguments may be a key that is read.
+    /// A command was sent: each of its arguments may be a key that is read. How many there are is said first, `*3`; a
+    /// command that is sent along reads no other key.
     pub(super) fn asked(&mut self, command: &[u8]) {
-        let arguments = command.iter().map(|byte| u64::from(*byte == b'$'));
-        self.asked += arguments.sum::<u64>();
+        let digits = command.iter().skip(1).map_while(|byte| char::from(*byte).to_digit(10));
+        self.asked += digits.fold(0, |sum, digit| sum * 10 + u64::from(digit));
     }
 
     /// So many keys have changed, or all (`None`); a fault once that is more than anybody asked for.
