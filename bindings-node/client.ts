@@ -24,7 +24,15 @@ function bind(client: NativeClient, names: string[], options: LockOptions): Boun
   return new Bound(attempt(() => client.lock(names, options)));
 }
 
-/** The client: nodes and options. Cheap to share; nothing connects before the first use. */
+/**
+ * The client: nodes and options. Cheap to share; nothing connects before the first use.
+ *
+ * @example
+ * ```js
+ * const client = new Redlock(["memory://a", "memory://b", "memory://c"], { keyPrefix: "app:" });
+ * client.lock("job").key; // "app:job"
+ * ```
+ */
 export class Redlock {
   readonly #native: NativeClient;
 
@@ -38,7 +46,14 @@ export class Redlock {
     this.#native = attempt(() => new NativeClient(native(), urls, args));
   }
 
-  /** The nodes' URLs without passwords. */
+  /**
+   * The nodes' URLs without user and password.
+   *
+   * @example
+   * ```js
+   * new Redlock("redis://user:secret@127.0.0.1:6379/1").nodes; // ["redis://127.0.0.1:6379/1"]
+   * ```
+   */
   get nodes(): string[] {
     return this.#native.nodes;
   }
@@ -46,6 +61,13 @@ export class Redlock {
   /**
    * Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Throws `InvalidOption` for a
    * value that breaks a rule.
+   *
+   * @example
+   * ```js
+   * const lock = client.lock("job", { ttl: 10_000, wait: 5_000 });
+   * const lease = await lock.acquire();
+   * await lease.release();
+   * ```
    */
   lock(names: string | readonly string[], options?: LockOptions): Lock {
     const list = nameList(names, "the name", "lock()");
@@ -67,6 +89,11 @@ export class Redlock {
   /**
    * Runs `body` while the lock is held, and settles as `body` does: `lock(names, options).using(body)`. Rejects with
    * `LockTimeout`, `QuorumUnavailable`, or `LockLost` if the lease was lost before `body` ended.
+   *
+   * @example
+   * ```js
+   * await client.using("job", { ttl: 10_000 }, async (lease) => lease.held); // true
+   * ```
    */
   async using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
   async using<T>(
@@ -83,7 +110,14 @@ export class Redlock {
     return await this.lock(names, options).using(body);
   }
 
-  /** Continues the lease that another process holds under this token: `lock(names, options).attach(token)`, which says more. */
+  /**
+   * Continues the lease that another process holds under this token: `lock(names, options).attach(token)`, which says more.
+   *
+   * @example
+   * ```js
+   * const theirs = await client.attach("job", lease.token, { ttl: 5_000 });
+   * ```
+   */
   async attach(
     names: string | readonly string[],
     token: string,
@@ -95,13 +129,25 @@ export class Redlock {
   /**
    * Deletes the lock whoever holds it; true if there was something to delete. Its holder is told of the loss. Rejects
    * with `QuorumUnavailable` when too few nodes answered.
+   *
+   * @example
+   * ```js
+   * await client.forceRelease("job"); // true
+   * ```
    */
   async forceRelease(names: string | readonly string[]): Promise<boolean> {
     const list = nameList(names, "the name", "forceRelease()");
     return unwrap(await settled((slot) => this.#ready().forceRelease(slot, list)));
   }
 
-  /** The leases that this client holds now. */
+  /**
+   * The leases that this client holds now.
+   *
+   * @example
+   * ```js
+   * client.leases().map((lease) => lease.key); // ["lock:job"]
+   * ```
+   */
   leases(): Lease[] {
     const leases = this.#ready().leases();
     return leases.map((id) => new Lease(id, native().leaseKey(id) ?? ""));
@@ -110,6 +156,11 @@ export class Redlock {
   /**
    * Gives back all that this client holds; says how many. Whoever still runs under such a lease is told that it is lost,
    * with reason `released`. Rejects with the first error once all were tried.
+   *
+   * @example
+   * ```js
+   * await client.releaseAll(); // 1
+   * ```
    */
   async releaseAll(): Promise<number> {
     return unwrap(await settled((slot) => this.#ready().releaseAll(slot)));
@@ -117,9 +168,14 @@ export class Redlock {
 
   /**
    * Ends it in order: acquires reject with `ClientClosed` from now on, also those that wait. Running leases have `timeout`
-   * ms to be released; what is left then is given back, and told as lost with reason `released`. Settles once the nodes
-   * have confirmed that, with how many were left. Rejects with `QuorumUnavailable` where they did not: those keys end with
-   * their ttl. Closed it is in any case.
+   * ms (default 10,000) to be released; what is left then is given back, and told as lost with reason `released`. Settles
+   * once the nodes have confirmed that, with how many were left. Rejects with `QuorumUnavailable` where they did not: those
+   * keys end with their ttl. Closed it is in any case.
+   *
+   * @example
+   * ```js
+   * await client.shutdown(0); // 1
+   * ```
    */
   async shutdown(timeout = 10_000): Promise<number> {
     checked({ timeout }, SHUTDOWN, "shutdown()");
@@ -130,12 +186,25 @@ export class Redlock {
   /**
    * Ends it at once: waiting acquires reject with `ClientClosed`, leases are lost, keys end with their ttl. `shutdown()`
    * is the orderly way.
+   *
+   * @example
+   * ```js
+   * client.close();
+   * await client.lock("job").acquire().catch((error) => error.code); // "closed"
+   * ```
    */
   close(): void {
     this.#ready().close();
   }
 
-  /** The end of a scope: `shutdown(0)`, but unreachable nodes are only warned of, since the keys end by themselves. */
+  /**
+   * The end of a scope: `shutdown(0)`, but unreachable nodes are only warned of, since the keys end by themselves.
+   *
+   * @example
+   * ```js
+   * await client[Symbol.asyncDispose](); // what `await using client = new Redlock(...)` does at its end
+   * ```
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       await this.shutdown(0);
@@ -161,7 +230,17 @@ let standard: Redlock | undefined;
 let standardInUse = false;
 let checker: NativeClient | undefined;
 
-/** Chooses the nodes behind `lock()` and `using()`; an error once they are in use, unless `replace` is true. */
+/**
+ * Chooses the nodes behind `lock()` and `using()`: without it, those of REDLOCK_NODES, else REDIS_URL, else
+ * redis://127.0.0.1:6379. The options are those of `Redlock`. Throws `InvalidOption` for a value that breaks a rule, and
+ * once they are in use, unless `replace` is true.
+ *
+ * @example
+ * ```js
+ * configure(["memory://"], { replace: true });
+ * lock("job").key; // "lock:job"
+ * ```
+ */
 export function configure(
   nodes: string | readonly string[],
   options?: RedlockOptions & { replace?: boolean },
@@ -185,7 +264,15 @@ function standardClient(): Redlock {
   return standard;
 }
 
-/** Describes a lock of the default client, which is looked up at each acquire: see `configure`. Throws `InvalidOption`. */
+/**
+ * Describes a lock of the default client, which is looked up at each acquire: see `configure`. Throws `InvalidOption`.
+ *
+ * @example
+ * ```js
+ * const lease = await lock("job", { ttl: 10_000 }).acquire();
+ * await lease.release();
+ * ```
+ */
 export function lock(names: string | readonly string[], options?: LockOptions): Lock {
   const list = nameList(names, "the name", "lock()");
   const args = checked(options, LOCK, "lock()");
@@ -200,7 +287,14 @@ export function lock(names: string | readonly string[], options?: LockOptions): 
   }, args);
 }
 
-/** Runs `body` while a lock of the default client is held, and settles as `body` does: see `Redlock.using`. */
+/**
+ * Runs `body` while a lock of the default client is held, and settles as `body` does: see `Redlock.using`.
+ *
+ * @example
+ * ```js
+ * await using("job", { wait: 0 }, () => "done"); // "done"
+ * ```
+ */
 export function using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
 export function using<T>(
   names: string | readonly string[],

@@ -32,7 +32,19 @@ export interface LockErrorDetails {
   cause?: unknown;
 }
 
-/** The base of every error here; `code` tells them apart without the classes. */
+/**
+ * The base of every error here; `code` tells them apart without the classes. Times are ms. One of this class itself has
+ * the code `internal`: a bug of redlock.
+ *
+ * @example
+ * ```js
+ * try {
+ *   client.lock("job", { ttl: 0 });
+ * } catch (error) {
+ *   error instanceof LockError && error.code; // "invalid"
+ * }
+ * ```
+ */
 export class LockError extends Error {
   readonly code: string = "internal";
   /** The Redis key it is about. */
@@ -61,7 +73,14 @@ export class LockError extends Error {
   }
 }
 
-/** Not acquired within `wait`: somebody else holds it, or the votes stayed split. */
+/**
+ * Not acquired within `wait`: somebody else holds it, or the votes stayed split.
+ *
+ * @example
+ * ```js
+ * await lock.using(() => lock.acquire({ wait: 0 })).catch((error) => error instanceof LockTimeout); // true
+ * ```
+ */
 export class LockTimeout extends LockError {
   override readonly code = "timeout";
 
@@ -70,7 +89,16 @@ export class LockTimeout extends LockError {
   }
 }
 
-/** The lease ended without our release; `reason` says why. */
+/**
+ * The lease ended without our release; `reason` says why. Also what asks for a lease that was released: no reason.
+ *
+ * @example
+ * ```js
+ * const lease = await client.lock("job", { ttl: 200, renew: false }).acquire();
+ * const told = new Promise((resolve) => lease.onLost(resolve));
+ * (await told).reason; // "expired"
+ * ```
+ */
 export class LockLost extends LockError {
   override readonly code = "lost";
 
@@ -79,7 +107,17 @@ export class LockLost extends LockError {
   }
 }
 
-/** Too many nodes are faults for a quorum; `nodes` lists each one's own error. */
+/**
+ * Too many nodes are faults for a quorum; `nodes` lists each one's own error.
+ *
+ * @example
+ * ```js
+ * const nobody = new Redlock("redis://127.0.0.1:1").lock("job", { wait: 0 });
+ * const failed = await nobody.acquire().catch((error) => error);
+ * failed instanceof QuorumUnavailable; // true
+ * failed.nodes.map((node) => node.state); // ["fault"]
+ * ```
+ */
 export class QuorumUnavailable extends LockError {
   override readonly code = "unavailable";
 
@@ -88,7 +126,14 @@ export class QuorumUnavailable extends LockError {
   }
 }
 
-/** A value broke a rule; nothing was sent. */
+/**
+ * A value broke a rule; nothing was sent.
+ *
+ * @example
+ * ```js
+ * assert.throws(() => client.lock("job", { ttl: 10 }), InvalidOption);
+ * ```
+ */
 export class InvalidOption extends LockError {
   override readonly code = "invalid";
 
@@ -97,7 +142,15 @@ export class InvalidOption extends LockError {
   }
 }
 
-/** The client was closed. */
+/**
+ * The client was closed.
+ *
+ * @example
+ * ```js
+ * client.close();
+ * await client.lock("job").acquire().catch((error) => error instanceof ClientClosed); // true
+ * ```
+ */
 export class ClientClosed extends LockError {
   override readonly code = "closed";
 

@@ -68,9 +68,25 @@ function forget(id: number): void {
   if (watches.delete(id)) unwatch(id);
 }
 
-/** What you hold: made by `lock.acquire()`, ended by `release()`. */
+/**
+ * What you hold: made by `lock.acquire()`, ended by `release()`.
+ *
+ * @example
+ * ```js
+ * const lease = await client.lock("job").acquire();
+ * lease.held; // true
+ * await lease.release();
+ * ```
+ */
 export class Lease {
-  /** The exact Redis key (several names: what errors call them). */
+  /**
+   * The exact Redis key; of several names all keys, with commas between.
+   *
+   * @example
+   * ```js
+   * lease.key; // "lock:job"
+   * ```
+   */
   readonly key: string;
   readonly #id: number;
   readonly #grant: Grant | undefined;
@@ -99,7 +115,14 @@ export class Lease {
     native().leasePlace(this.#id, where(this.#place));
   }
 
-  /** The owner's token, the value of the Redis key. */
+  /**
+   * The owner's token, the value of the Redis key: 32 hex digits. Who knows it can release the lock.
+   *
+   * @example
+   * ```js
+   * lease.token.length; // 32
+   * ```
+   */
   get token(): string {
     this.#token ??= this.#grant?.token ?? native().leaseToken(this.#id) ?? "";
     return this.#token;
@@ -108,6 +131,13 @@ export class Lease {
   /**
    * Larger than that of every earlier lease of this lock, so that a resource which remembers the largest it has seen can
    * refuse a holder that was away too long. Throws `InvalidOption` unless the lock has `fencing: true`.
+   *
+   * @example
+   * ```js
+   * const lock = client.lock("row", { fencing: true });
+   * const first = await lock.using((lease) => lease.fencingToken);
+   * await lock.using((lease) => lease.fencingToken > first); // true
+   * ```
    */
   get fencingToken(): number {
     this.#fence ??= this.#grant?.fence || native().leaseFence(this.#id);
@@ -117,17 +147,40 @@ export class Lease {
     throw new InvalidOption(`${shown(this.key)}: ${text}; ${attached}`, { resource: this.key });
   }
 
-  /** Whether it is valid now, by this process's clock. */
+  /**
+   * Whether it is valid now, by this process's clock.
+   *
+   * @example
+   * ```js
+   * lease.held; // true
+   * ```
+   */
   get held(): boolean {
     return native().leaseHeld(this.#id);
   }
 
-  /** Milliseconds that are left for sure; 0 once it is over. */
+  /**
+   * Milliseconds that are left for sure; 0 once it is over.
+   *
+   * @example
+   * ```js
+   * lease.remaining > 9_000; // true
+   * ```
+   */
   get remaining(): number {
     return native().leaseRemaining(this.#id);
   }
 
-  /** Throws `LockLost` when it is over: ask before you write. */
+  /**
+   * Throws `LockLost` when it is over, lost or released: ask before you write. No question to the nodes.
+   *
+   * @example
+   * ```js
+   * lease.ensureHeld();
+   * await lease.release();
+   * assert.throws(() => lease.ensureHeld(), LockLost);
+   * ```
+   */
   ensureHeld(): void {
     const failure = native().leaseFailure(this.#id);
     if (failure) throw toError(failure);
@@ -136,8 +189,14 @@ export class Lease {
 
   /**
    * Makes the lease last at least `ttl` ms from now (default: its own ttl); also the ttl of later renewals. It never
-   * shortens. Rejects with `LockLost` once it is over, and with `QuorumUnavailable` when too few nodes answered; then it
-   * goes on to its end.
+   * shortens. Rejects with `LockLost` once it is over, with `QuorumUnavailable` when too few nodes answered; then it goes on
+   * to its end. Rejects with `InvalidOption` for a ttl below 100, or above `restartGuard` over several nodes.
+   *
+   * @example
+   * ```js
+   * await lease.extend(30_000);
+   * lease.remaining > 29_000; // true
+   * ```
    */
   async extend(ttl?: number): Promise<void> {
     checked({ ttl }, LOCK, "extend()");
@@ -150,6 +209,12 @@ export class Lease {
   /**
    * Gives it back. A second time does nothing; after a loss it rejects with `LockLost`, and with `QuorumUnavailable` when
    * too few nodes confirmed: the keys then expire by themselves.
+   *
+   * @example
+   * ```js
+   * await lease.release();
+   * lease.held; // false
+   * ```
    */
   release(): Promise<void> {
     return new Promise((resolve) => {
@@ -166,6 +231,12 @@ export class Lease {
   /**
    * Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token. True if it was
    * still held. To hand a lease over: pass `token` on, wait for the other's `attach`, abandon.
+   *
+   * @example
+   * ```js
+   * lease.abandon(); // true
+   * (await client.lock("job").inspect()).held; // true
+   * ```
    */
   abandon(): boolean {
     this.#remember();
@@ -187,13 +258,32 @@ export class Lease {
     this.#fence ??= native().leaseFence(this.#id);
   }
 
-  /** Aborts, with a `LockLost` as its reason, when the lease is lost. A release does not abort it. */
+  /**
+   * Aborts, with a `LockLost` as its reason, when the lease is lost. A release does not abort it.
+   *
+   * @example
+   * ```js
+   * const aborted = once(lease.signal, "abort");
+   * client.close();
+   * await aborted;
+   * lease.signal.reason.reason; // "closed"
+   * ```
+   */
   get signal(): AbortSignal {
     this.#loss ??= this.#watch();
     return this.#loss.signal;
   }
 
-  /** Calls back once if the lease is lost; soon, if it is lost already. */
+  /**
+   * Calls back once if the lease is lost; soon, if it is lost already.
+   *
+   * @example
+   * ```js
+   * const told = new Promise((resolve) => lease.onLost(resolve));
+   * client.close();
+   * (await told).code; // "lost"
+   * ```
+   */
   onLost(callback: (error: LockLost) => void): void {
     const called = checkedCallback(callback, "onLost()");
     const { signal } = this;
@@ -224,7 +314,15 @@ export class Lease {
     return new LockLost(text, { resource: this.key });
   }
 
-  /** The end of a scope: as `release()`, but unreachable nodes are only warned of, since the key ends by itself. */
+  /**
+   * The end of a scope: as `release()`, but unreachable nodes are only warned of, since the key ends by itself.
+   *
+   * @example
+   * ```js
+   * await lease[Symbol.asyncDispose](); // what `await using lease = await lock.acquire()` does at its end
+   * lease.held; // false
+   * ```
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       await this.release();

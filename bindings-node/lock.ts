@@ -37,7 +37,15 @@ export type Bind = () => Bound;
 /** For how long (ms) a lock's acquires are taken to come from one place; only warnings show it. */
 const SAME_PLACE = 50;
 
-/** What to lock: names and options. It has no state: share it, and use it as often as you like. */
+/**
+ * What to lock: names and options. It has no state: share it, and use it as often as you like.
+ *
+ * @example
+ * ```js
+ * const lock = client.lock(["cart:7", "stock:9"], { ttl: 10_000 });
+ * await lock.using((lease) => lease.held); // true
+ * ```
+ */
 export class Lock {
   readonly #bind: Bind;
   readonly #wait: number;
@@ -50,19 +58,41 @@ export class Lock {
     this.#wait = options.wait ?? Number.POSITIVE_INFINITY;
   }
 
-  /** The exact Redis key (several names: what errors call them). */
+  /**
+   * The exact Redis key; of several names all keys, with commas between.
+   *
+   * @example
+   * ```js
+   * client.lock(["a", "b"]).key; // "lock:a, lock:b"
+   * ```
+   */
   get key(): string {
     return this.#bind().key;
   }
 
-  /** The exact Redis keys. */
+  /**
+   * The exact Redis keys, in the order of the names.
+   *
+   * @example
+   * ```js
+   * client.lock(["a", "b"]).keys; // ["lock:a", "lock:b"]
+   * ```
+   */
   get keys(): string[] {
     return this.#bind().native.keys;
   }
 
   /**
    * The lease, as soon as nobody else holds the lock. Rejects with `LockTimeout` when `wait` is over, with
-   * `QuorumUnavailable` when too few nodes answered, with `ClientClosed`, and with the signal's reason when it aborts.
+   * `QuorumUnavailable` when too few nodes answered all the time, with `ClientClosed`, and with the signal's reason when it
+   * aborts; then no key stays behind.
+   *
+   * @example
+   * ```js
+   * const lease = await lock.acquire({ wait: 5_000, signal: AbortSignal.timeout(6_000) });
+   * await lock.acquire({ wait: 0 }).catch((error) => error.code); // "timeout"
+   * await lease.release();
+   * ```
    */
   acquire(options?: AcquireOptions): Promise<Lease> {
     return this.#acquire(options, this.#here(this.acquire));
@@ -94,6 +124,13 @@ export class Lock {
   /**
    * The lease, or `null` if somebody else holds it or waits for it in this process: one round. Rejects with
    * `QuorumUnavailable` when too few nodes answered.
+   *
+   * @example
+   * ```js
+   * const lease = await lock.tryAcquire();
+   * await lock.tryAcquire(); // null
+   * await lease.release();
+   * ```
    */
   tryAcquire(): Promise<Lease | null> {
     const place = this.#here(this.tryAcquire);
@@ -114,6 +151,11 @@ export class Lock {
   /**
    * Runs `body` while the lock is held, and settles as `body` does. Rejects with `LockLost` if `body` succeeded but the
    * lease was lost meanwhile; `lease.signal` tells `body` in time.
+   *
+   * @example
+   * ```js
+   * await lock.using(async (lease) => lease.remaining > 9_000); // true
+   * ```
    */
   async using<T>(body: (lease: Lease) => T | PromiseLike<T>, options?: AcquireOptions): Promise<T> {
     callback(body, "using()");
@@ -136,6 +178,14 @@ export class Lock {
    * Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of a
    * loss. So whoever hands a lease over ends its own by `lease.abandon()`; a process that ends without a release does no
    * harm either. The fencing token does not come with the lease: hand it over with the token.
+   *
+   * @example
+   * ```js
+   * const ours = await lock.acquire();
+   * const theirs = await lock.attach(ours.token); // as a rule in another process
+   * ours.abandon(); // true
+   * await theirs.release();
+   * ```
    */
   async attach(token: string): Promise<Lease> {
     const place = this.#here(this.attach);
@@ -145,7 +195,15 @@ export class Lock {
     return new Lease(unwrap<Grant>(outcome).id, bound.key, place);
   }
 
-  /** Who holds it, by each node's word: a snapshot, which may be over when you read it. */
+  /**
+   * Who holds it, by each node's word: a snapshot, which may be over when you read it. Rejects with `QuorumUnavailable` when
+   * fewer nodes than a quorum answered within `nodeTimeout`.
+   *
+   * @example
+   * ```js
+   * (await lock.inspect()).held; // false
+   * ```
+   */
   async inspect(): Promise<Inspection> {
     const bound = this.#bind();
     return unwrap(await settled((slot) => bound.native.inspect(slot)));

@@ -96,6 +96,10 @@ pub(crate) fn names(name: &Bound<'_, PyAny>) -> PyResult<Names> {
 /// - tls_server_name: the name that the server's certificate must carry; default the URL's host
 ///
 /// Raises InvalidOption for a value that breaks a rule.
+///
+///     >>> with redlock.Redlock(["memory://a", "memory://b", "memory://c"], key_prefix="app:") as client:
+///     ...     client.lock("job").key
+///     'app:job'
 #[pyclass(frozen, weakref, module = "redlock")]
 pub(crate) struct Redlock {
     pub(crate) client: Numbered,
@@ -148,6 +152,11 @@ impl Redlock {
     /// - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
     ///
     /// Raises InvalidOption for a value that breaks a rule.
+    ///
+    ///     >>> lock = client.lock("job", ttl=10, wait=5)
+    ///     >>> with lock as lease:
+    ///     ...     lease.remaining > 9
+    ///     True
     #[pyo3(signature = (
         name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
         *args: "typing.Never",
@@ -178,7 +187,10 @@ impl Redlock {
         Lock::make(py, Source::Client(self.client.clone()), names(name)?, options)
     }
 
-    /// Continues the lease that another process holds under this token: `lock(name).attach(token)`, which says more.
+    /// Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now on:
+    /// `lock(name).attach(token)`, which says more. Raises LockLost if it is not held.
+    ///
+    ///     >>> theirs = client.attach("job", lease.token, ttl=5)
     #[pyo3(signature = (
         name: "str | list[str] | tuple[str, ...]",
         token: "str",
@@ -196,6 +208,8 @@ impl Redlock {
     }
 
     /// `attach` for asyncio.
+    ///
+    ///     >>> theirs = await client.aattach("job", lease.token)
     #[pyo3(signature = (
         name: "str | list[str] | tuple[str, ...]",
         token: "str",
@@ -215,12 +229,18 @@ impl Redlock {
     /// Deletes the lock whoever holds it; True if there was something to delete. Its holder is told of the loss.
     ///
     /// Raises QuorumUnavailable when too few nodes answered.
+    ///
+    ///     >>> client.force_release("job")
+    ///     True
     #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]"))]
     fn force_release(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<bool> {
         check(py, wait(py, self.client.1.force_release(args::names(name)?), |_| Ok(()))?)
     }
 
     /// `force_release` for asyncio.
+    ///
+    ///     >>> await client.aforce_release("job")
+    ///     True
     #[pyo3(signature = (name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]")]
     fn aforce_release<'py>(
         &self,
@@ -234,17 +254,26 @@ impl Redlock {
     }
 
     /// The leases that this client holds now.
+    ///
+    ///     >>> [lease.key for lease in client.leases()]
+    ///     ['lock:job']
     fn leases(&self, py: Python<'_>) -> Vec<Py<Lease>> {
         registry::of_client(py, self.client.0)
     }
 
     /// Gives back all that this client holds; says how many. Whoever still runs under one is told: LockLost, reason
     /// `released`. Raises the first error once all were tried.
+    ///
+    ///     >>> client.release_all()
+    ///     1
     fn release_all(&self, py: Python<'_>) -> PyResult<usize> {
         check(py, wait(py, self.client.1.release_all(), |_| Ok(()))?)
     }
 
     /// `release_all` for asyncio.
+    ///
+    ///     >>> await client.arelease_all()
+    ///     1
     #[pyo3(signature = () -> "collections.abc.Awaitable[int]")]
     fn arelease_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         submit(py, self.client.1.release_all(), |py, done| {
@@ -252,11 +281,14 @@ impl Redlock {
         })
     }
 
-    /// Ends it in order: acquires fail with ClientClosed from now on, running leases have `timeout` seconds to be released,
-    /// and what is left is given back. Whoever still runs under one is told: LockLost, reason `released`. Says how many
-    /// leases it had to give back.
+    /// Ends it in order: acquires fail with ClientClosed from now on, running leases have `timeout` seconds (default 10) to
+    /// be released, and what is left is given back. Whoever still runs under one is told: LockLost, reason `released`. Says
+    /// how many leases it had to give back.
     ///
     /// Raises QuorumUnavailable when too few nodes confirmed: those keys expire by themselves. It is closed all the same.
+    ///
+    ///     >>> client.shutdown(timeout=0)            # a lease is still held
+    ///     1
     #[pyo3(signature = (timeout: "float | datetime.timedelta" = Timeout::DEFAULT) -> "int")]
     fn shutdown(&self, py: Python<'_>, timeout: Timeout) -> PyResult<usize> {
         let ended = self.client.1.shutdown(timeout.0);
@@ -267,6 +299,9 @@ impl Redlock {
     }
 
     /// `shutdown` for asyncio: begins at the call.
+    ///
+    ///     >>> await client.ashutdown(timeout=0)
+    ///     1
     #[pyo3(signature = (timeout: "float | datetime.timedelta" = Timeout::DEFAULT) -> "collections.abc.Awaitable[int]")]
     fn ashutdown<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Bound<'py, PyAny>> {
         submit(py, self.client.1.shutdown(timeout.0), |py, done| {
@@ -275,11 +310,19 @@ impl Redlock {
     }
 
     /// Ends it at once: waiting acquires fail with ClientClosed, its leases are lost, and their keys expire.
+    ///
+    ///     >>> client.close()
+    ///     >>> client.lock("job").acquire()
+    ///     Traceback (most recent call last):
+    ///     redlock.ClientClosed: lock:job: the client is closed
     fn close(&self) {
         self.client.1.close();
     }
 
-    /// The nodes' URLs, without passwords.
+    /// The nodes' URLs, without user and password.
+    ///
+    ///     >>> redlock.Redlock("redis://user:secret@127.0.0.1:6379/1").nodes
+    ///     ['redis://127.0.0.1:6379/1']
     #[getter]
     fn nodes(&self) -> Vec<String> {
         self.client.1.nodes()

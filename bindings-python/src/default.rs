@@ -64,6 +64,10 @@ fn set(name: &str) -> PyResult<Option<String>> {
 /// - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
 ///
 /// Raises InvalidOption for a value that breaks a rule.
+///
+///     >>> with redlock.lock("job", ttl=10) as lease:
+///     ...     lease.held
+///     True
 #[pyfunction]
 #[pyo3(signature = (
     name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
@@ -94,11 +98,14 @@ pub(crate) fn lock(
     Lock::make(py, Source::Default, names(name)?, options)
 }
 
-/// Chooses the default client: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
+/// Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
 ///
-/// The options are those of `Redlock`.
+/// The options are those of `Redlock`. Raises InvalidOption for a value that breaks a rule, and once the default client is
+/// in use, unless `replace` is true.
 ///
-/// Raises InvalidOption once the default client is in use, unless `replace` is true.
+///     >>> client = redlock.configure(["memory://"], replace=True)
+///     >>> redlock.lock("job").inspect().nodes[0].url
+///     'memory://'
 #[pyfunction]
 #[pyo3(signature = (
     nodes: "str | list[str] | tuple[str, ...]",

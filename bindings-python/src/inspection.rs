@@ -5,6 +5,10 @@ use std::time::Duration;
 use pyo3::prelude::*;
 
 /// Who holds a lock, by each node's word: a snapshot.
+///
+///     >>> found = client.lock("job").inspect()
+///     >>> found.held, found.remaining, found.nodes[0].state
+///     (False, None, 'free')
 #[pyclass(frozen, get_all, module = "redlock")]
 pub(crate) struct Inspection {
     /// One owner has it on a quorum of nodes.
@@ -16,6 +20,11 @@ pub(crate) struct Inspection {
 }
 
 /// One node's word on one key.
+///
+///     >>> with client.lock("job"):
+///     ...     node = client.lock("job").inspect().nodes[0]
+///     >>> node.url, node.key, node.state, node.error, len(node.token), node.remaining > 9
+///     ('memory://', 'lock:job', 'held', None, 8, True)
 #[pyclass(frozen, get_all, module = "redlock")]
 pub(crate) struct NodeInspection {
     /// The node's URL, without its password.

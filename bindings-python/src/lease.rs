@@ -22,6 +22,10 @@ static ID: AtomicU64 = AtomicU64::new(1);
 ///
 /// `with lease:` and `async with lease:` release it at the end. A lease that is collected without a release is not
 /// released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
+///
+///     >>> with client.lock("job").acquire() as lease:
+///     ...     lease.held
+///     True
 #[pyclass(frozen, weakref, module = "redlock")]
 pub(crate) struct Lease {
     pub(crate) hold: LeaseHandle,
@@ -96,48 +100,80 @@ impl Lease {
 #[pymethods]
 impl Lease {
     /// Whether it is still ours for sure, by the clock: no question to the nodes.
+    ///
+    ///     >>> lease.held
+    ///     True
     #[getter]
     fn held(&self) -> bool {
         self.hold.held()
     }
 
     /// The seconds for which it is ours for sure; 0 when it is over.
+    ///
+    ///     >>> 9 < lease.remaining < lease.ttl
+    ///     True
     #[getter]
     fn remaining(&self) -> f64 {
         self.hold.remaining().as_secs_f64()
     }
 
     /// The Redis key, or keys separated by commas.
+    ///
+    ///     >>> lease.key
+    ///     'lock:job'
     #[getter]
     fn key(&self) -> String {
         self.hold.key()
     }
 
-    /// The Redis keys.
+    /// The Redis keys, in the order of the names.
+    ///
+    ///     >>> lease.keys
+    ///     ['lock:job']
     #[getter]
     fn keys(&self) -> Vec<String> {
         self.hold.keys().to_vec()
     }
 
-    /// The value of the key while it is ours, as `attach` wants it.
+    /// The value of the key while it is ours, as `attach` wants it: 32 hex digits. Who knows it can release the lock.
+    ///
+    ///     >>> len(lease.token)
+    ///     32
     #[getter]
     fn token(&self) -> &str {
         self.hold.token()
     }
 
-    /// Larger than that of every earlier lease of the lock. Raises InvalidOption unless made with `fencing=True`.
+    /// Larger than that of every earlier lease of the lock: a resource that keeps the largest one can refuse who is late.
+    ///
+    /// Raises InvalidOption unless the lock was made with `fencing=True`, and for a lease from `attach`.
+    ///
+    ///     >>> first = client.lock("row", fencing=True).acquire()
+    ///     >>> first.release()
+    ///     >>> with client.lock("row", fencing=True) as second:
+    ///     ...     second.fencing_token > first.fencing_token
+    ///     True
     #[getter]
     fn fencing_token(&self, py: Python<'_>) -> PyResult<u64> {
         check(py, self.hold.fencing_token())
     }
 
-    /// The seconds that a renewal makes it last.
+    /// The seconds that a renewal makes it last: the option's, or what `extend` was given last.
+    ///
+    ///     >>> lease.ttl
+    ///     10.0
     #[getter]
     fn ttl(&self) -> f64 {
         self.hold.ttl().as_secs_f64()
     }
 
-    /// Raises LockLost when it is over: ask before you write.
+    /// Raises LockLost when it is over, lost or released: ask before you write. No question to the nodes.
+    ///
+    ///     >>> lease.ensure_held()
+    ///     >>> lease.release()
+    ///     >>> lease.ensure_held()
+    ///     Traceback (most recent call last):
+    ///     redlock.LockLost: lock:job: the lease was released; nothing is held
     fn ensure_held(&self, py: Python<'_>) -> PyResult<()> {
         check(py, self.hold.ensure_held())
     }
@@ -145,7 +181,12 @@ impl Lease {
     /// Makes it last at least `ttl` seconds from now (default: its own ttl); also the ttl of later renewals. Never
     /// shortens.
     ///
-    /// Raises LockLost once it is over, and QuorumUnavailable when too few nodes answered; then it goes on to its end.
+    /// Raises LockLost once it is over, QuorumUnavailable when too few nodes answered; then it goes on to its end. Raises
+    /// InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
+    ///
+    ///     >>> lease.extend(ttl=30)
+    ///     >>> lease.ttl, lease.remaining > 29
+    ///     (30.0, True)
     #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None))]
     fn extend(&self, py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let sent = check(py, ffi::extend(&self.hold, args::seconds("ttl", ttl)?, Unit::Seconds))?;
@@ -153,6 +194,8 @@ impl Lease {
     }
 
     /// `extend` for asyncio: sent at the call.
+    ///
+    ///     >>> await lease.aextend(ttl=30)
     #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[None]")]
     fn aextend<'py>(
         &self,
@@ -165,12 +208,18 @@ impl Lease {
 
     /// Gives it back. A second time does nothing; after a loss it raises LockLost.
     ///
-    /// Raises QuorumUnavailable when too few nodes confirmed: the keys then expire by themselves.
+    /// Raises QuorumUnavailable when too few nodes confirmed within `node_timeout`: the keys then expire by themselves.
+    ///
+    ///     >>> lease.release()
+    ///     >>> lease.held
+    ///     False
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         check(py, self.confirmed(py)?)
     }
 
     /// `release` for asyncio: sent at the call, so that a cancellation only ends the waiting for its confirmation.
+    ///
+    ///     >>> await lease.arelease()
     #[pyo3(signature = () -> "collections.abc.Awaitable[None]")]
     fn arelease<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         submit(py, self.give_back(), |py, done| check(py, done).map(|()| py.None()))
@@ -179,15 +228,26 @@ impl Lease {
     /// Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
     ///
     /// True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, abandon.
+    ///
+    ///     >>> lease.abandon(), client.lock("job").inspect().held
+    ///     (True, True)
     fn abandon(&self) -> bool {
         let held = self.hold.abandon();
         self.settle();
         held
     }
 
-    /// Calls `callback(error)` once, when the lease is lost; soon, if it is lost already. Never after a release.
+    /// Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after a
+    /// release.
     ///
-    /// On the running event loop, or else on a thread for such calls.
+    /// On the running event loop, or else on a thread for such calls. Raises InvalidOption for what cannot be called.
+    ///
+    ///     >>> done = threading.Event()
+    ///     >>> lease.on_lost(lambda error: (print(error.reason), done.set()))
+    ///     >>> client.close()
+    ///     >>> done.wait(5)
+    ///     closed
+    ///     True
     #[pyo3(signature = (callback: "collections.abc.Callable[[redlock.errors.LockLost], object]"))]
     fn on_lost(&self, py: Python<'_>, callback: Bound<'_, PyAny>) -> PyResult<()> {
         let callback = args::callback(callback)?;

@@ -29,6 +29,14 @@ pub(crate) enum Names {
 /// What to lock. No state of its own: share it between threads and tasks, and use it many times.
 ///
 /// `with lock as lease:` and `async with lock as lease:` hold it for the block; `@lock` holds it for each call.
+///
+///     >>> with client.lock("job", ttl=10) as lease:
+///     ...     lease.key
+///     'lock:job'
+///     >>> @client.lock(lambda user: f"report:{user}", wait=0)
+///     ... def report(user): return len(user)
+///     >>> report("eve")
+///     3
 #[pyclass(frozen, weakref, module = "redlock")]
 pub(crate) struct Lock {
     source: Source,
@@ -136,8 +144,13 @@ fn caller(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 impl Lock {
     /// The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
     ///
-    /// Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered, and
-    /// ClientClosed. A KeyboardInterrupt leaves no key behind.
+    /// Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered all the
+    /// time, and ClientClosed. A KeyboardInterrupt leaves no key behind.
+    ///
+    ///     >>> with lock.acquire(wait=5) as lease:
+    ///     ...     lock.acquire(wait=0)
+    ///     Traceback (most recent call last):
+    ///     redlock.LockTimeout: lock:job: not acquired within ...
     #[pyo3(signature = (*args: "typing.Never", wait: "float | datetime.timedelta | None" = WaitArg::NotGiven, **kwargs: "typing.Never"))]
     fn acquire(
         &self,
@@ -151,6 +164,10 @@ impl Lock {
     }
 
     /// `acquire` for asyncio: begins when awaited; a cancellation leaves no key behind.
+    ///
+    ///     >>> async with await lock.aacquire(wait=5) as lease:
+    ///     ...     lease.held
+    ///     True
     #[pyo3(signature = (*args: "typing.Never", wait: "float | datetime.timedelta | None" = WaitArg::NotGiven, **kwargs: "typing.Never") -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease]")]
     fn aacquire<'py>(
         slf: &Bound<'py, Self>,
@@ -166,6 +183,10 @@ impl Lock {
     /// The lease, or None if somebody else holds it or waits for it in this process: one round.
     ///
     /// Raises QuorumUnavailable when too few nodes answered.
+    ///
+    ///     >>> with lock.try_acquire() as lease:
+    ///     ...     print(lock.try_acquire())
+    ///     None
     fn try_acquire(&self, py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
         let asking = self.asking(&caller(py)?, false)?;
         loop {
@@ -180,6 +201,9 @@ impl Lock {
     }
 
     /// `try_acquire` for asyncio: begins when awaited.
+    ///
+    ///     >>> lease = await lock.atry_acquire()
+    ///     >>> await lease.arelease()
     #[pyo3(signature = () -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease | None]")]
     fn atry_acquire<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -191,6 +215,12 @@ impl Lock {
     /// Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of
     /// a loss. So whoever hands a lease over ends its own by `lease.abandon()`; a process that ends without a release does
     /// no harm either. The fencing token does not come with the lease: hand it over with the token.
+    ///
+    ///     >>> ours = lock.acquire()
+    ///     >>> theirs = lock.attach(ours.token)      # as a rule in another process
+    ///     >>> ours.abandon()                        # the key stays: theirs has it
+    ///     True
+    ///     >>> theirs.release()
     #[pyo3(signature = (token: "str"))]
     pub(crate) fn attach(&self, py: Python<'_>, token: &Bound<'_, PyAny>) -> PyResult<Py<Lease>> {
         let token = args::text("token", Some(token))?.unwrap_or_default();
@@ -200,6 +230,8 @@ impl Lock {
     }
 
     /// `attach` for asyncio.
+    ///
+    ///     >>> theirs = await lock.aattach(lease.token)
     #[pyo3(signature = (token: "str") -> "collections.abc.Awaitable[Lease]")]
     pub(crate) fn aattach<'py>(
         &self,
@@ -213,31 +245,48 @@ impl Lock {
     }
 
     /// Who holds it, by each node's word: a snapshot, which may be over when you read it.
+    ///
+    /// Raises QuorumUnavailable when fewer nodes than a quorum answered within `node_timeout`.
+    ///
+    ///     >>> lock.inspect().held
+    ///     False
     fn inspect(&self, py: Python<'_>) -> PyResult<Py<Inspection>> {
         let found = runtime::wait(py, self.core(py)?.1.inspect(), |_| Ok(()))?;
         Inspection::make(py, check(py, found)?)
     }
 
     /// `inspect` for asyncio.
+    ///
+    ///     >>> (await lock.ainspect()).held
+    ///     False
     #[pyo3(signature = () -> "collections.abc.Awaitable[Inspection]")]
     fn ainspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let found = self.core(py)?.1.inspect();
         submit(py, found, |py, found| Ok(Inspection::make(py, check(py, found)?)?.into_any()))
     }
 
-    /// The Redis key, or keys separated by commas.
+    /// The Redis key; of several names all keys, with commas between.
+    ///
+    ///     >>> client.lock(["a", "b"]).key
+    ///     'lock:a, lock:b'
     #[getter]
     fn key(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.core(py)?.1.key())
     }
 
-    /// The Redis keys.
+    /// The Redis keys, in the order of the names.
+    ///
+    ///     >>> client.lock(["a", "b"]).keys
+    ///     ['lock:a', 'lock:b']
     #[getter]
     fn keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         Ok(self.core(py)?.1.keys().to_vec())
     }
 
     /// The names, without the client's prefix.
+    ///
+    ///     >>> client.lock(["a", "b"]).names
+    ///     ['a', 'b']
     #[getter]
     fn names(&self) -> Vec<String> {
         match &self.names {

@@ -19,6 +19,10 @@ __all__ = ["Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "configur
 class Inspection:
     """
     Who holds a lock, by each node's word: a snapshot.
+
+        >>> found = client.lock("job").inspect()
+        >>> found.held, found.remaining, found.nodes[0].state
+        (False, None, 'free')
     """
     @property
     def held(self, /) -> bool:
@@ -43,6 +47,10 @@ class Lease:
 
     `with lease:` and `async with lease:` release it at the end. A lease that is collected without a release is not
     released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
+
+        >>> with client.lock("job").acquire() as lease:
+        ...     lease.held
+        True
     """
     def __aenter__(self, /) -> "collections.abc.Awaitable[Lease]": ...
     def __aexit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Awaitable[None]": ...
@@ -72,72 +80,128 @@ class Lease:
         Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
 
         True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, abandon.
+
+            >>> lease.abandon(), client.lock("job").inspect().held
+            (True, True)
         """
     def aextend(self, /, ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[None]":
         """
         `extend` for asyncio: sent at the call.
+
+            >>> await lease.aextend(ttl=30)
         """
     def arelease(self, /) -> "collections.abc.Awaitable[None]":
         """
         `release` for asyncio: sent at the call, so that a cancellation only ends the waiting for its confirmation.
+
+            >>> await lease.arelease()
         """
     def ensure_held(self, /) -> None:
         """
-        Raises LockLost when it is over: ask before you write.
+        Raises LockLost when it is over, lost or released: ask before you write. No question to the nodes.
+
+            >>> lease.ensure_held()
+            >>> lease.release()
+            >>> lease.ensure_held()
+            Traceback (most recent call last):
+            redlock.LockLost: lock:job: the lease was released; nothing is held
         """
     def extend(self, /, ttl: "float | datetime.timedelta | None" = None) -> None:
         """
         Makes it last at least `ttl` seconds from now (default: its own ttl); also the ttl of later renewals. Never
         shortens.
 
-        Raises LockLost once it is over, and QuorumUnavailable when too few nodes answered; then it goes on to its end.
+        Raises LockLost once it is over, QuorumUnavailable when too few nodes answered; then it goes on to its end. Raises
+        InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
+
+            >>> lease.extend(ttl=30)
+            >>> lease.ttl, lease.remaining > 29
+            (30.0, True)
         """
     @property
     def fencing_token(self, /) -> int:
         """
-        Larger than that of every earlier lease of the lock. Raises InvalidOption unless made with `fencing=True`.
+        Larger than that of every earlier lease of the lock: a resource that keeps the largest one can refuse who is late.
+
+        Raises InvalidOption unless the lock was made with `fencing=True`, and for a lease from `attach`.
+
+            >>> first = client.lock("row", fencing=True).acquire()
+            >>> first.release()
+            >>> with client.lock("row", fencing=True) as second:
+            ...     second.fencing_token > first.fencing_token
+            True
         """
     @property
     def held(self, /) -> bool:
         """
         Whether it is still ours for sure, by the clock: no question to the nodes.
+
+            >>> lease.held
+            True
         """
     @property
     def key(self, /) -> str:
         """
         The Redis key, or keys separated by commas.
+
+            >>> lease.key
+            'lock:job'
         """
     @property
     def keys(self, /) -> list[str]:
         """
-        The Redis keys.
+        The Redis keys, in the order of the names.
+
+            >>> lease.keys
+            ['lock:job']
         """
     def on_lost(self, /, callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> None:
         """
-        Calls `callback(error)` once, when the lease is lost; soon, if it is lost already. Never after a release.
+        Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after a
+        release.
 
-        On the running event loop, or else on a thread for such calls.
+        On the running event loop, or else on a thread for such calls. Raises InvalidOption for what cannot be called.
+
+            >>> done = threading.Event()
+            >>> lease.on_lost(lambda error: (print(error.reason), done.set()))
+            >>> client.close()
+            >>> done.wait(5)
+            closed
+            True
         """
     def release(self, /) -> None:
         """
         Gives it back. A second time does nothing; after a loss it raises LockLost.
 
-        Raises QuorumUnavailable when too few nodes confirmed: the keys then expire by themselves.
+        Raises QuorumUnavailable when too few nodes confirmed within `node_timeout`: the keys then expire by themselves.
+
+            >>> lease.release()
+            >>> lease.held
+            False
         """
     @property
     def remaining(self, /) -> float:
         """
         The seconds for which it is ours for sure; 0 when it is over.
+
+            >>> 9 < lease.remaining < lease.ttl
+            True
         """
     @property
     def token(self, /) -> str:
         """
-        The value of the key while it is ours, as `attach` wants it.
+        The value of the key while it is ours, as `attach` wants it: 32 hex digits. Who knows it can release the lock.
+
+            >>> len(lease.token)
+            32
         """
     @property
     def ttl(self, /) -> float:
         """
-        The seconds that a renewal makes it last.
+        The seconds that a renewal makes it last: the option's, or what `extend` was given last.
+
+            >>> lease.ttl
+            10.0
         """
 
 @final
@@ -146,6 +210,14 @@ class Lock:
     What to lock. No state of its own: share it between threads and tasks, and use it many times.
 
     `with lock as lease:` and `async with lock as lease:` hold it for the block; `@lock` holds it for each call.
+
+        >>> with client.lock("job", ttl=10) as lease:
+        ...     lease.key
+        'lock:job'
+        >>> @client.lock(lambda user: f"report:{user}", wait=0)
+        ... def report(user): return len(user)
+        >>> report("eve")
+        3
     """
     def __aenter__(self, /) -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease]": ...
     def __aexit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Coroutine[typing.Any, typing.Any, None]": ...
@@ -186,25 +258,42 @@ class Lock:
     def aacquire(self, /, *args: "typing.Never", wait: "float | datetime.timedelta | None" = ..., **kwargs: "typing.Never") -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease]":
         """
         `acquire` for asyncio: begins when awaited; a cancellation leaves no key behind.
+
+            >>> async with await lock.aacquire(wait=5) as lease:
+            ...     lease.held
+            True
         """
     def aattach(self, /, token: "str") -> "collections.abc.Awaitable[Lease]":
         """
         `attach` for asyncio.
+
+            >>> theirs = await lock.aattach(lease.token)
         """
     def acquire(self, /, *args: "typing.Never", wait: "float | datetime.timedelta | None" = ..., **kwargs: "typing.Never") -> Lease:
         """
         The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
 
-        Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered, and
-        ClientClosed. A KeyboardInterrupt leaves no key behind.
+        Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered all the
+        time, and ClientClosed. A KeyboardInterrupt leaves no key behind.
+
+            >>> with lock.acquire(wait=5) as lease:
+            ...     lock.acquire(wait=0)
+            Traceback (most recent call last):
+            redlock.LockTimeout: lock:job: not acquired within ...
         """
     def ainspect(self, /) -> "collections.abc.Awaitable[Inspection]":
         """
         `inspect` for asyncio.
+
+            >>> (await lock.ainspect()).held
+            False
         """
     def atry_acquire(self, /) -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease | None]":
         """
         `try_acquire` for asyncio: begins when awaited.
+
+            >>> lease = await lock.atry_acquire()
+            >>> await lease.arelease()
         """
     def attach(self, /, token: "str") -> Lease:
         """
@@ -213,37 +302,66 @@ class Lock:
         Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of
         a loss. So whoever hands a lease over ends its own by `lease.abandon()`; a process that ends without a release does
         no harm either. The fencing token does not come with the lease: hand it over with the token.
+
+            >>> ours = lock.acquire()
+            >>> theirs = lock.attach(ours.token)      # as a rule in another process
+            >>> ours.abandon()                        # the key stays: theirs has it
+            True
+            >>> theirs.release()
         """
     def inspect(self, /) -> Inspection:
         """
         Who holds it, by each node's word: a snapshot, which may be over when you read it.
+
+        Raises QuorumUnavailable when fewer nodes than a quorum answered within `node_timeout`.
+
+            >>> lock.inspect().held
+            False
         """
     @property
     def key(self, /) -> str:
         """
-        The Redis key, or keys separated by commas.
+        The Redis key; of several names all keys, with commas between.
+
+            >>> client.lock(["a", "b"]).key
+            'lock:a, lock:b'
         """
     @property
     def keys(self, /) -> list[str]:
         """
-        The Redis keys.
+        The Redis keys, in the order of the names.
+
+            >>> client.lock(["a", "b"]).keys
+            ['lock:a', 'lock:b']
         """
     @property
     def names(self, /) -> list[str]:
         """
         The names, without the client's prefix.
+
+            >>> client.lock(["a", "b"]).names
+            ['a', 'b']
         """
     def try_acquire(self, /) -> Lease | None:
         """
         The lease, or None if somebody else holds it or waits for it in this process: one round.
 
         Raises QuorumUnavailable when too few nodes answered.
+
+            >>> with lock.try_acquire() as lease:
+            ...     print(lock.try_acquire())
+            None
         """
 
 @final
 class NodeInspection:
     """
     One node's word on one key.
+
+        >>> with client.lock("job"):
+        ...     node = client.lock("job").inspect().nodes[0]
+        >>> node.url, node.key, node.state, node.error, len(node.token), node.remaining > 9
+        ('memory://', 'lock:job', 'held', None, 8, True)
     """
     @property
     def error(self, /) -> str | None:
@@ -295,6 +413,10 @@ class Redlock:
     - tls_server_name: the name that the server's certificate must carry; default the URL's host
 
     Raises InvalidOption for a value that breaks a rule.
+
+        >>> with redlock.Redlock(["memory://a", "memory://b", "memory://c"], key_prefix="app:") as client:
+        ...     client.lock("job").key
+        'app:job'
     """
     def __aenter__(self, /) -> "collections.abc.Coroutine[typing.Any, typing.Any, Redlock]": ...
     def __aexit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Coroutine[typing.Any, typing.Any, None]": ...
@@ -309,36 +431,61 @@ class Redlock:
     def aattach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[Lease]":
         """
         `attach` for asyncio.
+
+            >>> theirs = await client.aattach("job", lease.token)
         """
     def aforce_release(self, /, name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]":
         """
         `force_release` for asyncio.
+
+            >>> await client.aforce_release("job")
+            True
         """
     def arelease_all(self, /) -> "collections.abc.Awaitable[int]":
         """
         `release_all` for asyncio.
+
+            >>> await client.arelease_all()
+            1
         """
     def ashutdown(self, /, timeout: "float | datetime.timedelta" = ...) -> "collections.abc.Awaitable[int]":
         """
         `shutdown` for asyncio: begins at the call.
+
+            >>> await client.ashutdown(timeout=0)
+            1
         """
     def attach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> Lease:
         """
-        Continues the lease that another process holds under this token: `lock(name).attach(token)`, which says more.
+        Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now on:
+        `lock(name).attach(token)`, which says more. Raises LockLost if it is not held.
+
+            >>> theirs = client.attach("job", lease.token, ttl=5)
         """
     def close(self, /) -> None:
         """
         Ends it at once: waiting acquires fail with ClientClosed, its leases are lost, and their keys expire.
+
+            >>> client.close()
+            >>> client.lock("job").acquire()
+            Traceback (most recent call last):
+            redlock.ClientClosed: lock:job: the client is closed
         """
     def force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> bool:
         """
         Deletes the lock whoever holds it; True if there was something to delete. Its holder is told of the loss.
 
         Raises QuorumUnavailable when too few nodes answered.
+
+            >>> client.force_release("job")
+            True
         """
     def leases(self, /) -> list[Lease]:
         """
         The leases that this client holds now.
+
+            >>> [lease.key for lease in client.leases()]
+            ['lock:job']
         """
     def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
         """
@@ -354,33 +501,50 @@ class Redlock:
         - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
 
         Raises InvalidOption for a value that breaks a rule.
+
+            >>> lock = client.lock("job", ttl=10, wait=5)
+            >>> with lock as lease:
+            ...     lease.remaining > 9
+            True
         """
     @property
     def nodes(self, /) -> list[str]:
         """
-        The nodes' URLs, without passwords.
+        The nodes' URLs, without user and password.
+
+            >>> redlock.Redlock("redis://user:secret@127.0.0.1:6379/1").nodes
+            ['redis://127.0.0.1:6379/1']
         """
     def release_all(self, /) -> int:
         """
         Gives back all that this client holds; says how many. Whoever still runs under one is told: LockLost, reason
         `released`. Raises the first error once all were tried.
+
+            >>> client.release_all()
+            1
         """
     def shutdown(self, /, timeout: "float | datetime.timedelta" = ...) -> "int":
         """
-        Ends it in order: acquires fail with ClientClosed from now on, running leases have `timeout` seconds to be released,
-        and what is left is given back. Whoever still runs under one is told: LockLost, reason `released`. Says how many
-        leases it had to give back.
+        Ends it in order: acquires fail with ClientClosed from now on, running leases have `timeout` seconds (default 10) to
+        be released, and what is left is given back. Whoever still runs under one is told: LockLost, reason `released`. Says
+        how many leases it had to give back.
 
         Raises QuorumUnavailable when too few nodes confirmed: those keys expire by themselves. It is closed all the same.
+
+            >>> client.shutdown(timeout=0)            # a lease is still held
+            1
         """
 
 def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
     """
-    Chooses the default client: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
+    Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
 
-    The options are those of `Redlock`.
+    The options are those of `Redlock`. Raises InvalidOption for a value that breaks a rule, and once the default client is
+    in use, unless `replace` is true.
 
-    Raises InvalidOption once the default client is in use, unless `replace` is true.
+        >>> client = redlock.configure(["memory://"], replace=True)
+        >>> redlock.lock("job").inspect().nodes[0].url
+        'memory://'
     """
 
 def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
@@ -398,4 +562,8 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
     - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
 
     Raises InvalidOption for a value that breaks a rule.
+
+        >>> with redlock.lock("job", ttl=10) as lease:
+        ...     lease.held
+        True
     """

@@ -2,7 +2,13 @@
 
 
 class NodeReport:
-    """What one node had to say: its url without password, its state (granted, held, fault), its error."""
+    """What one node had to say: its `url` without password, its `state`, its `error` (None unless a fault).
+
+    The state is `granted`, `held`, `fault`, or `pending`: not yet answered when the others had decided.
+
+        >>> redlock.NodeReport("redis://127.0.0.1:6379", "fault", "cannot connect").state
+        'fault'
+    """
 
     __slots__ = ("error", "state", "url")
 
@@ -25,7 +31,16 @@ class NodeReport:
 
 
 class LockError(Exception):
-    """The base of all errors of redlock."""
+    """The base of all errors of redlock. `code` tells them apart without the classes; times are seconds.
+
+    One of this class itself has the code `internal`: a bug of redlock.
+
+        >>> try:
+        ...     client.lock("job", ttl=0)
+        ... except redlock.LockError as error:
+        ...     error.code
+        'invalid'
+    """
 
     code = "internal"
 
@@ -46,38 +61,72 @@ class LockError(Exception):
         self.waited = waited
         #: Seconds left of the holder's lease, where a node told it.
         self.remaining = remaining
-        #: Why a lease was lost: expired, taken, missing, quorum, max_hold, forked, released, closed.
+        #: Why a lease was lost: expired, taken, missing, quorum, max_hold, forked, released, closed, internal.
         self.reason = reason
         #: What each node had to say, where the nodes are the cause.
         self.nodes = nodes
 
 
 class LockTimeout(LockError, TimeoutError):
-    """Not acquired within `wait`: somebody else holds it, or the votes stayed split."""
+    """Not acquired within `wait`: somebody else holds it, or the votes stayed split. Also a TimeoutError.
+
+    >>> with lock:
+    ...     lock.acquire(wait=0)
+    Traceback (most recent call last):
+    redlock.LockTimeout: lock:job: not acquired within ...
+    """
 
     code = "timeout"
 
 
 class LockLost(LockError):
-    """The lease ended without our release; `reason` says why."""
+    """The lease ended without our release; `reason` says why. Also what asks for a lease that was released: no reason.
+
+    >>> lease = client.lock("job", ttl=0.2, renew=False).acquire()
+    >>> time.sleep(0.25)
+    >>> try:
+    ...     lease.ensure_held()
+    ... except redlock.LockLost as error:
+    ...     error.reason
+    'expired'
+    """
 
     code = "lost"
 
 
 class QuorumUnavailable(LockError, ConnectionError):
-    """Too many nodes are faults for a quorum to be possible; `nodes` has each one's own error."""
+    """Too many nodes are faults for a quorum to be possible; `nodes` has each one's own error. Also a ConnectionError.
+
+    >>> client = redlock.Redlock("redis://127.0.0.1:1")
+    >>> try:
+    ...     client.lock("job", wait=0).acquire()
+    ... except redlock.QuorumUnavailable as error:
+    ...     [node.state for node in error.nodes]
+    ['fault']
+    """
 
     code = "unavailable"
 
 
 class InvalidOption(LockError, ValueError):
-    """A value broke a rule, which the message names; nothing was sent."""
+    """A value broke a rule, which the message names; nothing was sent. Also a ValueError.
+
+    >>> client.lock("job", ttl=0.01)
+    Traceback (most recent call last):
+    redlock.InvalidOption: ttl is 0.010 s: at least 0.1 s (100 ms) are needed; ttl is in seconds...
+    """
 
     code = "invalid"
 
 
 class ClientClosed(LockError):
-    """The client was closed."""
+    """The client was closed, before or while it was asked.
+
+    >>> client.close()
+    >>> client.lock("job").acquire()
+    Traceback (most recent call last):
+    redlock.ClientClosed: lock:job: the client is closed
+    """
 
     code = "closed"
 

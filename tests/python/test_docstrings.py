@@ -1,0 +1,85 @@
+"""Every public item has a docstring with an example, and each example says what is true."""
+
+import ast
+import asyncio
+import contextlib
+import doctest
+import inspect
+import io
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redlock
+
+CLASSES = [redlock.Redlock, redlock.Lock, redlock.Lease]
+#: The examples of these have a lease to work with that they do not make themselves.
+HOLDS = {
+    f"Redlock.{prefix}{verb}"
+    for prefix in ("", "a")
+    for verb in ("attach", "force_release", "leases", "release_all", "shutdown")
+} | {"Lock.aattach"}
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    for name in redlock.__all__:
+        yield name, getattr(redlock, name)
+    for owner in CLASSES:
+        for name, member in vars(owner).items():
+            if not name.startswith("_"):
+                yield f"{owner.__name__}.{name}", member
+
+
+ITEMS = dict(public())
+
+
+def play(text: str, globs: dict[str, Any], runner: asyncio.Runner) -> None:
+    """Runs the examples of a docstring as `python -m asyncio` would."""
+
+    async def awaited(code: Any) -> Any:
+        coroutine = eval(code, globs)
+        return await coroutine if inspect.iscoroutine(coroutine) else coroutine
+
+    checker = doctest.OutputChecker()
+    for example in doctest.DocTestParser().get_examples(text):
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(example.source, "<example>", "single", flags)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            try:
+                if code.co_flags & inspect.CO_COROUTINE:
+                    runner.run(awaited(code))
+                else:
+                    exec(code, globs)
+            except Exception as error:
+                if example.exc_msg is None:
+                    raise
+                (last,) = traceback.format_exception_only(error)
+                ok = checker.check_output(example.exc_msg, last, doctest.ELLIPSIS)
+                assert ok, f"{example.source}: {last}"
+                continue
+        got = said.getvalue()
+        assert example.exc_msg is None, f"{example.source}: nothing was raised"
+        assert checker.check_output(example.want, got, doctest.ELLIPSIS), f"{example.source}: {got}"
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_what_the_docstring_shows_is_true(name: str) -> None:
+    text = inspect.getdoc(ITEMS[name]) or ""
+    assert ">>>" in text, "no example"
+    with redlock.Redlock("memory://") as client, asyncio.Runner() as runner:
+        modules = {"redlock": redlock, "asyncio": asyncio, "threading": threading, "time": time}
+        globs = {**modules, "client": client, "lock": client.lock("job")}
+        if name in HOLDS or name.startswith("Lease."):
+            globs["lease"] = client.lock("job").acquire()
+        play(text, globs, runner)
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_it_says_first_what_one_gets(name: str) -> None:
+    """One sentence, or several, before anything else."""
+    text = inspect.getdoc(ITEMS[name]) or ""
+    assert text.partition("\n\n")[0].endswith((".", ":")), text
