@@ -65,3 +65,8 @@ mod limit;
 )]
 #[path = "../../tests/simulation/mod.rs"]
 mod simulation;
+
+/// The blocks of the page, which are programs, run with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/rust.md")]
+struct Page;

@@ -1,4 +1,4 @@
-"""The README's examples are the files of examples/quickstart: they run and do the same thing. Its tables are whole."""
+"""The README's examples are the files of examples/quickstart; the pages' tables are whole, their links lead on."""
 
 import inspect
 import re
@@ -61,12 +61,13 @@ def test_over_a_real_server(extension: str, five: list[Server]) -> None:
     assert five[0].get("lock:orders:42") is None
 
 
-README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "tests/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 
 
-def section(title: str) -> str:
+def section(page: str, title: str) -> str:
     """What stands under a heading."""
-    return README.split(f"## {title}\n")[1].split("\n## ")[0]
+    return (ROOT / page).read_text().split(f"# {title}\n")[1].split("\n## ")[0]
 
 
 def rows(text: str) -> dict[str, list[str]]:
@@ -76,18 +77,17 @@ def rows(text: str) -> dict[str, list[str]]:
     return {first: rest for first, *rest in cells}
 
 
-def test_every_table_is_whole() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_table_is_whole(page: Path) -> None:
     """A table begins with its head and a rule, and each of its rows has as many cells."""
-    tables = re.findall(r"(?:^\|.*\n)+", README, re.MULTILINE)
-    assert tables
-    for table in tables:
+    for table in re.findall(r"(?:^\|.*\n)+", page.read_text().replace("\\|", ""), re.MULTILINE):
         head, rule, *body = table.splitlines()
         assert re.fullmatch(r"(\|-+)+\|", rule), head
         assert {line.count("|") for line in body} == {head.count("|")}, head
 
 
 def test_every_option_has_a_row() -> None:
-    documented = set(re.findall(r"`(\w+)`", " ".join(rows(section("Options")))))
+    documented = set(re.findall(r"`(\w+)`", " ".join(rows(section("README.md", "Options")))))
     given = {*inspect.signature(redlock.Redlock).parameters}
     given |= {*inspect.signature(redlock.Redlock.lock).parameters}
     assert documented == given - {"self", "name", "nodes", "args", "kwargs"}
@@ -100,21 +100,20 @@ def test_every_code_and_reason_has_a_row_of_troubleshooting() -> None:
     assert len(reasons) == 9
     expected = {f"`{error['code']}`" for error in errors} - {"`lost`"}
     expected |= {f"`lost`: `{reason}`" for reason in reasons} | {"`lost` without a reason", "code"}
-    assert rows(section("Troubleshooting")).keys() == expected
+    assert rows(section("docs/troubleshooting.md", "Troubleshooting")).keys() == expected
 
 
 def test_other_libraries_options_are_refused_with_ours() -> None:
     """What the table of other libraries maps for Python, the library says too."""
     client = redlock.Redlock("memory://")
     for option, ours in {"timeout": "ttl", "blocking_timeout": "wait", "blocking": "wait"}.items():
-        row = rows(section("Coming from another library"))
+        row = rows(section("docs/migration.md", "Which option is which"))
         assert any(f"`{option}" in first and f"`{ours}" in rest[-1] for first, rest in row.items())
         with pytest.raises(redlock.InvalidOption, match=rf"Use.* {ours}\b"):
             client.lock("job", **{option: 1})  # type: ignore[arg-type]
 
 
-def test_every_link_leads_somewhere() -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
-    assert links
-    for link in links:
-        assert (ROOT / link).exists(), link
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[\w-]+)?\)", page.read_text()):
+        assert (page.parent / link).exists(), link

@@ -1,0 +1,164 @@
+"""Each language's page mentions every public name of its package, and no name that is not there."""
+
+import inspect
+import re
+import tomllib
+
+import pytest
+import redlock
+
+from .agents import ROOT
+
+PYTHON = (ROOT / "docs/python.md").read_text()
+NODE = (ROOT / "docs/node.md").read_text()
+#: What the pages call an object of a class.
+OBJECTS = {"client": "Redlock", "lock": "Lock", "lease": "Lease", "error": "LockError"}
+
+
+def public(owner: type) -> set[str]:
+    return {name for name in vars(owner) if not name.startswith("_")}
+
+
+def code(page: str) -> str:
+    """What a page shows as code, in blocks and in lines."""
+    blocks = re.findall(r"```\w*\n(.*?)```", page, re.DOTALL)
+    return "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", page)])
+
+
+def mentioned(page: str, name: str) -> bool:
+    return re.search(rf"\b{name}\b", code(page)) is not None
+
+
+@pytest.mark.parametrize("owner", [redlock.Redlock, redlock.Lock, redlock.Lease])
+def test_python_s_page_has_every_method_where_it_belongs(owner: type) -> None:
+    (called,) = [word for word, name in OBJECTS.items() if name == owner.__name__]
+    missing = {name for name in public(owner) if f"{called}.{name}" not in PYTHON}
+    assert not missing
+
+
+def test_python_s_page_has_every_name_and_field() -> None:
+    fields = public(redlock.Inspection) | public(redlock.NodeInspection)
+    fields |= {*inspect.signature(redlock.LockError).parameters} - {"message"}
+    # What inspect() gives is described by its fields.
+    names = {*redlock.__all__} - {"NodeInspection"}
+    assert {name for name in names | fields if not mentioned(PYTHON, name)} == set()
+
+
+def test_python_s_page_has_every_option() -> None:
+    given = {*inspect.signature(redlock.Redlock.lock).parameters}
+    given |= {*inspect.signature(redlock.configure).parameters}
+    given -= {"self", "args", "kwargs"}
+    assert {name for name in given if not mentioned(PYTHON, name)} == set()
+
+
+def test_python_s_page_names_nothing_else() -> None:
+    for called, name in re.findall(r"\b(client|lock|lease|redlock)\.(\w+)", code(PYTHON)):
+        owner = redlock if called == "redlock" else getattr(redlock, OBJECTS[called])
+        assert hasattr(owner, name), f"{called}.{name}"
+
+
+def declared(file: str) -> str:
+    return (ROOT / "bindings-node/dist" / f"{file}.d.ts").read_text()
+
+
+def node_members(name: str) -> set[str]:
+    """A class's or interface's public members, by the built types."""
+    text = "\n".join(declared(file) for file in ("client", "lock", "lease", "errors", "options"))
+    text += (ROOT / "bindings-node/native.d.ts").read_text()
+    (body,) = re.findall(
+        rf"^export (?:declare )?(?:class|interface) {name}\b[^{{]*{{\n(.*?)^}}",
+        text,
+        re.MULTILINE | re.DOTALL,
+    )
+    found = re.findall(r"^ {2,4}(?:async |get |readonly )*(\w+)[?(:<]", body, re.MULTILINE)
+    return {*found} - {"constructor"}
+
+
+@pytest.mark.parametrize(("called", "name"), [*OBJECTS.items()][:3])
+def test_node_s_page_has_every_method_where_it_belongs(called: str, name: str) -> None:
+    members = node_members(name)
+    assert len(members) > 5
+    assert {each for each in members if f"{called}.{each}" not in NODE} == set()
+
+
+def test_node_s_page_has_every_name_field_and_option() -> None:
+    exported = re.findall(
+        r"\b(\w+)(?=,| \})", " ".join(re.findall("{.*?}", declared("index"), re.S))
+    )
+    assert {"Redlock", "lock", "using", "configure", "LossReason", "AcquireOptions"} <= {*exported}
+    names = {*exported} - {"type"}
+    for interface in ("RedlockOptions", "LockOptions", "AcquireOptions", "NodeReport"):
+        names |= node_members(interface)
+    for interface in ("LockError", "Inspection", "NodeInspection"):
+        names |= node_members(interface)
+    assert {name for name in names if not mentioned(NODE, name)} == set()
+
+
+def test_node_s_page_names_nothing_else() -> None:
+    for called, name in re.findall(r"\b(client|lock|lease)\.(\w+)", code(NODE)):
+        assert name in node_members(OBJECTS[called]), f"{called}.{name}"
+
+
+RUST = (ROOT / "docs/rust.md").read_text()
+CORE = "\n".join(file.read_text() for file in sorted((ROOT / "core/src").rglob("*.rs")))
+#: Public for the bindings' sake, which no program calls.
+FOR_BINDINGS = {"identity", "place", "owned_by", "acquired_at", "from_args"}
+
+
+def rust_methods(owner: str) -> set[str]:
+    """The public functions of a type's own impl blocks, those for the bindings apart."""
+    bodies = re.findall(rf"^impl {owner} {{\n(.*?)^}}", CORE, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"(#\[doc\(hidden\)\]\n\s*)?pub (?:async )?fn (\w+)", "\n".join(bodies))
+    names = {name for hidden, name in found if not hidden and not name.endswith("_args")}
+    return names - FOR_BINDINGS
+
+
+def test_rust_s_page_has_every_method_where_it_belongs() -> None:
+    (handle,) = re.findall(r"^impl Deref for Lease {\n +type Target = (\w+);", CORE, re.MULTILINE)
+    for called, owner in {"client": "Redlock", "lock": "Lock", "lease": "Lease"}.items():
+        methods = rust_methods(owner) | (rust_methods(handle) if owner == "Lease" else set())
+        methods -= {"builder"}
+        setters = rust_methods("Lock") & rust_options()
+        missing = {name for name in methods - setters if f"{called}.{name}(" not in RUST}
+        assert (len(methods) > 5, missing) == (True, set())
+    rest = rust_methods("Builder") | rust_methods("Error") | rust_options() | {"builder"}
+    assert {name for name in rest if not mentioned(RUST, name)} == set()
+
+
+def rust_options() -> set[str]:
+    """What a lock is built with: it takes the lock and gives it back."""
+    return {*re.findall(r"pub fn (\w+)\(mut self, \w+: \w+\) -> Self", CORE)}
+
+
+def test_rust_s_page_has_every_type() -> None:
+    library = (ROOT / "core/src/lib.rs").read_text()
+    exported = re.findall(r"^pub use [\w:]+::(?:(\w+)|{([^}]*)});", library, re.MULTILINE)
+    names = re.findall(r"\w+", " ".join(" ".join(each) for each in exported))
+    assert {"Redlock", "Lock", "Lease"} <= {*names}
+    assert [name for name in names if not mentioned(RUST, name)] == []
+
+
+def test_rust_s_page_names_nothing_else() -> None:
+    known = {*re.findall(r"pub fn (\w+)", CORE)}
+    called = {*re.findall(r"`(?:client|lock|lease)\.(\w+)\(", RUST)}
+    assert called
+    assert called <= known
+
+
+@pytest.mark.parametrize("page", ["python", "node", "rust"])
+def test_every_reason_and_code_is_on_the_page(page: str) -> None:
+    errors = tomllib.loads((ROOT / "tests/vectors/errors.toml").read_text())["error"]
+    text = (ROOT / f"docs/{page}.md").read_text()
+    assert [error["code"] for error in errors if not mentioned(text, error["code"])] == []
+    reasons = [
+        "expired",
+        "taken",
+        "missing",
+        "quorum",
+        "max_hold",
+        "forked",
+        "released",
+        "closed",
+        "internal",
+    ]
+    assert [reason for reason in reasons if not mentioned(text, reason)] == []
