@@ -1,12 +1,13 @@
 //! The client: nodes and options.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use futures_util::FutureExt;
 use napi::bindgen_prelude::Env;
 use napi_derive::napi;
+use redlock::Redlock;
 use redlock::ffi::{self, Unit};
-use redlock::{Redlock, TlsOptions};
 
 use crate::error::throw;
 use crate::lock::{LockArgs, NativeLock};
@@ -27,18 +28,15 @@ pub struct ClientArgs {
 
 impl From<ClientArgs> for redlock::ffi::ClientArgs {
     fn from(args: ClientArgs) -> Self {
-        Self {
-            unit: Unit::Milliseconds,
-            key_prefix: args.key_prefix,
-            node_timeout: args.node_timeout,
-            restart_guard: args.restart_guard,
-            tls: TlsOptions {
-                ca: args.tls_ca.map(Into::into),
-                cert: args.tls_cert.map(Into::into),
-                key: args.tls_key.map(Into::into),
-                server_name: args.tls_server_name,
-            },
-        }
+        let path = |path: Option<String>| path.map(PathBuf::from);
+        Self::of_client(Unit::Milliseconds)
+            .with("key_prefix", args.key_prefix)
+            .with("node_timeout", args.node_timeout)
+            .with("restart_guard", args.restart_guard)
+            .with("tls_ca", path(args.tls_ca))
+            .with("tls_cert", path(args.tls_cert))
+            .with("tls_key", path(args.tls_key))
+            .with("tls_server_name", args.tls_server_name)
     }
 }
 

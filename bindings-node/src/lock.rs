@@ -26,15 +26,13 @@ pub struct LockArgs {
 
 impl From<LockArgs> for redlock::ffi::LockArgs {
     fn from(args: LockArgs) -> Self {
-        Self {
-            unit: Unit::Milliseconds,
-            ttl: args.ttl,
-            wait: args.wait,
-            renew: args.renew,
-            max_hold: args.max_hold,
-            node_timeout: args.node_timeout,
-            fencing: args.fencing,
-        }
+        Self::of_lock(Unit::Milliseconds)
+            .with("ttl", args.ttl)
+            .with("wait", args.wait)
+            .with("renew", args.renew)
+            .with("max_hold", args.max_hold)
+            .with("node_timeout", args.node_timeout)
+            .with("fencing", args.fencing)
     }
 }
 

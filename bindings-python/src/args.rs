@@ -188,15 +188,13 @@ pub(crate) fn lock_args(
     node_timeout: Option<&Bound<'_, PyAny>>,
     fencing: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<LockArgs> {
-    Ok(LockArgs {
-        unit: Unit::Seconds,
-        ttl: seconds("ttl", ttl)?,
-        wait: seconds("wait", wait)?,
-        renew: switch("renew", renew)?,
-        max_hold: seconds("max_hold", max_hold)?,
-        node_timeout: seconds("node_timeout", node_timeout)?,
-        fencing: switch("fencing", fencing)?,
-    })
+    Ok(LockArgs::of_lock(Unit::Seconds)
+        .with("ttl", seconds("ttl", ttl)?)
+        .with("wait", seconds("wait", wait)?)
+        .with("renew", switch("renew", renew)?)
+        .with("max_hold", seconds("max_hold", max_hold)?)
+        .with("node_timeout", seconds("node_timeout", node_timeout)?)
+        .with("fencing", switch("fencing", fencing)?))
 }
 
 /// Refuses what is no option of `call`, naming the right one. Its value is shown only where it cannot be a password.

@@ -48,7 +48,7 @@ impl Source {
             Self::Client(client) => Ok(client.1.clone()),
             Self::Default => {
                 let nothing = vec!["memory://".to_owned()];
-                check(py, redlock::ffi::client(nothing, &ClientArgs::default()))
+                check(py, redlock::ffi::client(nothing, &ClientArgs::of_client(Unit::Seconds)))
             }
         }
     }
@@ -70,7 +70,14 @@ pub(crate) fn client_args(
     let key_prefix = args::text("key_prefix", key_prefix)?;
     let node_timeout = args::seconds("node_timeout", node_timeout)?;
     let restart_guard = args::seconds("restart_guard", restart_guard)?;
-    Ok(ClientArgs { unit: Unit::Seconds, key_prefix, node_timeout, restart_guard, tls })
+    Ok(ClientArgs::of_client(Unit::Seconds)
+        .with("key_prefix", key_prefix)
+        .with("node_timeout", node_timeout)
+        .with("restart_guard", restart_guard)
+        .with("tls_ca", tls.ca)
+        .with("tls_cert", tls.cert)
+        .with("tls_key", tls.key)
+        .with("tls_server_name", tls.server_name))
 }
 
 pub(crate) fn names(name: &Bound<'_, PyAny>) -> PyResult<Names> {
@@ -387,7 +394,7 @@ impl Redlock {
         name: &Bound<'_, PyAny>,
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Lock> {
-        let options = LockArgs { ttl: args::seconds("ttl", ttl)?, ..LockArgs::default() };
+        let options = LockArgs::of_lock(Unit::Seconds).with("ttl", args::seconds("ttl", ttl)?);
         Lock::make(
             py,
             Source::Client(self.client.clone()),

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use redlock::ffi::ClientArgs;
+use redlock::ffi::{ClientArgs, Unit};
 
 use crate::args::{self, lock_args, refuse};
 use crate::client::{
@@ -29,7 +29,7 @@ pub(crate) fn client(py: Python<'_>) -> PyResult<Numbered> {
     }
     let nodes = redlock::ffi::default_nodes(set("REDLOCK_NODES")?, set("REDIS_URL")?);
     let nodes = check(py, nodes)?;
-    let client = connect(py, nodes, &ClientArgs::default())?;
+    let client = connect(py, nodes, &ClientArgs::of_client(Unit::Seconds))?;
     let nodes = client.1.nodes().join(" ");
     let mut default = locked(&DEFAULT);
     if default.is_none() {

@@ -96,7 +96,7 @@ impl Lock {
     fn acquired(&self, frame: &Bound<'_, PyAny>, wait: Wait) -> PyResult<Py<Lease>> {
         let py = frame.py();
         let begun = Instant::now();
-        let asking = self.asking(frame, wait.or(self.args.wait) != Some(0.0))?;
+        let asking = self.asking(frame, wait.or(self.args.number("wait")) != Some(0.0))?;
         let (mut left, owner) = (wait, Some(asking.owner.plain()));
         loop {
             let future = ffi::acquire(&asking.lock, left, Unit::Seconds, owner);
@@ -384,7 +384,7 @@ impl Lock {
     #[pyo3(signature = (frame: "types.FrameType", wait: "float | None") -> "asyncio.Future[Lease]")]
     fn _begin<'py>(&self, frame: &Bound<'py, PyAny>, wait: Wait) -> PyResult<Bound<'py, PyAny>> {
         let py = frame.py();
-        let asking = self.asking(frame, wait.or(self.args.wait) != Some(0.0))?;
+        let asking = self.asking(frame, wait.or(self.args.number("wait")) != Some(0.0))?;
         let owner = Some(asking.owner.plain());
         let future = ffi::acquire(&asking.lock, wait, Unit::Seconds, owner);
         let future = check(py, future)?;
@@ -410,7 +410,7 @@ impl Lock {
     /// What is left of `wait`, or of the lock's own, after `passed` seconds.
     #[pyo3(name = "_left")]
     fn left(&self, wait: Wait, passed: f64) -> Wait {
-        wait.or(self.args.wait).map(|wait| (wait - passed).max(0.0))
+        wait.or(self.args.number("wait")).map(|wait| (wait - passed).max(0.0))
     }
 
     /// The lock for one call of a decorated function.

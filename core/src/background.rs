@@ -1,6 +1,7 @@
 //! The one background thread of a process: connections, renewals and timers live here.
 //!
-//! It never runs user code, so neither a blocked event loop nor a busy interpreter can delay a renewal.
+//! It never runs user code, so neither a blocked event loop nor a busy interpreter can delay a renewal; and it is in the core,
+//! so that three languages have the same one.
 //! A forked child has no copy of the thread; it starts its own at first use and leaves the parent's alone.
 
 use std::cell::Cell;

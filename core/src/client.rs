@@ -25,12 +25,6 @@ impl Redlock {
         Self(Arc::new(engine))
     }
 
-    /// What runs behind it in this process.
-    #[cfg(test)]
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.0
-    }
-
     /// A client over these nodes, one URL each: `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS),
     /// `unix:///path` or `memory://[name]`. Several are a quorum of independent servers.
     pub fn builder<I, S>(nodes: I) -> Builder

@@ -10,7 +10,8 @@ use crate::node::{Address, Tls, TlsOptions};
 use crate::options::check_time;
 use crate::spelling::spelled;
 
-const DEFAULT_PREFIX: &str = "lock:";
+/// Goes before every name where nothing else is said.
+pub(crate) const DEFAULT_PREFIX: &str = "lock:";
 /// Above any ttl that is usual: over several nodes none may be longer.
 const DEFAULT_GUARD: Duration = Duration::from_secs(60);
 
@@ -29,12 +30,18 @@ pub(crate) struct Config {
 }
 
 /// A client's options as they were chosen; `None`: the default.
-pub(crate) struct Settings {
+pub struct Settings {
+    /// One URL each.
     pub(crate) nodes: Vec<String>,
+    /// Goes before every name.
     pub(crate) key_prefix: Option<String>,
+    /// The deadline of one vote.
     pub(crate) node_timeout: Option<Duration>,
+    /// Over several nodes, one younger than this takes no first vote.
     pub(crate) restart_guard: Option<Duration>,
+    /// Another clock than the machine's.
     pub(crate) clock: Option<Arc<dyn Clock>>,
+    /// Whom `rediss://` nodes must be, and who we are to them.
     pub(crate) tls: TlsOptions,
 }
 

@@ -13,6 +13,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct UnderWay(u32);
 
 impl UnderWay {
+    /// It is given to a connection now.
     pub(crate) fn begin() -> Self {
         at_exit();
         let generation = fork_generation();

@@ -47,7 +47,13 @@ pub(crate) async fn inspection(
     let deadline = clock.now() + timeout;
     let ask = |key: &String| {
         let replies = nodes.list.iter().map(|node| node.inspect(key)).collect();
-        (key.clone(), Collect::new(replies, counts))
+        (
+            key.clone(),
+            Collect::new(replies, |holder: &Option<Holder>| match holder {
+                Some(_) => Counts::Granted,
+                None => Counts::Refused("free"),
+            }),
+        )
     };
     let mut inspection = Inspection { held: false, remaining: None, nodes: Vec::new() };
     for (key, mut votes) in keys.iter().map(ask).collect::<Vec<_>>() {
@@ -64,10 +70,6 @@ pub(crate) async fn inspection(
         inspection.nodes.extend(answers.map(|(node, answer)| word(node, &key, answer)));
     }
     Ok(inspection)
-}
-
-fn counts(holder: &Option<Holder>) -> Counts {
-    if holder.is_some() { Counts::Granted } else { Counts::Refused("free") }
 }
 
 /// What is left of the lease that a quorum of nodes knows: the time at which the quorum breaks.

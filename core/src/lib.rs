@@ -55,6 +55,7 @@ pub use options::{LONG_TTL, MIN_TTL, Names};
 #[path = "../../tests/rust/limit.rs"]
 mod limit;
 
+// Among the unit tests, as it drives the real rounds, leases, renewals and waiting, which nobody else should see.
 #[cfg(test)]
 #[allow(
     clippy::cast_precision_loss,

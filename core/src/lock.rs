@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::acquire::{Request, check_lock_key, fence_key};
+use crate::clock::Instant;
+use crate::config::DEFAULT_PREFIX;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::inspect::Inspection;
@@ -101,20 +103,13 @@ impl Lock {
     }
 
     fn checked(&self) -> Result<Request> {
-        self.check_keys()?;
-        let fences = if self.options.fencing {
-            self.keys.iter().map(|key| fence_key(key)).collect::<Result<_>>()?
-        } else {
-            Arc::default()
-        };
-        let guard = self.engine.config.guard;
-        self.options.check(guard).map_err(|error| error.about(&self.key()))?;
-        Ok(Request { keys: Arc::clone(&self.keys), fences, options: self.options.clone(), guard })
+        let keys = Arc::clone(&self.keys);
+        checked(&self.names, keys, self.options.clone(), self.engine.config.guard)
     }
 
-    fn check_keys(&self) -> Result<()> {
-        check_names(&self.names)?;
-        self.keys.iter().try_for_each(|key| check_lock_key(key))
+    /// Now, by the client's clock.
+    pub(crate) fn now(&self) -> Instant {
+        self.engine.config.clock.now()
     }
 
     /// The lease, once it is ours. Dropping the future ends the waiting and leaves no key behind.
@@ -182,12 +177,40 @@ impl Lock {
 
     /// Deletes the keys whoever has them; true if there was one. Of the options only `node_timeout` matters.
     pub(crate) async fn force_release(self) -> Result<bool> {
-        self.check_keys()?;
+        check_keys(&self.names, &self.keys)?;
         let (keys, options) = (self.keys, self.options);
         let guard = self.engine.config.guard;
         let request = Request { keys, fences: Arc::default(), options, guard };
         self.engine.force_release(&request).await
     }
+}
+
+fn check_keys(names: &[String], keys: &[String]) -> Result<()> {
+    check_names(names)?;
+    keys.iter().try_for_each(|key| check_lock_key(key))
+}
+
+/// Every rule of a lock, with its reason.
+fn checked(
+    names: &[String],
+    keys: Arc<[String]>,
+    options: Options,
+    guard: Duration,
+) -> Result<Request> {
+    check_keys(names, &keys)?;
+    let fences = if options.fencing {
+        keys.iter().map(|key| fence_key(key)).collect::<Result<_>>()?
+    } else {
+        Arc::default()
+    };
+    options.check(guard).map_err(|error| error.about(&keys.join(", ")))?;
+    Ok(Request { keys, fences, options, guard })
+}
+
+/// The rules of a lock whose client is not known yet: one by default, over one node.
+pub(crate) fn check_alone(names: &[String], options: &Options) -> Result<()> {
+    let keys = names.iter().map(|name| format!("{DEFAULT_PREFIX}{name}")).collect();
+    checked(names, keys, options.clone(), Duration::ZERO).map(drop)
 }
 
 impl fmt::Debug for Lock {

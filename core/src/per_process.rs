@@ -85,15 +85,15 @@ impl<T> PerProcess<T> {
             }
             // Read before it is made: what a fork interrupts is not the child's.
             let generation = fork_generation();
-            let made = Made::here(make()?, generation);
-            leave_alone(self.0.compare_and_swap(&current, Some(made)).as_ref());
+            let new = Made::here(make()?, generation);
+            leave_alone(self.0.compare_and_swap(&current, Some(new)).as_ref());
         }
     }
 
     /// This process's value, made if there is none.
     pub fn get_or_make(&self, make: impl Fn() -> T) -> Arc<Made<T>> {
-        let made = self.get_or_try_make(|_| true, || Ok::<_, Infallible>(make()));
-        made.unwrap_or_else(|never| match never {})
+        let value = self.get_or_try_make(|_| true, || Ok::<_, Infallible>(make()));
+        value.unwrap_or_else(|never| match never {})
     }
 
     /// This process's value, which is no longer kept here.
@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn it_is_made_once_unless_it_is_no_good_any_more() {
-        let (value, made) = (PerProcess::new(), AtomicU32::new(0));
-        let make = || Ok::<_, ()>(made.fetch_add(1, Ordering::Relaxed));
+        let (value, count) = (PerProcess::new(), AtomicU32::new(0));
+        let make = || Ok::<_, ()>(count.fetch_add(1, Ordering::Relaxed));
         assert!(value.get().is_none());
         assert_eq!(**value.get_or_try_make(|_| true, make).unwrap(), 0);
         assert_eq!(**value.get_or_try_make(|_| true, make).unwrap(), 0);

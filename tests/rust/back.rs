@@ -26,6 +26,28 @@ async fn an_idle_client_finds_a_server_that_is_back_at_once() {
 }
 
 #[tokio::test]
+async fn who_comes_while_an_attempt_hangs_has_another_one_begin() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let lock = redlock.lock("job");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    // The connection is lost, and the next attempt, which begins by itself, hears nothing for two seconds.
+    proxy.set(Mode::Blackhole);
+    proxy.reset();
+    let begun = proxy.connections.load(Ordering::Relaxed);
+    while proxy.connections.load(Ordering::Relaxed) == begun {
+        tokio::time::sleep(millis(1)).await;
+    }
+    tokio::time::sleep(millis(300)).await;
+    proxy.set(Mode::Pass);
+    let started = Instant::now();
+    let lease = lock.try_acquire().await.expect("it waited for the one that hangs").unwrap();
+    assert!(started.elapsed() < millis(900), "{:?}", started.elapsed());
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_node_known_to_be_down_is_a_fault_at_once() {
     let mut nodes = servers(2);
     let silent = Silent::listen();

@@ -9,6 +9,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(300);
+/// Who sets one of these chose how long to run.
+const CHOSEN: [&str; 4] = ["SEEDS", "RUNS", "FUZZ", "FUZZ_S"];
 /// How often is looked.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -16,8 +18,7 @@ const LOOK: Duration = Duration::from_millis(200);
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = {
     extern "C" fn start() {
-        let chosen = ["SEEDS", "RUNS", "FUZZ", "FUZZ_S"];
-        if chosen.iter().all(|name| std::env::var_os(name).is_none()) {
+        if CHOSEN.iter().all(|name| std::env::var_os(name).is_none()) {
             // With a stack of its own size, and without it where the test is that no thread can be had.
             let _ = std::thread::Builder::new().stack_size(256 << 10).spawn(watch);
         }
@@ -64,6 +65,7 @@ fn hangs_if_asked_to() {
 fn a_test_that_hangs_is_named() {
     let mut this = std::process::Command::new(std::env::current_exe().unwrap());
     let hangs = this.args(["limit::hangs_if_asked_to", "limit::nothing", "--test-threads=2"]);
+    CHOSEN.iter().for_each(|name| _ = hangs.env_remove(name));
     let began = Instant::now();
     let done = hangs.env("REDLOCK_TEST_HANG", "1").env("REDLOCK_TEST_LIMIT", "0.5").output();
     let done = done.unwrap();

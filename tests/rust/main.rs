@@ -10,6 +10,7 @@ mod endings;
 mod fake;
 mod faults;
 mod fencing;
+mod ffi;
 mod imports;
 mod keeping;
 mod late;

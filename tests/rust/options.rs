@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redlock::ffi::{ClientArgs, LockArgs, Unit, instead_of};
-use redlock::{Error, Redlock, TlsOptions};
+use redlock::{Error, Redlock};
 use serde::Deserialize;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -90,15 +90,9 @@ fn check<T>(about: &str, outcome: Result<T, Error>, words: &[String], never: &[S
 }
 
 fn lock_args(unit: Unit, options: &BTreeMap<String, f64>) -> LockArgs {
-    let get = |name: &str| options.get(name).copied();
-    LockArgs {
-        unit,
-        ttl: get("ttl"),
-        wait: get("wait"),
-        max_hold: get("max_hold"),
-        node_timeout: get("node_timeout"),
-        ..LockArgs::default()
-    }
+    let names = ["ttl", "wait", "max_hold", "node_timeout"];
+    let with = |args: LockArgs, name| args.with(name, options.get(name).copied());
+    names.into_iter().fold(LockArgs::of_lock(unit), with)
 }
 
 #[test]
@@ -106,7 +100,7 @@ fn lock_options_are_checked_before_anything_is_sent() {
     let silent = [Silent::listen(), Silent::listen(), Silent::listen()];
     for case in read::<OptionCases>("options").lock {
         let nodes = silent.iter().take(case.nodes.unwrap_or(1)).map(Silent::url).collect();
-        let redlock = redlock::ffi::client(nodes, &ClientArgs::default()).unwrap();
+        let redlock = redlock::ffi::client(nodes, &ClientArgs::of_client(Unit::Seconds)).unwrap();
         let long = case.long_name.map(|length| vec!["x".repeat(length)]);
         let many = case.many_names.map(|count| (0..count).map(|at| format!("name-{at}")).collect());
         let names = case.names.clone().or(long).or(many).unwrap_or_else(|| vec!["name".into()]);
@@ -127,12 +121,10 @@ fn client_options_are_checked_before_anything_is_sent() {
         let nodes: Vec<String> = case.nodes.iter().map(here).collect();
         let error: Vec<String> = case.error.iter().map(here).collect();
         for (unit, options) in units(case.seconds, case.milliseconds) {
-            let (node_timeout, restart_guard) =
-                (options.get("node_timeout").copied(), options.get("restart_guard").copied());
-            let tls =
-                TlsOptions { server_name: case.tls_server_name.clone(), ..TlsOptions::default() };
-            let args =
-                ClientArgs { unit, node_timeout, restart_guard, tls, ..ClientArgs::default() };
+            let args = ClientArgs::of_client(unit)
+                .with("node_timeout", options.get("node_timeout").copied())
+                .with("restart_guard", options.get("restart_guard").copied())
+                .with("tls_server_name", case.tls_server_name.clone());
             check(&case.about, redlock::ffi::client(nodes.clone(), &args), &error, &case.never);
         }
     }
@@ -187,8 +179,11 @@ async fn warnings_are_logged_once() {
     for case in read::<OptionCases>("options").lock.into_iter().filter(|c| !c.warning.is_empty()) {
         lines.0.lock().unwrap().clear();
         for (unit, options) in units(case.seconds, case.milliseconds) {
-            let redlock =
-                redlock::ffi::client(vec!["memory://".into()], &ClientArgs::default()).unwrap();
+            let redlock = redlock::ffi::client(
+                vec!["memory://".into()],
+                &ClientArgs::of_client(Unit::Seconds),
+            )
+            .unwrap();
             for _ in 0..3 {
                 let lock =
                     redlock::ffi::lock(&redlock, vec!["w".into()], &lock_args(unit, &options));

@@ -47,6 +47,8 @@ fn each_dependency_stays_in_its_place() {
             "log.rs",
             "clock/furthest.rs",
             "engine/running.rs",
+            "ffi/driver.rs",
+            "ffi/completions.rs",
             "node/redis/mod.rs",
         ],
     );
@@ -60,12 +62,15 @@ fn each_dependency_stays_in_its_place() {
 
 #[test]
 fn files_stay_readable() {
-    for folder in ["core/src", "bindings-python", "bindings-node", "tests"] {
+    // More than a screen or four is more than one duty.
+    let folders =
+        [("core/src", 250), ("bindings-python", 450), ("bindings-node", 450), ("tests", 450)];
+    for (folder, most) in folders {
         for path in files(&root().join(folder), &[".rs", ".py", ".ts", ".lua"]) {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             let lines = fs::read_to_string(&path).unwrap().lines().count();
             let generated = name == "native.d.ts";
-            assert!(generated || lines <= 450, "{} has {lines} lines", path.display());
+            assert!(generated || lines <= most, "{} has {lines} lines", path.display());
         }
     }
 }

@@ -72,6 +72,10 @@ impl Contention {
 
     /// How long to let others go first: whoever releases and asks again at once would always win, for its acquire
     /// follows its own release on the same connection while the others are still being told.
+    ///
+    /// What is known is local, and ends with the first acquire that finds the keys free at once; over several nodes, with
+    /// the eighth in a row. With one, the slowest hundredth of 8 processes over 5 nodes waited 6 times the fair share, with
+    /// eight 2.6 times, for 14 % fewer handoffs (`bench/waits.py contend`).
     pub(crate) fn yield_delay(&self, keys: &[String]) -> Option<Duration> {
         let known = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = !known.is_empty() && keys.iter().any(|key| known.contains_key(key));

@@ -34,6 +34,9 @@ impl VoteRound {
     /// Asks the scout: the first node that answers, within `patience`; and the others once it has granted. Contenders who
     /// would split the votes of many nodes are told apart by one. `Err`: held by another there, for this long, and which
     /// keys.
+    ///
+    /// Eight processes over five nodes hand a lock on 57 times a second without a scout, and some 2,000 times with one
+    /// (`bench/waits.py contend`). Which votes make a lease is the same either way.
     pub(crate) async fn scout(
         nodes: &Arc<Nodes>,
         claim: Claim,

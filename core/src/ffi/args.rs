@@ -1,55 +1,80 @@
-//! What callers in other languages give for a client and for a lock: numbers in their own unit, not yet checked.
+//! What callers in other languages give for a client and for a lock: values in their own unit, not yet checked.
 
 use std::time::Duration;
 
+use super::options::{CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value};
 use crate::client::Redlock;
-use crate::error::Result;
-use crate::lock::Lock;
-use crate::node::TlsOptions;
+use crate::config::Settings;
+use crate::error::{Error, Result};
+use crate::lock::{Lock, check_alone};
 use crate::options::{Options, Unit};
+use crate::spelling::spelled;
 
-/// What a caller in another language gave for a client; `None` means not given.
-#[derive(Clone, Debug, Default)]
-pub struct ClientArgs {
-    /// The unit of the times below.
-    pub unit: Unit,
-    /// Goes before every name. Default `lock:`.
-    pub key_prefix: Option<String>,
-    /// Deadline of one vote. Default min(1 s, ttl/5).
-    pub node_timeout: Option<f64>,
-    /// Youngest age at which a node of several may vote. Default 60 s; 0 = no guard.
-    pub restart_guard: Option<f64>,
-    /// Whom `rediss://` nodes must be and who we are to them.
-    pub tls: TlsOptions,
+/// The options that were given, each by its name in the table.
+pub struct Args<T: 'static> {
+    unit: Unit,
+    given: Vec<(&'static str, Value)>,
+    table: &'static [Row<T>],
 }
 
-/// What a caller in another language gave for a lock; `None` means not given.
-#[derive(Clone, Debug, Default)]
-pub struct LockArgs {
-    /// The unit of the times below.
-    pub unit: Unit,
-    /// How long the lease lives without renewal. Default 10 s.
-    pub ttl: Option<f64>,
-    /// How long to wait for somebody else. Default, and at infinity: for ever.
-    pub wait: Option<f64>,
-    /// Extend at a third of the ttl until released. Default on.
-    pub renew: Option<bool>,
-    /// Upper bound on the total hold. Default none.
-    pub max_hold: Option<f64>,
-    /// Deadline of one vote. Default the client's.
-    pub node_timeout: Option<f64>,
-    /// Ask for a fencing token. Default off.
-    pub fencing: Option<bool>,
+/// A lock's.
+pub type LockArgs = Args<Options>;
+
+/// A client's.
+pub type ClientArgs = Args<Settings>;
+
+impl<T> Clone for Args<T> {
+    fn clone(&self) -> Self {
+        Self { unit: self.unit, given: self.given.clone(), table: self.table }
+    }
+}
+
+impl LockArgs {
+    /// None is given; times will be in this unit.
+    pub fn of_lock(unit: Unit) -> Self {
+        Self { unit, given: Vec::new(), table: LOCK_OPTIONS }
+    }
+}
+
+impl ClientArgs {
+    /// None is given; times will be in this unit.
+    pub fn of_client(unit: Unit) -> Self {
+        Self { unit, given: Vec::new(), table: CLIENT_OPTIONS }
+    }
+}
+
+impl<T> Args<T> {
+    /// With this one, if it was given.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: Option<impl Into<Value>>) -> Self {
+        self.given.extend(value.map(|value| (name, value.into())));
+        self
+    }
+
+    /// The number that was given for this one.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.given.iter().find_map(|(given, value)| match value {
+            Value::Number(number) if *given == name => Some(*number),
+            _ => None,
+        })
+    }
+
+    /// Puts everything where it belongs.
+    fn apply(&self, into: &mut T) -> Result<()> {
+        for (name, value) in &self.given {
+            let row = self.table.iter().find(|row| row.name == *name);
+            let row =
+                row.ok_or_else(|| Error::invalid(format!("no option is {}", spelled(name))))?;
+            row.set(into, value, self.unit)?;
+        }
+        Ok(())
+    }
 }
 
 /// [`Redlock::builder`] for other languages.
 pub fn client(nodes: Vec<String>, args: &ClientArgs) -> Result<Redlock> {
-    let time = |name, value: Option<f64>| value.map(|v| args.unit.duration(name, v)).transpose();
     let mut builder = Redlock::builder(nodes);
-    builder.0.node_timeout = time("node_timeout", args.node_timeout)?;
-    builder.0.restart_guard = time("restart_guard", args.restart_guard)?;
-    builder.0.key_prefix = args.key_prefix.clone();
-    builder.0.tls = args.tls.clone();
+    args.apply(&mut builder.0)?;
     builder.build()
 }
 
@@ -60,18 +85,15 @@ pub fn lock(client: &Redlock, names: Vec<String>, args: &LockArgs) -> Result<Loc
     Ok(lock)
 }
 
+/// What can be said of a lock before its client is known: the default one may be chosen later.
+pub fn check_lock(names: &[String], args: &LockArgs) -> Result<()> {
+    check_alone(names, &options(args)?)
+}
+
 fn options(args: &LockArgs) -> Result<Options> {
-    let time = |name, value: Option<f64>| value.map(|v| args.unit.duration(name, v)).transpose();
-    let defaults = Options::default();
-    Ok(Options {
-        ttl: time("ttl", args.ttl)?.unwrap_or(defaults.ttl),
-        wait: wait(args.wait, args.unit)?.unwrap_or(defaults.wait),
-        renew: args.renew.unwrap_or(defaults.renew),
-        max_hold: time("max_hold", args.max_hold)?,
-        node_timeout: time("node_timeout", args.node_timeout)?,
-        fencing: args.fencing.unwrap_or(defaults.fencing),
-        unit: args.unit,
-    })
+    let mut options = Options { unit: args.unit, ..Options::default() };
+    args.apply(&mut options)?;
+    Ok(options)
 }
 
 /// `Some(None)` is for ever, `None` is not given.

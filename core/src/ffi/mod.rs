@@ -1,17 +1,31 @@
 //! What the Python and the Node binding share and no Rust user sees. No part of the public interface: it may change at any
 //! time.
+//!
+//! Options in ([`LOCK_OPTIONS`], [`LockArgs`]), an acquire that its caller may be late for ([`Acquire`]), futures on the
+//! background thread ([`Driver`]) and their outcomes on the way back ([`Completions`]), and what there is once in a process
+//! ([`PerProcess`], [`DefaultClient`]).
 
 mod acquire;
 mod args;
 mod caller;
+mod completions;
+mod default_client;
 mod default_nodes;
+mod driver;
 mod foreign_options;
+mod log;
+mod options;
 
-pub use acquire::{acquire, extend};
-pub use args::{ClientArgs, LockArgs, client, lock};
+pub use acquire::{Acquire, acquire, extend};
+pub use args::{Args, ClientArgs, LockArgs, check_lock, client, lock};
 pub use caller::{acquired_at, identity, note_call_site, note_owner};
+pub use completions::Completions;
+pub use default_client::DefaultClient;
 pub use default_nodes::default_nodes;
+pub use driver::{Driver, Job};
 pub use foreign_options::instead_of;
+pub use log::log_text;
+pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 
 pub use crate::acquire::NOT_REENTRANT;
 pub use crate::background::{Task, spawn};

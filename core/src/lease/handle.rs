@@ -137,7 +137,7 @@ impl LeaseHandle {
     /// Ends the lease here and deletes nothing: the keys live out their ttl, or go on under who attached to their token.
     /// True if the lease was still held.
     pub fn abandon(&self) -> bool {
-        self.0.abandon()
+        release::abandon(&self.0)
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) use release::{confirmed, take_back};
 pub(crate) use state::{Leases, State};
 pub(crate) use validity::Validity;
 
-/// What you handle: dropping it releases it, best-effort and without waiting.
+/// What you hold: dropping it releases it, best-effort and without waiting.
 #[must_use = "a lease that is dropped is released"]
 #[derive(Debug)]
 pub struct Lease {
@@ -37,6 +37,7 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// A lease that was just granted.
     pub(crate) fn new(state: Arc<State>) -> Self {
         Self { handle: LeaseHandle(state), releases: true }
     }

@@ -67,6 +67,18 @@ fn send_deletes(
     Some(deletes)
 }
 
+/// Ends it here and deletes nothing; true if it was held.
+pub(crate) fn abandon(state: &State) -> bool {
+    let Some(mut phase) = state.held_phase() else {
+        return false;
+    };
+    phase.status = Status::Abandoned;
+    drop(phase);
+    state.unregister();
+    state.ring();
+    true
+}
+
 /// Other leases of the same token: one owner's, of which one has attached to the other's.
 fn twins(state: &State) -> Vec<Arc<State>> {
     let others = state.keys().iter().flat_map(|key| state.leases.registry.on(key));

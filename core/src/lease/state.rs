@@ -33,11 +33,14 @@ pub(crate) struct Leases {
 pub(crate) struct State {
     /// No other lease of the client has it.
     pub(crate) id: u64,
+    /// What never changes.
     pub(crate) params: LeaseParams,
+    /// What it shares with the others.
     pub(crate) leases: Arc<Leases>,
     generation: u32,
     /// Where it was acquired, as its language writes it; only messages show it.
     pub(crate) call_site: OnceLock<Box<dyn Display + Send + Sync>>,
+    /// Who acquired it, where the language knows.
     pub(crate) owner: OnceLock<Owner>,
     phase: Mutex<Phase>,
     pub(super) checks: Checks,
@@ -177,18 +180,6 @@ impl State {
         phase.status = Status::Lost(reason, self.now());
         drop(phase);
         self.tell(reason);
-    }
-
-    /// Ends it here and deletes nothing; true if it was held.
-    pub(crate) fn abandon(&self) -> bool {
-        let Some(mut phase) = self.held_phase() else {
-            return false;
-        };
-        phase.status = Status::Abandoned;
-        drop(phase);
-        self.unregister();
-        self.ring();
-        true
     }
 
     /// It is over: nobody looks after it any more.

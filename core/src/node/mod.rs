@@ -30,6 +30,9 @@ pub(crate) use watch::Watch;
 pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
 
 /// A server that votes. Commands of one node are carried out in the order in which they were given.
+///
+/// Every method sends before it returns, and the answer is awaited apart: so clean-up on drop needs no task of its own. A
+/// cancelled acquire sends its deletes in `Drop`, behind its votes on the same connections, and the algorithm never spawns.
 pub(crate) trait Node: Send + Sync {
     /// The node's URL, without its password.
     fn url(&self) -> &str;

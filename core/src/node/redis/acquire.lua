@@ -25,6 +25,7 @@ for i = 1, locks do
   end
 end
 if left then return {0, left, table.concat(which), token} end
+-- From here on it is granted: a refused acquire leaves no trace, not even a fence.
 
 local fence = ''
 if fencing then

@@ -15,6 +15,9 @@ use crate::node::{Claim, Fencing, VoteParams};
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A script's call: its answer ends with what it was asked for.
+///
+/// A proxy that loses one answer shifts all later ones by one; without the echo, somebody's grant could be counted for
+/// another's round.
 pub(super) fn script_call(call: &Cmd, echo: &str, purpose: Purpose, timeout: Duration) -> Command {
     let (bytes, expects) = (call.get_packed_command().into(), Expects::Echo(echo.into()));
     Command { bytes, expects, purpose, timeout, untracked: false }
@@ -22,6 +25,9 @@ pub(super) fn script_call(call: &Cmd, echo: &str, purpose: Purpose, timeout: Dur
 
 /// One free key without fencing needs no script: a `SET NX`, and the read that tells who owns it now. The read also
 /// has the key tracked, which it does only after the write. Of a foreign value as much is read as tells that it is.
+///
+/// Two plain commands cost the server 2.1 us instead of the script's 4.8, and their answers less to parse. The grant names
+/// its question by the owner that the read shows; every refusal and every error is the script's to tell.
 pub(super) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     let key = &claim.keys[0];
     let room = 2 * key.len() + claim.token.len() + 120;

@@ -59,6 +59,7 @@ impl<'a> Dialogue<'a> {
         #[cfg(test)]
         super::tests::may_panic(&in_flight.command);
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
+        // Its caller has gone: the vote could only be deleted again.
         if first && in_flight.answer.is_closed() {
             self.context.debts.never_sent(&in_flight.command);
             return;

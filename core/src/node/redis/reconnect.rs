@@ -19,7 +19,8 @@ const JOIN: Duration = Duration::from_millis(50);
 /// Commands begin no attempt for this long after one that they began, and for this many times as long as it took: a
 /// node that is known to be down is a fault at once for those who ask often.
 const CALM: (Duration, u32) = (Duration::from_millis(200), 10);
-/// Longer than any attempt takes: whoever comes after so long without a command does not ask often.
+/// Longer than any attempt takes: whoever comes after so long without a command does not ask often. Without this an idle
+/// client would say for up to a second that a server is down that is back.
 const IDLE: Duration = Duration::from_millis(2500);
 
 /// A greeting, and whether nothing of the former connection can arrive any more.
@@ -69,9 +70,8 @@ impl Reconnect {
         let mut attempts = Attempts { running: FuturesUnordered::new(), begun: None };
         let mut more = true;
         let opened = loop {
-            let now = context.clock.now();
             if attempts.begun.is_none() && pause.is_zero() {
-                attempts.begin(&context.target, self.former.as_ref(), now);
+                attempts.begin(&context.target, self.former.as_ref(), context.clock.now());
             }
             tokio::select! {
                 Some(opened) = attempts.running.next() => {
@@ -80,16 +80,16 @@ impl Reconnect {
                     }
                 }
                 () = &mut pause_ends, if attempts.begun.is_none() => {
-                    attempts.begin(&context.target, self.former.as_ref(), now);
+                    attempts.begin(&context.target, self.former.as_ref(), context.clock.now());
                 }
                 command = context.commands.recv(), if more => match (command, &refusal) {
                     (Some(command), None) => waiting.push(command),
                     (Some(command), Some(refusal)) => {
-                        self.join_or_refuse(context, now, (command, refusal), &mut attempts, waiting);
+                        self.join_or_refuse(context, (command, refusal), &mut attempts, waiting);
                     }
                     (None, _) => {
                         more = false;
-                        context.debts.forget_expired(now);
+                        context.debts.forget_expired(context.clock.now());
                         if context.debts.is_empty() && waiting.is_empty() {
                             return None;
                         }
@@ -105,11 +105,12 @@ impl Reconnect {
     fn join_or_refuse(
         &mut self,
         context: &mut Context,
-        now: Instant,
         (command, refusal): (InFlight, &Fault),
         attempts: &mut Attempts,
         waiting: &mut Vec<InFlight>,
     ) {
+        // Now, not when the last thing happened: an attempt may have heard nothing for long.
+        let now = context.clock.now();
         let young = attempts.begun.is_some_and(|at| now.since(at) <= JOIN);
         let again = self.tries_again(now, waiting);
         if again && !young {

@@ -32,7 +32,8 @@ const CHORES: Duration = Duration::from_secs(1);
 const BATCH: usize = 256;
 /// So much is read at once.
 const READ: usize = 16 << 10;
-/// An answer of more bytes than this is none of ours; no memory is spent on the rest of it.
+/// An answer of more bytes than this is none of ours; no memory is spent on the rest of it. The parser itself reserves
+/// nothing for what a header promises.
 const LARGEST: usize = 1 << 20;
 
 /// One open connection. Dropping it refuses what has no answer, unless it ended well.

@@ -65,6 +65,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
+    /// Reads the files, and says which rule one broke.
     pub(crate) fn load(options: &TlsOptions) -> Result<Self> {
         let trust = match &options.ca {
             Some(path) => trust_in(path)?,

@@ -1,87 +1,13 @@
 //! One error type, one code per kind, the same codes in every language.
 
-use std::borrow::Cow;
+mod kind;
+
 use std::fmt;
 use std::time::Duration;
 
-use crate::spelling::spelled;
 use crate::text::{escaped, shown};
 
-/// What went wrong, coarse enough to act on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// Not acquired within `wait`: somebody else holds it, or the votes stayed split.
-    Timeout,
-    /// The lease ended without our release.
-    Lost,
-    /// Too many nodes are faults for a quorum to be possible.
-    Unavailable,
-    /// A value broke a rule; nothing was sent.
-    Invalid,
-    /// The client was closed.
-    Closed,
-}
-
-/// Why a lease ended without a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LossReason {
-    /// Its time was over before a renewal was confirmed.
-    Expired,
-    /// Another owner's token is on the key.
-    Taken,
-    /// The key is gone.
-    Missing,
-    /// Fewer nodes than a quorum still have it.
-    Quorum,
-    /// It was held for `max_hold`.
-    MaxHold,
-    /// It belongs to the process this one was forked from.
-    Forked,
-    /// Its client was closed.
-    Closed,
-    /// Given back under whoever still held it: by `release_all`, `shutdown`, or another lease of its token.
-    Released,
-    /// A part of the library itself failed.
-    Internal,
-}
-
-impl LossReason {
-    /// The word used in messages and in every language's `reason`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::Taken => "taken",
-            Self::Missing => "missing",
-            Self::Quorum => "quorum",
-            Self::MaxHold => "max_hold",
-            Self::Forked => "forked",
-            Self::Closed => "closed",
-            Self::Released => "released",
-            Self::Internal => "internal",
-        }
-    }
-
-    fn explanation(self) -> Cow<'static, str> {
-        let text = match self {
-            Self::Expired => "its time was over before a renewal was confirmed",
-            Self::Taken => "another owner's token is on the key",
-            Self::Missing => "the key is gone: deleted, flushed, or the node lost its data",
-            Self::Quorum => "fewer nodes than a quorum still have it",
-            Self::MaxHold => return format!("it was held for {}", spelled("max_hold")).into(),
-            Self::Forked => "it belongs to the parent process; a forked child holds nothing",
-            Self::Closed => "its client was closed",
-            Self::Released => {
-                let released = spelled("release_all");
-                let text = "shutdown or another lease of its token gave it back";
-                return format!("{released}, {text}").into();
-            }
-            Self::Internal => "redlock's own task for leases failed; please report it with the log",
-        };
-        text.into()
-    }
-}
+pub use kind::{ErrorKind, LossReason};
 
 /// What one node had to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,14 +52,17 @@ impl Error {
         }))
     }
 
+    /// A value broke a rule, which is the message.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, &message.into())
     }
 
+    /// The client was closed.
     pub(crate) fn closed(key: &str) -> Self {
         Self::new(ErrorKind::Closed, &format!("{}: the client is closed", shown(key))).about(key)
     }
 
+    /// The lease was lost, for this reason and so long ago.
     pub(crate) fn lost(key: &str, reason: LossReason, ago: Duration) -> Self {
         let (shown, ago) = (shown(key), seconds(ago));
         let text = format!("{shown}: the lease was lost {ago} ago: {}", reason.explanation());
@@ -142,11 +71,13 @@ impl Error {
         error
     }
 
+    /// The lease is over as its owner wished: nothing more can be done with it.
     pub(crate) fn released(key: &str) -> Self {
         let text = format!("{}: the lease was released; nothing is held", shown(key));
         Self::new(ErrorKind::Lost, &text).about(key)
     }
 
+    /// Not acquired in time, and why.
     pub(crate) fn timeout(key: &str, waited: Duration, why: &str) -> Self {
         let text = format!("{}: not acquired within {}: {why}", shown(key), seconds(waited));
         let mut error = Self::new(ErrorKind::Timeout, &text).about(key);
@@ -154,6 +85,7 @@ impl Error {
         error
     }
 
+    /// `what` failed for want of a quorum: each node with its own cause.
     pub(crate) fn unavailable(key: &str, what: &str, nodes: Vec<NodeReport>) -> Self {
         use fmt::Write;
         let faults = nodes.iter().filter(|node| node.state == "fault").count();
@@ -175,16 +107,19 @@ impl Error {
         Self::new(ErrorKind::Unavailable, &text).about(key)
     }
 
+    /// The key that the error is about.
     pub(crate) fn about(mut self, key: &str) -> Self {
         self.0.resource = Some(key.to_owned());
         self
     }
 
+    /// What is left of the holder's lease.
     pub(crate) fn with_remaining(mut self, remaining: Option<Duration>) -> Self {
         self.0.remaining = remaining;
         self
     }
 
+    /// How long the acquire had waited.
     pub(crate) fn with_waited(mut self, waited: Duration) -> Self {
         self.0.waited = Some(waited);
         self

@@ -1,0 +1,82 @@
+//! What can go wrong, and the reasons of a loss: words that are the same in every language.
+
+use std::borrow::Cow;
+
+use crate::spelling::spelled;
+
+/// What went wrong, coarse enough to act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Not acquired within `wait`: somebody else holds it, or the votes stayed split.
+    Timeout,
+    /// The lease ended without our release.
+    Lost,
+    /// Too many nodes are faults for a quorum to be possible.
+    Unavailable,
+    /// A value broke a rule; nothing was sent.
+    Invalid,
+    /// The client was closed.
+    Closed,
+}
+
+/// Why a lease ended without a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// Its time was over before a renewal was confirmed.
+    Expired,
+    /// Another owner's token is on the key.
+    Taken,
+    /// The key is gone.
+    Missing,
+    /// Fewer nodes than a quorum still have it.
+    Quorum,
+    /// It was held for `max_hold`.
+    MaxHold,
+    /// It belongs to the process this one was forked from.
+    Forked,
+    /// Its client was closed.
+    Closed,
+    /// Given back under whoever still held it: by `release_all`, `shutdown`, or another lease of its token.
+    Released,
+    /// A part of the library itself failed.
+    Internal,
+}
+
+impl LossReason {
+    /// The word used in messages and in every language's `reason`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Taken => "taken",
+            Self::Missing => "missing",
+            Self::Quorum => "quorum",
+            Self::MaxHold => "max_hold",
+            Self::Forked => "forked",
+            Self::Closed => "closed",
+            Self::Released => "released",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The reason as a message tells it.
+    pub(super) fn explanation(self) -> Cow<'static, str> {
+        let text = match self {
+            Self::Expired => "its time was over before a renewal was confirmed",
+            Self::Taken => "another owner's token is on the key",
+            Self::Missing => "the key is gone: deleted, flushed, or the node lost its data",
+            Self::Quorum => "fewer nodes than a quorum still have it",
+            Self::MaxHold => return format!("it was held for {}", spelled("max_hold")).into(),
+            Self::Forked => "it belongs to the parent process; a forked child holds nothing",
+            Self::Closed => "its client was closed",
+            Self::Released => {
+                let released = spelled("release_all");
+                let text = "shutdown or another lease of its token gave it back";
+                return format!("{released}, {text}").into();
+            }
+            Self::Internal => "redlock's own task for leases failed; please report it with the log",
+        };
+        text.into()
+    }
+}

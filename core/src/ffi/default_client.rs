@@ -1,0 +1,105 @@
+//! The default client, which module-level locks look up at each acquire: chosen once, by whoever is first.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::log;
+use crate::spelling::camel_case;
+
+/// One language's default client.
+pub struct DefaultClient<C>(Mutex<Option<Chosen<C>>>);
+
+struct Chosen<C> {
+    client: C,
+    used: bool,
+}
+
+impl<C: Clone> DefaultClient<C> {
+    /// None is chosen yet.
+    pub const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    fn chosen(&self) -> MutexGuard<'_, Option<Chosen<C>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The default client, in use from now on. `make` makes one if none was chosen; of several made at the same time one
+    /// is chosen. `nodes` are its URLs without passwords, for the log, which says so once.
+    pub fn get<E>(
+        &self,
+        make: impl FnOnce() -> Result<C, E>,
+        nodes: impl FnOnce(&C) -> Vec<String>,
+    ) -> Result<C, E> {
+        if let Some(chosen) = self.chosen().as_mut() {
+            chosen.used = true;
+            return Ok(chosen.client.clone());
+        }
+        // Not under the lock: it may take the caller's own locks.
+        let new = make()?;
+        let mut chosen = self.chosen();
+        let chosen = chosen.get_or_insert_with(|| {
+            say(&nodes(&new));
+            Chosen { client: new, used: false }
+        });
+        chosen.used = true;
+        Ok(chosen.client.clone())
+    }
+
+    /// Chooses `client`; the answer is the one before it. Fails with `Invalid` once that is in use, unless `replace`.
+    pub fn configure(&self, client: C, nodes: &[String], replace: bool) -> Result<Option<C>> {
+        let mut chosen = self.chosen();
+        if chosen.as_ref().is_some_and(|chosen| chosen.used) && !replace {
+            let replace = if camel_case() { "{ replace: true }" } else { "replace=True" };
+            let text = "the default client is in use already: configure() it before, or give";
+            return Err(Error::invalid(format!("{text} {replace}")));
+        }
+        let old = chosen.replace(Chosen { client, used: false });
+        drop(chosen);
+        say(nodes);
+        Ok(old.map(|old| old.client))
+    }
+}
+
+impl<C: Clone> Default for DefaultClient<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn say(nodes: &[String]) {
+    log::event!(INFO, {}, "the default client's nodes: {nodes}", nodes = nodes.join(" "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn get(default: &DefaultClient<&'static str>, made: &'static str) -> &'static str {
+        default.get(|| Ok::<_, ()>(made), |client| vec![(*client).to_owned()]).unwrap()
+    }
+
+    #[test]
+    fn it_is_chosen_once_and_replaced_only_on_demand() {
+        let default = DefaultClient::new();
+        assert_eq!(default.configure("first", &[], false).unwrap(), None);
+        assert_eq!(default.configure("second", &[], false).unwrap(), Some("first"));
+        assert_eq!(get(&default, "made"), "second");
+        let error = default.configure("third", &[], false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert_eq!(default.configure("third", &[], true).unwrap(), Some("second"));
+        // Nobody has used that one yet.
+        assert_eq!(default.configure("fourth", &[], false).unwrap(), Some("third"));
+        assert_eq!(get(&default, "made"), "fourth");
+    }
+
+    #[test]
+    fn without_a_choice_the_first_use_makes_one() {
+        let default = DefaultClient::new();
+        assert_eq!(default.get(|| Err("no nodes"), |_| Vec::new()), Err("no nodes"));
+        assert_eq!(get(&default, "made"), "made");
+        assert_eq!(get(&default, "again"), "made");
+        default.configure("late", &[], false).unwrap_err();
+    }
+}

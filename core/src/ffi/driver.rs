@@ -1,0 +1,185 @@
+//! Futures of one event loop on the background thread, as one task: handing over a hundred of them wakes that thread once,
+//! and what is done by then comes back as one batch.
+//!
+//! A task for each would cost a system call for each, on the event loop's own thread.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt;
+use futures_util::future::{AbortHandle, abortable};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::task::AtomicWaker;
+
+use crate::background::{Task, spawn};
+
+/// `None` of a future that was ended.
+type Work<T> = Pin<Box<dyn Future<Output = Option<T>> + Send>>;
+
+/// New futures on their way to the background thread.
+struct Inbox<T> {
+    new: Mutex<Vec<Work<T>>>,
+    driver: AtomicWaker,
+}
+
+/// Where one event loop's thread hands over futures. Dropping it ends them all.
+pub struct Driver<T> {
+    inbox: Arc<Inbox<T>>,
+    task: Task,
+}
+
+/// A future that was handed over. Dropping it ends the future, unless that is done: then its outcome comes all the same.
+#[must_use = "a future whose job is dropped is ended"]
+pub struct Job(AbortHandle);
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<T: Send + 'static> Driver<T> {
+    /// `done` is given the outcomes, a batch whenever all that could go on has gone on; it runs on the background thread
+    /// and must not block.
+    pub fn start(done: impl FnMut(Vec<T>) + Send + 'static) -> Self {
+        let inbox = Arc::new(Inbox { new: Mutex::default(), driver: AtomicWaker::new() });
+        let (work, done) = (FuturesUnordered::new(), Box::new(done));
+        let task = spawn(Drive { inbox: Arc::clone(&inbox), work, done });
+        Self { inbox, task }
+    }
+
+    /// Hands over a future, which begins at the next [`Driver::wake`]; `broken` is its outcome if it panics, which takes
+    /// none of the others along.
+    pub fn enqueue(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+        broken: impl FnOnce() -> T + Send + 'static,
+    ) {
+        // No async block: it would hold the future twice, and each copy is moved and allocated with every call.
+        let outcome = AssertUnwindSafe(future).catch_unwind();
+        self.push(Box::pin(outcome.map(|done| Some(done.unwrap_or_else(|_| broken())))));
+    }
+
+    /// [`Driver::enqueue`] of a future that can be ended.
+    pub fn enqueue_job(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+        broken: impl FnOnce() -> T + Send + 'static,
+    ) -> Job {
+        let (future, handle) = abortable(AssertUnwindSafe(future).catch_unwind());
+        self.push(Box::pin(future.map(|done| {
+            let done = done.ok()?;
+            Some(done.unwrap_or_else(|_| broken()))
+        })));
+        Job(handle)
+    }
+
+    /// Has everything that was handed over begin.
+    pub fn wake(&self) {
+        // Where the system had no thread for the driver, it goes on here.
+        self.task.nudge();
+        self.inbox.driver.wake();
+    }
+
+    fn push(&self, work: Work<T>) {
+        self.inbox.new.lock().unwrap_or_else(PoisonError::into_inner).push(work);
+    }
+}
+
+/// The driver's own task.
+struct Drive<T> {
+    inbox: Arc<Inbox<T>>,
+    work: FuturesUnordered<Work<T>>,
+    done: Box<dyn FnMut(Vec<T>) + Send>,
+}
+
+impl<T> Future for Drive<T> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let drive = &mut *self;
+        // Before looking: what is handed over in between wakes once more, rather than not at all.
+        drive.inbox.driver.register(context.waker());
+        let new =
+            std::mem::take(&mut *drive.inbox.new.lock().unwrap_or_else(PoisonError::into_inner));
+        drive.work.extend(new);
+        let mut outcomes = Vec::new();
+        while let Poll::Ready(Some(outcome)) = drive.work.poll_next_unpin(context) {
+            outcomes.extend(outcome);
+        }
+        if !outcomes.is_empty() {
+            (drive.done)(outcomes);
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration;
+
+    use super::*;
+
+    fn driver() -> (Driver<u32>, Receiver<Vec<u32>>) {
+        let (sender, batches) = channel();
+        (Driver::start(move |batch| drop(sender.send(batch))), batches)
+    }
+
+    fn next(batches: &Receiver<Vec<u32>>) -> Vec<u32> {
+        batches.recv_timeout(Duration::from_secs(10)).expect("a batch")
+    }
+
+    #[test]
+    fn what_is_done_together_comes_as_one_batch() {
+        let (driver, batches) = driver();
+        for number in 0..100 {
+            driver.enqueue(ready(number), || 1000);
+        }
+        assert!(batches.try_recv().is_err(), "begun before it was woken");
+        driver.wake();
+        let mut batch = next(&batches);
+        batch.sort_unstable();
+        assert_eq!(batch, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_that_panics_takes_no_other_along() {
+        let (driver, batches) = driver();
+        driver.enqueue(async { panic!("on purpose") }, || 1);
+        driver.enqueue(ready(2), || 3);
+        driver.wake();
+        let mut batch = next(&batches);
+        batch.sort_unstable();
+        assert_eq!(batch, [1, 2]);
+    }
+
+    #[test]
+    fn a_dropped_job_and_a_dropped_driver_end_their_futures() {
+        let (driver, batches) = driver();
+        let alive = Arc::new(());
+        let held = |alive: &Arc<()>| {
+            let alive = Arc::clone(alive);
+            async move {
+                pending::<()>().await;
+                drop(alive);
+                0
+            }
+        };
+        let job = driver.enqueue_job(held(&alive), || 1);
+        driver.enqueue(held(&alive), || 1);
+        driver.wake();
+        drop(job);
+        driver.enqueue(ready(7), || 8);
+        driver.wake();
+        assert_eq!(next(&batches), [7], "an ended future has no outcome");
+        drop(driver);
+        // The channel's other end goes with the driver's task, and everything in it before.
+        assert!(batches.recv_timeout(Duration::from_secs(10)).is_err());
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+}

@@ -1,0 +1,192 @@
+//! Every option that other languages know: its name, kind, default, rule and sentence, in one table for locks and one for
+//! clients. The bindings convert by it and their documents repeat it; the rules themselves are checked in `options`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::config::Settings;
+use crate::error::{Error, Result};
+use crate::options::{Options, Unit};
+use crate::spelling::spelled;
+
+/// What kind of value an option takes, and where that goes.
+pub enum Kind<T> {
+    /// A time, in the caller's unit.
+    Time(fn(&mut T, Duration)),
+    /// A time, or infinity: `None`.
+    TimeOrForEver(fn(&mut T, Option<Duration>)),
+    /// Yes or no.
+    Switch(fn(&mut T, bool)),
+    /// Text.
+    Text(fn(&mut T, String)),
+    /// The path of a file.
+    Path(fn(&mut T, PathBuf)),
+}
+
+/// One option.
+pub struct Row<T: 'static> {
+    /// As Python and Rust write it; see `spell_in_camel_case`.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind<T>,
+    /// What it is if it is not given, in words.
+    pub default: &'static str,
+    /// What a value must be, in words; empty where every value will do.
+    pub rule: &'static str,
+    /// What it does.
+    pub about: &'static str,
+}
+
+/// A lock's options.
+pub const LOCK_OPTIONS: &[Row<Options>] = &[
+    Row {
+        name: "ttl",
+        kind: Kind::Time(|options, ttl| options.ttl = ttl),
+        default: "10 s",
+        rule: "at least 100 ms, and over several nodes no more than restart_guard",
+        about: "how long the lease lives without renewal",
+    },
+    Row {
+        name: "wait",
+        kind: Kind::TimeOrForEver(|options, wait| options.wait = wait),
+        default: "for ever",
+        rule: "",
+        about: "how long an acquire may wait for somebody else; 0: one round",
+    },
+    Row {
+        name: "renew",
+        kind: Kind::Switch(|options, renew| options.renew = renew),
+        default: "on",
+        rule: "",
+        about: "whether to extend at a third of the ttl until released",
+    },
+    Row {
+        name: "max_hold",
+        kind: Kind::Time(|options, max_hold| options.max_hold = Some(max_hold)),
+        default: "no bound",
+        rule: "at least 100 ms",
+        about: "upper bound on the whole hold, at which the lease is lost",
+    },
+    Row {
+        name: "node_timeout",
+        kind: Kind::Time(|options, timeout| options.node_timeout = Some(timeout)),
+        default: "the client's, else min(1 s, ttl / 5)",
+        rule: "above 0 and below the ttl",
+        about: "how long to wait for one node's answer",
+    },
+    Row {
+        name: "fencing",
+        kind: Kind::Switch(|options, fencing| options.fencing = fencing),
+        default: "off",
+        rule: "",
+        about: "whether to ask for a fencing token",
+    },
+];
+
+/// A client's options.
+pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
+    Row {
+        name: "key_prefix",
+        kind: Kind::Text(|settings, prefix| settings.key_prefix = Some(prefix)),
+        default: "lock:",
+        rule: "",
+        about: "goes before every name; an empty one shares keys with other libraries",
+    },
+    Row {
+        name: "node_timeout",
+        kind: Kind::Time(|settings, timeout| settings.node_timeout = Some(timeout)),
+        default: "min(1 s, ttl / 5)",
+        rule: "above 0",
+        about: "how long to wait for one node's answer",
+    },
+    Row {
+        name: "restart_guard",
+        kind: Kind::Time(|settings, guard| settings.restart_guard = Some(guard)),
+        default: "60 s over several nodes, else 0: no guard",
+        rule: "the same on every client",
+        about: "over several nodes, one younger than this takes no first vote, and no ttl may exceed it",
+    },
+    Row {
+        name: "tls_ca",
+        kind: Kind::Path(|settings, path| settings.tls.ca = Some(path)),
+        default: "the system's trust",
+        rule: "the path of a PEM file; for rediss:// only",
+        about: "the certificates to trust",
+    },
+    Row {
+        name: "tls_cert",
+        kind: Kind::Path(|settings, path| settings.tls.cert = Some(path)),
+        default: "none",
+        rule: "the path of a PEM file; with tls_key",
+        about: "the client's certificate chain, where the server asks for one",
+    },
+    Row {
+        name: "tls_key",
+        kind: Kind::Path(|settings, path| settings.tls.key = Some(path)),
+        default: "none",
+        rule: "the path of a PEM file; with tls_cert",
+        about: "the private key of the client's certificate",
+    },
+    Row {
+        name: "tls_server_name",
+        kind: Kind::Text(|settings, name| settings.tls.server_name = Some(name)),
+        default: "the URL's host",
+        rule: "for rediss:// only",
+        about: "the name that the server's certificate must carry",
+    },
+];
+
+/// A value as another language gives it.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A time, in the caller's unit.
+    Number(f64),
+    /// Yes or no.
+    Switch(bool),
+    /// Text.
+    Text(String),
+    /// The path of a file.
+    Path(PathBuf),
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(yes: bool) -> Self {
+        Self::Switch(yes)
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<PathBuf> for Value {
+    fn from(path: PathBuf) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl<T> Row<T> {
+    /// Puts the value where it belongs.
+    pub(super) fn set(&self, into: &mut T, value: &Value, unit: Unit) -> Result<()> {
+        match (&self.kind, value) {
+            (Kind::TimeOrForEver(set), Value::Number(f64::INFINITY)) => set(into, None),
+            (Kind::TimeOrForEver(set), Value::Number(time)) => {
+                set(into, Some(unit.duration(self.name, *time)?));
+            }
+            (Kind::Time(set), Value::Number(time)) => set(into, unit.duration(self.name, *time)?),
+            (Kind::Switch(set), Value::Switch(yes)) => set(into, *yes),
+            (Kind::Text(set), Value::Text(text)) => set(into, text.clone()),
+            (Kind::Path(set), Value::Path(path)) => set(into, path.clone()),
+            _ => return Err(Error::invalid(format!("{} is of another kind", spelled(self.name)))),
+        }
+        Ok(())
+    }
+}

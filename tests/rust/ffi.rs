@@ -1,0 +1,99 @@
+//! What the bindings share: options by their table, and an acquire whose caller comes late.
+
+use std::time::Duration;
+
+use redlock::ffi::{
+    self, Acquire, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Unit, Value,
+};
+use redlock::{Lock, Redlock};
+
+fn client(name: &str) -> Redlock {
+    let nodes = vec![format!("memory://{name}")];
+    ffi::client(nodes, &ClientArgs::of_client(Unit::Milliseconds)).unwrap()
+}
+
+fn lock(client: &Redlock, ttl: f64, wait: f64) -> Lock {
+    let args = LockArgs::of_lock(Unit::Milliseconds);
+    let args = args.with("ttl", Some(ttl)).with("wait", Some(wait)).with("renew", Some(false));
+    ffi::lock(client, vec!["job".into()], &args).unwrap()
+}
+
+fn any<T>(kind: &Kind<T>) -> Value {
+    match kind {
+        Kind::Time(_) | Kind::TimeOrForEver(_) => Value::Number(20.0),
+        Kind::Switch(_) => Value::Switch(true),
+        Kind::Text(_) => Value::Text("text".into()),
+        Kind::Path(_) => Value::Path("file.pem".into()),
+    }
+}
+
+#[test]
+fn each_option_of_the_table_is_taken_and_only_as_what_it_is() {
+    let names = vec!["job".to_owned()];
+    for row in LOCK_OPTIONS {
+        assert!(!row.about.is_empty() && !row.default.is_empty(), "{}", row.name);
+        let args = LockArgs::of_lock(Unit::Seconds).with("ttl", Some(60.0));
+        let taken = ffi::check_lock(&names, &args.clone().with(row.name, Some(any(&row.kind))));
+        taken.unwrap_or_else(|error| panic!("{}: {error}", row.name));
+        let error = ffi::check_lock(&names, &args.with(row.name, Some("text".to_owned())));
+        assert_eq!(error.unwrap_err().code(), "invalid", "{}", row.name);
+    }
+    for row in CLIENT_OPTIONS {
+        let args = ClientArgs::of_client(Unit::Seconds).with(row.name, Some(any(&row.kind)));
+        // Options of TLS are refused where no node is reached by it, which also says that they arrived.
+        let made = ffi::client(vec!["memory://table".into()], &args);
+        assert_eq!(made.is_err(), row.name.starts_with("tls_"), "{}", row.name);
+        if let Err(error) = made {
+            assert!(error.to_string().contains(row.name), "{error}");
+        }
+    }
+    let unknown = LockArgs::of_lock(Unit::Seconds).with("patience", Some(1.0));
+    assert_eq!(ffi::check_lock(&names, &unknown).unwrap_err().code(), "invalid");
+}
+
+#[test]
+fn options_are_checked_before_there_is_a_client() {
+    let check = |name: &str, ttl: f64| {
+        let args = LockArgs::of_lock(Unit::Milliseconds).with("ttl", Some(ttl));
+        ffi::check_lock(&[name.to_owned()], &args.with("fencing", Some(true)))
+    };
+    check("job", 100.0).unwrap();
+    // The default client may have several nodes or one: what its guard would say is not known yet.
+    check("job", 600_000.0).unwrap();
+    for (name, ttl) in [("job", 99.0), ("", 100.0), ("a}b", 100.0), ("x{t}:fence", 100.0)] {
+        assert_eq!(check(name, ttl).unwrap_err().code(), "invalid", "{name} {ttl}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_ended_before_its_caller_ran_is_asked_for_again_within_one_budget() {
+    let lock = lock(&client("late"), 100.0, 60_000.0);
+    let acquire = Acquire::new(&lock, None, Unit::Milliseconds, None).unwrap();
+    assert!(acquire.may_wait());
+    let granted = acquire.ask().await;
+    std::thread::sleep(Duration::from_millis(120));
+    assert!(acquire.accept(granted).is_none(), "an ended lease was handed out");
+    let again = acquire.accept(acquire.ask().await).expect("a lease in time").unwrap().unwrap();
+    assert!(again.held());
+    // Of what is left of its own budget, not of the lock's.
+    let short = Acquire::new(&lock, Some(30.0), Unit::Milliseconds, None).unwrap();
+    let error = short.accept(short.ask().await).unwrap().unwrap_err();
+    assert_eq!(error.code(), "timeout", "{error}");
+    assert!(error.waited().unwrap() >= Duration::from_millis(30));
+    let last = short.accept(short.ask().await).unwrap().unwrap_err();
+    assert!(last.waited().unwrap() < Duration::from_millis(30), "a second budget: {last}");
+    again.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn one_round_is_tried_again_too_and_waits_for_nobody() {
+    let lock = lock(&client("once"), 100.0, 60_000.0);
+    let once = Acquire::once(&lock);
+    assert!(!once.may_wait());
+    let granted = once.ask().await;
+    std::thread::sleep(Duration::from_millis(120));
+    assert!(once.accept(granted).is_none());
+    let lease = once.accept(once.ask().await).unwrap().unwrap().expect("it is free");
+    assert!(Acquire::once(&lock).ask().await.unwrap().is_none(), "somebody holds it");
+    lease.release().await.unwrap();
+}
