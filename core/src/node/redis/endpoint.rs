@@ -68,6 +68,13 @@ impl Endpoint {
             .into_connection_info()
             .map_err(|_| invalid_url(text, "the path after the host must be a database number"))?;
         let settings = info.redis_settings();
+        // Some clients log in as nobody then, and redis-cli takes it for the password.
+        if settings.username().is_some() && settings.password().is_none_or(str::is_empty) {
+            return Err(invalid_url(
+                text,
+                "it has a user without a password: write user:pass@host, or :pass@host for a password alone",
+            ));
+        }
         let place = match info.addr() {
             ConnectionAddr::Tcp(host, port) if tls => Place::Tls(host.clone(), *port),
             ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
