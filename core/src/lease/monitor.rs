@@ -4,7 +4,7 @@
 //! alone turns Unknown into Lost.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ use crate::node::Changes;
 const TOGETHER: Duration = Duration::from_millis(5);
 /// That all keys may have changed is looked into this often, however often it is said.
 const ALL_AGAIN: Duration = Duration::from_millis(100);
+/// So many events of leases that are over may be on the agenda before they are taken off it.
+const STALE: usize = 1024;
 
 /// What is due, when, and for which lease; the earliest comes first.
 type Agenda = BinaryHeap<Reverse<(Instant, Due, u64)>>;
@@ -101,8 +103,18 @@ impl Monitor {
         self.renewals.extend(to_check(self.registry.leases()));
     }
 
+    /// What is over need not wait for its hour: leases of hours may come and go by the thousand.
+    fn forget_what_is_over(&mut self) {
+        if self.agenda.len() > STALE && self.agenda.len() > STALE + 4 * self.registry.count() {
+            let leases = self.registry.leases();
+            let known: HashSet<u64> = leases.iter().map(|state| state.id).collect();
+            self.agenda.retain(|Reverse((_, _, id))| known.contains(id));
+        }
+    }
+
     /// Takes new leases onto the agenda; answers when to look again.
     fn plan(&mut self) -> Instant {
+        self.forget_what_is_over();
         let agenda = &mut self.agenda;
         self.registry.plan(self.clock.now(), |new| {
             agenda.extend(new.iter().flat_map(|state| events(state)).map(Reverse));

@@ -90,6 +90,11 @@ impl<L> Registry<L> {
         }
     }
 
+    /// How many leases there are.
+    pub(crate) fn count(&self) -> usize {
+        self.entries().leases.len()
+    }
+
     /// The leases that were not released yet.
     pub(crate) fn leases(&self) -> Vec<Arc<L>> {
         self.entries().leases.values().filter_map(Weak::upgrade).collect()
