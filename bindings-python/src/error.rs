@@ -39,6 +39,11 @@ pub(crate) fn internal() -> PyErr {
     classes::LockError::new_err(("redlock: an internal error ended this call; please report it",))
 }
 
+/// What the system has no room for: nobody can be asked without it.
+pub(crate) fn scarce(what: &str, error: &std::io::Error) -> PyErr {
+    classes::QuorumUnavailable::new_err((format!("redlock: {what}: {error}"),))
+}
+
 /// A value or an argument that cannot be meant.
 pub(crate) fn invalid(message: impl Into<String>) -> PyErr {
     classes::InvalidOption::new_err((message.into(),))

@@ -72,7 +72,8 @@ STORM = """
 import sys, redlock
 client = redlock.Redlock(sys.argv[1])
 lock = client.lock(sys.argv[2], ttl=20)
-lock.acquire().release()
+# What is imported at first use: a Ctrl-C in the middle of an import may be swallowed by importlib itself.
+with lock: pass
 print("ready", flush=True)
 interrupts = 0
 while interrupts < 100:

@@ -8,6 +8,8 @@
 `lock` and `configure` use the default client; `Redlock` makes others.
 """
 
+# Here and not at first use: a with statement must not end in the middle of an import, by Ctrl-C or for want of a file.
+from redlock import _scope as _scope
 from redlock._native import Inspection, Lease, Lock, NodeInspection, Redlock, configure, lock
 from redlock.errors import (
     ClientClosed,

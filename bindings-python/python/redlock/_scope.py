@@ -5,15 +5,17 @@ ours runs the with statement. asyncio is imported only where it is in use alread
 """
 
 import sys
-from collections.abc import Coroutine
 from time import monotonic
-from types import FrameType
-from typing import TYPE_CHECKING, Any
 
 from redlock.errors import LockError, LockLost, QuorumUnavailable
 
+# As `typing` has it, which takes longer to import than all the rest.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Coroutine
+    from types import FrameType
+    from typing import Any
 
     from redlock._native import Lease, Lock, Redlock
 
@@ -23,7 +25,7 @@ class Entry:
 
     __slots__ = ("body", "frame", "lease", "stacked")
 
-    def __init__(self, frame: FrameType) -> None:
+    def __init__(self, frame: "FrameType") -> None:
         self.frame = frame
         #: Entered by an ExitStack: it will be left from another frame than this one.
         self.stacked = frame.f_globals.get("__name__") == "contextlib"
@@ -59,7 +61,7 @@ def conclude(problem: LockError, error: BaseException | None) -> None:
         error.add_note(f"redlock: {problem}")
 
 
-def take(lock: "Lock", frame: FrameType) -> Entry:
+def take(lock: "Lock", frame: "FrameType") -> Entry:
     """The entry that this frame made, and else the newest that this thread or task made, or the only one."""
     entries: list[Entry] = lock._entries
     newest = entries[::-1]
@@ -106,12 +108,12 @@ class Body:
         return self.requested and self.task.uncancel() <= self.cancelling
 
 
-def acquire(lock: "Lock", frame: FrameType, wait: float | None) -> "Coroutine[Any, Any, Lease]":
+def acquire(lock: "Lock", frame: "FrameType", wait: float | None) -> "Coroutine[Any, Any, Lease]":
     """`await lock.aacquire()`, for the frame that asked."""
     return _granted(lock, frame, wait)
 
 
-async def _granted(lock: "Lock", frame: FrameType, wait: float | None) -> "Lease":
+async def _granted(lock: "Lock", frame: "FrameType", wait: float | None) -> "Lease":
     begun, left = monotonic(), wait
     while True:
         future = lock._begin(frame, left)
@@ -126,7 +128,7 @@ async def _granted(lock: "Lock", frame: FrameType, wait: float | None) -> "Lease
         left = lock._left(wait, monotonic() - begun)
 
 
-async def try_acquire(lock: "Lock", frame: FrameType) -> "Lease | None":
+async def try_acquire(lock: "Lock", frame: "FrameType") -> "Lease | None":
     """`await lock.atry_acquire()`."""
     while True:
         future = lock._begin_try(frame)
@@ -160,7 +162,7 @@ async def _aenter(lock: "Lock", entry: Entry) -> "Lease":
     return entry.lease
 
 
-def aexit(lock: "Lock", error: BaseException | None) -> Coroutine[Any, Any, None]:
+def aexit(lock: "Lock", error: BaseException | None) -> "Coroutine[Any, Any, None]":
     """The end of `async with lock`."""
     entry = take(lock, sys._getframe(1))
     assert entry.lease is not None
@@ -177,7 +179,7 @@ async def enter_lease(lease: "Lease") -> "Lease":
     return lease
 
 
-def leave_lease(lease: "Lease", error: BaseException | None) -> Coroutine[Any, Any, None]:
+def leave_lease(lease: "Lease", error: BaseException | None) -> "Coroutine[Any, Any, None]":
     """The end of `async with lease`."""
     body = lease._body
     lease._set_body(None)

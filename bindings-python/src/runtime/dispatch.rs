@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel as ended};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use redlock::ffi::{fork_generation, spawn};
 
 use super::watch::{Watch, Way, Word};
 use super::{farewell, greenlets, guarded, lock, log, mailbox};
+use crate::error::scarce;
 
 pub(crate) enum Event {
     Log(log::Record),
@@ -28,8 +29,13 @@ struct Channel {
     generation: u32,
     events: Mutex<VecDeque<Event>>,
     filled: Condvar,
+    /// Log records that found no room since the last one that did.
+    dropped: AtomicU64,
     started: AtomicBool,
 }
+
+/// How many log records may wait for the dispatcher.
+const ROOM: usize = 10_000;
 
 static CHANNEL: AtomicPtr<Channel> = AtomicPtr::new(ptr::null_mut());
 
@@ -47,6 +53,7 @@ fn channel() -> &'static Channel {
         generation,
         events: Mutex::default(),
         filled: Condvar::new(),
+        dropped: AtomicU64::new(0),
         started: AtomicBool::new(false),
     }));
     if CHANNEL.compare_exchange(current, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
@@ -60,9 +67,12 @@ fn channel() -> &'static Channel {
 pub(crate) fn send(event: Event) {
     let channel = channel();
     let mut events = lock(&channel.events);
-    // Nobody may ever start the dispatcher: what waits for it must have an end.
-    if events.len() < 10_000 || !matches!(event, Event::Log(_)) {
+    // Nobody may ever start the dispatcher, and a handler may block: logs that wait for it must have an end. Word of a
+    // loss is promised to whoever registered for it.
+    if events.len() < ROOM || !matches!(event, Event::Log(_)) {
         events.push_back(event);
+    } else {
+        channel.dropped.fetch_add(1, Ordering::Relaxed);
     }
     channel.filled.notify_one();
 }
@@ -89,7 +99,10 @@ pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
         Python::try_attach(run);
         drop(ends);
     };
-    native.spawn(work).inspect_err(|_| channel().started.store(false, Ordering::SeqCst))?;
+    native.spawn(work).map_err(|error| {
+        channel().started.store(false, Ordering::SeqCst);
+        scarce("the thread for logs and callbacks cannot be started", &error)
+    })?;
     log::subscribe(py)?;
     stop_at_exit(py, end)
 }
@@ -115,7 +128,10 @@ fn run(py: Python<'_>) {
         error.write_unraisable(py, None);
     }
     loop {
-        for event in py.detach(next) {
+        let events = py.detach(next);
+        let dropped = channel().dropped.swap(0, Ordering::Relaxed);
+        let told = (dropped > 0).then(|| Event::Log(log::Record::of_dropped(dropped)));
+        for event in events.into_iter().chain(told) {
             let done = match event {
                 Event::Log(record) => guarded(|| record.emit(py)),
                 Event::Wake(number) => guarded(|| mailbox::wake(py, number)),

@@ -22,6 +22,14 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// A log with a gap says so.
+    pub(super) fn of_dropped(count: u64) -> Self {
+        let text = format!(
+            "{count} log records were dropped here: a handler of this log is too slow for them"
+        );
+        Self { level: 30, text }
+    }
+
     /// Logs it, on a thread of Python's.
     pub(super) fn emit(&self, py: Python<'_>) -> PyResult<()> {
         let logger = logger(py)?;

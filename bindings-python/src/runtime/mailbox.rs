@@ -21,6 +21,7 @@ use super::crew::{Crew, Job};
 use super::queue::{Item, Promise, Queue, Reply, Waker};
 use super::watch::{Watch, Way, Word};
 use super::{dispatch, guarded, lock};
+use crate::error::scarce;
 
 /// The asyncio future that a reply is for. Dropping a call ends the future behind it.
 struct Call(Py<PyAny>, #[expect(dead_code, reason = "ends the future when dropped")] Job);
@@ -106,7 +107,8 @@ impl Mailbox {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let forget = PyCFunction::new_closure(py, None, None, move |_, _| forget(number))?;
         let weak = PyWeakrefReference::new_with(event_loop, forget)?.unbind();
-        let (bell, ring) = UnixStream::pair()?;
+        let (bell, ring) =
+            UnixStream::pair().map_err(|error| scarce("an event loop cannot be woken", &error))?;
         bell.set_nonblocking(true)?;
         ring.set_nonblocking(true)?;
         let watch = |waker, bell| {

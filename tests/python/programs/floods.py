@@ -1,0 +1,47 @@
+"""More losses than there is room for in the log, whose handler takes its time: COUNT."""
+
+import logging
+import sys
+import threading
+import time
+
+import redlock
+
+COUNT = int(sys.argv[1])
+go_on = threading.Event()
+records: list[str] = []
+told: list[int] = []
+
+
+class Slow(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        go_on.wait()
+        records.append(record.getMessage())
+
+
+logger = logging.getLogger("redlock")
+logger.addHandler(Slow())
+logger.propagate = False
+client = redlock.Redlock("memory://")
+
+
+def lose(number: int) -> None:
+    lease = client.lock("job").acquire()
+    lease.on_lost(lambda _: told.append(number))
+    client.force_release("job")
+    while lease.held:
+        pass
+
+
+for number in range(COUNT):
+    lose(number)
+go_on.set()
+end = time.monotonic() + 30
+while (
+    len(told) < COUNT or not any("dropped" in text for text in records)
+) and time.monotonic() < end:
+    time.sleep(0.01)
+time.sleep(0.1)
+gaps = [int(text.split()[0]) for text in records if "log records were dropped" in text]
+losses = sum("lost" in text for text in records)
+print(told == list(range(COUNT)), len(gaps), losses + sum(gaps) >= COUNT, losses < COUNT)
