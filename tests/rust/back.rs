@@ -76,7 +76,8 @@ async fn another_server_behind_a_known_url_begins_a_new_guard() {
     let redlock = Redlock::builder(urls).restart_guard(guard).build().unwrap();
     tokio::time::sleep(millis(5100)).await; // all are old enough
     let lock = redlock.lock("job").ttl(millis(2000));
-    lock.try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    // Its first connections may take longer than one vote's time on a busy machine.
+    lock.acquire().await.unwrap().release().await.unwrap();
     let switched = Instant::now();
     for (proxy, other) in proxies.iter().zip(&others) {
         proxy.lead_to(other.port);
@@ -84,14 +85,18 @@ async fn another_server_behind_a_known_url_begins_a_new_guard() {
     // Another connection to the same one is no reason to forget.
     tokio::time::sleep(millis(500)).await;
     proxies.iter().for_each(Proxy::reset);
-    tokio::time::sleep(millis(500)).await;
-    let error = lock.try_acquire().await.unwrap_err();
-    assert!(error.to_string().contains("votes again in"), "{error}");
-    let end = Instant::now() + millis(15_000);
-    while lock.try_acquire().await.map_or(true, |lease| lease.is_none()) {
+    // While they are connected to again they are faults for that reason; they are kept out for the other one.
+    let (end, mut said) = (Instant::now() + millis(15_000), false);
+    loop {
+        match lock.try_acquire().await {
+            Ok(Some(_)) => break,
+            Ok(None) => {}
+            Err(error) => said |= error.to_string().contains("votes again in"),
+        }
         assert!(Instant::now() < end, "it never votes again");
         tokio::time::sleep(millis(50)).await;
     }
+    assert!(said, "nobody was told why");
     assert!(switched.elapsed() >= guard, "{:?}", switched.elapsed());
 }
 

@@ -120,8 +120,9 @@ async fn split_votes_are_rolled_back_and_somebody_wins() {
 async fn renewal_heals_a_node_that_lost_the_key() {
     let nodes = servers(3);
     let redlock = client(&nodes);
-    let lease = redlock.lock("job").ttl(millis(3000)).acquire().await.unwrap();
-    let end = Instant::now() + millis(15_000);
+    // Long enough for a machine so busy that a second is lost; it is healed long before anything is renewed for it.
+    let lease = redlock.lock("job").ttl(millis(10_000)).acquire().await.unwrap();
+    let end = Instant::now() + millis(30_000);
     let until = async |what: &str, done: &dyn Fn() -> bool| {
         while !done() {
             assert!(Instant::now() < end, "not {what}");
