@@ -1,37 +1,24 @@
 // The packages as a stranger meets them: installed from their tarballs into an empty folder, and used in every way.
 // Not among the other tests, as it fetches the tools in package.json: run `npm run test:packages`.
 import assert from "node:assert/strict";
-import { execFile, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { cp, mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
+import { install, root, run, tarballs } from "./install.mjs";
 
-const run = promisify(execFile);
-const here = fileURLToPath(new URL(".", import.meta.url));
-const root = join(here, "..", "..", "..");
-const quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline"];
 let folder;
 let main;
 let platform;
 
 before(async () => {
-  folder = await mkdtemp(join(tmpdir(), "redlock-packages-"));
-  const tarballs = join(folder, "tarballs");
-  await run("npm", ["run", "--silent", "pack", "--", tarballs], { cwd: root });
-  const names = (await readdir(tarballs)).map((name) => join(tarballs, name));
-  assert.equal(names.length, 2, String(names));
-  main = names.find((name) => /redlock-native-\d/.test(name));
-  platform = names.find((name) => name !== main);
-  await cp(here, folder, { recursive: true });
+  ({ main, platform } = await tarballs());
+  folder = await install();
   await cp(join(root, "examples", "server", "express"), join(folder, "express"), {
     recursive: true,
     filter: (file) => !file.includes("node_modules") && !file.endsWith(".json"),
   });
-  await run("npm", ["install", ...quiet, main, platform], { cwd: folder });
 });
 
 after(() => rm(folder, { recursive: true, force: true }));

@@ -1,83 +1,27 @@
 """The wheel and the sdist of dist/ as a stranger meets them: installed into empty environments, and used."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cross.servers import Server
 
+from .dist import DIST, PYTHONS, ROOT, Install, only, run
+
 HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
-DIST = ROOT / "dist"
 #: All of it, built a second time.
 TWICE = ROOT / "target" / "dist-twice"
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 #: The oldest glibc that the binaries may need.
 GLIBC = (2, 17)
-
-
-def only(pattern: str) -> Path:
-    """The one file of dist/ by that pattern: `make wheels` left no other."""
-    (found,) = DIST.glob(pattern)
-    return found
-
-
-def interpreters() -> Iterator[Path]:
-    """This Python, those on the PATH, and those installed beside it: the versions that the wheel is for."""
-    yield Path(sys.executable)
-    for minor in range(11, 20):
-        if on_path := shutil.which(f"python3.{minor}"):
-            yield Path(on_path)
-    yield from Path(sys.base_prefix).parent.glob("3.*/bin/python3")
-
-
-def version_of(python: Path) -> tuple[int, ...]:
-    said = subprocess.run([python, "--version"], capture_output=True, text=True).stdout
-    return tuple(map(int, re.findall(r"\d+", said)))[:2]
-
-
-PYTHONS = {v: python for python in interpreters() if (v := version_of(python)) >= (3, 11)}
-
-
-def run(*command: object, **environment: str) -> str:
-    done = subprocess.run(
-        [str(word) for word in command],
-        capture_output=True,
-        text=True,
-        env=os.environ | environment,
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-Install = Callable[..., Path]
-
-
-@pytest.fixture(scope="module")
-def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
-    """Installs one file into an empty environment and answers with its Python."""
-
-    def into_empty(file: Path, python: Path, *options: str, **environment: str) -> Path:
-        venv = tmp_path_factory.mktemp("venv")
-        run(python, "-m", "venv", venv)
-        inside = venv / "bin" / "python"
-        pip = (inside, "-m", "pip", "--disable-pip-version-check")
-        run(*pip, "install", "--quiet", "--no-deps", *options, file, **environment)
-        assert "No broken requirements" in run(*pip, "check")
-        return inside
-
-    return into_empty
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,31 @@
+// An empty folder with what is in dist/ installed as a stranger would.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { cp, mkdtemp, readdir } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+export const run = promisify(execFile);
+export const root = fileURLToPath(new URL("../../..", import.meta.url));
+const quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline"];
+
+/** The tarballs that `make wheels` left: the package, and the one of this platform. */
+export async function tarballs() {
+  const dist = join(root, "dist");
+  const names = await readdir(dist).catch(() => assert.fail("there is no dist/: run make wheels"));
+  const packed = names.filter((name) => name.endsWith(".tgz")).map((name) => join(dist, name));
+  assert.equal(packed.length, 2, String(packed));
+  const main = packed.find((name) => /redlock-native-\d/.test(name));
+  return { main, platform: packed.find((name) => name !== main) };
+}
+
+/** Copies this folder beside nothing of the tree, and installs the tarballs and the tools in package.json there. */
+export async function install() {
+  const folder = await mkdtemp(join(tmpdir(), "redlock-packages-"));
+  const { main, platform } = await tarballs();
+  await cp(fileURLToPath(new URL(".", import.meta.url)), folder, { recursive: true });
+  await run("npm", ["install", ...quiet, main, platform], { cwd: folder });
+  return folder;
+}

@@ -1,0 +1,69 @@
+"""The suite's own tests of exits, threads, signals and forks against the installed wheel, under every Python it is for.
+
+The development build is another binary: it is linked by another linker, with another unwinder.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from .dist import PYTHONS, ROOT, Install, only, run
+
+#: How often every test is run that ends a process, or is in the middle of something when one ends.
+RUNS = int(os.environ.get("REDLOCK_TEST_EXITS", "20"))
+TOOLS = ("pytest", "pytest-repeat", "redis", "gevent", "eventlet", "uvloop", "hiredis")
+#: Not: what such a process costs to start, and what needs the machine to itself.
+ENDS = ("test_fork.py", "test_runtime.py", "-k", "ctrl_c or exit or interpreter or fork")
+#: What a decorated function runs under, patched processes, orderly ends, error classes, cancellation.
+ONCE = (
+    "test_decorator.py",
+    "test_greenlets.py",
+    "test_endings.py",
+    "test_errors.py",
+    "test_types.py",
+    "test_scope.py",
+    "test_cancel.py",
+    "test_cancel_body.py",
+    "test_loops.py",
+)
+IDS = [f"{major}.{minor}" for major, minor in sorted(PYTHONS)]
+
+
+@pytest.fixture(scope="module", params=sorted(PYTHONS), ids=IDS)
+def python(request: pytest.FixtureRequest, install: Install) -> Path:
+    """A Python with the wheel, and with what the tests need beside it."""
+    inside = install(only("*.whl"), PYTHONS[request.param], "--no-index")
+    run(inside, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *TOOLS)
+    where = "import redlock; print(redlock.__file__); print(hasattr(redlock._native, '_panic_for_tests'))"
+    file, panics = run(inside, "-I", "-c", where).split()
+    assert file.startswith(str(inside.parents[1]))
+    assert panics == "False", "this is not what is published"
+    return inside
+
+
+def suite(python: Path, *words: str, **environment: str) -> None:
+    files = [f"tests/python/{word}" if word.endswith(".py") else word for word in words]
+    said = run(
+        python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, cwd=ROOT, **environment
+    )
+    summary = said.strip().splitlines()[-1]
+    assert " passed" in summary, said
+    assert "skipped" not in summary, said
+    print(f"{python}: {summary}", file=sys.stderr)
+
+
+@pytest.mark.limit(1200)
+def test_threads_and_signals_at_the_end(python: Path) -> None:
+    suite(python, "test_exits.py", REDLOCK_TEST_EXITS=str(RUNS), REDLOCK_TEST_LIMIT="600")
+
+
+@pytest.mark.limit(1200)
+def test_forks_interrupts_and_exits(python: Path) -> None:
+    suite(python, *ENDS, f"--count={RUNS}")
+
+
+@pytest.mark.limit(600)
+def test_what_is_shipped_does_what_the_tree_does(python: Path) -> None:
+    suite(python, *ONCE)
