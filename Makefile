@@ -68,9 +68,8 @@ test-node:
 	node --test --test-reporter=spec $(wildcard tests/node/*.test.mjs tests/node/*.test.js tests/node/*.test.cjs)
 
 .PHONY: test-acl
-test-acl: ## the core's tests as a user who has no right but those that docs/security.md lists
-	REDLOCK_TEST_ACL=1 cargo test -p redlock-tests --test rust -- single quorum fencing endings attempt rights \
-		--skip the_key_is_prefix --skip a_free_key_takes_no_script # other keys, and the rights of another user
+test-acl: build ## every test that uses a server, as a user who has no right but those that docs/security.md lists
+	@scripts/test-acl
 
 .PHONY: test-migration
 test-migration: build ## six other lock libraries on the same keys (docs/migration.md)

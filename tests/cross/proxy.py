@@ -7,6 +7,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tests.least import LOGIN
+
 from .servers import Server
 
 T = TypeVar("T")
@@ -33,7 +35,7 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._listener = self._run(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
+        self.url = f"redis://{LOGIN}127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -15,6 +15,8 @@ from typing import Any, Self
 
 import redis
 
+from tests.least import LOGIN, USER
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -37,14 +39,14 @@ class Server:
                 break
         else:
             raise RuntimeError("redis-server does not start")
-        self.url = f"redis://127.0.0.1:{self.port}"
+        self.url = f"redis://{LOGIN}127.0.0.1:{self.port}"
 
     def _start(self) -> "subprocess.Popen[bytes]":
         options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no"}
         options |= {"dir": self.folder, "maxmemory-policy": "noeviction"}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return subprocess.Popen(
-            ["redis-server", *words],
+            ["redis-server", *words, *USER],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=self.environment,

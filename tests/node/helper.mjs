@@ -15,6 +15,13 @@ import { after, before } from "./testing.mjs";
 
 const run = promisify(execFile);
 
+const rights = readFileSync(new URL("../vectors/rights.txt", import.meta.url), "utf8");
+/** A user who has no right but those that docs/security.md lists; `make test-acl` has clients log in as that one. */
+const USER = ["--user", "least", "on", ">s3cret-word", ...rights.trim().split(" ")];
+const LOGIN = "REDLOCK_TEST_ACL" in process.env ? "least:s3cret-word@" : "";
+/** For a test that needs a right which that user does not have. */
+export const unlessLeast = (right) => ({ skip: LOGIN !== "" && `it needs ${right}` });
+
 /** A port nobody listens on, for a moment at least. */
 export async function freePort() {
   const server = createServer().listen(0, "127.0.0.1");
@@ -86,7 +93,7 @@ export class Server {
     server.port = await freePort();
     server.folder = await mkdtemp(join(tmpdir(), "redlock-node-"));
     const flags = ["--port", server.port, "--bind", "127.0.0.1", "--save", "", "--dir"];
-    server.args = [...flags, server.folder, ...more].map(String);
+    server.args = [...flags, server.folder, ...USER, ...more].map(String);
     await server.begin();
     return server;
   }
@@ -104,6 +111,11 @@ export class Server {
   }
 
   get url() {
+    return `redis://${LOGIN}127.0.0.1:${this.port}`;
+  }
+
+  /** As texts have it. */
+  get shown() {
     return `redis://127.0.0.1:${this.port}`;
   }
 

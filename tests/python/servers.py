@@ -11,6 +11,8 @@ from typing import Any
 
 import redis
 
+from tests.least import LOGIN, USER
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -32,7 +34,9 @@ class Server:
                 break
         else:
             raise RuntimeError("redis-server does not start")
-        self.url = f"redis://127.0.0.1:{self.port}"
+        self.url = f"redis://{LOGIN}127.0.0.1:{self.port}"
+        #: As texts have it.
+        self.shown = f"redis://127.0.0.1:{self.port}"
         #: To look at keys from outside.
         self.client: Any = redis.Redis(
             port=self.port, decode_responses=True, socket_timeout=5, protocol=2
@@ -43,7 +47,7 @@ class Server:
         options |= {"dir": self.folder, "maxmemory-policy": "noeviction"}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return subprocess.Popen(
-            ["redis-server", *words, *self.options],
+            ["redis-server", *words, *USER, *self.options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )

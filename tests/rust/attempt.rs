@@ -102,7 +102,7 @@ async fn a_link_too_slow_for_two_questions_waits_all_the_same() {
 fn liar(to_set: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
+    crate::support::aside(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || lie(to_set, stream));
         }

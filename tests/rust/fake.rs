@@ -61,7 +61,7 @@ impl Fake {
         let accepted = Arc::<AtomicUsize>::default();
         let count = Arc::clone(&accepted);
         let connection = Arc::downgrade(&open);
-        std::thread::spawn(move || {
+        crate::support::aside(move || {
             for stream in listener.incoming().flatten() {
                 count.fetch_add(1, Ordering::Relaxed);
                 let (row, sick) = (row.clone(), Arc::clone(&is_sick));

@@ -70,7 +70,7 @@ async fn an_endless_answer_costs_no_memory() {
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let sent = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = std::sync::Arc::clone(&sent);
-    std::thread::spawn(move || {
+    crate::support::aside(move || {
         for mut stream in listener.incoming().flatten() {
             let mut buffer = [0; 4096];
             let _ = stream.read(&mut buffer);

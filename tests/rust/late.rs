@@ -35,7 +35,7 @@ impl Holding {
         };
         let (lines, opened) = (Arc::clone(&proxy.lines), Arc::clone(&proxy.opened));
         let until = Arc::clone(&proxy.until);
-        std::thread::spawn(move || {
+        crate::support::aside(move || {
             for client in listener.incoming().flatten() {
                 let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
                 let back = (server.try_clone().unwrap(), client.try_clone().unwrap());

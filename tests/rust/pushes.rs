@@ -21,7 +21,7 @@ impl Injector {
         let (port, upstream) = (listener.local_addr().unwrap().port(), server.port);
         let client: Arc<Mutex<Option<TcpStream>>> = Arc::default();
         let current = Arc::clone(&client);
-        std::thread::spawn(move || {
+        crate::support::aside(move || {
             for mut there in listener.incoming().flatten() {
                 let mut back = TcpStream::connect(("127.0.0.1", upstream)).unwrap();
                 *current.lock().unwrap() = Some(there.try_clone().unwrap());

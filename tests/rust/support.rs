@@ -103,8 +103,7 @@ impl Drop for Server {
 }
 
 /// The least that a user needs who uses everything: `docs/security.md`.
-pub(crate) const RIGHTS: &str = "resetkeys ~lock:* ~{lock:*}:fence resetchannels -@all +evalsha +script|load +get +set \
-    +del +pttl +pexpire +time +client|tracking +info";
+pub(crate) const RIGHTS: &str = include_str!("../vectors/rights.txt").trim_ascii_end();
 
 /// `make test-acl` has the clients of most tests log in as a user with the least rights.
 fn url(port: u16) -> String {
@@ -132,6 +131,12 @@ pub(crate) fn free_port() -> u16 {
 
 pub(crate) fn servers(count: usize) -> Vec<Server> {
     (0..count).map(|_| Server::start()).collect()
+}
+
+/// Runs a proxy or the like for as long as the process lives, under a name of its own: with its test's it would be taken
+/// for a test that does not end.
+pub(crate) fn aside(work: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().name("aside".into()).spawn(work).unwrap();
 }
 
 /// A node that accepts connections and never answers: whoever called it is found out.
@@ -206,7 +211,7 @@ impl Proxy {
         let (mode, streams) = (Arc::clone(&proxy.mode), Arc::clone(&proxy.streams));
         let connections = Arc::clone(&proxy.connections);
         let leads_to = Arc::clone(&proxy.leads_to);
-        std::thread::spawn(move || {
+        aside(move || {
             for client in listener.incoming().flatten() {
                 connections.fetch_add(1, Ordering::Relaxed);
                 let server = SocketAddr::from(([127, 0, 0, 1], leads_to.load(Ordering::Relaxed)));
