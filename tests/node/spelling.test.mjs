@@ -36,7 +36,8 @@ test("nodes that restarted, in the error, in inspect() and in the warning", asyn
     assert.match(error, /restartGuard/);
     assert.doesNotMatch(error, FOREIGN);
   }
-  const about = () => warnings.filter((text) => urls.some((url) => text.includes(url)));
+  const about = () =>
+    warnings.filter((text) => three.some((server) => text.includes(server.shown)));
   await eventually(() => assert.ok(about().length >= 3));
   for (const text of about()) assert.doesNotMatch(text, FOREIGN);
   assert.ok(about().some((text) => text.includes("restartGuard")));
