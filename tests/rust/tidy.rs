@@ -75,6 +75,38 @@ fn files_stay_readable() {
     }
 }
 
+/// From its `fn` to the brace that closes it; in formatted code both stand at the same depth.
+fn longest_function(text: &str) -> Option<(usize, String)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let before = ["pub", "const", "async", "unsafe", "extern"];
+    let begins = |line: &str| {
+        let mut words = line.split_whitespace();
+        let said =
+            |word: &&str| before.iter().any(|known| word.starts_with(known)) || *word == "\"C\"";
+        words.find(|word| !said(word)) == Some("fn")
+    };
+    let starts = lines.iter().enumerate().filter(|(_, line)| begins(line) && !line.ends_with(';'));
+    starts
+        .filter_map(|(at, line)| {
+            let closes = |end: &&str| **end == format!("{}}}", " ".repeat(depth(line)));
+            let length = lines[at..].iter().position(|end| closes(&end))? + 1;
+            Some((length, line.trim().to_owned()))
+        })
+        .max()
+}
+
+#[test]
+fn functions_of_the_core_fit_on_a_screen() {
+    for path in files(&root().join("core/src"), &[".rs"]) {
+        let text = fs::read_to_string(&path).unwrap();
+        let Some((length, name)) = longest_function(&text) else { continue };
+        assert!(length <= 50, "{}: {name} has {length} lines", path.display());
+    }
+    let long = format!("impl A {{\n    fn long() {{\n{}    }}\n}}\n", "        a();\n".repeat(49));
+    assert_eq!(longest_function(&long), Some((51, "fn long() {".to_owned())));
+}
+
 #[test]
 fn one_version_everywhere() {
     let package = fs::read_to_string(root().join("package.json")).unwrap();

@@ -34,31 +34,7 @@ impl Endpoint {
     /// What the URL says, or the rule it broke.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let mut url = Url::parse(text).map_err(|error| invalid_url(text, &unreadable(error)))?;
-        let unknown =
-            |key: &str| !(url.scheme() == "unix" && matches!(key, "db" | "user" | "pass"));
-        if url.query_pairs().any(|(key, _)| unknown(&key)) {
-            let rule = if url.scheme() == "unix" {
-                "a parameter after the ? is none of db, user and pass"
-            } else {
-                "parameters after a ? are unknown"
-            };
-            return Err(invalid_url(text, rule));
-        }
-        let hosts = url.host_str().is_some_and(|host| !host.is_empty());
-        if hosts == (url.scheme() == "unix") {
-            let rule =
-                if hosts { "a path has no host: write three slashes" } else { "it names no host" };
-            return Err(invalid_url(text, rule));
-        }
-        if url.host_str().is_some_and(|host| host.contains('%')) {
-            return Err(invalid_url(
-                text,
-                "its host has a %: is the @ after a password written as %40?",
-            ));
-        }
-        if url.fragment().is_some() {
-            return Err(invalid_url(text, "what follows the # is unknown"));
-        }
+        check(&url).map_err(|rule| invalid_url(text, rule))?;
         // The parser knows TLS only with its own TLS stack; the scheme is all that differs.
         let tls = matches!(url.scheme(), "rediss" | "valkeys");
         if tls && url.set_scheme("redis").is_err() {
@@ -140,6 +116,33 @@ impl Endpoint {
             db => format!("{}/{db}", self.place()),
         }
     }
+}
+
+/// What the parser lets pass and no node can mean; the rule that it broke.
+fn check(url: &Url) -> std::result::Result<(), &'static str> {
+    let unix = url.scheme() == "unix";
+    let unknown = |key: &str| !(unix && matches!(key, "db" | "user" | "pass"));
+    if url.query_pairs().any(|(key, _)| unknown(&key)) {
+        return Err(if unix {
+            "a parameter after the ? is none of db, user and pass"
+        } else {
+            "parameters after a ? are unknown"
+        });
+    }
+    let hosts = url.host_str().is_some_and(|host| !host.is_empty());
+    if hosts && unix {
+        return Err("a path has no host: write three slashes");
+    }
+    if !hosts && !unix {
+        return Err("it names no host");
+    }
+    if url.host_str().is_some_and(|host| host.contains('%')) {
+        return Err("its host has a %: is the @ after a password written as %40?");
+    }
+    if url.fragment().is_some() {
+        return Err("what follows the # is unknown");
+    }
+    Ok(())
 }
 
 /// What is not accepted is not quoted beyond its scheme: a password may stand anywhere in a URL that somebody got wrong.
