@@ -15,6 +15,14 @@ use crate::node::{Address, TlsOptions};
 use crate::options::{Names, Options};
 
 /// The client: nodes and options. Cheap to clone and to share; nothing connects before the first use.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// let lease = client.lock("job").acquire().await?;
+/// lease.release().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Redlock(Arc<Engine>);
 
@@ -27,6 +35,12 @@ impl Redlock {
 
     /// A client over these nodes, one URL each: `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS),
     /// `unix:///path` or `memory://[name]`. Several are a quorum of independent servers.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// let client = redlock::Redlock::builder(["redis://a", "redis://b", "redis://c"]).build()?;
+    /// # Ok(()) }
+    /// ```
     pub fn builder<I, S>(nodes: I) -> Builder
     where
         I: IntoIterator<Item = S>,
@@ -36,6 +50,13 @@ impl Redlock {
     }
 
     /// Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. [`Lock`] has its options.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// assert_eq!(client.lock("job").key(), "lock:job");
+    /// # Ok(()) }
+    /// ```
     pub fn lock(&self, names: impl Into<Names>) -> Lock {
         Lock::new(&self.0, names.into().0, Options::default())
     }
@@ -48,6 +69,15 @@ impl Redlock {
     /// Deletes the keys of these names on every node, whoever holds them; true if there was one.
     ///
     /// The holder, if it runs, is told that its lease is lost. Fails with `Unavailable` without a quorum's answers.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// assert!(client.force_release("job").await?);
+    /// assert_eq!(lease.lost().await.code(), "lost");
+    /// # Ok(()) }
+    /// ```
     pub fn force_release(
         &self,
         names: impl Into<Names>,
@@ -57,6 +87,14 @@ impl Redlock {
     }
 
     /// The leases this client holds now.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// assert_eq!(client.leases()[0].token(), lease.token());
+    /// # Ok(()) }
+    /// ```
     pub fn leases(&self) -> Vec<LeaseHandle> {
         self.0.leases()
     }
@@ -64,6 +102,15 @@ impl Redlock {
     /// Gives back every lease this client holds; the number of them, or the first error once all were tried.
     ///
     /// Whoever still runs under one is told that it is lost, with reason `released`. Sent at the call.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// assert_eq!(client.release_all().await?, 1);
+    /// assert_eq!(lease.lost().await.reason(), Some("released"));
+    /// # Ok(()) }
+    /// ```
     pub fn release_all(&self) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
         self.0.release_all()
     }
@@ -76,6 +123,15 @@ impl Redlock {
     ///
     /// Fails with `Unavailable` where no quorum confirmed a delete: those keys live out their ttl. The client is
     /// closed then all the same.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// lease.release().await?;
+    /// assert_eq!(client.shutdown(std::time::Duration::from_secs(10)).await?, 0);
+    /// # Ok(()) }
+    /// ```
     pub fn shutdown(
         &self,
         timeout: Duration,
@@ -86,11 +142,26 @@ impl Redlock {
     /// Ends the client at once: waiting acquires fail with `Closed`, and leases still held are lost with reason
     /// `closed`. Nothing is deleted under a body that still runs: keys live out their ttl, unless released before.
     /// [`Redlock::shutdown`] is the orderly way.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// client.close();
+    /// assert_eq!(client.lock("job").acquire().await.unwrap_err().code(), "closed");
+    /// # Ok(()) }
+    /// ```
     pub fn close(&self) {
         self.0.close();
     }
 
     /// The nodes' URLs, without passwords.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// let client = redlock::Redlock::builder(["redis://user:secret@127.0.0.1"]).build()?;
+    /// assert_eq!(client.nodes(), ["redis://127.0.0.1:6379"]);
+    /// # Ok(()) }
+    /// ```
     pub fn nodes(&self) -> Vec<String> {
         self.0.config.nodes.iter().map(Address::redacted).collect()
     }
@@ -103,6 +174,20 @@ impl fmt::Debug for Redlock {
 }
 
 /// Options of a client; [`Builder::build`] checks them.
+///
+/// ```
+/// # fn main() -> redlock::Result<()> {
+/// use redlock::{Redlock, clock::SystemClock};
+/// use std::{sync::Arc, time::Duration};
+/// let client = Redlock::builder(["memory://a", "memory://b", "memory://c"])
+///     .key_prefix("app:")
+///     .node_timeout(Duration::from_millis(200))
+///     .restart_guard(Duration::from_secs(30))
+///     .clock(Arc::new(SystemClock))
+///     .build()?;
+/// assert_eq!(client.lock("job").key(), "app:job");
+/// # Ok(()) }
+/// ```
 pub struct Builder(pub(crate) Settings);
 
 impl Builder {

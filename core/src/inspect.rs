@@ -10,6 +10,16 @@ use crate::quorum::{Collect, Counts, Nodes};
 use crate::text::escaped;
 
 /// A snapshot of a lock.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// let lease = client.lock("job").acquire().await?;
+/// let found = client.lock("job").inspect().await?;
+/// assert!(found.held && found.remaining.is_some());
+/// assert_eq!((found.nodes[0].state, found.nodes[0].key.as_str()), ("held", "lock:job"));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Inspection {
     /// One owner has a key on a quorum of nodes.

@@ -16,6 +16,19 @@ use crate::node::Claim;
 use crate::options::{Options, check_names};
 
 /// What to lock. No state of its own: it can be shared by threads and tasks, and used many times.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// use std::time::Duration;
+/// let lock = client.lock(["cart:7", "stock:9"]).ttl(Duration::from_secs(30)).wait(Duration::ZERO).renew(true);
+/// let lock = lock.max_hold(Duration::from_secs(600)).node_timeout(Duration::from_millis(200)).fencing(false);
+/// assert_eq!((lock.names()[0].as_str(), lock.keys()[0].as_str()), ("cart:7", "lock:cart:7"));
+/// assert_eq!(lock.key(), "lock:cart:7, lock:stock:9");
+/// let lease = lock.acquire().await?;
+/// assert!(lock.inspect().await?.held && lock.acquire().await.unwrap_err().code() == "timeout");
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Lock {
     engine: Arc<Engine>,
@@ -138,6 +151,14 @@ impl Lock {
     /// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.
     ///
     /// Fails with `Unavailable` when too few nodes answered, with `Invalid`, and `Closed`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").try_acquire().await?;
+    /// assert!(lease.is_some() && client.lock("job").try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
     pub fn try_acquire(
         &self,
     ) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
@@ -152,6 +173,15 @@ impl Lock {
     /// the other one is told of a loss. So whoever hands a lease over ends its own by [`LeaseHandle::abandon`](crate::LeaseHandle::abandon);
     /// a process that ends without a release does no harm either. The fencing token does not come with the lease:
     /// hand it over with the token. `max_hold` counts from here.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let ours = client.lock("job").acquire().await?;
+    /// let theirs = client.lock("job").attach(ours.token()).await?; // as a rule in another process
+    /// assert!(ours.abandon() && theirs.held());
+    /// # Ok(()) }
+    /// ```
     pub fn attach(
         &self,
         token: &str,

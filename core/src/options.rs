@@ -183,6 +183,14 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
 }
 
 /// One name, or several to be held as one lease.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// let several = vec!["cart:7".to_owned(), "stock:9".to_owned()];
+/// assert_eq!(client.lock(several).names(), ["cart:7", "stock:9"]);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Names(pub(crate) Vec<String>);
 

@@ -138,6 +138,15 @@ def test_rust_s_page_has_every_type() -> None:
     assert [name for name in names if not mentioned(RUST, name)] == []
 
 
+def test_every_rust_method_is_in_an_example_that_cargo_runs() -> None:
+    (handle,) = re.findall(r"^impl Deref for Lease {\n +type Target = (\w+);", CORE, re.MULTILINE)
+    lines = re.findall(r"^ *//[/!](.*)$", CORE, re.MULTILINE)
+    examples = "".join(re.findall(r"```\w*\n(.*?)```", "\n".join(lines), re.DOTALL))
+    for owner in ["Redlock", "Builder", "Lock", "Lease", handle, "Error", "LossReason"]:
+        missing = {name for name in rust_methods(owner) if f"{name}(" not in examples}
+        assert not missing, owner
+
+
 def test_rust_s_page_names_nothing_else() -> None:
     known = {*re.findall(r"pub fn (\w+)", CORE)}
     called = {*re.findall(r"`(?:client|lock|lease)\.(\w+)\(", RUST)}

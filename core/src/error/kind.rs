@@ -46,6 +46,10 @@ pub enum LossReason {
 
 impl LossReason {
     /// The word used in messages and in every language's `reason`.
+    ///
+    /// ```
+    /// assert_eq!(redlock::LossReason::MaxHold.as_str(), "max_hold");
+    /// ```
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",

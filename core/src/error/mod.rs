@@ -10,6 +10,16 @@ use crate::text::{escaped, shown};
 pub use kind::{ErrorKind, LossReason};
 
 /// What one node had to say.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// let client = redlock::Redlock::builder(["redis://127.0.0.1:1"]).build()?;
+/// let error = client.lock("job").try_acquire().await.unwrap_err();
+/// let redlock::NodeReport { url, state, error } = &error.nodes()[0];
+/// assert_eq!((url.as_str(), *state, error.is_some()), ("redis://127.0.0.1:1", "fault", true));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
     /// The node's URL without its password.
@@ -22,6 +32,18 @@ pub struct NodeReport {
 }
 
 /// Why a lock was not acquired, kept, extended or released.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// let lease = client.lock("job").acquire().await?;
+/// let error = client.lock("job").wait(std::time::Duration::ZERO).acquire().await.unwrap_err();
+/// assert_eq!((error.kind(), error.code()), (redlock::ErrorKind::Timeout, "timeout"));
+/// assert_eq!((error.resource(), error.nodes().len()), (Some("lock:job"), 0));
+/// assert!(error.waited().is_some() && error.remaining().is_some());
+/// assert!(error.reason().is_none() && error.loss_reason().is_none());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Error(Box<Repr>);
 

@@ -12,6 +12,18 @@ use crate::options::{Unit, check_ttl};
 use crate::text::shown;
 
 /// A handle on a lease; clones are handles on the same one. Dropping it releases nothing.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// use std::time::Duration;
+/// let lease = client.lock("job").acquire().await?.into_handle();
+/// assert!(lease.held() && lease.ensure_held().is_ok() && lease.remaining() > Duration::from_secs(9));
+/// assert_eq!((lease.key().as_str(), lease.keys()[0].as_str(), lease.token().len()), ("lock:job", "lock:job", 32));
+/// assert_eq!(lease.ttl(), Duration::from_secs(10));
+/// assert!(!lease.released() && lease.loss().is_none());
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct LeaseHandle(pub(crate) Arc<State>);
 
@@ -55,6 +67,15 @@ impl LeaseHandle {
     /// remembers the largest one it has seen can refuse a holder whose time is over.
     ///
     /// Fails with `Invalid` where none was asked for. See Kleppmann, "How to do distributed locking" (2016).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lock = client.lock("row").fencing(true);
+    /// let first = lock.acquire().await?.fencing_token()?;
+    /// assert!(lock.acquire().await?.fencing_token()? > first);
+    /// # Ok(()) }
+    /// ```
     pub fn fencing_token(&self) -> Result<u64> {
         self.0.params.fence.ok_or_else(|| {
             let text = "this lease has no fencing token: make the lock with fencing on; \
@@ -74,6 +95,15 @@ impl LeaseHandle {
     }
 
     /// Ends when the lease is lost, with the reason; never, if it is released first.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// client.close();
+    /// assert_eq!(lease.lost().await.loss_reason(), Some(redlock::LossReason::Closed));
+    /// # Ok(()) }
+    /// ```
     pub fn lost(&self) -> impl Future<Output = Error> + Send + 'static {
         let state = Arc::clone(&self.0);
         async move {
@@ -90,6 +120,16 @@ impl LeaseHandle {
 
     /// Ends when the lease does, in whatever way: with the reason if it was lost, with `None` once it was released
     /// or abandoned.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// let ended = lease.ended();
+    /// lease.release().await?;
+    /// assert!(ended.await.is_none());
+    /// # Ok(()) }
+    /// ```
     pub fn ended(&self) -> impl Future<Output = Option<Error>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
         async move {
@@ -109,6 +149,15 @@ impl LeaseHandle {
     ///
     /// It never shortens the lease. Fails with `Lost` once the lease is over, and with `Unavailable` if too few
     /// nodes answered; then the lease goes on to its deadline.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// lease.extend(std::time::Duration::from_secs(30)).await?;
+    /// assert_eq!(lease.ttl().as_secs(), 30);
+    /// # Ok(()) }
+    /// ```
     pub fn extend(
         &self,
         ttl: Duration,
@@ -128,6 +177,15 @@ impl LeaseHandle {
     ///
     /// A second release does nothing. After a loss it fails with `Lost`; if too few nodes confirmed, with
     /// `Unavailable`: the keys then expire by themselves.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?.into_handle();
+    /// lease.release().await?;
+    /// assert!(lease.released());
+    /// # Ok(()) }
+    /// ```
     pub fn release(&self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
         let sent = release::send(&state);
@@ -136,6 +194,14 @@ impl LeaseHandle {
 
     /// Ends the lease here and deletes nothing: the keys live out their ttl, or go on under who attached to their token.
     /// True if the lease was still held.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// assert!(lease.abandon() && client.lock("job").inspect().await?.held);
+    /// # Ok(()) }
+    /// ```
     pub fn abandon(&self) -> bool {
         release::abandon(&self.0)
     }

@@ -29,6 +29,14 @@ pub(crate) use state::{Leases, State};
 pub(crate) use validity::Validity;
 
 /// What you hold: dropping it releases it, best-effort and without waiting.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// drop(client.lock("job").acquire().await?);
+/// assert!(client.lock("job").try_acquire().await?.is_some());
+/// # Ok(()) }
+/// ```
 #[must_use = "a lease that is dropped is released"]
 #[derive(Debug)]
 pub struct Lease {
@@ -43,11 +51,28 @@ impl Lease {
     }
 
     /// Gives the lease back and waits for a quorum to confirm it; see [`LeaseHandle::release`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// lease.release().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn release(self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         self.into_handle().release()
     }
 
     /// The lease without its release on drop.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let handle = client.lock("job").acquire().await?.into_handle();
+    /// assert!(handle.held());
+    /// handle.release().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn into_handle(mut self) -> LeaseHandle {
         self.releases = false;
         self.handle.clone()

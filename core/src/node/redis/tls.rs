@@ -14,6 +14,13 @@ use crate::spelling::spelled;
 use crate::text::shown;
 
 /// PEM files and a name for TLS connections; everything is optional.
+///
+/// ```
+/// use redlock::{Redlock, TlsOptions};
+/// let tls = TlsOptions { ca: Some("no-such-ca.pem".into()), ..TlsOptions::default() };
+/// let client = Redlock::builder(["rediss://10.0.0.7"]).tls(tls).build();
+/// assert_eq!(client.unwrap_err().kind(), redlock::ErrorKind::Invalid); // files are read here
+/// ```
 #[derive(Clone, Default)]
 pub struct TlsOptions {
     /// The certificates to trust instead of the system's.
