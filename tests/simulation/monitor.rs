@@ -7,7 +7,7 @@ use crate::error::LossReason;
 use crate::lease::{LeaseHandle, State};
 
 use super::clock::{Rate, Time};
-use super::progress::{Sound, Waiting};
+use super::progress::{LOOK, Sound, Waiting};
 use super::scenario::{Promise, Use};
 use super::world::{MS, World};
 
@@ -174,7 +174,9 @@ impl Monitor {
         let mut vain = None;
         for record in self.live.iter_mut().filter(|record| Arc::ptr_eq(&record.state, &hold.0)) {
             record.told = true;
-            if reason == Some(LossReason::Expired) && record.is_sound(world) {
+            // A pause that no look has seen.
+            let rested = world.now >= self.paused_until[record.client] + LOOK;
+            if rested && reason == Some(LossReason::Expired) && record.is_sound(world) {
                 vain = Some(format!(
                     "lost in vain: {:?} of client {}, which a quorum had all the time",
                     record.names, record.client
