@@ -22,9 +22,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use scenario::{Promise, Scenario};
 
-/// Whether situations are played, and progress is watched, that the code has not learnt to master yet.
-const REPAIRED: bool = option_env!("REPAIRED").is_some();
-
 fn seeds(default: u64) -> u64 {
     std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(default)
 }

@@ -240,11 +240,10 @@ impl Scenario {
     fn lie(&self, rng: &mut Rng, scene: &mut Scene) {
         // The one that may have foreign keys, too.
         let node = usize::from(!self.kills);
-        // Where what is believable ends for one client, it does not for another, whose clock is hours apart.
-        let hours = rng.i64(-5..5) * 3_600_000_000;
-        let bound = EPOCH_US + 100 * 31_557_600 * 1_000_000;
-        let bound = if super::REPAIRED { bound.saturating_add_signed(hours) } else { 1 << 53 };
-        let fence = pick(rng, &[1 << 60, (1 << 53) + 1, 1 << 53, u64::MAX, u64::MAX - 1, bound]);
+        // Below 2^53, but further ahead than any clock; and what all believe.
+        let (far, near) = (EPOCH_US + 200 * YEAR_US, EPOCH_US + 99 * YEAR_US);
+        let fence =
+            pick(rng, &[1 << 60, (1 << 53) + 1, 1 << 53, u64::MAX, u64::MAX - 1, far, near]);
         // Fewer nodes than three have no quorum without the one that lies.
         if self.fencing && self.nodes.len() > 2 {
             scene.add(0, Action::Lie { node, fence, stored: rng.bool() });
@@ -253,6 +252,8 @@ impl Scenario {
         self.others(rng, scene, 2000);
     }
 }
+
+const YEAR_US: u64 = 31_557_600 * 1_000_000;
 
 fn usual(rng: &mut Rng) -> Use {
     let longest = pick(rng, &[20, 1500]);
