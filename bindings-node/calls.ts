@@ -1,10 +1,11 @@
 /** Promises of what the native part answers. */
 
 import { InvalidOption, toError } from "./errors.js";
-import { type Deliver, discard, Failed, native, slotFor, vacate } from "./rows.js";
+import { Failed, type Receiver, slotFor, vacate } from "./pending.js";
+import { abandonCall } from "./runtime.js";
 
 /** Starts a call for a slot; the receiver hears its outcome. */
-export function begin(call: (slot: number) => void, receiver: Deliver): void {
+export function begin(call: (slot: number) => void, receiver: Receiver): void {
   const slot = slotFor(receiver);
   try {
     call(slot);
@@ -76,20 +77,20 @@ export function cancelOn(
     set.delete(cancel);
     if (set.size === 0) signal.removeEventListener("abort", abortAll);
   };
-  const end = () => {
-    if (native().cancel(slot)) vacate(slot);
-    else discard(slot);
-  };
   const cancel = () => {
     forget();
-    end();
+    abandonCall(slot);
     reject(reasonOf(signal));
   };
+  if (signal.aborted) {
+    cancel();
+    return () => undefined;
+  }
   try {
     if (set.size === 0) signal.addEventListener("abort", abortAll);
   } catch (cause) {
     // The call is under way: nobody would have what it brings.
-    end();
+    abandonCall(slot);
     throw new InvalidOption("acquire(): the signal cannot be listened to: see the cause", {
       cause,
     });

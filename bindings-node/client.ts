@@ -1,13 +1,12 @@
-/** The client, and the default one behind the module's own functions. */
+/** The client: nodes and options. */
 
 import { attempt, settled, unwrap } from "./calls.js";
 import { InvalidOption, type QuorumUnavailable } from "./errors.js";
 import { Lease } from "./lease.js";
 import { Bound, Lock } from "./lock.js";
-import { defaultNodes, NativeClient } from "./native.js";
+import { NativeClient } from "./native.js";
 import {
   CLIENT,
-  CONFIGURE,
   checked,
   LOCK,
   type LockOptions,
@@ -15,14 +14,13 @@ import {
   type RedlockOptions,
   SHUTDOWN,
 } from "./options.js";
-import { native, warn } from "./rows.js";
+import { native, warn } from "./runtime.js";
 
 /** The work to be done under a lock. */
 export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
 
-function bind(client: NativeClient, names: string[], options: LockOptions): Bound {
-  return new Bound(attempt(() => client.lock(names, options)));
-}
+/** What a list of nodes is called in messages. */
+export const NODES = "nodes (URLs such as redis://host:6379)";
 
 /**
  * The client: nodes and options. Cheap to share; nothing connects before the first use.
@@ -41,7 +39,7 @@ export class Redlock {
    * `rediss://` (TLS), `unix:///path`, `memory://[name]`. Throws `InvalidOption` for a value that breaks a rule.
    */
   constructor(nodes: string | readonly string[], options?: RedlockOptions) {
-    const urls = nameList(nodes, "nodes (URLs such as redis://host:6379)", "Redlock()");
+    const urls = nameList(nodes, NODES, "Redlock()");
     const args = checked(options, CLIENT, "Redlock()");
     this.#native = attempt(() => new NativeClient(native(), urls, args));
   }
@@ -72,8 +70,11 @@ export class Redlock {
   lock(names: string | readonly string[], options?: LockOptions): Lock {
     const list = nameList(names, "the name", "lock()");
     const args = checked(options, LOCK, "lock()");
-    const bound = bind(this.#native, list, args);
-    return new Lock(() => bound, args);
+    const bound = new Bound(
+      attempt(() => this.#native.lock(list, args)),
+      list,
+    );
+    return new Lock(() => bound, list);
   }
 
   /**
@@ -149,8 +150,7 @@ export class Redlock {
    * ```
    */
   leases(): Lease[] {
-    const leases = this.#ready().leases();
-    return leases.map((id) => new Lease(id, native().leaseKey(id) ?? ""));
+    return this.#ready().leases().map(leaseOf);
   }
 
   /**
@@ -219,98 +219,19 @@ export class Redlock {
     native();
     return this.#native;
   }
-
-  /** @internal */
-  bind(names: string[], options: LockOptions): Bound {
-    return bind(this.#native, names, options);
-  }
 }
 
-let standard: Redlock | undefined;
-let standardInUse = false;
-let checker: NativeClient | undefined;
-
-/**
- * Chooses the nodes behind `lock()` and `using()`: without it, those of REDLOCK_NODES, else REDIS_URL, else
- * redis://127.0.0.1:6379. The options are those of `Redlock`. Throws `InvalidOption` for a value that breaks a rule, and
- * once they are in use, unless `replace` is true.
- *
- * @example
- * ```js
- * configure(["memory://"], { replace: true });
- * lock("job").key; // "lock:job"
- * ```
- */
-export function configure(
-  nodes: string | readonly string[],
-  options?: RedlockOptions & { replace?: boolean },
-): void {
-  const { replace = false, ...rest } = checked(options, CONFIGURE, "configure()");
-  if (standardInUse && !replace) {
-    const text =
-      "configure(): the default client is in use already. Configure it first, or give replace: true";
-    throw new InvalidOption(text);
-  }
-  standard = new Redlock(nodes, rest);
-  standardInUse = false;
-}
-
-/** The configured client, else the one that REDLOCK_NODES or REDIS_URL names, else Redis on this machine. */
-function standardClient(): Redlock {
-  standard ??= new Redlock(
-    attempt(() => defaultNodes(process.env.REDLOCK_NODES, process.env.REDIS_URL)),
-  );
-  standardInUse = true;
-  return standard;
+function leaseOf(id: number): Lease {
+  const known = native();
+  const keys = known.leaseKeys(id) ?? [];
+  return new Lease(id, { key: known.leaseKey(id) ?? "", keys, ttl: known.leaseTtl(id) ?? 0 });
 }
 
 /**
- * Describes a lock of the default client, which is looked up at each acquire: see `configure`. Throws `InvalidOption`.
- *
- * @example
- * ```js
- * const lease = await lock("job", { ttl: 10_000 }).acquire();
- * await lease.release();
- * ```
+ * The arguments of `using()`: the options may be left out.
+ * @internal
  */
-export function lock(names: string | readonly string[], options?: LockOptions): Lock {
-  const list = nameList(names, "the name", "lock()");
-  const args = checked(options, LOCK, "lock()");
-  // Options are checked now, though no client is chosen yet: a mistake shows where it was made.
-  checker ??= attempt(() => new NativeClient(native(), ["memory://"], {}));
-  bind(checker, list, args);
-  let last: { client: Redlock; bound: Bound } | undefined;
-  return new Lock(() => {
-    const client = standardClient();
-    if (last?.client !== client) last = { client, bound: client.bind(list, args) };
-    return last.bound;
-  }, args);
-}
-
-/**
- * Runs `body` while a lock of the default client is held, and settles as `body` does: see `Redlock.using`.
- *
- * @example
- * ```js
- * await using("job", { wait: 0 }, () => "done"); // "done"
- * ```
- */
-export function using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
-export function using<T>(
-  names: string | readonly string[],
-  options: LockOptions,
-  body: Body<T>,
-): Promise<T>;
-export async function using<T>(
-  names: string | readonly string[],
-  second: LockOptions | Body<T>,
-  third?: Body<T>,
-): Promise<T> {
-  const [options, body] = bodyOf(second, third);
-  return await lock(names, options).using(body);
-}
-
-function bodyOf<T>(second: LockOptions | Body<T>, third?: Body<T>): [LockOptions, Body<T>] {
+export function bodyOf<T>(second: LockOptions | Body<T>, third?: Body<T>): [LockOptions, Body<T>] {
   if (typeof second === "function") return [{}, second];
   const options = checked(second, LOCK, "using()");
   if (typeof third !== "function") {

@@ -1,13 +1,15 @@
 /**
  * Distributed locks over Redis, on one node or on a quorum of independent nodes.
  *
- * Reading order: `client` (`Redlock`, `lock`, `using`, `configure`), `lock`, `lease`, `errors`; underneath `options`
- * (what arguments may be), `calls` (promises of the native part's answers) and `rows` (how they cross over).
+ * From the top down: `default` (`lock`, `using`, `configure`), `client` (`Redlock`), `lock`, `lease`; underneath `collection` and `loss`
+ * (what becomes of leases), `calls` (promises of the native part's answers), `runtime` (how calls and outcomes cross over)
+ * with `batch` and `pending`, `options` (what arguments may be) and `errors`.
  */
 
 /// <reference lib="esnext.disposable" preserve="true" />
 
-export { type Body, configure, lock, Redlock, using } from "./client.js";
+export { type Body, Redlock } from "./client.js";
+export { configure, lock, using } from "./default.js";
 export {
   ClientClosed,
   InvalidOption,

@@ -1,71 +1,23 @@
 /** What you hold. */
 
-import { setTimeout } from "node:timers";
+import type { Grant } from "./batch.js";
 import { attempt, failing, settled, unwrap } from "./calls.js";
+import { type CallSite, overlook, type Remains, watchOver, where } from "./collection.js";
 import { InvalidOption, LockLost, type QuorumUnavailable, toError } from "./errors.js";
-import { type Failure, shown, weakly } from "./native.js";
+import { forget, lossOf } from "./loss.js";
+import { shown } from "./native.js";
 import { checked, callback as checkedCallback, LOCK } from "./options.js";
-import { Failed, type Grant, native, release, unwatch, warn, watch } from "./rows.js";
+import { Failed } from "./pending.js";
+import { native, release, warn } from "./runtime.js";
 
 /**
- * Where a lease was acquired: a stack that costs its text only if somebody reads it.
+ * What a lease has of its lock.
  * @internal
  */
-export interface Place {
-  stack?: string;
-  /** How many acquires were put down to it. */
-  uses: number;
-}
-
-interface Held {
-  id: number;
-  key: string;
-  place: Place;
-}
-
-/**
- * A lease that is collected is not released: `lock.acquire()` as a statement must not unlock at once. Renewal ends, the
- * key lives out its ttl, and a warning says where the lease came from.
- */
-const collected = new FinalizationRegistry<Held>(({ id, key, place }) => {
-  forget(id);
-  if (!native().leaseAbandon(id)) return;
-  warn(
-    `${shown(key)}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired at ${where(place)}`,
-  );
-});
-
-function where({ stack = "", uses }: Place): string {
-  const frame = stack.split("\n").at(-1)?.trim().replace(/^at /, "");
-  return uses === 1 ? `${frame}` : `${frame}, or by the same Lock within that moment`;
-}
-
-/** How long (ms) a lease is kept from collection before it is worth a place in the registry. */
-const YOUNG = 50;
-
-/** Most leases are released within a moment: a registry entry for each would cost as much as sending its request. */
-let young: Lease[] = [];
-
-function watchOver(lease: Lease): void {
-  if (young.length === 0) setTimeout(later.call, YOUNG).unref();
-  young.push(lease);
-}
-
-function register(): void {
-  const leases = young;
-  young = [];
-  for (const lease of leases) lease.register(collected);
-}
-
-/** A timer must not keep this copy of the package, which holds `register` itself. */
-const later = { register, call: weakly(register) };
-
-/** The leases whose loss somebody asked to be told of, by their numbers: two objects for one lease share one watch. */
-const watches = new Map<number, AbortController>();
-
-/** A lease that is over cannot be lost any more. */
-function forget(id: number): void {
-  if (watches.delete(id)) unwatch(id);
+export interface Locked {
+  readonly key: string;
+  readonly keys: readonly string[];
+  readonly ttl: number;
 }
 
 /**
@@ -89,30 +41,58 @@ export class Lease {
    */
   readonly key: string;
   readonly #id: number;
+  readonly #lock: Locked;
   readonly #grant: Grant | undefined;
-  readonly #place: Place | undefined;
+  readonly #site: CallSite | undefined;
   #token: string | undefined;
   #fence: number | null = null;
+  /** Once it is not its lock's any more. */
+  #ttl: number | undefined;
   #released = false;
   #registered = false;
   #loss: AbortController | undefined;
 
   /** @internal */
-  constructor(id: number, key: string, place?: Place, grant?: Grant) {
+  constructor(id: number, lock: Locked, site?: CallSite, grant?: Grant) {
     this.#id = id;
-    this.key = key;
-    this.#place = place;
+    this.#lock = lock;
+    this.key = lock.key;
+    this.#site = site;
     this.#grant = grant;
-    if (place !== undefined) watchOver(this);
+    if (site !== undefined) watchOver(this);
   }
 
   /** @internal */
-  register(registry: FinalizationRegistry<Held>): void {
-    if (this.#released || this.#place === undefined) return;
+  register(): Remains | undefined {
+    if (this.#released || this.#site === undefined) return undefined;
     this.#registered = true;
-    registry.register(this, { id: this.#id, key: this.key, place: this.#place }, this);
     // The core names it when the lease is held for long, or waited for by its own client.
-    native().leasePlace(this.#id, where(this.#place));
+    native().leaseCallSite(this.#id, where(this.#site));
+    return { id: this.#id, key: this.key, site: this.#site };
+  }
+
+  /**
+   * The exact Redis keys: one, unless the lock has several names.
+   *
+   * @example
+   * ```js
+   * lease.keys; // ["lock:job"]
+   * ```
+   */
+  get keys(): string[] {
+    return [...this.#lock.keys];
+  }
+
+  /**
+   * How long (ms) each renewal makes it last: the lock's ttl, until `extend` is given another.
+   *
+   * @example
+   * ```js
+   * lease.ttl; // 10000
+   * ```
+   */
+  get ttl(): number {
+    return native().leaseTtl(this.#id) ?? this.#ttl ?? this.#lock.ttl;
   }
 
   /**
@@ -204,6 +184,7 @@ export class Lease {
       if (!attempt(() => native().leaseExtend(slot, this.#id, ttl))) throw this.#over();
     };
     unwrap(await settled(begin));
+    this.#ttl = this.ttl;
   }
 
   /**
@@ -248,7 +229,7 @@ export class Lease {
   #end(): void {
     this.#released = true;
     forget(this.#id);
-    if (this.#registered) collected.unregister(this);
+    if (this.#registered) overlook(this);
   }
 
   /** What can be asked for only while it is held, but is to be known afterwards; a grant has brought it along. */
@@ -270,7 +251,7 @@ export class Lease {
    * ```
    */
   get signal(): AbortSignal {
-    this.#loss ??= this.#watch();
+    this.#loss ??= lossOf(this.#id);
     return this.#loss.signal;
   }
 
@@ -290,23 +271,6 @@ export class Lease {
     const tell = () => called(signal.reason as LockLost);
     if (signal.aborted) queueMicrotask(tell);
     else signal.addEventListener("abort", tell, { once: true });
-  }
-
-  #watch(): AbortController {
-    const id = this.#id;
-    const known = watches.get(id);
-    if (known !== undefined) return known;
-    const loss = new AbortController();
-    const failure = native().leaseFailure(id);
-    // A released lease is not held either, but that is no loss.
-    if (failure?.reason) loss.abort(toError(failure));
-    // The controller only: a lease that is watched can still be collected.
-    const told = (failure: Failure) => {
-      forget(id);
-      loss.abort(toError(failure));
-    };
-    if (!failure && watch(id, told)) watches.set(id, loss);
-    return loss;
   }
 
   #over(): LockLost {

@@ -1,30 +1,30 @@
 /** What to lock. */
 
+import type { Grant } from "./batch.js";
 import { begin, cancelOn, failing, reasonOf, settled, unwrap } from "./calls.js";
-import { Lease, type Place } from "./lease.js";
+import type { CallSite } from "./collection.js";
+import { Lease, type Locked } from "./lease.js";
 import type { Inspection, NativeLock } from "./native.js";
-import {
-  ACQUIRE,
-  type AcquireOptions,
-  callback,
-  checked,
-  type LockOptions,
-  tokenText,
-} from "./options.js";
-import { acquire, delayed, Failed, type Grant, native, now } from "./rows.js";
+import { ACQUIRE, type AcquireOptions, callback, checked, tokenText } from "./options.js";
+import { Failed } from "./pending.js";
+import { acquire, acquireAgain, now } from "./runtime.js";
 
 /**
  * A lock of one client.
  * @internal
  */
 export class Bound {
-  /** Asked for once: most leases never show it. */
-  readonly key: string;
   readonly number: number;
+  /** What its leases keep: not the native lock, of which there may be one for each of them. */
+  readonly locked: Locked;
 
-  constructor(readonly native: NativeLock) {
-    this.key = native.key;
-    this.number = native.number;
+  constructor(
+    readonly native: NativeLock,
+    names: readonly string[],
+  ) {
+    const { key, number, ttl } = native;
+    this.number = number;
+    this.locked = { key, keys: names.length === 1 ? [key] : native.keys, ttl };
   }
 }
 
@@ -48,14 +48,26 @@ const SAME_PLACE = 50;
  */
 export class Lock {
   readonly #bind: Bind;
-  readonly #wait: number;
-  #place: Place | undefined;
-  #placed = Number.NEGATIVE_INFINITY;
+  readonly #names: readonly string[];
+  #site: CallSite | undefined;
+  #sited = Number.NEGATIVE_INFINITY;
 
   /** @internal */
-  constructor(bind: Bind, options: LockOptions) {
+  constructor(bind: Bind, names: readonly string[]) {
     this.#bind = bind;
-    this.#wait = options.wait ?? Number.POSITIVE_INFINITY;
+    this.#names = names;
+  }
+
+  /**
+   * The names, without the client's prefix.
+   *
+   * @example
+   * ```js
+   * client.lock(["a", "b"]).names; // ["a", "b"]
+   * ```
+   */
+  get names(): string[] {
+    return [...this.#names];
   }
 
   /**
@@ -67,7 +79,7 @@ export class Lock {
    * ```
    */
   get key(): string {
-    return this.#bind().key;
+    return this.#bind().locked.key;
   }
 
   /**
@@ -79,7 +91,7 @@ export class Lock {
    * ```
    */
   get keys(): string[] {
-    return this.#bind().native.keys;
+    return [...this.#bind().locked.keys];
   }
 
   /**
@@ -98,26 +110,24 @@ export class Lock {
     return this.#acquire(options, this.#here(this.acquire));
   }
 
-  #acquire(options: AcquireOptions | undefined, place: Place): Promise<Lease> {
+  #acquire(options: AcquireOptions | undefined, site: CallSite): Promise<Lease> {
     return new Promise((resolve, reject) => {
       const { signal, wait } = checked(options, ACQUIRE, "acquire()");
       if (signal?.aborted) throw reasonOf(signal);
       const bound = this.#bind();
-      const started = now();
       let forget: (() => void) | undefined;
-      const ask = (left: number | undefined) => {
-        const slot = acquire(bound.number, left, receive);
+      const hear = (slot: number) => {
         if (signal !== undefined) forget = cancelOn(signal, slot, reject);
       };
       const receive = (outcome: unknown) => {
         forget?.();
         if (outcome instanceof Failed) return resolve(failing(outcome));
-        const lease = stillHeld(outcome as Grant, bound, place);
-        if (lease !== undefined) return resolve(lease);
-        if (signal?.aborted) return reject(reasonOf(signal));
-        ask(this.#left(wait, started));
+        const grant = outcome as Grant;
+        const again = acquireAgain(grant, receive);
+        if (again === undefined) resolve(new Lease(grant.id, bound.locked, site, grant));
+        else hear(again);
       };
-      ask(wait);
+      hear(acquire(bound.number, wait, receive));
     });
   }
 
@@ -133,18 +143,17 @@ export class Lock {
    * ```
    */
   tryAcquire(): Promise<Lease | null> {
-    const place = this.#here(this.tryAcquire);
+    const site = this.#here(this.tryAcquire);
     return new Promise((resolve) => {
       const bound = this.#bind();
-      const ask = () => begin((slot) => bound.native.tryAcquire(slot), receive);
       const receive = (outcome: unknown) => {
         if (outcome instanceof Failed) return resolve(failing(outcome));
         if (outcome === null) return resolve(null);
-        const lease = stillHeld(outcome as Grant, bound, place);
-        if (lease !== undefined) return resolve(lease);
-        ask();
+        const grant = outcome as Grant;
+        if (acquireAgain(grant, receive) !== undefined) return;
+        resolve(new Lease(grant.id, bound.locked, site, grant));
       };
-      ask();
+      begin((slot) => bound.native.tryAcquire(slot), receive);
     });
   }
 
@@ -188,11 +197,11 @@ export class Lock {
    * ```
    */
   async attach(token: string): Promise<Lease> {
-    const place = this.#here(this.attach);
+    const site = this.#here(this.attach);
     const text = tokenText(token);
     const bound = this.#bind();
     const outcome = await settled((slot) => bound.native.attach(slot, text));
-    return new Lease(unwrap<Grant>(outcome).id, bound.key, place);
+    return new Lease(unwrap<Grant>(outcome).id, bound.locked, site);
   }
 
   /**
@@ -210,36 +219,18 @@ export class Lock {
   }
 
   /** The caller's frame. Looking it up costs more than sending the request does, so it serves for a moment. */
-  #here(below: (...args: never[]) => unknown): Place {
+  #here(below: (...args: never[]) => unknown): CallSite {
     const at = now();
-    if (this.#place === undefined || at - this.#placed > SAME_PLACE) {
-      const place: Place = { uses: 0 };
+    if (this.#site === undefined || at - this.#sited > SAME_PLACE) {
+      const site: CallSite = { uses: 0 };
       const limit = Error.stackTraceLimit;
       Error.stackTraceLimit = 1;
-      Error.captureStackTrace(place, below);
+      Error.captureStackTrace(site, below);
       Error.stackTraceLimit = limit;
-      this.#place = place;
-      this.#placed = at;
+      this.#site = site;
+      this.#sited = at;
     }
-    this.#place.uses += 1;
-    return this.#place;
+    this.#site.uses += 1;
+    return this.#site;
   }
-
-  /** What is left of one budget over several attempts. */
-  #left(wait: number | undefined, started: number): number {
-    const budget = wait ?? this.#wait;
-    return Math.max(0, Math.ceil(budget - (now() - started)));
-  }
-}
-
-/**
- * Nothing if the lease ended before the caller could run, as when the thread was blocked: it is not handed out.
- * `held` was true when the outcome was picked up; it is asked again if that is a while ago.
- */
-function stillHeld(grant: Grant, { key }: Bound, place: Place): Lease | undefined {
-  if (grant.held && (!delayed() || native().leaseHeld(grant.id))) {
-    return new Lease(grant.id, key, place, grant);
-  }
-  native().leaseAbandon(grant.id);
-  return undefined;
 }

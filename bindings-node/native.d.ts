@@ -12,11 +12,11 @@ export declare const __napiBindingTarget: 'native' | 'wasm32-wasi' | 'wasm32-was
 /** One list of nodes with its options. */
 export declare class NativeClient {
   /** Connects to nothing yet. */
-  constructor(runtime: Runtime, nodes: Array<string>, args: ClientArgs)
+  constructor(runtime: Runtime, nodes: Array<string>, options: object)
   /** The nodes' URLs without passwords. */
   get nodes(): Array<string>
   /** Describes a lock; every option is checked here. */
-  lock(names: Array<string>, args: LockArgs): NativeLock
+  lock(names: Array<string>, options: object): NativeLock
   /** Settles with whether something was deleted. */
   forceRelease(slot: number, names: Array<string>): void
   /** The numbers of what this client holds now. */
@@ -37,6 +37,8 @@ export declare class NativeLock {
   get key(): string
   /** The exact Redis keys. */
   get keys(): Array<string>
+  /** The ttl of its leases, in milliseconds. */
+  get ttl(): number
   /** As a row that acquires, or settles with null: somebody else holds it. */
   tryAcquire(slot: number): void
   /** As a row that acquires, for the lease of that token. */
@@ -47,6 +49,17 @@ export declare class NativeLock {
 
 /** One JavaScript thread's connection to the background thread. */
 export declare class Runtime {
+  /** Starts the calls in the first rows. */
+  send(rows: number): void
+  /** Stops a call; its slot will not be settled, and no key stays behind. False if it has been settled. */
+  cancel(slot: number): boolean
+  /** Chooses the default client's nodes and options. Throws once it is in use, unless it is to be replaced. */
+  configure(nodes: Array<string>, options: object, replace: boolean): void
+  /**
+   * Describes a lock of the default client, which is in use from now on. Where none was chosen it is made, of these
+   * two variables.
+   */
+  defaultLock(names: Array<string>, options: object, redlockNodes?: string | undefined | null, redisUrl?: string | undefined | null): NativeLock
   /** Whether the lease is valid now. */
   leaseHeld(id: number): boolean
   /** Milliseconds that are left for sure. */
@@ -59,24 +72,29 @@ export declare class Runtime {
   leaseFence(id: number): number | null
   /** The exact Redis key; nothing once it is over. */
   leaseKey(id: number): string | null
+  /** The exact Redis keys; nothing once it is over. */
+  leaseKeys(id: number): Array<string> | null
+  /** Milliseconds that each renewal makes it last; nothing once it is over. */
+  leaseTtl(id: number): number | null
   /** Notes where it was acquired, for core's messages. */
-  leasePlace(id: number, place: string): void
+  leaseCallSite(id: number, callSite: string): void
   /** Starts an extension to at least `ttl` from now; the lease's own ttl if not given. False if the lease is over. */
   leaseExtend(slot: number, id: number, ttl?: number | undefined | null): boolean
   /** Starts waiting for the loss, which does not keep the process alive and is told as a `LOSS`. False if the lease is over. */
   leaseWatch(id: number): boolean
   /** Ends renewal and forgets the lease; its key lives out its ttl. True if it was still held. */
   leaseAbandon(id: number): boolean
+  /**
+   * Asks again, for this slot, for a lease that ended before its caller could run; within the budget of the first
+   * time. Only while outcomes are delivered. False for any other lease.
+   */
+  acquireAgain(slot: number, id: number): boolean
 
   /**
    * `calls` and `outcomes` are rows of numbers; `settle` is called with how many outcomes are there to be read, and
    * with what goes beside them.
    */
   constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, beside: unknown[]) => void)
-  /** Starts the calls in the first rows. */
-  send(rows: number): void
-  /** Stops a call; its slot will not be settled, and no key stays behind. False if it has been settled. */
-  cancel(slot: number): boolean
 }
 
 /** Acquire that lock; the argument is `wait`, not a number for the lock's own. */
@@ -85,71 +103,81 @@ export declare const ACQUIRE: number
 /** Columns of a call: which operation, of which lock or lease, the slot that hears of it, and its argument. */
 export declare const CALL_COLUMNS: number
 
-/** The options of a client, as the caller gave them. Times are milliseconds. */
-export interface ClientArgs {
-  keyPrefix?: string
-  nodeTimeout?: number
-  restartGuard?: number
-  tlsCa?: string
-  tlsCert?: string
-  tlsKey?: string
-  tlsServerName?: string
-}
+/** Throws what can be said against a lock before its client is known. */
+export declare function checkLock(names: Array<string>, options: object): void
 
-/** The default client's nodes: from these two variables if given, else the one on this machine. */
-export declare function defaultNodes(redlockNodes?: string | undefined | null, redisUrl?: string | undefined | null): Array<string>
+/** The options of a client. */
+export declare function clientOptions(): Array<OptionRow>
 
 /** What went wrong, in the words of core. Times are whole milliseconds. */
 export interface Failure {
+  /** Which class of exception it becomes. */
   code: string
+  /** What the exception says. */
   message: string
+  /** The Redis key it is about. */
   resource?: string
+  /** How long the acquire had waited. */
   waited?: number
+  /** What is left of the holder's lease, where a node told it. */
   remaining?: number
+  /** Why the lease was lost. */
   reason?: string
+  /** What each node had to say. */
   nodes: Array<NodeFailure>
 }
 
 /** What the nodes say about a lock. */
 export interface Inspection {
+  /** Whether one owner has the lock on a quorum of nodes. */
   held: boolean
+  /** What is left of it there, in ms; nothing when free, or without a known end. */
   remaining?: number
+  /** Each node's word on each key. */
   nodes: Array<NodeInspection>
 }
 
 /** What to do instead of giving another library's option; nothing if it is not one that core knows. */
 export declare function insteadOf(option: string): string | null
 
-/** The options of a lock, as the caller gave them. Times are milliseconds. */
-export interface LockArgs {
-  ttl?: number
-  wait?: number
-  renew?: boolean
-  maxHold?: number
-  nodeTimeout?: number
-  fencing?: boolean
-}
+/** The options of a lock. */
+export declare function lockOptions(): Array<OptionRow>
 
 /** Not a call's outcome: the lease of this number is lost. */
 export declare const LOSS: number
 
 /** What one node had to say. */
 export interface NodeFailure {
+  /** The node's URL without its password. */
   url: string
+  /** How it voted, or that it did not. */
   state: string
+  /** The fault's own text. */
   error?: string
 }
 
 /** What one node says about a lock. */
 export interface NodeInspection {
+  /** The node's URL without its password. */
   url: string
   /** The Redis key. */
   key: string
+  /** `fault`: it gave no answer that counts. */
   state: 'free' | 'held' | 'fault'
+  /** What is left, in ms; nothing when free, at a fault, or without a known end. */
   remaining?: number
   /** The first 8 digits. */
   token?: string
+  /** The fault's own text, or why the node takes no first vote yet (`restartGuard`). */
   error?: string
+}
+
+/** One option of the table. */
+export interface OptionRow {
+  /** As JavaScript writes it. */
+  name: string
+  /** What type its value has. */
+  kind: 'milliseconds' | 'boolean' | 'string'
 }
 
 /** Columns of an outcome: its slot, its value, the token as four 32-bit integers, the fencing token or 0. */

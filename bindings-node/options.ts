@@ -1,7 +1,7 @@
 /** Arguments as JavaScript gives them: names and types are checked here, values by core. */
 
 import { InvalidOption } from "./errors.js";
-import { insteadOf, shown } from "./native.js";
+import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "./native.js";
 
 /** Options of a client. Times are whole milliseconds. */
 export interface RedlockOptions {
@@ -48,27 +48,17 @@ export interface AcquireOptions {
   wait?: number;
 }
 
-type Kind = "milliseconds" | "boolean" | "string" | "signal";
+type Kind = OptionRow["kind"] | "signal";
 type Rules = Readonly<Record<string, Kind>>;
 
-export const CLIENT: Rules = {
-  keyPrefix: "string",
-  nodeTimeout: "milliseconds",
-  restartGuard: "milliseconds",
-  tlsCa: "string",
-  tlsCert: "string",
-  tlsKey: "string",
-  tlsServerName: "string",
-};
+/** By the core's own table. */
+function rulesOf(options: OptionRow[]): Rules {
+  return Object.fromEntries(options.map(({ name, kind }) => [name, kind]));
+}
+
+export const CLIENT = rulesOf(clientOptions());
 export const CONFIGURE: Rules = { ...CLIENT, replace: "boolean" };
-export const LOCK: Rules = {
-  ttl: "milliseconds",
-  wait: "milliseconds",
-  renew: "boolean",
-  maxHold: "milliseconds",
-  nodeTimeout: "milliseconds",
-  fencing: "boolean",
-};
+export const LOCK = rulesOf(lockOptions());
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
 export const SHUTDOWN: Rules = { timeout: "milliseconds" };
 

@@ -1,44 +1,18 @@
-//! The client: nodes and options.
+//! The client, and this copy's default one.
 
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use futures_util::FutureExt;
-use napi::bindgen_prelude::Env;
+use napi::bindgen_prelude::{Env, Object};
 use napi_derive::napi;
 use redlock::Redlock;
 use redlock::ffi::{self, Unit};
 
-use crate::error::throw;
-use crate::lock::{LockArgs, NativeLock};
+use crate::errors::throw;
+use crate::lock::NativeLock;
+use crate::options::{client_args, lock_args};
 use crate::outcome::Outcome;
 use crate::runtime::{Local, Runtime};
-
-/// The options of a client, as the caller gave them. Times are milliseconds.
-#[napi(object, object_to_js = false)]
-pub struct ClientArgs {
-    pub key_prefix: Option<String>,
-    pub node_timeout: Option<f64>,
-    pub restart_guard: Option<f64>,
-    pub tls_ca: Option<String>,
-    pub tls_cert: Option<String>,
-    pub tls_key: Option<String>,
-    pub tls_server_name: Option<String>,
-}
-
-impl From<ClientArgs> for redlock::ffi::ClientArgs {
-    fn from(args: ClientArgs) -> Self {
-        let path = |path: Option<String>| path.map(PathBuf::from);
-        Self::of_client(Unit::Milliseconds)
-            .with("key_prefix", args.key_prefix)
-            .with("node_timeout", args.node_timeout)
-            .with("restart_guard", args.restart_guard)
-            .with("tls_ca", path(args.tls_ca))
-            .with("tls_cert", path(args.tls_cert))
-            .with("tls_key", path(args.tls_key))
-            .with("tls_server_name", args.tls_server_name)
-    }
-}
 
 /// One list of nodes with its options.
 #[napi]
@@ -55,12 +29,11 @@ impl NativeClient {
         env: Env,
         runtime: &Runtime,
         nodes: Vec<String>,
-        args: ClientArgs,
+        options: Object<'_>,
     ) -> napi::Result<Self> {
-        let client =
-            redlock::ffi::client(nodes, &args.into()).map_err(|error| throw(env, &error))?;
-        let local = runtime.local.clone();
-        Ok(Self { local, client })
+        let client = ffi::client(nodes, &client_args(&options)?);
+        let client = client.map_err(|error| throw(env, &error))?;
+        Ok(Self { local: runtime.local.clone(), client })
     }
 
     /// The nodes' URLs without passwords.
@@ -71,24 +44,21 @@ impl NativeClient {
 
     /// Describes a lock; every option is checked here.
     #[napi(catch_unwind)]
-    pub fn lock(&self, names: Vec<String>, args: LockArgs) -> napi::Result<NativeLock> {
-        let lock = ffi::lock(&self.client, names, &args.into())
-            .map_err(|error| throw(self.local.env, &error))?;
-        Ok(NativeLock::new(&self.local, lock))
+    pub fn lock(&self, names: Vec<String>, options: Object<'_>) -> napi::Result<NativeLock> {
+        NativeLock::describe(&self.local, &self.client, names, &options)
     }
 
     /// Settles with whether something was deleted.
     #[napi(catch_unwind)]
     pub fn force_release(&self, slot: u32, names: Vec<String>) {
         let release = self.client.force_release(names);
-        let done = async move { release.await.map_or_else(Outcome::Failed, Outcome::Yes) };
-        self.local.start(slot, done);
+        self.local.start(slot, release.map(|done| done.map_or_else(Outcome::Failed, Outcome::Yes)));
     }
 
     /// The numbers of what this client holds now.
     #[napi(catch_unwind)]
     pub fn leases(&self) -> Vec<u32> {
-        self.local.leases.ids_of(&self.client.leases())
+        self.local.held.ids_of(&self.client.leases())
     }
 
     /// Settles with how many leases were released.
@@ -119,18 +89,46 @@ fn counted(done: redlock::Result<usize>) -> Outcome {
     done.map_or_else(Outcome::Failed, count)
 }
 
-/// What to do instead of giving another library's option; nothing if it is not one that core knows.
-#[napi(catch_unwind)]
-pub fn instead_of(option: String) -> Option<String> {
-    redlock::ffi::instead_of(&option, Unit::Milliseconds)
+#[napi]
+impl Runtime {
+    /// Chooses the default client's nodes and options. Throws once it is in use, unless it is to be replaced.
+    #[napi(catch_unwind)]
+    pub fn configure(
+        &self,
+        nodes: Vec<String>,
+        options: Object<'_>,
+        replace: bool,
+    ) -> napi::Result<()> {
+        let configure = |client: Redlock| {
+            let nodes = client.nodes();
+            self.local.default_client.configure(client, &nodes, replace)
+        };
+        let configured = ffi::client(nodes, &client_args(&options)?).and_then(configure);
+        configured.map(drop).map_err(|error| throw(self.local.env, &error))
+    }
+
+    /// Describes a lock of the default client, which is in use from now on. Where none was chosen it is made, of these
+    /// two variables.
+    #[napi(catch_unwind)]
+    pub fn default_lock(
+        &self,
+        names: Vec<String>,
+        options: Object<'_>,
+        redlock_nodes: Option<String>,
+        redis_url: Option<String>,
+    ) -> napi::Result<NativeLock> {
+        let make = || {
+            let nodes = ffi::default_nodes(redlock_nodes, redis_url)?;
+            ffi::client(nodes, &ffi::ClientArgs::of_client(Unit::Milliseconds))
+        };
+        let client = self.local.default_client.get(make, Redlock::nodes);
+        let client = client.map_err(|error| throw(self.local.env, &error))?;
+        NativeLock::describe(&self.local, &client, names, &options)
+    }
 }
 
-/// The default client's nodes: from these two variables if given, else the one on this machine.
+/// Throws what can be said against a lock before its client is known.
 #[napi(catch_unwind)]
-pub fn default_nodes(
-    env: Env,
-    redlock_nodes: Option<String>,
-    redis_url: Option<String>,
-) -> napi::Result<Vec<String>> {
-    redlock::ffi::default_nodes(redlock_nodes, redis_url).map_err(|error| throw(env, &error))
+pub fn check_lock(env: Env, names: Vec<String>, options: Object<'_>) -> napi::Result<()> {
+    ffi::check_lock(&names, &lock_args(&options)?).map_err(|error| throw(env, &error))
 }

@@ -1,7 +1,8 @@
 //! Node binding of `redlock-native`: arguments in, core call, result out.
 //!
-//! Reading order: `runtime`, `inbox` and `wake` (every hazard between Rust's threads and JavaScript's), `rows`, `slots`, `calls`, `client`, `lock`, `lease`, `outcome`, `error`, `log`; `panic` serves the tests alone, and only their build has it.
-//! What JavaScript users see is in `index.ts`; nothing here is public API.
+//! From the top down: `client`, `lock` and `lease` are what JavaScript asks for, `calls` how it asks for many at once, and
+//! `runtime` every hazard between Rust's threads and JavaScript's. `panic` serves the tests alone, and only their build has
+//! it. What JavaScript users see is in `index.ts`; nothing here is public API.
 
 #![allow(clippy::needless_pass_by_value, reason = "napi hands owned values to every export")]
 #![allow(
@@ -9,17 +10,17 @@
     reason = "exports are reached from JavaScript, which no module path shows"
 )]
 
+mod batch;
 mod calls;
 mod client;
-mod error;
-mod inbox;
+mod errors;
+mod held;
+mod inspection;
 mod lease;
 mod lock;
-mod log;
+mod options;
 mod outcome;
 #[cfg(feature = "panics")]
 mod panic;
-mod rows;
+mod pending;
 mod runtime;
-mod slots;
-mod wake;

@@ -1,106 +1,44 @@
 //! Describes what to lock; each call starts one operation, whose outcome goes to the slot that is given.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use futures_util::FutureExt;
-use futures_util::future::abortable;
+use napi::bindgen_prelude::Object;
 use napi_derive::napi;
-use redlock::ffi::{self, Unit};
-use slab::Slab;
+use redlock::Redlock;
+use redlock::ffi::{self, Acquire, Unit};
 
-use crate::error::millis;
+use crate::errors::{exact_millis, throw};
+use crate::options::lock_args;
 use crate::outcome::Outcome;
-use crate::runtime::Local;
-
-/// The options of a lock, as the caller gave them. Times are milliseconds.
-#[napi(object, object_to_js = false)]
-pub struct LockArgs {
-    pub ttl: Option<f64>,
-    pub wait: Option<f64>,
-    pub renew: Option<bool>,
-    pub max_hold: Option<f64>,
-    pub node_timeout: Option<f64>,
-    pub fencing: Option<bool>,
-}
-
-impl From<LockArgs> for redlock::ffi::LockArgs {
-    fn from(args: LockArgs) -> Self {
-        Self::of_lock(Unit::Milliseconds)
-            .with("ttl", args.ttl)
-            .with("wait", args.wait)
-            .with("renew", args.renew)
-            .with("max_hold", args.max_hold)
-            .with("node_timeout", args.node_timeout)
-            .with("fencing", args.fencing)
-    }
-}
-
-/// What the nodes say about a lock.
-#[napi(object, object_from_js = false)]
-pub struct Inspection {
-    pub held: bool,
-    pub remaining: Option<f64>,
-    pub nodes: Vec<NodeInspection>,
-}
-
-/// What one node says about a lock.
-#[napi(object, object_from_js = false)]
-pub struct NodeInspection {
-    pub url: String,
-    /// The Redis key.
-    pub key: String,
-    #[napi(ts_type = "'free' | 'held' | 'fault'")]
-    pub state: String,
-    pub remaining: Option<f64>,
-    /// The first 8 digits.
-    pub token: Option<String>,
-    pub error: Option<String>,
-}
-
-impl From<redlock::Inspection> for Inspection {
-    fn from(seen: redlock::Inspection) -> Self {
-        Self {
-            held: seen.held,
-            remaining: seen.remaining.map(millis),
-            nodes: seen.nodes.into_iter().map(NodeInspection::from).collect(),
-        }
-    }
-}
-
-impl From<redlock::NodeInspection> for NodeInspection {
-    fn from(seen: redlock::NodeInspection) -> Self {
-        Self {
-            url: seen.url,
-            key: seen.key,
-            state: seen.state.to_owned(),
-            remaining: seen.remaining.map(millis),
-            token: seen.token,
-            error: seen.error,
-        }
-    }
-}
-
-/// The locks that JavaScript can name by a number.
-#[derive(Default)]
-pub(crate) struct Locks(RefCell<Slab<redlock::Lock>>);
+use crate::runtime::{Local, Runtime};
 
 impl Local {
+    /// Acquires the lock of this number; sent with the calls around it.
     pub(crate) fn acquire(&self, slot: u32, lock: u32, wait: Option<f64>) {
-        let locks = self.locks.0.borrow();
-        let acquire =
-            locks.get(lock as usize).map(|lock| ffi::acquire(lock, wait, Unit::Milliseconds, None));
-        drop(locks);
+        let new = |lock: &redlock::Lock| Acquire::new(lock, wait, Unit::Milliseconds, None);
+        let acquire = self.locks.borrow().get(lock as usize).map(new);
         match acquire {
-            Some(Ok(acquire)) => {
-                let (acquire, abort) = abortable(acquire);
-                // Nobody hears of one that was cancelled.
-                let lease = acquire.map(|lease| lease.map_or(Outcome::Done, Outcome::lease));
-                self.enqueue(slot, lease, Some(abort));
-            }
-            Some(Err(error)) => self.enqueue(slot, async { Outcome::Failed(error) }, None),
-            None => self.enqueue(slot, async { Outcome::Broken }, None),
+            Some(Ok(acquire)) => self.ask(slot, acquire),
+            Some(Err(error)) => self.enqueue(slot, async { Outcome::Failed(error) }),
+            None => self.enqueue(slot, async { Outcome::Broken }),
         }
+    }
+}
+
+#[napi]
+impl Runtime {
+    /// Asks again, for this slot, for a lease that ended before its caller could run; within the budget of the first
+    /// time. Only while outcomes are delivered. False for any other lease.
+    #[napi(catch_unwind)]
+    pub fn acquire_again(&self, slot: u32, id: u32) -> bool {
+        let Some(acquire) = self.local.delivered(id) else {
+            return false;
+        };
+        self.local.held.remove(id).map(|lease| lease.abandon());
+        self.local.ask(slot, acquire);
+        self.local.wake();
+        true
     }
 }
 
@@ -113,15 +51,23 @@ pub struct NativeLock {
 }
 
 impl NativeLock {
-    pub(crate) fn new(local: &Rc<Local>, lock: redlock::Lock) -> Self {
-        let number = local.locks.0.borrow_mut().insert(lock.clone());
-        Self { local: local.clone(), lock, number }
+    /// One that JavaScript can name by a number from now on. Every option is checked.
+    pub(crate) fn describe(
+        local: &Rc<Local>,
+        client: &Redlock,
+        names: Vec<String>,
+        options: &Object<'_>,
+    ) -> napi::Result<Self> {
+        let lock = ffi::lock(client, names, &lock_args(options)?);
+        let lock = lock.map_err(|error| throw(local.env, &error))?;
+        let number = local.locks.borrow_mut().insert(lock.clone());
+        Ok(Self { local: Rc::clone(local), lock, number })
     }
 }
 
 impl Drop for NativeLock {
     fn drop(&mut self) {
-        self.local.locks.0.borrow_mut().try_remove(self.number);
+        self.local.locks.borrow_mut().try_remove(self.number);
     }
 }
 
@@ -145,39 +91,32 @@ impl NativeLock {
         self.lock.keys().to_vec()
     }
 
+    /// The ttl of its leases, in milliseconds.
+    #[napi(getter, catch_unwind)]
+    pub fn ttl(&self) -> f64 {
+        exact_millis(ffi::own_ttl(&self.lock))
+    }
+
     /// As a row that acquires, or settles with null: somebody else holds it.
     #[napi(catch_unwind)]
     pub fn try_acquire(&self, slot: u32) {
-        let acquire = self.lock.try_acquire();
-        self.local.start(slot, async move {
-            match acquire.await {
-                Ok(Some(lease)) => Outcome::Lease(lease),
-                Ok(None) => Outcome::Done,
-                Err(error) => Outcome::Failed(error),
-            }
-        });
+        self.local.ask(slot, Acquire::once(&self.lock));
+        self.local.wake();
     }
 
     /// As a row that acquires, for the lease of that token.
     #[napi(catch_unwind)]
     pub fn attach(&self, slot: u32, token: String) {
+        let attached = |lease: redlock::Lease| Outcome::Attached(lease.into_handle());
         let attach = self.lock.attach(&token);
-        self.local.start(slot, async move {
-            attach
-                .await
-                .map_or_else(Outcome::Failed, |lease| Outcome::Attached(lease.into_handle()))
-        });
+        self.local.start(slot, attach.map(move |done| done.map_or_else(Outcome::Failed, attached)));
     }
 
     /// Settles with an `Inspection`.
     #[napi(catch_unwind)]
     pub fn inspect(&self, slot: u32) {
+        let seen = |seen| Outcome::Inspection(Box::new(seen));
         let inspect = self.lock.inspect();
-        self.local.start(slot, async move {
-            match inspect.await {
-                Ok(seen) => Outcome::Inspection(Box::new(seen)),
-                Err(error) => Outcome::Failed(error),
-            }
-        });
+        self.local.start(slot, inspect.map(move |done| done.map_or_else(Outcome::Failed, seen)));
     }
 }

@@ -3,34 +3,47 @@
 use napi::bindgen_prelude::{Null, ToNapiValue};
 use napi::sys;
 
-use crate::error::Failure;
-use crate::lock::Inspection;
+use crate::errors::Failure;
+use crate::inspection::Inspection;
+
+/// A call that came to its end.
+pub(crate) struct Ended {
+    /// Where JavaScript waits for it.
+    pub(crate) slot: u32,
+    /// Which of the slot's calls it is.
+    pub(crate) number: u32,
+    /// What it came to.
+    pub(crate) outcome: Outcome,
+}
 
 /// What a call came to.
 pub enum Outcome {
-    /// Kept under the call's own number from then on.
-    Lease(redlock::Lease),
+    /// A lease is kept under the call's own number from then on; none where one round was not enough.
+    Acquired(redlock::Result<Option<redlock::Lease>>),
     /// As a lease, of another process perhaps: one that nobody picks up is left as it is.
     Attached(redlock::LeaseHandle),
     /// The lease of this number is over, as its owner wished.
     Released(u32),
+    /// An answer.
     Yes(bool),
+    /// An answer.
     Count(u32),
+    /// Nothing is to be told.
     Done,
+    /// An answer.
     Inspection(Box<redlock::Inspection>),
+    /// It failed.
     Failed(redlock::Error),
-    /// The lease of this number, and why.
+    /// The lease of this number, and why. No call's outcome.
     Lost(u32, redlock::Error),
+    /// Something that the program should know. No call's outcome.
     Warning(String),
     /// The future panicked.
     Broken,
 }
 
 impl Outcome {
-    pub(crate) fn lease(result: Result<redlock::Lease, redlock::Error>) -> Self {
-        result.map_or_else(Self::Failed, Self::Lease)
-    }
-
+    /// Whether JavaScript throws it.
     pub(crate) fn is_failure(&self) -> bool {
         matches!(self, Self::Failed(_) | Self::Broken)
     }
@@ -41,7 +54,7 @@ impl ToNapiValue for Outcome {
         // SAFETY: the caller's promise, passed on.
         unsafe {
             match value {
-                Self::Lease(_) | Self::Attached(_) | Self::Released(_) | Self::Done => {
+                Self::Acquired(_) | Self::Attached(_) | Self::Released(_) | Self::Done => {
                     Null::to_napi_value(env, Null)
                 }
                 Self::Yes(yes) => bool::to_napi_value(env, yes),

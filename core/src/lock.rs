@@ -143,9 +143,9 @@ impl Lock {
         async move { engine.acquire(&*request?, wait, owner).await }
     }
 
-    /// How long an acquire may wait; `None`: for ever.
-    pub(crate) fn own_wait(&self) -> Option<Duration> {
-        self.options.wait
+    /// What it was made with.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
     }
 
     /// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.

@@ -12,7 +12,7 @@ pub fn spell_in_camel_case() {
 }
 
 /// A name of Rust's and Python's, as the caller writes it.
-pub(crate) fn spelled(name: &str) -> Cow<'_, str> {
+pub fn spelled(name: &str) -> Cow<'_, str> {
     if camel_case() { joined(name).into() } else { name.into() }
 }
 

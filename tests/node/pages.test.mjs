@@ -13,7 +13,7 @@ import { describe, test } from "./testing.mjs";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const AsyncFunction = (async () => {}).constructor;
-const FILES = ["client", "lock", "lease", "errors"];
+const FILES = ["default", "client", "lock", "lease", "errors"];
 const CLASSES = ["Redlock", "Lock", "Lease"];
 /** These are of the default client. */
 const FUNCTIONS = { configure: 1, lock: 1, using: 1 };

@@ -12,6 +12,7 @@ mod faults;
 mod fencing;
 mod ffi;
 mod imports;
+mod imports_node;
 mod keeping;
 mod late;
 #[cfg(target_os = "linux")]

@@ -62,9 +62,9 @@ fn each_dependency_stays_in_its_place() {
 
 #[test]
 fn files_stay_readable() {
-    // More than a screen or four is more than one duty.
+    // More than a screen or four is more than one duty. What JavaScript users see has an example at each item.
     let folders =
-        [("core/src", 250), ("bindings-python", 450), ("bindings-node", 450), ("tests", 450)];
+        [("core/src", 250), ("bindings-python", 450), ("bindings-node", 300), ("tests", 450)];
     for (folder, most) in folders {
         for path in files(&root().join(folder), &[".rs", ".py", ".ts", ".lua"]) {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -97,11 +97,13 @@ fn longest_function(text: &str) -> Option<(usize, String)> {
 }
 
 #[test]
-fn functions_of_the_core_fit_on_a_screen() {
-    for path in files(&root().join("core/src"), &[".rs"]) {
-        let text = fs::read_to_string(&path).unwrap();
-        let Some((length, name)) = longest_function(&text) else { continue };
-        assert!(length <= 50, "{}: {name} has {length} lines", path.display());
+fn functions_fit_on_a_screen() {
+    for folder in ["core/src", "bindings-node/src"] {
+        for path in files(&root().join(folder), &[".rs"]) {
+            let text = fs::read_to_string(&path).unwrap();
+            let Some((length, name)) = longest_function(&text) else { continue };
+            assert!(length <= 50, "{}: {name} has {length} lines", path.display());
+        }
     }
     let long = format!("impl A {{\n    fn long() {{\n{}    }}\n}}\n", "        a();\n".repeat(49));
     assert_eq!(longest_function(&long), Some((51, "fn long() {".to_owned())));

@@ -25,7 +25,7 @@ pub struct Acquire {
 impl Acquire {
     /// `wait` overrides the lock's own, infinity is for ever. An owner that waits for itself is told so.
     pub fn new(lock: &Lock, wait: Option<f64>, unit: Unit, owner: Option<Owner>) -> Result<Self> {
-        let wait = args::wait(wait, unit)?.unwrap_or_else(|| lock.own_wait());
+        let wait = args::wait(wait, unit)?.unwrap_or_else(|| lock.options().wait);
         Ok(Self { lock: lock.clone(), wait: Some(wait), owner, started: lock.now() })
     }
 
@@ -69,7 +69,7 @@ pub fn acquire(
     unit: Unit,
     owner: Option<Owner>,
 ) -> Result<impl Future<Output = Result<Lease>> + Send + 'static + use<>> {
-    let wait = args::wait(wait, unit)?.unwrap_or_else(|| lock.own_wait());
+    let wait = args::wait(wait, unit)?.unwrap_or_else(|| lock.options().wait);
     Ok(lock.acquire_within(wait, owner))
 }
 
@@ -83,4 +83,9 @@ pub fn extend(
     let ttl = ttl.unwrap_or_else(|| lease.ttl());
     lease.check_ttl(ttl, unit)?;
     Ok(lease.extend(ttl))
+}
+
+/// What a lock asks for, if it is not extended: its leases begin with it.
+pub fn own_ttl(lock: &Lock) -> Duration {
+    lock.options().ttl
 }

@@ -16,7 +16,7 @@ mod foreign_options;
 mod log;
 mod options;
 
-pub use acquire::{Acquire, acquire, extend};
+pub use acquire::{Acquire, acquire, extend, own_ttl};
 pub use args::{Args, ClientArgs, LockArgs, check_lock, client, lock};
 pub use caller::{acquired_at, identity, note_call_site, note_owner};
 pub use completions::Completions;
@@ -34,5 +34,5 @@ pub use crate::log::log_in_place;
 pub use crate::options::Unit;
 pub use crate::per_process::{PerProcess, fork_generation};
 pub use crate::quorum::{Tally, drift};
-pub use crate::spelling::spell_in_camel_case;
+pub use crate::spelling::{spell_in_camel_case, spelled};
 pub use crate::text::shown;

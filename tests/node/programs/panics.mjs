@@ -6,7 +6,7 @@ import { Redlock } from "redlock-native";
 // The package's own connection to the native part: it is no export, so its file is loaded.
 const require = createRequire(import.meta.url);
 const { attempt, settled, unwrap } = require("../../../bindings-node/dist/calls.js");
-const { native } = require("../../../bindings-node/dist/rows.js");
+const { native } = require("../../../bindings-node/dist/runtime.js");
 
 function told(error) {
   return { name: error.name, code: error.code, message: error.message };

@@ -38,6 +38,7 @@ export async function verbs(signal: AbortSignal): Promise<void> {
     lease.token,
     lease.fencingToken,
   ];
+  const more: [string[], string[], number] = [described.names, lease.keys, lease.ttl];
   lease.ensureHeld();
   await lease.release();
   const seen: Inspection = await described.inspect();
@@ -47,7 +48,7 @@ export async function verbs(signal: AbortSignal): Promise<void> {
   const done: [boolean, number] = [await redlock.forceRelease("a"), await redlock.releaseAll()];
   done[1] += (await redlock.shutdown()) + (await redlock.shutdown(5000));
   await fetch("http://localhost", { signal: lease.signal });
-  void [tried, facts, state, key, held, done];
+  void [tried, facts, more, state, key, held, done];
 }
 
 export async function scopes(): Promise<string> {
@@ -81,3 +82,5 @@ new Redlock();
 described.release();
 // @ts-expect-error a lease is read-only
 export const write = (lease: Lease) => (lease.key = "b");
+// @ts-expect-error and so is its ttl
+export const writeTtl = (lease: Lease) => (lease.ttl = 1);

@@ -24,6 +24,7 @@ pub(crate) struct Callback {
 }
 
 impl Callback {
+    /// Of this one, which is held weakly.
     pub(crate) fn new<A: JsValuesTupleIntoVec, R>(
         env: Env,
         function: &Function<'_, A, R>,
@@ -91,6 +92,7 @@ pub(crate) struct Wake {
 }
 
 impl Wake {
+    /// Runs this work; the process does not stay for it yet.
     pub(crate) fn new(env: Env, work: impl Fn() + 'static) -> napi::Result<Self> {
         let needed = Arc::<AtomicBool>::default();
         let resource = resource(env, needed.clone())?;
@@ -125,7 +127,7 @@ impl Wake {
         Ok(wake)
     }
 
-    /// False if the environment has ended.
+    /// Asks for it; false if the environment has ended.
     pub(crate) fn call(&self) -> bool {
         self.handle.with_read_aborted(|ended| {
             // SAFETY: `ended` would wait for this reader before the function goes.
@@ -140,6 +142,7 @@ impl Wake {
         })
     }
 
+    /// Whether the environment has not ended.
     pub(crate) fn alive(&self) -> bool {
         self.handle.with_read_aborted(|ended| !ended)
     }

@@ -9,20 +9,30 @@ use napi_derive::napi;
 /// What went wrong, in the words of core. Times are whole milliseconds.
 #[napi(object, object_from_js = false)]
 pub struct Failure {
+    /// Which class of exception it becomes.
     pub code: String,
+    /// What the exception says.
     pub message: String,
+    /// The Redis key it is about.
     pub resource: Option<String>,
+    /// How long the acquire had waited.
     pub waited: Option<f64>,
+    /// What is left of the holder's lease, where a node told it.
     pub remaining: Option<f64>,
+    /// Why the lease was lost.
     pub reason: Option<String>,
+    /// What each node had to say.
     pub nodes: Vec<NodeFailure>,
 }
 
 /// What one node had to say.
 #[napi(object, object_from_js = false)]
 pub struct NodeFailure {
+    /// The node's URL without its password.
     pub url: String,
+    /// How it voted, or that it did not.
     pub state: String,
+    /// The fault's own text.
     pub error: Option<String>,
 }
 
@@ -53,6 +63,17 @@ impl From<&redlock::NodeReport> for NodeFailure {
 /// Rounded down: a lease never looks longer than it is.
 pub(crate) fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e3).floor()
+}
+
+/// For a time that was given in whole milliseconds.
+pub(crate) fn exact_millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e3).round()
+}
+
+/// On one line, without what a terminal would obey, and cut.
+#[napi(catch_unwind)]
+pub fn shown(text: String) -> String {
+    redlock::ffi::shown(&text)
 }
 
 /// Makes the running export throw the error's plain object.

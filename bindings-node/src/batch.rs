@@ -1,4 +1,4 @@
-//! Calls and outcomes as rows of numbers, in two arrays that both sides share.
+//! Batches of calls and of outcomes: rows of numbers in two arrays that both sides share.
 //!
 //! Crossing between JavaScript and Rust costs more than most acquires and releases do by themselves. So JavaScript
 //! writes these calls into one array and crosses once for many; the outcomes come back through the other. Whatever
@@ -31,17 +31,25 @@ pub const LOSS: i32 = -2;
 
 /// One call, as JavaScript wrote it.
 pub(crate) struct Call {
+    /// One of those above.
     pub(crate) operation: u32,
+    /// Number of a lock or of a lease.
     pub(crate) of: u32,
+    /// Who hears of the outcome.
     pub(crate) slot: u32,
+    /// If one was given.
     pub(crate) argument: Option<f64>,
 }
 
 /// What is left of an outcome once the lease, if there is one, is known here.
 pub(crate) struct Row {
+    /// Who hears of it, or one of the negative numbers above.
     pub(crate) slot: f64,
+    /// A lease's number, 0 for nothing to tell, or one of the two below.
     pub(crate) value: f64,
+    /// The lease's token.
     pub(crate) token: [i32; 4],
+    /// The lease's fencing token, or 0.
     pub(crate) fence: f64,
 }
 
@@ -51,6 +59,7 @@ impl Row {
     /// The rest is beside the rows: a failure.
     pub(crate) const FAILURE: f64 = f64::INFINITY;
 
+    /// Without a lease.
     pub(crate) fn plain(slot: f64, value: f64) -> Self {
         Self { slot, value, token: [0; 4], fence: 0.0 }
     }
@@ -81,13 +90,14 @@ impl Shared {
 /// The two arrays; only the JavaScript thread touches them.
 ///
 /// The native part has no reference to them, as that would keep the module which they belong to. Whoever calls it holds
-/// `Runtime`, and whom it calls back is held by that too: JavaScript hangs the arrays on these (`rows.ts`).
-pub(crate) struct Rows {
+/// `Runtime`, and whom it calls back is held by that too: JavaScript hangs the arrays on these (`runtime.ts`).
+pub(crate) struct Batch {
     calls: Shared,
     outcomes: Shared,
 }
 
-impl Rows {
+impl Batch {
+    /// Over these arrays.
     pub(crate) fn new(calls: &Float64ArraySlice<'_>, outcomes: &Float64ArraySlice<'_>) -> Self {
         Self { calls: Shared::new(calls), outcomes: Shared::new(outcomes) }
     }
@@ -97,6 +107,7 @@ impl Rows {
         self.outcomes.numbers / OUTCOME_COLUMNS as usize
     }
 
+    /// The call in this row.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -110,6 +121,7 @@ impl Rows {
         Some(Call { operation: operation as u32, of: of as u32, slot: slot as u32, argument })
     }
 
+    /// Writes an outcome into this row, if there is one.
     pub(crate) fn write(&self, at: usize, row: &Row) {
         let Some(place) = self.outcomes.row(at, OUTCOME_COLUMNS) else { return };
         let [a, b, c, d] = row.token.map(f64::from);

@@ -1,0 +1,76 @@
+/** Leases that nobody can release any more, as their objects were garbage-collected. */
+
+import { setTimeout } from "node:timers";
+import { forget } from "./loss.js";
+import { shown, weakly } from "./native.js";
+import { native, warn } from "./runtime.js";
+
+/**
+ * Where a lease was acquired: a stack that costs its text only if somebody reads it.
+ * @internal
+ */
+export interface CallSite {
+  stack?: string;
+  /** How many acquires were put down to it. */
+  uses: number;
+}
+
+/** The caller's own line, as messages show it. */
+export function where({ stack = "", uses }: CallSite): string {
+  const frame = stack.split("\n").at(-1)?.trim().replace(/^at /, "");
+  return uses === 1 ? `${frame}` : `${frame}, or by the same Lock within that moment`;
+}
+
+/** What is left of a lease's object. */
+export interface Remains {
+  id: number;
+  key: string;
+  site: CallSite;
+}
+
+/** A lease's object, which may be collected. */
+export interface Collectable {
+  /** What would be left of it; nothing if it is over. */
+  register(): Remains | undefined;
+}
+
+/**
+ * A lease that is collected is not released: `lock.acquire()` as a statement must not unlock at once. Renewal ends, the
+ * key lives out its ttl, and a warning says where the lease came from.
+ */
+const collected = new FinalizationRegistry<Remains>(({ id, key, site }) => {
+  forget(id);
+  if (!native().leaseAbandon(id)) return;
+  warn(
+    `${shown(key)}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired at ${where(site)}`,
+  );
+});
+
+/** How long (ms) a lease is kept from collection before it is worth a place in the registry. */
+const YOUNG = 50;
+
+/** Most leases are released within a moment: a registry entry for each would cost as much as sending its request. */
+let young: Collectable[] = [];
+
+/** Tells of a lease that is collected while it is held. */
+export function watchOver(lease: Collectable): void {
+  if (young.length === 0) setTimeout(later.call, YOUNG).unref();
+  young.push(lease);
+}
+
+/** It is over: nobody needs to be told. */
+export function overlook(lease: Collectable): void {
+  collected.unregister(lease);
+}
+
+function register(): void {
+  const leases = young;
+  young = [];
+  for (const lease of leases) {
+    const remains = lease.register();
+    if (remains !== undefined) collected.register(lease, remains, lease);
+  }
+}
+
+/** A timer must not keep this copy of the package, which holds `register` itself. */
+const later = { register, call: weakly(register) };

@@ -1,0 +1,90 @@
+/** The default client, behind the module's own functions. */
+
+import { attempt } from "./calls.js";
+import { type Body, bodyOf, NODES } from "./client.js";
+import { Bound, Lock } from "./lock.js";
+import { checkLock } from "./native.js";
+import {
+  CONFIGURE,
+  checked,
+  LOCK,
+  type LockOptions,
+  nameList,
+  type RedlockOptions,
+} from "./options.js";
+import { native } from "./runtime.js";
+
+/** How often the default client was chosen: the locks that were made before look it up again. */
+let choice = 0;
+
+/**
+ * Chooses the nodes behind `lock()` and `using()`: without it, those of REDLOCK_NODES, else REDIS_URL, else
+ * redis://127.0.0.1:6379. The options are those of `Redlock`. Throws `InvalidOption` for a value that breaks a rule, and
+ * once they are in use, unless `replace` is true.
+ *
+ * @example
+ * ```js
+ * configure(["memory://"], { replace: true });
+ * lock("job").key; // "lock:job"
+ * ```
+ */
+export function configure(
+  nodes: string | readonly string[],
+  options?: RedlockOptions & { replace?: boolean },
+): void {
+  const { replace = false, ...rest } = checked(options, CONFIGURE, "configure()");
+  const urls = nameList(nodes, NODES, "configure()");
+  attempt(() => native().configure(urls, rest, replace));
+  choice += 1;
+}
+
+/**
+ * Describes a lock of the default client, which is looked up at each acquire: see `configure`. Throws `InvalidOption`.
+ *
+ * @example
+ * ```js
+ * const lease = await lock("job", { ttl: 10_000 }).acquire();
+ * await lease.release();
+ * ```
+ */
+export function lock(names: string | readonly string[], options?: LockOptions): Lock {
+  const list = nameList(names, "the name", "lock()");
+  const args = checked(options, LOCK, "lock()");
+  // Options are checked now, though no client is chosen yet: a mistake shows where it was made.
+  attempt(() => checkLock(list, args));
+  let last: { choice: number; bound: Bound } | undefined;
+  return new Lock(() => {
+    if (last?.choice !== choice) last = { choice, bound: defaultBound(list, args) };
+    return last.bound;
+  }, list);
+}
+
+/** Of the configured client, else of the one that REDLOCK_NODES or REDIS_URL names, else of Redis on this machine. */
+function defaultBound(names: string[], options: LockOptions): Bound {
+  const { REDLOCK_NODES, REDIS_URL } = process.env;
+  const bound = () => native().defaultLock(names, options, REDLOCK_NODES, REDIS_URL);
+  return new Bound(attempt(bound), names);
+}
+
+/**
+ * Runs `body` while a lock of the default client is held, and settles as `body` does: see `Redlock.using`.
+ *
+ * @example
+ * ```js
+ * await using("job", { wait: 0 }, () => "done"); // "done"
+ * ```
+ */
+export function using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
+export function using<T>(
+  names: string | readonly string[],
+  options: LockOptions,
+  body: Body<T>,
+): Promise<T>;
+export async function using<T>(
+  names: string | readonly string[],
+  second: LockOptions | Body<T>,
+  third?: Body<T>,
+): Promise<T> {
+  const [options, body] = bodyOf(second, third);
+  return await lock(names, options).using(body);
+}

@@ -1,0 +1,168 @@
+/** This copy's connection to the background thread: calls go out together, and outcomes come one after the other. */
+
+import {
+  CALLS,
+  calls,
+  copyOutcomes,
+  FAILURE,
+  Grant,
+  outcomes,
+  readGrant,
+  writeCall,
+} from "./batch.js";
+import { ACQUIRE, type Failure, OUTCOME_COLUMNS, RELEASE, Runtime, WARNING } from "./native.js";
+import { deliver, Failed, hearInstead, type Receiver, slotFor, vacate } from "./pending.js";
+
+/** Warnings of this package carry this code. */
+const KIND = { type: "RedlockWarning", code: "REDLOCK" };
+
+/** Shows a warning the way Node shows its own. */
+export function warn(text: string): void {
+  process.emitWarning(text, KIND);
+}
+
+/** Calls that are written down but not sent. */
+let unsent = 0;
+/** More calls are to be expected at once: they are sent together. */
+let gathering = false;
+
+/** Calls come and go through these; the native part reads and writes their memory. */
+const arrays = { calls, outcomes };
+const hear = Object.assign((rows: number, beside: unknown[]) => void settle(rows, beside), arrays);
+
+/**
+ * The connection; answers about leases are to be had from `native()`. It is held by JavaScript alone and holds nothing of
+ * it: a copy that nobody uses any more can be collected. What the native part must find hangs on what calls it and what it
+ * calls.
+ */
+const runtime = Object.assign(new Runtime(calls, outcomes, hear), arrays, { hear });
+
+/** The native part, once it knows of every call so far. */
+export function native(): Runtime {
+  send();
+  return runtime;
+}
+
+function send(): void {
+  if (unsent === 0) return;
+  const rows = unsent;
+  unsent = 0;
+  runtime.send(rows);
+}
+
+function write(operation: number, of: number, argument: number, receiver: Receiver): number {
+  const slot = slotFor(receiver);
+  writeCall(unsent, operation, of, slot, argument);
+  unsent += 1;
+  if (!gathering || unsent === CALLS) send();
+  return slot;
+}
+
+/** Acquires the lock of this number; the receiver hears a `Grant`, or `Failed`. */
+export function acquire(lock: number, wait: number | undefined, receiver: Receiver): number {
+  return write(ACQUIRE, lock, wait ?? Number.NaN, receiver);
+}
+
+/**
+ * Asks again for a lease that ended before its caller could run, as when the thread was blocked; the answer is the new
+ * call's slot. Nothing if it is held: the native part has looked when it picked the outcome up, and looks again if that is
+ * a while ago.
+ */
+export function acquireAgain({ id }: Grant, receiver: Receiver): number | undefined {
+  if (!late) return undefined;
+  const slot = slotFor(receiver);
+  if (native().acquireAgain(slot, id)) return slot;
+  vacate(slot);
+  return undefined;
+}
+
+/** Releases the lease of this number. */
+export function release(lease: number, receiver: Receiver): void {
+  write(RELEASE, lease, 0, receiver);
+}
+
+/** Nobody wants the slot's outcome any more: its call is stopped, or what it brings is given back. */
+export function abandonCall(slot: number): void {
+  if (native().cancel(slot)) {
+    vacate(slot);
+    return;
+  }
+  // It is among those now being delivered: the caller of an earlier one has cancelled this one's call.
+  hearInstead(slot, (outcome) => {
+    if (outcome instanceof Grant) release(outcome.id, () => undefined);
+  });
+}
+
+/** A moment (ms): calls that continuations make are sent together, but none waits longer for the others. */
+const MOMENT = 1;
+
+/** Whether the outcomes now being delivered were picked up more than a moment ago. */
+let late = false;
+let time = 0;
+
+/** The time (ms): while outcomes are delivered, that of the last look at the clock. */
+export function now(): number {
+  return gathering ? time : performance.now();
+}
+
+/**
+ * One outcome at a time, each followed by what awaits it: otherwise the caller of the first lease could block the thread
+ * until the second, already checked, has expired.
+ */
+async function settle(rows: number, beside: unknown[]): Promise<void> {
+  const batch = copyOutcomes(rows);
+  late = false;
+  gathering = rows > 1;
+  time = performance.now();
+  try {
+    await deliverAll(batch, beside);
+  } finally {
+    gathering = false;
+    send();
+  }
+}
+
+async function deliverAll(batch: Float64Array, beside: unknown[]): Promise<void> {
+  let sent = time;
+  let next = 0;
+  for (let at = 0; at < batch.length; at += OUTCOME_COLUMNS) {
+    const slot = batch[at] as number;
+    const value = batch[at + 1] as number;
+    if (slot < 0) unasked(slot, value, beside[next++]);
+    else if (value === FAILURE) deliver(slot, new Failed(beside[next++] as Failure));
+    else if (Number.isNaN(value)) deliver(slot, beside[next++]);
+    else deliver(slot, value === 0 ? undefined : readGrant(batch, at));
+    await undefined;
+    time = performance.now();
+    if (time - sent > MOMENT) {
+      send();
+      sent = time;
+      late = true;
+    }
+  }
+}
+
+/** Called back with the loss of a lease, by its number. */
+const losses = new Map<number, (failure: Failure) => void>();
+
+function unasked(kind: number, value: number, about: unknown): void {
+  if (kind === WARNING) {
+    warn(about as string);
+    return;
+  }
+  const told = losses.get(value);
+  losses.delete(value);
+  told?.(about as Failure);
+}
+
+/** Calls `told` once if the lease of this number is lost; false if it is over already. */
+export function watch(lease: number, told: (failure: Failure) => void): boolean {
+  if (!native().leaseWatch(lease)) return false;
+  losses.set(lease, told);
+  return true;
+}
+
+/** The lease is over: it cannot be lost any more. */
+export function unwatch(lease: number): void {
+  losses.delete(lease);
+}

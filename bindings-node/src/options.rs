@@ -1,0 +1,71 @@
+//! Options as JavaScript gives them: objects, read by the core's table.
+
+use std::path::PathBuf;
+
+use napi::bindgen_prelude::Object;
+use napi_derive::napi;
+use redlock::ffi::{
+    self, Args, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row, Unit,
+};
+
+/// One option of the table.
+#[napi(object, object_from_js = false)]
+pub struct OptionRow {
+    /// As JavaScript writes it.
+    pub name: String,
+    /// What type its value has.
+    #[napi(ts_type = "'milliseconds' | 'boolean' | 'string'")]
+    pub kind: String,
+}
+
+/// The options of a client.
+#[napi(catch_unwind)]
+pub fn client_options() -> Vec<OptionRow> {
+    CLIENT_OPTIONS.iter().map(OptionRow::from).collect()
+}
+
+/// The options of a lock.
+#[napi(catch_unwind)]
+pub fn lock_options() -> Vec<OptionRow> {
+    LOCK_OPTIONS.iter().map(OptionRow::from).collect()
+}
+
+/// What to do instead of giving another library's option; nothing if it is not one that core knows.
+#[napi(catch_unwind)]
+pub fn instead_of(option: String) -> Option<String> {
+    ffi::instead_of(&option, Unit::Milliseconds)
+}
+
+impl<T> From<&Row<T>> for OptionRow {
+    fn from(row: &Row<T>) -> Self {
+        let kind = match row.kind {
+            Kind::Time(_) | Kind::TimeOrForEver(_) => "milliseconds",
+            Kind::Switch(_) => "boolean",
+            Kind::Text(_) | Kind::Path(_) => "string",
+        };
+        Self { name: ffi::spelled(row.name).into_owned(), kind: kind.to_owned() }
+    }
+}
+
+/// A client's options, of an object whose names and types were checked.
+pub(crate) fn client_args(given: &Object<'_>) -> napi::Result<ClientArgs> {
+    read(ClientArgs::of_client(Unit::Milliseconds), CLIENT_OPTIONS, given)
+}
+
+/// A lock's options, likewise.
+pub(crate) fn lock_args(given: &Object<'_>) -> napi::Result<LockArgs> {
+    read(LockArgs::of_lock(Unit::Milliseconds), LOCK_OPTIONS, given)
+}
+
+fn read<T>(mut args: Args<T>, table: &[Row<T>], given: &Object<'_>) -> napi::Result<Args<T>> {
+    for row in table {
+        let (to, name) = (row.name, ffi::spelled(row.name));
+        args = match row.kind {
+            Kind::Time(_) | Kind::TimeOrForEver(_) => args.with(to, given.get::<f64>(&name)?),
+            Kind::Switch(_) => args.with(to, given.get::<bool>(&name)?),
+            Kind::Text(_) => args.with(to, given.get::<String>(&name)?),
+            Kind::Path(_) => args.with(to, given.get::<String>(&name)?.map(PathBuf::from)),
+        };
+    }
+    Ok(args)
+}

@@ -1,0 +1,164 @@
+//! What one JavaScript thread owns, and the calls that it waits for.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use napi::bindgen_prelude::Env;
+use redlock::Redlock;
+use redlock::ffi::{Acquire, DefaultClient, Driver};
+use slab::Slab;
+
+use super::event_loop::EventLoop;
+use super::wake::Callback;
+use crate::batch::Batch;
+use crate::held::Held;
+use crate::outcome::{Ended, Outcome};
+use crate::pending::{Call, Pending};
+
+/// What one environment's JavaScript thread owns.
+pub(crate) struct Local {
+    /// Where exceptions go.
+    pub(crate) env: Env,
+    /// The leases that JavaScript can name by a number.
+    pub(crate) held: Held,
+    /// The locks that JavaScript can name by a number.
+    pub(crate) locks: RefCell<Slab<redlock::Lock>>,
+    /// Calls and outcomes cross over in it.
+    pub(crate) batch: Batch,
+    /// Of locks that name no client.
+    pub(crate) default_client: DefaultClient<Redlock>,
+    /// Where outcomes wait.
+    pub(super) event_loop: Arc<EventLoop>,
+    /// JavaScript's `settle`.
+    pub(super) hearer: Callback,
+    /// The unresolved calls: while there are any, the process stays alive, and so does who hears of them.
+    pending: RefCell<Pending>,
+    /// The acquires whose leases JavaScript was told of last: it hands them out one after the other, and may be late.
+    pub(super) delivered: RefCell<Vec<(u32, Acquire)>>,
+    /// Started with the first call: an import starts no thread.
+    driver: OnceCell<Driver<Ended>>,
+    last_number: Cell<u32>,
+}
+
+impl Local {
+    /// Nothing is under way.
+    pub(crate) fn new(
+        env: Env,
+        batch: Batch,
+        event_loop: Arc<EventLoop>,
+        hearer: Callback,
+    ) -> Self {
+        Self {
+            env,
+            held: Held::default(),
+            locks: RefCell::default(),
+            batch,
+            default_client: DefaultClient::new(),
+            event_loop,
+            hearer,
+            pending: RefCell::default(),
+            delivered: RefCell::default(),
+            driver: OnceCell::new(),
+            last_number: Cell::new(0),
+        }
+    }
+
+    /// Starts a call that keeps the process alive until it is settled or cancelled.
+    pub(crate) fn start<F>(&self, slot: u32, future: F)
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        self.job(slot, future, None);
+        self.wake();
+    }
+
+    /// Starts an acquire, or asks once more; sent by `wake`.
+    pub(crate) fn ask(&self, slot: u32, acquire: Acquire) {
+        self.job(slot, acquire.ask().map(Outcome::Acquired), Some(acquire));
+    }
+
+    /// As `start`, but it cannot be cancelled, and is sent by `wake`.
+    pub(crate) fn enqueue<F>(&self, slot: u32, future: F)
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let number = self.number();
+        let ended = move |outcome| Ended { slot, number, outcome };
+        self.driver().enqueue(future.map(ended), move || ended(Outcome::Broken));
+        self.expect(slot, Call { number, job: None, acquire: None });
+    }
+
+    fn job<F>(&self, slot: u32, future: F, acquire: Option<Acquire>)
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let number = self.number();
+        let ended = move |outcome| Ended { slot, number, outcome };
+        let job = self.driver().enqueue_job(future.map(ended), move || ended(Outcome::Broken));
+        self.expect(slot, Call { number, job: Some(job), acquire });
+    }
+
+    fn expect(&self, slot: u32, call: Call) {
+        let mut pending = self.pending.borrow_mut();
+        if pending.is_empty() {
+            self.event_loop.keep(&self.hearer, true);
+        }
+        pending.insert(slot, call);
+    }
+
+    /// Sends what was enqueued.
+    pub(crate) fn wake(&self) {
+        self.driver().wake();
+    }
+
+    /// Waits for the loss of a lease without keeping the process alive, for as long as it is held.
+    pub(crate) fn watch<F>(&self, lease: u32, lost: F)
+    where
+        F: Future<Output = redlock::Error> + Send + 'static,
+    {
+        let ended = |outcome| Ended { slot: 0, number: 0, outcome };
+        let lost = lost.map(move |error| ended(Outcome::Lost(lease, error)));
+        let job = self.driver().enqueue_job(lost, move || ended(Outcome::Done));
+        self.held.watch(lease, job);
+        self.wake();
+    }
+
+    /// Nobody waits for the call of this slot any more; false if nobody did.
+    pub(crate) fn cancel(&self, slot: u32) -> bool {
+        self.finish(|calls| calls.cancel(slot))
+    }
+
+    fn driver(&self) -> &Driver<Ended> {
+        self.driver.get_or_init(|| {
+            let event_loop = Arc::clone(&self.event_loop);
+            Driver::start(move |outcomes| event_loop.push(outcomes))
+        })
+    }
+
+    /// A number that no other call, and no other lease, has.
+    fn number(&self) -> u32 {
+        // 31 bits, and never 0, which says in an outcome's row that there is no lease.
+        let number = (self.last_number.get() % 0x7fff_ffff) + 1;
+        self.last_number.set(number);
+        number
+    }
+
+    /// Changes what is waited for; the process may end once that is nothing.
+    pub(super) fn finish<T>(&self, change: impl FnOnce(&mut Pending) -> T) -> T {
+        let mut pending = self.pending.borrow_mut();
+        let before = pending.is_empty();
+        let answer = change(&mut pending);
+        if !before && pending.is_empty() {
+            self.event_loop.keep(&self.hearer, false);
+        }
+        answer
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.event_loop.desert();
+    }
+}

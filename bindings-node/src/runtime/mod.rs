@@ -1,0 +1,72 @@
+//! Every hazard between Rust's threads and the JavaScript thread, in this folder.
+//!
+//! JavaScript gives each call a slot; core's background thread runs its future, and the slot comes back to JavaScript's
+//! `settle` with the outcome. Outcomes wait in a queue, and the event loop is woken once per batch, never once per call.
+//! All other state belongs to the JavaScript thread alone and needs no lock. There is one `Runtime` per copy of the
+//! package: the main thread and each worker has its own, and so has each context that loads it. When a copy is collected
+//! or its environment ends, its calls are cancelled, outcomes that nobody will see are dropped (a dropped lease
+//! releases), and what it held lives out its ttl.
+
+mod event_loop;
+mod local;
+mod log;
+mod outcomes;
+mod wake;
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use napi::bindgen_prelude::{Env, Float64ArraySlice, FnArgs, Function};
+use napi_derive::napi;
+use redlock::ffi;
+
+use self::event_loop::{EventLoop, Queue};
+pub(crate) use self::local::Local;
+use self::outcomes::pass_on;
+use self::wake::{Callback, Wake};
+use crate::batch::Batch;
+use crate::outcome::Outcome;
+
+/// One JavaScript thread's connection to the background thread.
+#[napi]
+pub struct Runtime {
+    /// What belongs to it.
+    pub(crate) local: Rc<Local>,
+}
+
+#[napi]
+impl Runtime {
+    /// `calls` and `outcomes` are rows of numbers; `settle` is called with how many outcomes are there to be read, and
+    /// with what goes beside them.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(
+        env: Env,
+        calls: Float64ArraySlice<'_>,
+        outcomes: Float64ArraySlice<'_>,
+        #[napi(ts_arg_type = "(rows: number, beside: unknown[]) => void")] settle: Function<
+            FnArgs<(u32, Vec<Outcome>)>,
+            (),
+        >,
+    ) -> napi::Result<Self> {
+        let queue = Queue::default();
+        let slot: Rc<RefCell<Weak<Local>>> = Rc::default();
+        let (arrived, owner) = (Arc::clone(&queue), Rc::clone(&slot));
+        let wake = Wake::new(env, move || match owner.borrow().upgrade() {
+            Some(local) => local.tell(&arrived),
+            None => pass_on(&arrived),
+        })?;
+        let event_loop = Arc::new(EventLoop::new(queue, wake));
+        log::forward_to(&event_loop);
+        let hearer = Callback::new(env, &settle)?;
+        let local = Rc::new(Local::new(env, Batch::new(&calls, &outcomes), event_loop, hearer));
+        *slot.borrow_mut() = Rc::downgrade(&local);
+        Ok(Self { local })
+    }
+}
+
+/// Core writes names of options and methods as JavaScript does, from the moment that this is loaded.
+#[napi_derive::module_init]
+fn init() {
+    ffi::spell_in_camel_case();
+}

@@ -1,0 +1,122 @@
+//! Outcomes, as JavaScript is told of them.
+
+use std::collections::VecDeque;
+
+use napi::bindgen_prelude::FnArgs;
+use redlock::LeaseHandle;
+use redlock::ffi::Acquire;
+
+use super::event_loop::Queue;
+use super::local::Local;
+use super::log;
+use crate::batch::{LOSS, Row, WARNING, integers};
+use crate::outcome::{Ended, Outcome};
+use crate::pending::Call;
+
+impl Local {
+    /// Tells JavaScript of the outcomes that came.
+    pub(super) fn tell(&self, queue: &Queue) {
+        // First: the rows are written into memory that it holds.
+        let Some(hearer) = self.hearer.get() else {
+            self.event_loop.desert();
+            return pass_on(queue);
+        };
+        let outcomes = self.event_loop.take(self.batch.room());
+        self.hearer.call(&hearer, FnArgs::from(self.settle(outcomes)));
+    }
+
+    /// Writes the rows, and answers with how many, and with what goes beside them.
+    fn settle(&self, outcomes: VecDeque<Ended>) -> (u32, Vec<Outcome>) {
+        self.delivered.borrow_mut().clear();
+        let (mut rows, mut beside) = (0, Vec::new());
+        for ended in outcomes {
+            let Some((row, rest)) = self.row(ended) else { continue };
+            self.batch.write(rows as usize, &row);
+            rows += 1;
+            beside.extend(rest);
+        }
+        (rows, beside)
+    }
+
+    /// An outcome's row, and what goes beside it. None for a call that was cancelled: its outcome is dropped, and a lease
+    /// in it released by that.
+    fn row(&self, Ended { slot, number, outcome }: Ended) -> Option<(Row, Option<Outcome>)> {
+        match outcome {
+            Outcome::Warning(_) => {
+                return Some((Row::plain(WARNING.into(), Row::ANSWER), Some(outcome)));
+            }
+            Outcome::Lost(lease, _) => {
+                return Some((Row::plain(LOSS.into(), lease.into()), Some(outcome)));
+            }
+            _ => {}
+        }
+        let call = self.finish(|calls| calls.settle(slot, number))?;
+        let slot_column = f64::from(slot);
+        let beside = |value, outcome| Some((Row::plain(slot_column, value), Some(outcome)));
+        match outcome {
+            Outcome::Acquired(granted) => self.acquired(slot, number, call, granted),
+            Outcome::Attached(lease) => Some((self.lease_row(slot, number, lease), None)),
+            Outcome::Released(lease) => {
+                self.held.remove(lease);
+                Some((Row::plain(slot_column, 0.0), None))
+            }
+            _ if outcome.is_failure() => beside(Row::FAILURE, outcome),
+            _ => beside(Row::ANSWER, outcome),
+        }
+    }
+
+    /// An acquire's outcome; none if it is asked for again, as its lease ended before this thread came to it.
+    fn acquired(
+        &self,
+        slot: u32,
+        number: u32,
+        call: Call,
+        granted: redlock::Result<Option<redlock::Lease>>,
+    ) -> Option<(Row, Option<Outcome>)> {
+        let acquire = call.acquire?;
+        let Some(accepted) = acquire.accept(granted) else {
+            self.ask(slot, acquire);
+            self.wake();
+            return None;
+        };
+        let plain = |value, rest| Some((Row::plain(slot.into(), value), Some(rest)));
+        match accepted {
+            Ok(Some(lease)) => {
+                self.delivered.borrow_mut().push((number, acquire));
+                Some((self.lease_row(slot, number, lease.into_handle()), None))
+            }
+            Ok(None) => plain(Row::ANSWER, Outcome::Done),
+            Err(error) => plain(Row::FAILURE, Outcome::Failed(error)),
+        }
+    }
+
+    /// The acquire whose lease, of this number, JavaScript was told of last, if the lease is over already.
+    pub(crate) fn delivered(&self, lease: u32) -> Option<Acquire> {
+        if self.held.ask(lease, LeaseHandle::held)? {
+            return None;
+        }
+        let mut delivered = self.delivered.borrow_mut();
+        let at = delivered.iter().position(|(number, _)| *number == lease)?;
+        Some(delivered.swap_remove(at).1)
+    }
+
+    fn lease_row(&self, slot: u32, number: u32, lease: LeaseHandle) -> Row {
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "microseconds since 1970: exact until the year 2255"
+        )]
+        let fence = lease.fencing_token().map_or(0.0, |fence| fence as f64);
+        let token = integers(lease.token()).unwrap_or_default();
+        self.held.insert(number, lease);
+        Row { slot: slot.into(), value: number.into(), token, fence }
+    }
+}
+
+/// Nobody hears of outcomes here any more; warnings are the process's, another copy of the package shows them.
+pub(super) fn pass_on(queue: &Queue) {
+    for ended in queue.take(usize::MAX).0 {
+        if let Outcome::Warning(text) = ended.outcome {
+            log::warn(text);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A module of the Node binding calls only what is below it: its Rust and its TypeScript.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::imports::{documented, modules, wrong};
+use crate::tidy::{files, root};
+
+/// The modules of `bindings-node/src`, top down.
+const RUST: &[&str] = &[
+    "panic",
+    "client",
+    "calls",
+    "lock",
+    "lease",
+    "runtime",
+    "runtime::outcomes",
+    "runtime::local",
+    "runtime::log",
+    "runtime::event_loop",
+    "runtime::wake",
+    "held",
+    "pending",
+    "batch",
+    "outcome",
+    "inspection",
+    "options",
+    "errors",
+];
+
+/// The files of `bindings-node`, top down.
+const TYPESCRIPT: &[&str] = &[
+    "index.ts",
+    "default.ts",
+    "client.ts",
+    "lock.ts",
+    "lease.ts",
+    "collection.ts",
+    "loss.ts",
+    "calls.ts",
+    "runtime.ts",
+    "batch.ts",
+    "pending.ts",
+    "options.ts",
+    "errors.ts",
+];
+
+/// The files, by their names, that a file's text names: values and types, imports and what is passed on.
+fn named(text: &str) -> Vec<String> {
+    let quoted = text.split("\"./").skip(1).filter_map(|rest| rest.split_once(".js\""));
+    quoted.map(|(name, _)| format!("{name}.ts")).collect()
+}
+
+/// What is wrong with the order: arrows up, files that the list lacks, and those that there are not.
+fn wrong_files(order: &[&str], texts: &BTreeMap<String, String>) -> Vec<String> {
+    let place = |file: &str| order.iter().position(|name| *name == file);
+    let missing = order.iter().filter(|name| !texts.contains_key(**name));
+    let mut wrong: Vec<String> =
+        missing.map(|name| format!("{name} stands in the list and nowhere else")).collect();
+    for (file, text) in texts {
+        let Some(from) = place(file) else {
+            wrong.push(format!("{file} is missing from the list"));
+            continue;
+        };
+        let up = named(text).into_iter().filter(|used| place(used).is_some_and(|to| to <= from));
+        wrong.extend(up.map(|used| format!("{file} calls {used}, which does not stand below it")));
+    }
+    wrong
+}
+
+#[test]
+fn a_module_of_the_node_binding_calls_only_what_is_below_it() {
+    let wrong = wrong(RUST, &modules(&root().join("bindings-node/src")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_file_of_the_node_binding_calls_only_what_is_below_it() {
+    let mut texts = BTreeMap::new();
+    for path in files(&root().join("bindings-node"), &[".ts"]) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        // Generated: what it names is in Rust.
+        if name != "native.d.ts" {
+            texts.insert(name, fs::read_to_string(&path).unwrap());
+        }
+    }
+    let wrong = wrong_files(TYPESCRIPT, &texts);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_documents_show_the_orders_of_the_node_binding() {
+    for (folder, order) in [("bindings-node/src", RUST), ("bindings-node", TYPESCRIPT)] {
+        assert_eq!(documented(folder), order, "docs/architecture.md and the list disagree");
+    }
+}
+
+#[test]
+fn an_arrow_up_between_files_is_found_however_it_is_written() {
+    let made_up = |lower: &str| {
+        let texts = [("a.ts", "import { b } from \"./b.js\";\n"), ("b.ts", lower)];
+        texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into()
+    };
+    let fine = "import { setTimeout } from \"node:timers\";\nimport { n } from \"./native.js\";\n";
+    assert_eq!(wrong_files(&["a.ts", "b.ts"], &made_up(fine)), Vec::<String>::new());
+    for up in [
+        "import { a } from \"./a.js\";\n",
+        "import {\n  a,\n} from \"./a.js\";\n",
+        "import type { A } from \"./a.js\";\n",
+        "export * from \"./a.js\";\n",
+        "const a = await import(\"./a.js\");\n",
+    ] {
+        assert_eq!(wrong_files(&["a.ts", "b.ts"], &made_up(up)).len(), 1, "{up}");
+    }
+    assert_eq!(wrong_files(&["a.ts"], &made_up(fine)), ["b.ts is missing from the list"]);
+    let more = wrong_files(&["a.ts", "b.ts", "c.ts"], &made_up(fine));
+    assert_eq!(more, ["c.ts stands in the list and nowhere else"]);
+}
