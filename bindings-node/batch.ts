@@ -6,8 +6,9 @@ import { CALL_COLUMNS, OUTCOME_COLUMNS } from "./native.js";
 export const CALLS = 256;
 const OUTCOMES = 512;
 
-/** The rows that the native part reads, and those that it writes. */
+/** The rows that the native part reads. */
 export const calls = new Float64Array(CALLS * CALL_COLUMNS);
+/** The rows that the native part writes. */
 export const outcomes = new Float64Array(OUTCOMES * OUTCOME_COLUMNS);
 
 /** In an outcome's place for a value: what went wrong stands beside the rows, as any answer does that is no number. */

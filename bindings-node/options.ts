@@ -56,10 +56,15 @@ function rulesOf(options: OptionRow[]): Rules {
   return Object.fromEntries(options.map(({ name, kind }) => [name, kind]));
 }
 
+/** Of `new Redlock()`. */
 export const CLIENT = rulesOf(clientOptions());
+/** Of `configure()`. */
 export const CONFIGURE: Rules = { ...CLIENT, replace: "boolean" };
+/** Of `lock()`. */
 export const LOCK = rulesOf(lockOptions());
+/** Of `acquire()`. */
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
+/** Of `shutdown()`. */
 export const SHUTDOWN: Rules = { timeout: "milliseconds" };
 
 /**
