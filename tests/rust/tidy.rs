@@ -90,7 +90,7 @@ fn longest_function(text: &str) -> Option<(usize, String)> {
     starts
         .filter_map(|(at, line)| {
             let closes = |end: &&str| **end == format!("{}}}", " ".repeat(depth(line)));
-            let length = lines[at..].iter().position(|end| closes(&end))? + 1;
+            let length = lines[at..].iter().position(closes)? + 1;
             Some((length, line.trim().to_owned()))
         })
         .max()
