@@ -43,6 +43,8 @@ const LATE: Time = 25 * MS;
 pub(super) struct Monitor {
     pub(super) live: Vec<Record>,
     pub(super) waiting: BTreeMap<u64, Waiting>,
+    /// Tokens that another client is to continue, and whose they still are.
+    pub(super) hands_over: BTreeMap<String, usize>,
     last_token: Tokens,
     next: u64,
     pub(super) grants: usize,

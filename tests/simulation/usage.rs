@@ -56,16 +56,28 @@ pub(super) fn lock(client: Client, how: Use) -> Task {
 /// A lease that goes on under another client's hands, or twice in one client's.
 pub(super) fn continued(client: Client, token: String, how: Use, before: Option<Before>) -> Task {
     Box::pin(async move {
-        let Ok(lease) = client.lock(&how).attach(&token).await else { return };
-        if let Some(Before(former, _handed)) = before {
-            client.monitor.lock().unwrap().gives_up(&former);
-            former.abandon();
+        let attached = client.lock(&how).attach(&token).await;
+        if let Some(Before(former, _handed)) = &before {
+            let mut monitor = client.monitor.lock().unwrap();
+            monitor.hands_over.remove(&token);
+            if attached.is_ok() {
+                monitor.gives_up(former);
+                former.abandon();
+            }
         }
+        let Ok(lease) = attached else { return };
         hold(client, lease, how, Tokens::new()).await;
     })
 }
 
 impl Client {
+    /// While both have a lease, one that gives it back does so for the other, who is told a moment later: nobody is
+    /// promised more.
+    fn hands_over(&self) -> bool {
+        let monitor = self.monitor.lock().unwrap();
+        monitor.hands_over.values().any(|client| *client == self.id)
+    }
+
     fn lock(&self, how: &Use) -> crate::Lock {
         let ms = Duration::from_millis;
         let mut lock = self.redlock.lock(Names::from(how.names.as_slice())).ttl(ms(how.ttl));
@@ -121,7 +133,10 @@ async fn also(client: &Client, hold: &LeaseHandle, also: Also) {
         Also::Second(second) => {
             spawn(Spawned::Task(client.id, continued(client.clone(), token, *second, None)));
         }
+        // What was given back meanwhile nobody hands over.
+        Also::HandOver(..) if !hold.held() => {}
         Also::HandOver(to, next) => {
+            client.monitor.lock().unwrap().hands_over.insert(token.clone(), client.id);
             let (handed, over) = oneshot::channel();
             let before = Before(hold.clone(), handed);
             spawn(Spawned::HandOver(to, token, *next, before));
@@ -142,12 +157,19 @@ pub(super) fn later(client: Client, after: u64, by_force: bool, how: Use) -> Tas
 }
 
 pub(super) fn release_all(client: Client) -> Task {
-    Box::pin(async move { drop(client.redlock.release_all().await) })
+    Box::pin(async move {
+        if !client.hands_over() {
+            drop(client.redlock.release_all().await);
+        }
+    })
 }
 
 /// Ends a client in order; nobody waits in it or holds a lease of it afterwards.
 pub(super) fn shutdown(client: Client, ms: u64) -> Task {
     Box::pin(async move {
+        if client.hands_over() {
+            return;
+        }
         let _ = client.redlock.shutdown(Duration::from_millis(ms)).await;
         sleep(&client, 1).await;
         let now = client.clock.world.lock().unwrap().now;
