@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyString, PyTuple};
-use redlock::TlsOptions;
-use redlock::ffi::{LockArgs, Unit};
+use pyo3::types::{PyBool, PyEllipsis, PyList, PyString, PyTuple};
+use redlock::ffi::Unit;
 
-use crate::error::{check, invalid};
+use crate::errors::{check, invalid};
 
 /// `wait=`: not given, or seconds, infinity being for ever.
 pub(crate) type Wait = Option<f64>;
@@ -36,7 +35,7 @@ pub(crate) fn seconds(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<
 
 /// What came of asking a value that may be of any class: its own errors only say that it is a wrong one, but a Ctrl-C in the
 /// midst of it stands.
-fn tried<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
+pub(crate) fn tried<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
     match answer {
         Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
         answer => Ok(answer.ok()),
@@ -53,6 +52,7 @@ fn is_bool(value: &Bound<'_, PyAny>) -> bool {
 pub(crate) struct Timeout(pub(crate) Duration);
 
 impl Timeout {
+    /// Ten seconds.
     pub(crate) const DEFAULT: Self = Self(Duration::from_secs(10));
 }
 
@@ -68,13 +68,18 @@ impl FromPyObject<'_, '_> for Timeout {
 
 /// The argument `wait=` of an acquire, where None is for ever and nothing is the lock's own.
 pub(crate) enum WaitArg {
+    /// `...`, too: the default where Python code has the signature.
     NotGiven,
+    /// Seconds.
     Given(f64),
 }
 
 impl FromPyObject<'_, '_> for WaitArg {
     type Error = PyErr;
     fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if value.is_instance_of::<PyEllipsis>() {
+            return Ok(Self::NotGiven);
+        }
         let given = (!value.is_none()).then_some(&*value);
         Ok(Self::Given(seconds("wait", given)?.unwrap_or(f64::INFINITY)))
     }
@@ -106,28 +111,14 @@ pub(crate) fn text(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Opt
     Err(invalid(format!("{name} is of type {class}: it must be a str without lone surrogates")))
 }
 
-fn path(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PathBuf>> {
+/// The path of a file.
+pub(crate) fn path(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PathBuf>> {
     let Some(value) = value else { return Ok(None) };
     if let Some(path) = tried(value.py(), value.extract())? {
         return Ok(Some(path));
     }
     // Not shown: it may be the key itself.
     Err(invalid(format!("{name} is of type {}: it must be the path of a file", class(value))))
-}
-
-/// The files and the name that `rediss://` nodes are reached with.
-pub(crate) fn tls(
-    ca: Option<&Bound<'_, PyAny>>,
-    cert: Option<&Bound<'_, PyAny>>,
-    key: Option<&Bound<'_, PyAny>>,
-    server_name: Option<&Bound<'_, PyAny>>,
-) -> PyResult<TlsOptions> {
-    Ok(TlsOptions {
-        ca: path("tls_ca", ca)?,
-        cert: path("tls_cert", cert)?,
-        key: path("tls_key", key)?,
-        server_name: text("tls_server_name", server_name)?,
-    })
 }
 
 /// What is called when something happens.
@@ -179,54 +170,13 @@ fn strings<'py>(value: &Bound<'py, PyAny>) -> PyResult<Result<Vec<String>, Bound
     Ok(Ok(texts))
 }
 
-/// The options of a lock, as given.
-pub(crate) fn lock_args(
-    ttl: Option<&Bound<'_, PyAny>>,
-    wait: Option<&Bound<'_, PyAny>>,
-    renew: Option<&Bound<'_, PyAny>>,
-    max_hold: Option<&Bound<'_, PyAny>>,
-    node_timeout: Option<&Bound<'_, PyAny>>,
-    fencing: Option<&Bound<'_, PyAny>>,
-) -> PyResult<LockArgs> {
-    Ok(LockArgs::of_lock(Unit::Seconds)
-        .with("ttl", seconds("ttl", ttl)?)
-        .with("wait", seconds("wait", wait)?)
-        .with("renew", switch("renew", renew)?)
-        .with("max_hold", seconds("max_hold", max_hold)?)
-        .with("node_timeout", seconds("node_timeout", node_timeout)?)
-        .with("fencing", switch("fencing", fencing)?))
-}
-
-/// Refuses what is no option of `call`, naming the right one. Its value is shown only where it cannot be a password.
-pub(crate) fn refuse(
-    call: &str,
-    options: &str,
-    args: &Bound<'_, PyTuple>,
-    kwargs: Option<&Bound<'_, PyDict>>,
-) -> PyResult<()> {
-    if let Ok(extra) = args.get_item(0) {
-        let number = tried(args.py(), extra.extract::<f64>())?.is_some();
-        let extra =
-            if number { shown(&extra) } else { format!("a value of type {}", class(&extra)) };
-        return Err(invalid(format!(
-            "{call} was given {extra} by position: options are named and times are in seconds ({options})"
-        )));
-    }
-    let Some((name, _)) = kwargs.and_then(|kwargs| kwargs.iter().next()) else {
-        return Ok(());
-    };
-    let name = name.to_string();
-    Err(invalid(match redlock::ffi::instead_of(&name, Unit::Seconds) {
-        Some(instead) => format!("{call}: '{name}' is another library's option. {instead}"),
-        None => format!("{call} has no option '{name}'. There are: {options}"),
-    }))
-}
-
-fn class(value: &Bound<'_, PyAny>) -> String {
+/// A value's class, where the value itself may be a secret.
+pub(crate) fn class(value: &Bound<'_, PyAny>) -> String {
     value.get_type().name().map_or_else(|_| "nameless class".to_owned(), |name| name.to_string())
 }
 
-fn shown(value: &Bound<'_, PyAny>) -> String {
+/// A value, as messages show it.
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "unprintable".to_owned(), |text| text.to_string());
     redlock::ffi::shown(&text)
 }

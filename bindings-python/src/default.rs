@@ -1,55 +1,13 @@
-//! The default client, which module-level locks look up at each acquire.
-
-use std::env::VarError;
-use std::sync::Mutex;
+//! The default client's functions: `lock`, which looks it up at each acquire, and `configure`.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use redlock::ffi::{ClientArgs, Unit};
 
-use crate::args::{self, lock_args, refuse};
-use crate::client::{
-    CLIENT_OPTIONS, LOCK_OPTIONS, Numbered, Redlock, Source, client_args, connect, names,
-};
-use crate::error::{check, invalid};
-use crate::lock::Lock;
-use crate::runtime::lock as locked;
-
-struct Chosen {
-    client: Numbered,
-    used: bool,
-}
-
-static DEFAULT: Mutex<Option<Chosen>> = Mutex::new(None);
-
-pub(crate) fn client(py: Python<'_>) -> PyResult<Numbered> {
-    if let Some(chosen) = locked(&DEFAULT).as_mut() {
-        chosen.used = true;
-        return Ok(chosen.client.clone());
-    }
-    let nodes = redlock::ffi::default_nodes(set("REDLOCK_NODES")?, set("REDIS_URL")?);
-    let nodes = check(py, nodes)?;
-    let client = connect(py, nodes, &ClientArgs::of_client(Unit::Seconds))?;
-    let nodes = client.1.nodes().join(" ");
-    let mut default = locked(&DEFAULT);
-    if default.is_none() {
-        tracing::info!(target: "redlock", "the default client's nodes: {nodes}");
-        *default = Some(Chosen { client, used: true });
-    }
-    drop(default);
-    self::client(py)
-}
-
-/// An environment variable that is no text is a mistake, and not the same as none.
-fn set(name: &str) -> PyResult<Option<String>> {
-    match std::env::var(name) {
-        Ok(text) => Ok(Some(text)),
-        Err(VarError::NotPresent) => Ok(None),
-        Err(VarError::NotUnicode(_)) => {
-            Err(invalid(format!("{name} is not UTF-8: it must be URLs")))
-        }
-    }
-}
+use crate::args;
+use crate::client::Redlock;
+use crate::lock::{Lock, Names};
+use crate::options::{client_args, lock_args, refuse_client, refuse_lock};
+use crate::source::{Numbered, Source};
 
 /// Describes a lock of the default client, which is looked up at each acquire: see `configure`.
 ///
@@ -93,9 +51,17 @@ pub(crate) fn lock(
     fencing: Option<&Bound<'_, PyAny>>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Lock> {
-    refuse("lock()", LOCK_OPTIONS, args, kwargs)?;
-    let options = lock_args(ttl, wait, renew, max_hold, node_timeout, fencing)?;
-    Lock::make(py, Source::Default, names(name)?, options)
+    refuse_lock("lock()", args, kwargs)?;
+    let given = [
+        ("ttl", ttl),
+        ("wait", wait),
+        ("renew", renew),
+        ("max_hold", max_hold),
+        ("node_timeout", node_timeout),
+        ("fencing", fencing),
+    ];
+    let options = lock_args(&given)?;
+    Lock::make(py, Source::Default, Names::given(name)?, options)
 }
 
 /// Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
@@ -135,20 +101,18 @@ pub(crate) fn configure(
     tls_server_name: Option<&Bound<'_, PyAny>>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Redlock> {
-    refuse("configure()", CLIENT_OPTIONS, args, kwargs)?;
+    refuse_client("configure()", args, kwargs)?;
     let replace = args::switch("replace", replace)?.unwrap_or_default();
-    let tls = args::tls(tls_ca, tls_cert, tls_key, tls_server_name)?;
-    let options = client_args(key_prefix, node_timeout, restart_guard, tls)?;
-    let client = connect(py, args::nodes(nodes)?, &options)?;
-    let mut default = locked(&DEFAULT);
-    if default.as_ref().is_some_and(|chosen| chosen.used) && !replace {
-        return Err(invalid(
-            "the default client is in use already: configure() it before, or give replace=True",
-        ));
-    }
-    let old = default.replace(Chosen { client: client.clone(), used: false });
-    drop(default);
-    drop(old);
-    tracing::info!(target: "redlock", "the default client's nodes: {}", client.1.nodes().join(" "));
+    let given = [
+        ("key_prefix", key_prefix),
+        ("node_timeout", node_timeout),
+        ("restart_guard", restart_guard),
+        ("tls_ca", tls_ca),
+        ("tls_cert", tls_cert),
+        ("tls_key", tls_key),
+        ("tls_server_name", tls_server_name),
+    ];
+    let client = Numbered::make(py, args::nodes(nodes)?, &client_args(&given)?)?;
+    client.configure(py, replace)?;
     Ok(Redlock { client })
 }

@@ -42,6 +42,7 @@ pub(crate) struct NodeInspection {
 }
 
 impl Inspection {
+    /// What core found, as Python sees it.
     pub(crate) fn make(py: Python<'_>, found: redlock::Inspection) -> PyResult<Py<Self>> {
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         let nodes = found.nodes.into_iter().map(|node| {

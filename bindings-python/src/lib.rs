@@ -1,4 +1,7 @@
 //! What Python sees of the Rust core. `runtime` holds every hazard between the two; read it first.
+//!
+//! The modules below stand from the top down: each calls only what stands below it, which a test checks. Calls between the
+//! languages go one way: Python calls what is here, and of Python's own nothing is named here but the classes of errors.
 
 #![allow(
     clippy::doc_markdown,
@@ -7,19 +10,31 @@
 
 use pyo3::prelude::*;
 
-mod args;
-mod asking;
-mod client;
-mod default;
-mod error;
-mod inspection;
-mod lease;
-mod lock;
 #[cfg(feature = "panics")]
 mod panic;
-mod place;
+
+mod default;
+
+mod client;
+mod lock;
+
+mod inspection;
+mod lease;
+
+mod source;
+
+mod call_site;
+mod caller;
+mod owner;
 mod registry;
+
+mod options;
+
+mod args;
+
 mod runtime;
+
+mod errors;
 
 /// The Rust half of `redlock`.
 #[pymodule]
@@ -29,11 +44,15 @@ mod _native {
     #[pymodule_export]
     use crate::default::{configure, lock};
     #[pymodule_export]
+    use crate::errors::conclude_with;
+    #[pymodule_export]
     use crate::inspection::{Inspection, NodeInspection};
     #[pymodule_export]
     use crate::lease::Lease;
     #[pymodule_export]
     use crate::lock::Lock;
+    #[pymodule_export]
+    use crate::lock::acquire::Acquire;
     #[cfg(feature = "panics")]
     #[pymodule_export]
     use crate::panic::_panic_for_tests;

@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 
-use crate::runtime::mailbox::submit;
-use crate::runtime::wait;
+use crate::runtime::event_loop::submit;
+use crate::runtime::wait::wait;
 
 /// Panics in a call, in what a call waits for, in what asyncio waits for, or in the answer to asyncio. For the tests.
 #[pyfunction]

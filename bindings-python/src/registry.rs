@@ -5,26 +5,42 @@ use std::sync::{LazyLock, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
+use redlock::LeaseHandle;
 
-use crate::lease::Lease;
-use crate::runtime::{Owner, lock};
+use crate::owner::Owner;
+use crate::runtime::lock;
 
-type Entry = (u64, Py<PyWeakrefReference>);
+/// A lease, and the object for it.
+struct Entry {
+    id: u64,
+    client: u64,
+    handle: LeaseHandle,
+    object: Py<PyWeakrefReference>,
+}
 
 /// Locked with the GIL held and never across a call into Python: see `runtime`.
 static HELD: LazyLock<Mutex<HashMap<Owner, Vec<Entry>>>> = LazyLock::new(Mutex::default);
 
-pub(crate) fn add(owner: Owner, id: u64, lease: &Bound<'_, Lease>) -> PyResult<()> {
-    let weak = PyWeakrefReference::new(lease.as_any())?.unbind();
-    lock(&HELD).entry(owner).or_default().push((id, weak));
+/// From now on the lease is its owner's; `object` is not kept alive by that.
+pub(crate) fn add(
+    owner: Owner,
+    id: u64,
+    client: u64,
+    handle: &LeaseHandle,
+    object: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let object = PyWeakrefReference::new(object)?.unbind();
+    let entry = Entry { id, client, handle: handle.clone(), object };
+    lock(&HELD).entry(owner).or_default().push(entry);
     Ok(())
 }
 
+/// The lease is over, or nobody's any more.
 pub(crate) fn remove(owner: Owner, id: u64) {
     let removed = {
         let mut held = lock(&HELD);
         let Some(entries) = held.get_mut(&owner) else { return };
-        let Some(at) = entries.iter().position(|entry| entry.0 == id) else { return };
+        let Some(at) = entries.iter().position(|entry| entry.id == id) else { return };
         let removed = entries.swap_remove(at);
         if entries.is_empty() {
             held.remove(&owner);
@@ -34,23 +50,23 @@ pub(crate) fn remove(owner: Owner, id: u64) {
     drop(removed);
 }
 
-fn upgrade(py: Python<'_>, found: &[Py<PyWeakrefReference>]) -> Vec<Py<Lease>> {
-    let alive = |weak: &Py<PyWeakrefReference>| weak.bind(py).upgrade();
-    let leases = found.iter().filter_map(alive).filter_map(|lease| lease.cast_into::<Lease>().ok());
-    leases.map(Bound::unbind).filter(|lease| lease.get().hold.held()).collect()
-}
-
-/// The live leases of an owner.
-pub(crate) fn of_owner(py: Python<'_>, owner: Owner) -> Vec<Py<Lease>> {
-    let found: Vec<_> = match lock(&HELD).get(&owner) {
-        Some(entries) => entries.iter().map(|entry| entry.1.clone_ref(py)).collect(),
-        None => return Vec::new(),
+/// A live lease of an owner with this client, on one of these keys.
+pub(crate) fn own(owner: Owner, client: u64, keys: &[String]) -> Option<LeaseHandle> {
+    let held = lock(&HELD);
+    let same = |entry: &&Entry| {
+        entry.client == client
+            && entry.handle.keys().iter().any(|key| keys.contains(key))
+            && entry.handle.held()
     };
-    upgrade(py, &found)
+    held.get(&owner)?.iter().find(same).map(|entry| entry.handle.clone())
 }
 
-/// The live leases of a client.
-pub(crate) fn of_client(py: Python<'_>, client: u64) -> Vec<Py<Lease>> {
-    let found: Vec<_> = lock(&HELD).values().flatten().map(|entry| entry.1.clone_ref(py)).collect();
-    upgrade(py, &found).into_iter().filter(|lease| lease.get().client == client).collect()
+/// The objects of a client's live leases.
+pub(crate) fn of_client(py: Python<'_>, client: u64) -> Vec<Bound<'_, PyAny>> {
+    let live = |entry: &&Entry| entry.client == client && entry.handle.held();
+    let found: Vec<_> = {
+        let held = lock(&HELD);
+        held.values().flatten().filter(live).map(|entry| entry.object.clone_ref(py)).collect()
+    };
+    found.iter().filter_map(|object| object.bind(py).upgrade()).collect()
 }

@@ -18,21 +18,21 @@ def test_one_wake_up_per_batch(client: redlock.Redlock, name: str) -> None:
         loop: Any = asyncio.get_running_loop()
         await (await client.lock(name).aacquire()).arelease()
         wakes = 0
-        (mailbox,) = [
+        (completions,) = [
             key.data[0]._callback
             for key in loop._selector.get_map().values()
-            if key.data[0] and type(key.data[0]._callback).__name__ == "Mailbox"
+            if key.data[0] and type(key.data[0]._callback).__name__ == "Completions"
         ]
 
         def counted() -> None:
             nonlocal wakes
             wakes += 1
-            mailbox()
+            completions()
 
         (fd,) = [
             key.fd
             for key in loop._selector.get_map().values()
-            if key.data[0] and key.data[0]._callback is mailbox
+            if key.data[0] and key.data[0]._callback is completions
         ]
         loop.add_reader(fd, counted)
         locks = [client.lock(f"{name}-{number}") for number in range(200)]
@@ -50,7 +50,7 @@ class NoReaders(asyncio.SelectorEventLoop):
     """As loops that cannot watch file descriptors."""
 
     def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> Any:
-        if type(callback).__name__ == "Mailbox":
+        if type(callback).__name__ == "Completions":
             raise NotImplementedError
         return super().add_reader(fd, callback, *args)
 

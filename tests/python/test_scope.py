@@ -2,17 +2,17 @@
 
 import asyncio
 import contextlib
+import random
+import signal
 import threading
 import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import redlock
-from redlock import _scope
 
 
 def lose(client: redlock.Redlock, lease: redlock.Lease) -> None:
@@ -318,21 +318,36 @@ def test_a_client_closes_in_async_with(client: redlock.Redlock, name: str) -> No
 
 
 def test_a_signal_between_the_grant_and_the_body(client: redlock.Redlock, name: str) -> None:
-    lock = client.lock(name)
-    entry: Any = None
+    """A handler that raises finds nothing held, or is inside of the with statement that gives it back."""
+    lock, main, done = client.lock(name), threading.get_ident(), threading.Event()
+    armed, raised = False, 0
 
-    class Interrupted:
-        """As a Lock whose grant arrives together with a Ctrl-C."""
-
-        _entries = lock._entries
-
-        def _acquire_for(self, made: object) -> None:
-            nonlocal entry
-            entry = made
-            lock._acquire_for(made)
+    def interrupt(*_: object) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        _scope.enter(Interrupted())  # type: ignore[arg-type]
-    assert not entry.lease.held
-    assert lock._entries == []
+    def shoot() -> None:
+        while not done.wait(random.random() / 2000):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    thread = threading.Thread(target=shoot)
+    thread.start()
+    try:
+        for _ in range(400):
+            try:
+                armed = True
+                with lock:
+                    pass
+                armed = False
+            except KeyboardInterrupt:
+                raised += 1
+            lock.acquire(wait=20).release()
+    finally:
+        done.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert raised > 0
+    assert client.leases() == []

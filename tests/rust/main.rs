@@ -13,6 +13,7 @@ mod fencing;
 mod ffi;
 mod imports;
 mod imports_node;
+mod imports_python;
 mod keeping;
 mod late;
 #[cfg(target_os = "linux")]

@@ -8,8 +8,9 @@
 `lock` and `configure` use the default client; `Redlock` makes others.
 """
 
-# Here and not at first use: a with statement must not end in the middle of an import, by Ctrl-C or for want of a file.
-from redlock import _scope as _scope
+# Gives the native classes their methods for asyncio. Not at first use: a with statement must not end in the middle of
+# an import, by Ctrl-C or for want of a file.
+from redlock import _asyncio as _asyncio
 from redlock._native import Inspection, Lease, Lock, NodeInspection, Redlock, configure, lock
 from redlock.errors import (
     ClientClosed,

@@ -68,10 +68,9 @@ def _any(lock: "Lock", function: Callable[..., Any]) -> Callable[..., Any]:
             result = _no_generator(function, function(*args, **kwargs))
             if not inspect.isawaitable(result):
                 return result
-            (entry,) = (entry for entry in held._entries if entry.lease is lease)
             kept = _Kept(lease, result)
             # From here on it is the awaitable's to release, not the with statement's.
-            entry.lease = None
+            held._hand_over(lease)
             return _awaitable(kept, function)
 
     return call

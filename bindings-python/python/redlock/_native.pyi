@@ -9,11 +9,11 @@ import os
 import types
 import typing
 import redlock.errors
-from typing import Any, SupportsFloat, SupportsIndex, final
+from typing import Any, final
 
 _F = typing.TypeVar("_F", bound=collections.abc.Callable[..., typing.Any])
 
-__all__ = ["Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "configure", "lock"]
+__all__ = ["Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "_Acquire", "_conclude", "configure", "lock"]
 
 @final
 class Inspection:
@@ -52,29 +52,28 @@ class Lease:
         ...     lease.held
         True
     """
-    def __aenter__(self, /) -> "collections.abc.Awaitable[Lease]": ...
-    def __aexit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Awaitable[None]": ...
+    async def __aenter__(self) -> Lease: ...
+    def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> collections.abc.Coroutine[typing.Any, typing.Any, None]: ...
     def __enter__(self, /) -> Lease: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
     def __repr__(self, /) -> str: ...
     @property
     def _body(self, /) -> Any | None:
         """
-        The body of an `async with` that runs under this lease; for `_scope`.
+        The body of an `async with` that runs under this lease.
         """
     def _let_go(self, /) -> None:
         """
-        Sends the release and does not wait; for `_scope`.
+        Sends the release and does not wait.
         """
     def _loss(self, /) -> "redlock.errors.LockLost | None":
         """
-        Why it was lost, if it was; for `_scope`.
+        Why it was lost, if it was.
         """
-    def _mine(self, /) -> bool:
+    def _set_body(self, /, body: "object") -> None:
         """
-        Whether this thread or task acquired it; for `_scope`.
+        `None`: it has ended.
         """
-    def _set_body(self, /, body: "object") -> None: ...
     def abandon(self, /) -> bool:
         """
         Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
@@ -219,49 +218,57 @@ class Lock:
         >>> report("eve")
         3
     """
-    def __aenter__(self, /) -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease]": ...
-    def __aexit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Coroutine[typing.Any, typing.Any, None]": ...
-    def __bool__(self, /) -> bool: ...
-    def __call__(self, /, function: "_F") -> "_F":
+    def aacquire(self, *args: typing.Never, wait: float | datetime.timedelta | None=..., **kwargs: typing.Never) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease]:
+        """
+        `acquire` for asyncio: begins when awaited; a cancellation leaves no key behind.
+
+        >>> async with await lock.aacquire(wait=5) as lease:
+        ...     lease.held
+        True
+        """
+    def atry_acquire(self) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease | None]:
+        """
+        `try_acquire` for asyncio: begins when awaited.
+
+        >>> lease = await lock.atry_acquire()
+        >>> await lease.arelease()
+        """
+    def __aenter__(self) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease]: ...
+    def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> collections.abc.Coroutine[typing.Any, typing.Any, None]: ...
+    def __call__(self, function: _F) -> _F:
         """
         A function, or coroutine function, that holds the lock during each call.
 
-        If a function that is no `async def` returns an awaitable, the lock is held until that has ended. Raises TypeError
-        for a generator, whose caller decides when it ends.
+        If a function that is no `async def` returns an awaitable, the lock is held until that has ended. Raises
+        TypeError for a generator, whose caller decides when it ends.
         """
+    def __bool__(self, /) -> bool: ...
     def __enter__(self, /) -> Lease: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
     def __repr__(self, /) -> str: ...
-    def _acquire_for(self, /, entry: "typing.Any") -> "None":
+    def _acquire(self, /, frame: "types.FrameType", wait: "float | datetime.timedelta | types.EllipsisType | None" = ..., *args: "typing.Any", **kwargs: "typing.Any") -> _Acquire:
         """
-        Acquires for a with statement: the lease is in its entry, and that in the list, before any signal handler can run.
+        An acquire for asyncio, by the code that runs in `frame`.
         """
-    def _begin(self, /, frame: "types.FrameType", wait: "float | None") -> "asyncio.Future[Lease]":
+    def _enter(self, /, frame: "types.FrameType", lease: "Lease", body: "object") -> "None":
         """
-        An asyncio future for the lease; for `_scope`, which ends it by `_cancel`.
-        """
-    def _begin_try(self, /, frame: "types.FrameType") -> "asyncio.Future[Lease | None]": ...
-    def _cancel(self, /, future: "asyncio.Future[typing.Any]") -> "None": ...
-    @property
-    def _entries(self, /) -> Any:
-        """
-        The with statements under way; for `_scope`.
+        An `async with` under way: the frame that runs it, what it holds, and what its task is cancelled by.
         """
     def _for_call(self, /, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "Lock":
         """
         The lock for one call of a decorated function.
         """
-    def _left(self, /, wait: SupportsFloat | SupportsIndex | None, passed: SupportsFloat | SupportsIndex) -> float | None:
+    def _hand_over(self, /, lease: "Lease") -> "None":
         """
-        What is left of `wait`, or of the lock's own, after `passed` seconds.
+        The with statement that holds this lease does not release it: from here on somebody else will.
         """
-    def aacquire(self, /, *args: "typing.Never", wait: "float | datetime.timedelta | None" = ..., **kwargs: "typing.Never") -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease]":
+    def _leave(self, /, frame: "types.FrameType") -> "tuple[Lease, typing.Any]":
         """
-        `acquire` for asyncio: begins when awaited; a cancellation leaves no key behind.
-
-            >>> async with await lock.aacquire(wait=5) as lease:
-            ...     lease.held
-            True
+        The end of the `async with` in `frame`: its lease and its body.
+        """
+    def _try_acquire(self, /, frame: "types.FrameType") -> _Acquire:
+        """
+        The same of one round.
         """
     def aattach(self, /, token: "str") -> "collections.abc.Awaitable[Lease]":
         """
@@ -287,13 +294,6 @@ class Lock:
 
             >>> (await lock.ainspect()).held
             False
-        """
-    def atry_acquire(self, /) -> "collections.abc.Coroutine[typing.Any, typing.Any, Lease | None]":
-        """
-        `try_acquire` for asyncio: begins when awaited.
-
-            >>> lease = await lock.atry_acquire()
-            >>> await lease.arelease()
         """
     def attach(self, /, token: "str") -> Lease:
         """
@@ -418,15 +418,15 @@ class Redlock:
         ...     client.lock("job").key
         'app:job'
     """
-    def __aenter__(self, /) -> "collections.abc.Coroutine[typing.Any, typing.Any, Redlock]": ...
-    def __aexit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "collections.abc.Coroutine[typing.Any, typing.Any, None]": ...
+    async def __aenter__(self) -> Redlock: ...
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
     def __enter__(self, /) -> Redlock: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
     def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock: ...
     def __repr__(self, /) -> str: ...
     def _let_go(self, /) -> None:
         """
-        Sends what `with` does at its end and does not wait; for `_scope`.
+        Sends what `with` does at its end and does not wait.
         """
     def aattach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[Lease]":
         """
@@ -534,6 +534,33 @@ class Redlock:
             >>> client.shutdown(timeout=0)            # a lease is still held
             1
         """
+
+@final
+class _Acquire:
+    """
+    One acquire, which begins when it is first asked for. What nobody takes is given back.
+    """
+    def accept(self, /) -> bool:
+        """
+        Whether the answer stands, now that the task runs: if so, `lease`. False: its time was over before; `ask` again.
+        """
+    def ask(self, /) -> "asyncio.Future[None]":
+        """
+        An asyncio future that is done when there is an answer: then `accept`.
+        """
+    def give_up(self, /) -> None:
+        """
+        Ends it; what was granted meanwhile is given back.
+        """
+    def lease(self, /) -> Lease | None:
+        """
+        The lease; None where one round was not enough.
+        """
+
+def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None") -> "None":
+    """
+    What a failed release does to the end of a with statement that `error` may be leaving: what the body raised stands.
+    """
 
 def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
     """

@@ -14,14 +14,14 @@ use pyo3::types::PyDict;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// Whose greenlets run this process's code.
-pub(super) struct Greenlets<'py> {
+pub(crate) struct Greenlets<'py> {
     sleep: Bound<'py, PyAny>,
     current: Bound<'py, PyAny>,
     pause: Duration,
 }
 
 /// `None` where neither library has patched the process: two look-ups in a dict.
-pub(super) fn in_use(py: Python<'_>) -> PyResult<Option<Greenlets<'_>>> {
+pub(crate) fn in_use(py: Python<'_>) -> PyResult<Option<Greenlets<'_>>> {
     static MODULES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let modules = MODULES.import(py, "sys", "modules")?.cast::<PyDict>()?;
     let libraries = [
@@ -42,12 +42,12 @@ pub(super) fn in_use(py: Python<'_>) -> PyResult<Option<Greenlets<'_>>> {
 
 impl Greenlets<'_> {
     /// The greenlet that runs now: its address.
-    pub(super) fn current(&self) -> PyResult<usize> {
+    pub(crate) fn current(&self) -> PyResult<usize> {
         Ok(self.current.call0()?.as_ptr() as usize)
     }
 
     /// Lets the others run for a moment. Raises what ends this one.
-    pub(super) fn pause(&mut self) -> PyResult<()> {
+    pub(crate) fn pause(&mut self) -> PyResult<()> {
         let pause = self.pause;
         self.pause = (pause * 2).min(PAUSES.1);
         self.sleep.call1((pause.as_secs_f64(),)).map(drop)

@@ -1,41 +1,37 @@
 //! Core's events, on their way to `logging.getLogger("redlock")`.
 
-use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use tracing::field::{Field, Visit};
+use redlock::ffi::log_text;
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::dispatch;
+use super::dispatcher;
 
 /// The least of Python's levels that its logger wants; asked of it when the dispatcher starts and whenever it has logged.
 static WANTED: AtomicU8 = AtomicU8::new(20);
 
-/// One event, as plain data.
-pub(crate) struct Record {
-    level: u8,
-    text: String,
+/// Has this process's events logged from now on.
+pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
+    if dispatcher::start(py)? {
+        subscribe(py)?;
+    }
+    Ok(())
 }
 
-impl Record {
-    /// A log with a gap says so.
-    pub(super) fn of_dropped(count: u64) -> Self {
-        let text = format!(
-            "{count} log records were dropped here: a handler of this log is too slow for them"
-        );
-        Self { level: 30, text }
-    }
+/// Logs it, on a thread of Python's.
+fn emit(py: Python<'_>, level: u8, text: &str) -> PyResult<()> {
+    let logger = logger(py)?;
+    refresh(logger)?;
+    logger.call_method1(intern!(py, "log"), (level, "%s", text)).map(drop)
+}
 
-    /// Logs it, on a thread of Python's.
-    pub(super) fn emit(&self, py: Python<'_>) -> PyResult<()> {
-        let logger = logger(py)?;
-        refresh(logger)?;
-        logger.call_method1(intern!(py, "log"), (self.level, "%s", &self.text)).map(drop)
-    }
+fn tell_of_dropped(py: Python<'_>, count: u64) -> PyResult<()> {
+    let text = "log records were dropped here: a handler of this log is too slow for them";
+    emit(py, 30, &format!("{count} {text}"))
 }
 
 fn logger(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
@@ -53,8 +49,8 @@ fn refresh(logger: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Sends this process's events of target `redlock` to the dispatcher.
-pub(super) fn subscribe(py: Python<'_>) -> PyResult<()> {
+/// Sends the events of target `redlock` to the dispatcher.
+fn subscribe(py: Python<'_>) -> PyResult<()> {
     // It only leaves records in a queue.
     redlock::ffi::log_in_place();
     // Refused only if it was set before: by us.
@@ -72,6 +68,7 @@ fn level(level: Level) -> u8 {
     }
 }
 
+/// The subscriber: from core's events to the dispatcher.
 struct Forward;
 
 impl Subscriber for Forward {
@@ -92,10 +89,8 @@ impl Subscriber for Forward {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut text = Text::default();
-        event.record(&mut text);
-        let level = level(*event.metadata().level());
-        dispatch::send(dispatch::Event::Log(Record { level, text: text.message + &text.fields }));
+        let (level, text) = (level(*event.metadata().level()), log_text(event));
+        dispatcher::send_if_room(Box::new(move |py| emit(py, level, &text)), tell_of_dropped);
     }
 
     // Spans are not enabled; the trait asks for answers all the same.
@@ -106,24 +101,4 @@ impl Subscriber for Forward {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
     fn enter(&self, _: &span::Id) {}
     fn exit(&self, _: &span::Id) {}
-}
-
-#[derive(Default)]
-struct Text {
-    message: String,
-    fields: String,
-}
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a String cannot fail.
-        let _ = match field.name() {
-            "message" => write!(self.message, "{value:?}"),
-            name => write!(self.fields, " {name}={value:?}"),
-        };
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.record_debug(field, &format_args!("{value}"));
-    }
 }

@@ -3,33 +3,32 @@
 //! While the lease is held only its object owns the callback, so that both can be collected. Whoever learns of the loss
 //! sends word, without owning it; an object that goes before that word has arrived sends its callbacks along with another.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use pyo3::prelude::*;
 use redlock::Error;
+use redlock::ffi::spawn;
 
-use super::dispatch;
-use super::queue::{Item, Queue};
+use super::dispatcher;
+use crate::errors::exception;
 
 /// A callback for the loss of a lease; dropping it ends the watching.
 pub(crate) struct Watch {
     pub(crate) callback: Py<PyAny>,
     told: AtomicBool,
-    way: Way,
+    /// To the thread that calls it.
+    send: Box<dyn Fn(Word) + Send + Sync>,
     #[expect(dead_code, reason = "ends the watching when dropped")]
     task: Box<dyn Send + Sync>,
 }
 
-/// Who calls it.
-pub(super) enum Way {
-    Dispatcher,
-    Loop(Arc<Queue>),
-}
-
 /// Word of a loss, on its way to a callback.
 pub(crate) enum Word {
+    /// From the task that waits for the loss: the lease's object may be gone.
     FromTask(Weak<Watch>, Error),
+    /// From the lease's object, as it goes.
     FromLease(Arc<Watch>, Error),
 }
 
@@ -37,13 +36,13 @@ impl Watch {
     /// `watching` is given what the word is to be sent about.
     pub(super) fn start<T: Send + Sync + 'static>(
         callback: Py<PyAny>,
-        way: Way,
+        send: impl Fn(Word) + Send + Sync + 'static,
         watching: impl FnOnce(Weak<Self>) -> T,
     ) -> Arc<Self> {
         Arc::new_cyclic(|weak| Self {
             callback,
             told: AtomicBool::new(false),
-            way,
+            send: Box::new(send),
             task: Box::new(watching(weak.clone())),
         })
     }
@@ -55,17 +54,9 @@ impl Watch {
 
     /// For a lease that was lost and goes, with the word about it still on its way.
     pub(crate) fn outlive(self: Arc<Self>, error: &Error) {
-        if self.told() {
-            return;
-        }
-        let word = |watch| Word::FromLease(watch, error.clone());
-        match &self.way {
-            Way::Dispatcher => dispatch::send(dispatch::Event::Lost(word(self))),
-            Way::Loop(queue) => {
-                let queue = Arc::clone(queue);
-                queue.push(Item::Lost(word(self)));
-                queue.ring();
-            }
+        if !self.told() {
+            let word = Word::FromLease(Arc::clone(&self), error.clone());
+            (self.send)(word);
         }
     }
 }
@@ -79,4 +70,23 @@ impl Word {
         };
         (!watch.told.swap(true, Ordering::AcqRel)).then_some((watch, error))
     }
+}
+
+/// Calls `callback` on the dispatcher's thread when the lease is lost, for as long as the watch lives.
+pub(crate) fn on_dispatcher(
+    py: Python<'_>,
+    lost: impl Future<Output = Error> + Send + 'static,
+    callback: Py<PyAny>,
+) -> PyResult<Arc<Watch>> {
+    dispatcher::start(py)?;
+    Ok(Watch::start(callback, send, |watch| {
+        spawn(async move { send(Word::FromTask(watch, lost.await)) })
+    }))
+}
+
+fn send(word: Word) {
+    dispatcher::send(Box::new(|py| {
+        let Some((watch, error)) = word.arrived(py) else { return Ok(()) };
+        watch.callback.call1(py, (exception(py, &error)?,)).map(drop)
+    }));
 }

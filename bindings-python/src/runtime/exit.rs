@@ -11,7 +11,8 @@ use super::lock;
 /// Longer ago, it was sent or never will be.
 const RECENT: Duration = Duration::from_secs(2);
 /// How long an exit may take because of us.
-const PATIENCE: Duration = Duration::from_millis(200);
+const MOMENT: Duration = Duration::from_millis(200);
+/// How many are remembered.
 const MOST: usize = 256;
 
 static OWED: Mutex<Vec<(Instant, Arc<redlock::Lock>)>> = Mutex::new(Vec::new());
@@ -32,7 +33,7 @@ pub(crate) fn note(owing: &Arc<redlock::Lock>) {
 }
 
 /// Waits until the nodes have answered a question that was asked behind the clean-ups.
-pub(super) fn settle(py: Python<'_>) {
+pub(super) fn wait_for_clean_ups(py: Python<'_>) {
     let owed = std::mem::take(&mut *lock(&OWED));
     let recent = owed.into_iter().filter(|(at, _)| at.elapsed() < RECENT);
     let (done, answers) = mpsc::channel::<()>();
@@ -46,5 +47,5 @@ pub(super) fn settle(py: Python<'_>) {
     }
     drop(done);
     // Nothing is ever sent: this ends when the last sender is gone.
-    let _ = py.detach(move || answers.recv_timeout(PATIENCE));
+    let _ = py.detach(move || answers.recv_timeout(MOMENT));
 }

@@ -1,5 +1,6 @@
 //! Core's errors as Python's: the only place that knows the classes' names.
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use redlock::{Error, ErrorKind};
@@ -47,6 +48,31 @@ pub(crate) fn scarce(what: &str, error: &std::io::Error) -> PyErr {
 /// A value or an argument that cannot be meant.
 pub(crate) fn invalid(message: impl Into<String>) -> PyErr {
     classes::InvalidOption::new_err((message.into(),))
+}
+
+/// What a failed release does to the end of a with statement that `error` may be leaving: what the body raised stands.
+#[pyfunction]
+#[pyo3(name = "_conclude", signature = (problem: "redlock.errors.LockError", error: "BaseException | None") -> "None")]
+pub(crate) fn conclude_with(problem: Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = problem.py();
+    if problem.is_instance_of::<classes::QuorumUnavailable>() {
+        // The body has done its work, and the keys expire by themselves.
+        let text = "not released, the key will expire: %s";
+        let logger = py.import("logging")?.call_method1("getLogger", ("redlock",))?;
+        logger.call_method1("warning", (text, problem)).map(drop)
+    } else if error.is_none() {
+        Err(PyErr::from_value(problem))
+    } else if error.is_instance_of::<classes::LockLost>() {
+        Ok(())
+    } else {
+        let note = format!("redlock: {}", problem.str()?);
+        error.call_method1(intern!(py, "add_note"), (note,)).map(drop)
+    }
+}
+
+/// The same for one of core's errors.
+pub(crate) fn conclude(py: Python<'_>, problem: &Error, error: &Bound<'_, PyAny>) -> PyResult<()> {
+    conclude_with(exception(py, problem)?, error)
 }
 
 fn class(py: Python<'_>, kind: ErrorKind) -> Bound<'_, PyType> {

@@ -1,0 +1,72 @@
+//! Who asks for a lock, and what to tell them.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyRuntimeWarning;
+use pyo3::prelude::*;
+use redlock::ffi::{self, NOT_REENTRANT};
+
+use crate::call_site::{CallSite, warn};
+use crate::owner::Owner;
+use crate::registry;
+use crate::runtime::{event_loop, exit, wait};
+
+/// Who asks, for what, and where.
+pub(crate) struct Caller {
+    pub(crate) lock: Arc<redlock::Lock>,
+    /// The number of the lock's client.
+    pub(crate) client: u64,
+    pub(crate) owner: Owner,
+    pub(crate) call_site: CallSite,
+}
+
+impl Caller {
+    /// Drives a future of this lock; one that a signal handler ends still has its clean-up under way.
+    pub(crate) fn wait<F>(
+        &self,
+        py: Python<'_>,
+        future: F,
+        when_slow: impl FnOnce(Python<'_>) -> PyResult<()>,
+    ) -> PyResult<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        wait::wait(py, future, when_slow).inspect_err(|_| exit::note(&self.lock))
+    }
+
+    /// A lease that nobody picks up is left as it is: it may still be the other process's.
+    pub(crate) fn attach(
+        &self,
+        token: &str,
+    ) -> impl Future<Output = Result<redlock::LeaseHandle, redlock::Error>> + Send + 'static + use<>
+    {
+        let attached = self.lock.attach(token);
+        async move { attached.await.map(redlock::Lease::into_handle) }
+    }
+
+    /// Warns of a lock that would wait for itself: this thread or task has it.
+    pub(crate) fn warn_of_own(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(held) = registry::own(self.owner, self.client, self.lock.keys()) else {
+            return Ok(());
+        };
+        let (key, whence) = (ffi::shown(&self.lock.key()), ffi::acquired_at(&held));
+        let who = self.owner.word();
+        warn::<PyRuntimeWarning>(
+            py,
+            &format!(
+                "{key}: {who} holds it already{whence}: {NOT_REENTRANT}, so this waits for itself"
+            ),
+        )
+    }
+}
+
+/// Warns of a call that waits in an event loop's thread.
+pub(crate) fn warn_of_loop(py: Python<'_>, instead: &str, about: &str) -> PyResult<()> {
+    if event_loop::running(py)?.is_none() {
+        return Ok(());
+    }
+    let about = ffi::shown(about);
+    let text = format!("{about}: waiting here blocks the event loop; use {instead}");
+    warn::<PyRuntimeWarning>(py, &text)
+}

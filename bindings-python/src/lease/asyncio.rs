@@ -1,0 +1,65 @@
+//! What a lease can do in asyncio, and what `redlock._asyncio` asks of it.
+
+use std::future::Future;
+
+use pyo3::prelude::*;
+use redlock::ffi::{self, Unit};
+
+use super::Lease;
+use crate::args;
+use crate::errors::{check, exception};
+use crate::runtime::event_loop::submit;
+use crate::runtime::{exit, lock};
+
+#[pymethods]
+impl Lease {
+    /// `extend` for asyncio: sent at the call.
+    ///
+    ///     >>> await lease.aextend(ttl=30)
+    #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[None]")]
+    fn aextend<'py>(
+        &self,
+        py: Python<'py>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let sent = check(py, ffi::extend(&self.hold, args::seconds("ttl", ttl)?, Unit::Seconds))?;
+        submit(py, sent, |py, done| check(py, done).map(|()| py.None()))
+    }
+
+    /// `release` for asyncio: sent at the call, so that a cancellation only ends the waiting for its confirmation.
+    ///
+    ///     >>> await lease.arelease()
+    #[pyo3(signature = () -> "collections.abc.Awaitable[None]")]
+    fn arelease<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        submit(py, self.give_back(), |py, done| check(py, done).map(|()| py.None()))
+    }
+
+    /// The body of an `async with` that runs under this lease.
+    #[getter]
+    fn _body(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        lock(&self.body).as_ref().map(|body| body.clone_ref(py))
+    }
+
+    /// `None`: it has ended.
+    #[pyo3(signature = (body: "object"))]
+    fn _set_body(&self, body: Option<Py<PyAny>>) {
+        let old = std::mem::replace(&mut *lock(&self.body), body);
+        drop(old);
+    }
+
+    /// Why it was lost, if it was.
+    #[pyo3(signature = () -> "redlock.errors.LockLost | None")]
+    fn _loss<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.hold.loss().map(|error| exception(py, &error)).transpose()
+    }
+
+    /// Sends the release and does not wait.
+    fn _let_go(&self) {
+        ffi::spawn(drop_output(self.give_back())).detach();
+        exit::note(&self.lock);
+    }
+}
+
+async fn drop_output<F: Future>(future: F) {
+    drop(future.await);
+}

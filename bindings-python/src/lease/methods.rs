@@ -1,0 +1,202 @@
+//! What a lease can do, in code that blocks.
+
+use pyo3::prelude::*;
+use redlock::ffi::{self, Unit};
+
+use super::Lease;
+use crate::args;
+use crate::errors::check;
+use crate::runtime::wait::wait;
+use crate::runtime::{event_loop, lock, watch};
+
+#[pymethods]
+impl Lease {
+    /// Whether it is still ours for sure, by the clock: no question to the nodes.
+    ///
+    ///     >>> lease.held
+    ///     True
+    #[getter]
+    fn held(&self) -> bool {
+        self.hold.held()
+    }
+
+    /// The seconds for which it is ours for sure; 0 when it is over.
+    ///
+    ///     >>> 9 < lease.remaining < lease.ttl
+    ///     True
+    #[getter]
+    fn remaining(&self) -> f64 {
+        self.hold.remaining().as_secs_f64()
+    }
+
+    /// The Redis key, or keys separated by commas.
+    ///
+    ///     >>> lease.key
+    ///     'lock:job'
+    #[getter]
+    fn key(&self) -> String {
+        self.hold.key()
+    }
+
+    /// The Redis keys, in the order of the names.
+    ///
+    ///     >>> lease.keys
+    ///     ['lock:job']
+    #[getter]
+    fn keys(&self) -> Vec<String> {
+        self.hold.keys().to_vec()
+    }
+
+    /// The value of the key while it is ours, as `attach` wants it: 32 hex digits. Who knows it can release the lock.
+    ///
+    ///     >>> len(lease.token)
+    ///     32
+    #[getter]
+    fn token(&self) -> &str {
+        self.hold.token()
+    }
+
+    /// Larger than that of every earlier lease of the lock: a resource that keeps the largest one can refuse who is late.
+    ///
+    /// Raises InvalidOption unless the lock was made with `fencing=True`, and for a lease from `attach`.
+    ///
+    ///     >>> first = client.lock("row", fencing=True).acquire()
+    ///     >>> first.release()
+    ///     >>> with client.lock("row", fencing=True) as second:
+    ///     ...     second.fencing_token > first.fencing_token
+    ///     True
+    #[getter]
+    fn fencing_token(&self, py: Python<'_>) -> PyResult<u64> {
+        check(py, self.hold.fencing_token())
+    }
+
+    /// The seconds that a renewal makes it last: the option's, or what `extend` was given last.
+    ///
+    ///     >>> lease.ttl
+    ///     10.0
+    #[getter]
+    fn ttl(&self) -> f64 {
+        self.hold.ttl().as_secs_f64()
+    }
+
+    /// Raises LockLost when it is over, lost or released: ask before you write. No question to the nodes.
+    ///
+    ///     >>> lease.ensure_held()
+    ///     >>> lease.release()
+    ///     >>> lease.ensure_held()
+    ///     Traceback (most recent call last):
+    ///     redlock.LockLost: lock:job: the lease was released; nothing is held
+    fn ensure_held(&self, py: Python<'_>) -> PyResult<()> {
+        check(py, self.hold.ensure_held())
+    }
+
+    /// Makes it last at least `ttl` seconds from now (default: its own ttl); also the ttl of later renewals. Never
+    /// shortens.
+    ///
+    /// Raises LockLost once it is over, QuorumUnavailable when too few nodes answered; then it goes on to its end. Raises
+    /// InvalidOption for a ttl below 0.1, or above `restart_guard` over several nodes.
+    ///
+    ///     >>> lease.extend(ttl=30)
+    ///     >>> lease.ttl, lease.remaining > 29
+    ///     (30.0, True)
+    #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None))]
+    fn extend(&self, py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let sent = check(py, ffi::extend(&self.hold, args::seconds("ttl", ttl)?, Unit::Seconds))?;
+        check(py, wait(py, sent, |_| Ok(()))?)
+    }
+
+    /// Gives it back. A second time does nothing; after a loss it raises LockLost.
+    ///
+    /// Raises QuorumUnavailable when too few nodes confirmed within `node_timeout`: the keys then expire by themselves.
+    ///
+    ///     >>> lease.release()
+    ///     >>> lease.held
+    ///     False
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        check(py, self.confirmed(py)?)
+    }
+
+    /// Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
+    ///
+    /// True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, abandon.
+    ///
+    ///     >>> lease.abandon(), client.lock("job").inspect().held
+    ///     (True, True)
+    fn abandon(&self) -> bool {
+        let held = self.hold.abandon();
+        self.over();
+        held
+    }
+
+    /// Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after a
+    /// release.
+    ///
+    /// On the running event loop, or else on a thread for such calls. Raises InvalidOption for what cannot be called.
+    ///
+    ///     >>> done = threading.Event()
+    ///     >>> lease.on_lost(lambda error: (print(error.reason), done.set()))
+    ///     >>> client.close()
+    ///     >>> done.wait(5)
+    ///     closed
+    ///     True
+    #[pyo3(signature = (callback: "collections.abc.Callable[[redlock.errors.LockLost], object]"))]
+    fn on_lost(&self, py: Python<'_>, callback: Bound<'_, PyAny>) -> PyResult<()> {
+        let callback = args::callback(callback)?;
+        let lost = self.hold.lost();
+        let watch = match event_loop::running(py)? {
+            Some(_) => event_loop::watch(py, lost, callback)?,
+            None => watch::on_dispatcher(py, lost, callback)?,
+        };
+        self.watch(watch);
+        Ok(())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None")]
+    fn __exit__(
+        slf: &Bound<'_, Self>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let _ = (kind, trace);
+        Self::leave(slf, error)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = match (self.hold.held(), self.hold.released(), self.hold.loss()) {
+            (true, ..) => format!("{:.3} s left", self.hold.remaining().as_secs_f64()),
+            (_, true, _) => "released".to_owned(),
+            (_, _, Some(_)) => "lost".to_owned(),
+            _ => "abandoned".to_owned(),
+        };
+        format!("<redlock.Lease {:?}: {state}>", self.hold.key())
+    }
+
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        // Whoever has still to be told of a loss must not be collected: that callback is out of the collector's reach.
+        if let Ok(watches) = self.watches.try_lock()
+            && !watches.is_empty()
+        {
+            let lost = self.hold.loss().is_some();
+            let free = watches.iter().filter(|watch| !lost || watch.told());
+            free.into_iter().try_for_each(|watch| visit.call(&watch.callback))?;
+        }
+        if let Ok(body) = self.body.try_lock() {
+            visit.call(&*body)?;
+        }
+        Ok(())
+    }
+
+    fn __clear__(&self) {
+        let body = lock(&self.body).take();
+        drop(body);
+        if self.hold.loss().is_none() {
+            let watches = std::mem::take(&mut *lock(&self.watches));
+            drop(watches);
+        }
+    }
+}

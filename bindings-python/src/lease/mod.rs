@@ -1,0 +1,144 @@
+//! What is held: thin answers from core's `LeaseHandle`, and what happens when Python forgets about it.
+
+mod asyncio;
+mod methods;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use pyo3::exceptions::PyResourceWarning;
+use pyo3::prelude::*;
+use redlock::ffi;
+use redlock::{LeaseHandle, LossReason};
+
+use crate::caller::Caller;
+use crate::errors::conclude;
+use crate::owner::Owner;
+use crate::registry;
+use crate::runtime::wait::wait;
+use crate::runtime::watch::Watch;
+use crate::runtime::{exit, lock};
+
+static ID: AtomicU64 = AtomicU64::new(1);
+
+/// What you hold: renewed in the background until released, lost, or collected.
+///
+/// `with lease:` and `async with lease:` release it at the end. A lease that is collected without a release is not
+/// released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
+///
+///     >>> with client.lock("job").acquire() as lease:
+///     ...     lease.held
+///     True
+#[pyclass(frozen, weakref, module = "redlock")]
+pub(crate) struct Lease {
+    hold: LeaseHandle,
+    /// Asked once more at the exit of the process.
+    lock: Arc<redlock::Lock>,
+    owner: Owner,
+    id: u64,
+    /// Who is to be told of its loss.
+    watches: Mutex<Vec<Arc<Watch>>>,
+    /// Of an `async with` over the lease itself.
+    body: Mutex<Option<Py<PyAny>>>,
+}
+
+impl Lease {
+    /// The object for a lease that this caller was granted.
+    pub(crate) fn make(py: Python<'_>, hold: LeaseHandle, caller: &Caller) -> PyResult<Py<Self>> {
+        let Caller { client, owner, .. } = *caller;
+        let lock = Arc::clone(&caller.lock);
+        ffi::note_call_site(&hold, caller.call_site.clone());
+        ffi::note_owner(&hold, owner.plain());
+        let id = ID.fetch_add(1, Ordering::Relaxed);
+        let (watches, body) = Default::default();
+        let lease = Bound::new(py, Self { hold, lock, owner, id, watches, body })?;
+        registry::add(owner, id, client, &lease.get().hold, lease.as_any())?;
+        Ok(lease.unbind())
+    }
+
+    /// Who acquired it.
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The lease is over by our own will: nobody has to be told of its loss any more.
+    fn over(&self) {
+        registry::remove(self.owner, self.id);
+        if self.hold.loss().is_none() {
+            let watches = std::mem::take(&mut *lock(&self.watches));
+            drop(watches);
+        }
+    }
+
+    /// Its object goes after a loss, perhaps before the word of it has arrived.
+    fn tell_all(&self) {
+        let watches = std::mem::take(&mut *lock(&self.watches));
+        let loss = self.hold.loss();
+        let Some(error) = loss.filter(|error| error.loss_reason() != Some(LossReason::Forked))
+        else {
+            return;
+        };
+        watches.into_iter().for_each(|watch| watch.outlive(&error));
+    }
+
+    fn watch(&self, watch: Arc<Watch>) {
+        lock(&self.watches).push(watch);
+    }
+
+    /// Releases at the end of a with statement. Sent before any bytecode runs, and so before any signal handler.
+    pub(crate) fn leave(slf: &Bound<'_, Self>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        match slf.get().confirmed(py)? {
+            Ok(()) => Ok(()),
+            Err(problem) => conclude(py, &problem, error),
+        }
+    }
+
+    fn confirmed(&self, py: Python<'_>) -> PyResult<Result<(), redlock::Error>> {
+        let sent = self.give_back();
+        wait(py, sent, |_| Ok(())).inspect_err(|_| exit::note(&self.lock))
+    }
+
+    fn give_back(
+        &self,
+    ) -> impl Future<Output = Result<(), redlock::Error>> + Send + 'static + use<> {
+        let sent = self.hold.release();
+        self.over();
+        sent
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        registry::remove(self.owner, self.id);
+        let left = self.hold.remaining().as_secs_f64();
+        if self.hold.released() {
+            return;
+        }
+        if !self.hold.abandon() {
+            self.tell_all();
+            return;
+        }
+        warn(&format!(
+            "{}: a lease was collected without a release{}. The key stays for up to {left:.3} s",
+            ffi::shown(&self.hold.key()),
+            ffi::acquired_at(&self.hold),
+        ));
+    }
+}
+
+fn warn(text: &str) {
+    tracing::warn!(target: "redlock", "{text}");
+    Python::try_attach(|py| {
+        // We may be in the middle of somebody else's exception.
+        let current = PyErr::take(py);
+        let category = py.get_type::<PyResourceWarning>();
+        let text = std::ffi::CString::new(text.replace('\0', "?")).unwrap_or_default();
+        if let Err(error) = PyErr::warn(py, &category, &text, 1) {
+            error.write_unraisable(py, None);
+        }
+        if let Some(current) = current {
+            current.restore(py);
+        }
+    });
+}

@@ -1,0 +1,96 @@
+//! What a lock can do in asyncio: what `redlock._asyncio` awaits, and what needs no Python around it.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::acquire::Acquire;
+use super::{Lock, Names};
+use crate::args::{self, WaitArg};
+use crate::call_site::{self, CallSite};
+use crate::errors::check;
+use crate::inspection::Inspection;
+use crate::lease::Lease;
+use crate::options::refuse_acquire;
+use crate::runtime::event_loop::submit;
+
+/// What an `async with` held, and what its task was cancelled by.
+type Left = (Option<Py<Lease>>, Option<Py<PyAny>>);
+
+#[pymethods]
+impl Lock {
+    /// `attach` for asyncio.
+    ///
+    ///     >>> theirs = await lock.aattach(lease.token)
+    #[pyo3(signature = (token: "str") -> "collections.abc.Awaitable[Lease]")]
+    pub(crate) fn aattach<'py>(
+        &self,
+        py: Python<'py>,
+        token: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let token = args::text("token", Some(token))?.unwrap_or_default();
+        let caller = self.caller(py, CallSite::of(&call_site::frame(py)?)?)?;
+        let future = caller.attach(&token);
+        submit(py, future, move |py, granted| Ok(Self::attached(py, granted, &caller)?.into_any()))
+    }
+
+    /// `inspect` for asyncio.
+    ///
+    ///     >>> (await lock.ainspect()).held
+    ///     False
+    #[pyo3(signature = () -> "collections.abc.Awaitable[Inspection]")]
+    fn ainspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.core(py)?.1.inspect();
+        submit(py, found, |py, found| Ok(Inspection::make(py, check(py, found)?)?.into_any()))
+    }
+
+    /// An acquire for asyncio, by the code that runs in `frame`.
+    #[pyo3(signature = (frame: "types.FrameType", wait: "float | datetime.timedelta | types.EllipsisType | None" = WaitArg::NotGiven, *args: "typing.Any", **kwargs: "typing.Any"))]
+    fn _acquire(
+        slf: Py<Self>,
+        frame: &Bound<'_, PyAny>,
+        wait: WaitArg,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Acquire> {
+        refuse_acquire("aacquire()", args, kwargs)?;
+        Ok(Acquire::new(slf, CallSite::of(frame)?, Some(wait.into())))
+    }
+
+    /// The same of one round.
+    #[pyo3(signature = (frame: "types.FrameType"))]
+    fn _try_acquire(slf: Py<Self>, frame: &Bound<'_, PyAny>) -> PyResult<Acquire> {
+        Ok(Acquire::new(slf, CallSite::of(frame)?, None))
+    }
+
+    /// An `async with` under way: the frame that runs it, what it holds, and what its task is cancelled by.
+    #[pyo3(signature = (frame: "types.FrameType", lease: "Lease", body: "object") -> "None")]
+    fn _enter(&self, frame: &Bound<'_, PyAny>, lease: Py<Lease>, body: Py<PyAny>) {
+        self.entries.add(frame, lease, Some(body));
+    }
+
+    /// The end of the `async with` in `frame`: its lease and its body.
+    #[pyo3(signature = (frame: "types.FrameType") -> "tuple[Lease, typing.Any]")]
+    fn _leave(&self, frame: &Bound<'_, PyAny>) -> PyResult<Left> {
+        let entry = self.left(frame)?;
+        Ok((entry.lease, entry.body))
+    }
+
+    /// The with statement that holds this lease does not release it: from here on somebody else will.
+    #[pyo3(signature = (lease: "Lease") -> "None")]
+    fn _hand_over(&self, lease: &Bound<'_, Lease>) {
+        self.entries.hand_over(lease);
+    }
+
+    /// The lock for one call of a decorated function.
+    #[pyo3(signature = (args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "Lock")]
+    fn _for_call<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let (py, this) = (slf.py(), slf.get());
+        let Names::Of(function) = &this.names else { return Ok(slf.clone()) };
+        let names = args::names(&function.bind(py).call(args, Some(kwargs))?)?;
+        Bound::new(py, Self::make(py, this.source.clone(), Names::Fixed(names), this.args.clone())?)
+    }
+}

@@ -1,0 +1,100 @@
+//! With statements under way: each one's lease, kept under the frame that runs it.
+//!
+//! Right for threads, tasks, generators that hop threads, and exits out of order. What is left from another frame than it
+//! was entered by (an `ExitStack`) is found by its thread or task.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::prelude::*;
+
+use crate::call_site;
+use crate::lease::Lease;
+use crate::owner::Owner;
+use crate::runtime::lock;
+
+/// One with statement under way.
+pub(crate) struct Entry {
+    id: u64,
+    frame: Py<PyAny>,
+    /// What it holds; `None` once somebody else releases that.
+    pub(crate) lease: Option<Py<Lease>>,
+    /// Of an `async with`: what its task is cancelled by.
+    pub(crate) body: Option<Py<PyAny>>,
+}
+
+/// The with statements of one lock.
+#[derive(Default)]
+pub(super) struct Entries(Mutex<Vec<Entry>>);
+
+impl Entries {
+    /// This frame's with statement holds the lease from now on.
+    pub(super) fn add(&self, frame: &Bound<'_, PyAny>, lease: Py<Lease>, body: Option<Py<PyAny>>) {
+        static ID: AtomicU64 = AtomicU64::new(1);
+        let (id, frame) = (ID.fetch_add(1, Ordering::Relaxed), frame.clone().unbind());
+        lock(&self.0).push(Entry { id, frame, lease: Some(lease), body });
+    }
+
+    /// Takes out the entry that this frame made, and else the newest that this thread or task made, or the only one.
+    /// `Err` says how many there are.
+    pub(super) fn take(&self, frame: &Bound<'_, PyAny>) -> PyResult<Result<Entry, usize>> {
+        // No bytecode runs here, so no signal handler comes between this and the release.
+        if let Some(entry) = self.remove(|entry| entry.frame.is(frame)) {
+            return Ok(Ok(entry));
+        }
+        let (found, many) = self.of_owner(frame.py())?;
+        Ok(found.and_then(|id| self.remove(|entry| entry.id == id)).ok_or(many))
+    }
+
+    fn remove(&self, is: impl Fn(&Entry) -> bool) -> Option<Entry> {
+        let mut entries = lock(&self.0);
+        let at = entries.iter().rposition(is)?;
+        Some(entries.remove(at))
+    }
+
+    /// Which entry its thread or task leaves, and of how many.
+    fn of_owner(&self, py: Python<'_>) -> PyResult<(Option<u64>, usize)> {
+        let all: Vec<_> = {
+            let entries = lock(&self.0);
+            let owner = |entry: &Entry| entry.lease.as_ref().map(|lease| lease.get().owner());
+            let known = |entry: &Entry| (entry.id, owner(entry), entry.frame.clone_ref(py));
+            entries.iter().rev().map(known).collect()
+        };
+        let (current, mut newest) = (Owner::current(py)?, None);
+        for (id, _, frame) in all.iter().filter(|(_, owner, _)| *owner == Some(current)) {
+            // Entered by an ExitStack: it is left from another frame than this one.
+            if call_site::module(frame.bind(py))?.eq("contextlib")? {
+                return Ok((Some(*id), all.len()));
+            }
+            newest = newest.or(Some(*id));
+        }
+        let only = if let [(id, ..)] = all[..] { Some(id) } else { None };
+        Ok((newest.or(only), all.len()))
+    }
+
+    /// The with statement that holds this lease leaves it to somebody else.
+    pub(super) fn hand_over(&self, lease: &Bound<'_, Lease>) {
+        let is = |held: &Option<Py<Lease>>| held.as_ref().is_some_and(|held| held.is(lease));
+        let held = lock(&self.0)
+            .iter_mut()
+            .rfind(|entry| is(&entry.lease))
+            .and_then(|entry| entry.lease.take());
+        drop(held);
+    }
+
+    /// For the garbage collector.
+    pub(super) fn traverse(&self, visit: &pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        let Ok(entries) = self.0.try_lock() else { return Ok(()) };
+        entries.iter().try_for_each(|entry| {
+            visit.call(&entry.frame)?;
+            visit.call(&entry.lease)?;
+            visit.call(&entry.body)
+        })
+    }
+
+    /// For the garbage collector: a frame may own the lock that keeps it.
+    pub(super) fn clear(&self) {
+        let entries = std::mem::take(&mut *lock(&self.0));
+        drop(entries);
+    }
+}

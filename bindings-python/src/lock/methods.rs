@@ -1,0 +1,172 @@
+//! What a lock can do, in code that blocks.
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::entries::Entry;
+use super::{Lock, Names};
+use crate::args::{self, WaitArg};
+use crate::call_site::{self, CallSite};
+use crate::errors::check;
+use crate::inspection::Inspection;
+use crate::lease::Lease;
+use crate::options::refuse_acquire;
+use crate::runtime::wait::wait;
+
+#[pymethods]
+impl Lock {
+    /// The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
+    ///
+    /// Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered all the
+    /// time, and ClientClosed. A KeyboardInterrupt leaves no key behind.
+    ///
+    ///     >>> with lock.acquire(wait=5) as lease:
+    ///     ...     lock.acquire(wait=0)
+    ///     Traceback (most recent call last):
+    ///     redlock.LockTimeout: lock:job: not acquired within ...
+    #[pyo3(signature = (*args: "typing.Never", wait: "float | datetime.timedelta | None" = WaitArg::NotGiven, **kwargs: "typing.Never"))]
+    fn acquire(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        wait: WaitArg,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Py<Lease>> {
+        refuse_acquire("acquire()", args, kwargs)?;
+        self.waited_for(&call_site::frame(py)?, wait.into())
+    }
+
+    /// The lease, or None if somebody else holds it or waits for it in this process: one round.
+    ///
+    /// Raises QuorumUnavailable when too few nodes answered.
+    ///
+    ///     >>> with lock.try_acquire() as lease:
+    ///     ...     print(lock.try_acquire())
+    ///     None
+    fn try_acquire(&self, py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
+        self.acquired(&call_site::frame(py)?, None)
+    }
+
+    /// Continues the lease that another process holds under this token. Raises LockLost if it is not held.
+    ///
+    /// Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of
+    /// a loss. So whoever hands a lease over ends its own by `lease.abandon()`; a process that ends without a release does
+    /// no harm either. The fencing token does not come with the lease: hand it over with the token.
+    ///
+    ///     >>> ours = lock.acquire()
+    ///     >>> theirs = lock.attach(ours.token)      # as a rule in another process
+    ///     >>> ours.abandon()                        # the key stays: theirs has it
+    ///     True
+    ///     >>> theirs.release()
+    #[pyo3(signature = (token: "str"))]
+    pub(crate) fn attach(&self, py: Python<'_>, token: &Bound<'_, PyAny>) -> PyResult<Py<Lease>> {
+        let token = args::text("token", Some(token))?.unwrap_or_default();
+        let caller = self.caller(py, CallSite::of(&call_site::frame(py)?)?)?;
+        let granted = caller.wait(py, caller.attach(&token), |_| Ok(()))?;
+        Self::attached(py, granted, &caller)
+    }
+
+    /// Who holds it, by each node's word: a snapshot, which may be over when you read it.
+    ///
+    /// Raises QuorumUnavailable when fewer nodes than a quorum answered within `node_timeout`.
+    ///
+    ///     >>> lock.inspect().held
+    ///     False
+    fn inspect(&self, py: Python<'_>) -> PyResult<Py<Inspection>> {
+        let found = wait(py, self.core(py)?.1.inspect(), |_| Ok(()))?;
+        Inspection::make(py, check(py, found)?)
+    }
+
+    /// The Redis key; of several names all keys, with commas between.
+    ///
+    ///     >>> client.lock(["a", "b"]).key
+    ///     'lock:a, lock:b'
+    #[getter]
+    fn key(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.core(py)?.1.key())
+    }
+
+    /// The Redis keys, in the order of the names.
+    ///
+    ///     >>> client.lock(["a", "b"]).keys
+    ///     ['lock:a', 'lock:b']
+    #[getter]
+    fn keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        Ok(self.core(py)?.1.keys().to_vec())
+    }
+
+    /// The names, without the client's prefix.
+    ///
+    ///     >>> client.lock(["a", "b"]).names
+    ///     ['a', 'b']
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        match &self.names {
+            Names::Fixed(names) => names.clone(),
+            Names::Of(_) => Vec::new(),
+        }
+    }
+
+    fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Lease>> {
+        let frame = call_site::frame(py)?;
+        let lease = self.waited_for(&frame, None)?;
+        // No bytecode runs from the grant to here, so that a signal handler finds nothing held, or all of it.
+        self.entries.add(&frame, lease.clone_ref(py), None);
+        Ok(lease)
+    }
+
+    #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None")]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let _ = (kind, trace);
+        let Entry { lease, .. } = self.left(&call_site::frame(py)?)?;
+        // Of a decorated call: what it returned holds the lease.
+        lease.map_or(Ok(()), |lease| Lease::leave(lease.bind(py), error))
+    }
+
+    #[expect(clippy::unused_self, reason = "a method of Python's data model")]
+    fn __bool__(&self) -> PyResult<bool> {
+        Err(PyTypeError::new_err(
+            "a Lock only describes what to lock, it is neither true nor false: use 'with lock:', or lease = lock.try_acquire()",
+        ))
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.names {
+            Names::Fixed(names) => {
+                format!("<redlock.Lock {}>", redlock::ffi::shown(&names.join(", ")))
+            }
+            Names::Of(_) => "<redlock.Lock named by arguments>".to_owned(),
+        }
+    }
+
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        if let Names::Of(function) = &self.names {
+            visit.call(function)?;
+        }
+        self.entries.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.entries.clear();
+    }
+}
+
+impl Lock {
+    /// The with statement that ends in `frame`.
+    pub(super) fn left(&self, frame: &Bound<'_, PyAny>) -> PyResult<Entry> {
+        self.entries.take(frame)?.map_err(|others| {
+            PyRuntimeError::new_err(format!(
+                "{} is left by a thread or task that has not entered it, and {others} others have: \
+                 nothing is released; keep the lease of lock.acquire() instead",
+                self.__repr__()
+            ))
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! What to lock: arguments in, core's future on its way, a `Lease` out.
+
+pub(crate) mod acquire;
+mod asyncio;
+mod methods;
+
+mod entries;
+
+use std::sync::{Arc, Mutex};
+
+use pyo3::prelude::*;
+use redlock::ffi::{self, LockArgs, Unit};
+
+use crate::args::{self, Wait};
+use crate::call_site::CallSite;
+use crate::caller::{Caller, warn_of_loop};
+use crate::errors::{check, internal, invalid};
+use crate::lease::Lease;
+use crate::owner::Owner;
+use crate::runtime;
+use crate::source::{Numbered, Source};
+
+use entries::Entries;
+
+/// The name, or the function of the decorated function's arguments that gives it.
+pub(crate) enum Names {
+    /// These.
+    Fixed(Vec<String>),
+    /// What it says of each call.
+    Of(Py<PyAny>),
+}
+
+impl Names {
+    /// One name, several, or a function.
+    pub(crate) fn given(name: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if args::is_function(name) {
+            return Ok(Self::Of(name.clone().unbind()));
+        }
+        args::names(name).map(Self::Fixed)
+    }
+}
+
+/// What to lock. No state of its own: share it between threads and tasks, and use it many times.
+///
+/// `with lock as lease:` and `async with lock as lease:` hold it for the block; `@lock` holds it for each call.
+///
+///     >>> with client.lock("job", ttl=10) as lease:
+///     ...     lease.key
+///     'lock:job'
+///     >>> @client.lock(lambda user: f"report:{user}", wait=0)
+///     ... def report(user): return len(user)
+///     >>> report("eve")
+///     3
+#[pyclass(frozen, weakref, module = "redlock")]
+pub(crate) struct Lock {
+    source: Source,
+    names: Names,
+    args: LockArgs,
+    /// Core's lock, with the number of the client it belongs to: the default client may be another one later.
+    core: Mutex<Option<(u64, Arc<redlock::Lock>)>>,
+    /// The with statements that are under way.
+    entries: Entries,
+}
+
+impl Lock {
+    /// A wrong option is told here, not at the first acquire.
+    pub(crate) fn make(
+        py: Python<'_>,
+        source: Source,
+        names: Names,
+        args: LockArgs,
+    ) -> PyResult<Self> {
+        if let Names::Fixed(names) = &names {
+            source.check(py, names, &args)?;
+        }
+        let (core, entries) = Default::default();
+        Ok(Self { source, names, args, core, entries })
+    }
+
+    fn core(&self, py: Python<'_>) -> PyResult<(u64, Arc<redlock::Lock>)> {
+        let Names::Fixed(names) = &self.names else {
+            return Err(invalid(
+                "this lock's name is a function of arguments: it can only decorate functions",
+            ));
+        };
+        let Numbered { number, client } = self.source.client(py)?;
+        if let Some((of, lock)) = &*runtime::lock(&self.core)
+            && *of == number
+        {
+            return Ok((number, Arc::clone(lock)));
+        }
+        let lock = Arc::new(check(py, ffi::lock(&client, names.clone(), &self.args))?);
+        let old = runtime::lock(&self.core).replace((number, Arc::clone(&lock)));
+        drop(old);
+        Ok((number, lock))
+    }
+
+    /// Who asks now, for what.
+    fn caller(&self, py: Python<'_>, call_site: CallSite) -> PyResult<Caller> {
+        let (client, lock) = self.core(py)?;
+        Ok(Caller { lock, client, owner: Owner::current(py)?, call_site })
+    }
+
+    /// An acquire that begins now, for as long as `wait` says; without it one round. Warns of one that would wait for itself.
+    fn begin(
+        &self,
+        py: Python<'_>,
+        call_site: CallSite,
+        wait: Option<Wait>,
+    ) -> PyResult<(Caller, ffi::Acquire)> {
+        let caller = self.caller(py, call_site)?;
+        let acquire = match wait {
+            None => ffi::Acquire::once(&caller.lock),
+            Some(wait) => {
+                let owner = Some(caller.owner.plain());
+                check(py, ffi::Acquire::new(&caller.lock, wait, Unit::Seconds, owner))?
+            }
+        };
+        if acquire.may_wait() {
+            caller.warn_of_own(py)?;
+        }
+        Ok((caller, acquire))
+    }
+
+    /// The lease, once it is ours: for the code that runs in `frame`. `None` where one round was not enough.
+    fn acquired(
+        &self,
+        frame: &Bound<'_, PyAny>,
+        wait: Option<Wait>,
+    ) -> PyResult<Option<Py<Lease>>> {
+        let py = frame.py();
+        let (caller, acquire) = self.begin(py, CallSite::of(frame)?, wait)?;
+        let in_loop = |py: Python<'_>| match wait {
+            None => Ok(()),
+            Some(_) => {
+                warn_of_loop(py, "'async with', or 'await lock.aacquire()'", &caller.lock.key())
+            }
+        };
+        loop {
+            let answer = caller.wait(py, acquire.ask(), in_loop)?;
+            if let Some(answer) = acquire.accept(answer) {
+                let lease = check(py, answer)?;
+                return lease
+                    .map(|lease| Lease::make(py, lease.into_handle(), &caller))
+                    .transpose();
+            }
+        }
+    }
+
+    /// `acquired`, where the waiting ends with a lease or with an error.
+    fn waited_for(&self, frame: &Bound<'_, PyAny>, wait: Wait) -> PyResult<Py<Lease>> {
+        self.acquired(frame, Some(wait))?.ok_or_else(internal)
+    }
+
+    /// This lock's, once `granted`.
+    fn attached(
+        py: Python<'_>,
+        granted: Result<redlock::LeaseHandle, redlock::Error>,
+        caller: &Caller,
+    ) -> PyResult<Py<Lease>> {
+        Lease::make(py, check(py, granted)?, caller)
+    }
+}

@@ -1,0 +1,103 @@
+//! The options of locks and clients: core's table says what each one takes and how it is called.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use redlock::ffi::{
+    self, Args, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row, Unit,
+};
+
+use crate::args;
+use crate::errors::invalid;
+
+/// An option's name, and what was given for it.
+type Given<'a, 'py> = (&'static str, Option<&'a Bound<'py, PyAny>>);
+
+/// The options of a lock, as given.
+pub(crate) fn lock_args(given: &[Given<'_, '_>]) -> PyResult<LockArgs> {
+    converted(LockArgs::of_lock(Unit::Seconds), LOCK_OPTIONS, given)
+}
+
+/// The options of a client, as given.
+pub(crate) fn client_args(given: &[Given<'_, '_>]) -> PyResult<ClientArgs> {
+    converted(ClientArgs::of_client(Unit::Seconds), CLIENT_OPTIONS, given)
+}
+
+fn converted<T>(
+    mut options: Args<T>,
+    table: &'static [Row<T>],
+    given: &[Given<'_, '_>],
+) -> PyResult<Args<T>> {
+    for (name, value) in given {
+        let Some(row) = table.iter().find(|row| row.name == *name) else { continue };
+        options = match row.kind {
+            Kind::Time(_) | Kind::TimeOrForEver(_) => {
+                options.with(name, args::seconds(name, *value)?)
+            }
+            Kind::Switch(_) => options.with(name, args::switch(name, *value)?),
+            Kind::Text(_) => options.with(name, args::text(name, *value)?),
+            Kind::Path(_) => options.with(name, args::path(name, *value)?),
+        };
+    }
+    Ok(options)
+}
+
+/// Refuses what is no option of a call that takes a lock's.
+pub(crate) fn refuse_lock(
+    call: &str,
+    args: &Bound<'_, PyTuple>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    refuse(call, || spelled(LOCK_OPTIONS), args, kwargs)
+}
+
+/// Refuses what is no option of a call that takes a client's.
+pub(crate) fn refuse_client(
+    call: &str,
+    args: &Bound<'_, PyTuple>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    refuse(call, || spelled(CLIENT_OPTIONS), args, kwargs)
+}
+
+/// Refuses what is no option of an acquire.
+pub(crate) fn refuse_acquire(
+    call: &str,
+    args: &Bound<'_, PyTuple>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    refuse(call, || "wait=".to_owned(), args, kwargs)
+}
+
+fn spelled<T>(table: &[Row<T>]) -> String {
+    let names: Vec<_> = table.iter().map(|row| format!("{}=", row.name)).collect();
+    names.join(", ")
+}
+
+/// Names the right one. A value is shown only where it cannot be a password.
+fn refuse(
+    call: &str,
+    options: impl Fn() -> String,
+    args: &Bound<'_, PyTuple>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    if let Ok(extra) = args.get_item(0) {
+        let number = args::tried(args.py(), extra.extract::<f64>())?.is_some();
+        let extra = if number {
+            args::shown(&extra)
+        } else {
+            format!("a value of type {}", args::class(&extra))
+        };
+        return Err(invalid(format!(
+            "{call} was given {extra} by position: options are named and times are in seconds ({})",
+            options()
+        )));
+    }
+    let Some((name, _)) = kwargs.and_then(|kwargs| kwargs.iter().next()) else {
+        return Ok(());
+    };
+    let name = name.to_string();
+    Err(invalid(match ffi::instead_of(&name, Unit::Seconds) {
+        Some(instead) => format!("{call}: '{name}' is another library's option. {instead}"),
+        None => format!("{call} has no option '{name}'. There are: {}", options()),
+    }))
+}

@@ -1,0 +1,53 @@
+//! Whose leases are whose: threads, tasks and greenlets.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::thread::{self, ThreadId};
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use crate::runtime::{event_loop, greenlets};
+
+/// Who runs the code that calls us: leases are told apart by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    /// The thread, where no task and no greenlet runs.
+    Thread(ThreadId),
+    /// The task's address.
+    Task(usize),
+    /// The greenlet's address.
+    Greenlet(usize),
+}
+
+impl Owner {
+    /// Who calls now.
+    pub(crate) fn current(py: Python<'_>) -> PyResult<Self> {
+        static CURRENT_TASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        if let Some(event_loop) = event_loop::running(py)? {
+            let task = CURRENT_TASK.import(py, "asyncio", "current_task")?.call1((event_loop,))?;
+            if !task.is_none() {
+                return Ok(Self::Task(task.as_ptr() as usize));
+            }
+        }
+        match greenlets::in_use(py)? {
+            Some(greenlets) => greenlets.current().map(Self::Greenlet),
+            None => Ok(Self::Thread(thread::current().id())),
+        }
+    }
+
+    /// As core compares it.
+    pub(crate) fn plain(self) -> redlock::ffi::Owner {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        redlock::ffi::Owner(self.word(), hasher.finish())
+    }
+
+    /// For messages.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Thread(_) => "this thread",
+            Self::Task(_) => "this task",
+            Self::Greenlet(_) => "this greenlet",
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The dispatcher: a thread that logs, calls `on_lost` callbacks registered outside a loop, and wakes loops that cannot
+//! watch a file descriptor. It is started at first use, and ends before the interpreter does.
+//!
+//! A native thread: what gevent and eventlet make of a `threading.Thread` would hold up the one thread there is.
+
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel as ended};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
+use redlock::ffi::{PerProcess, fork_generation};
+
+use super::{exit, greenlets, guarded, lock};
+use crate::errors::scarce;
+
+/// How much may wait here of what can be dropped.
+const ROOM: usize = 10_000;
+
+/// What is done on the dispatcher's thread, with the GIL.
+pub(super) type Job = Box<dyn FnOnce(Python<'_>) -> PyResult<()> + Send>;
+
+/// Says how many jobs were dropped.
+pub(super) type Dropped = fn(Python<'_>, u64) -> PyResult<()>;
+
+#[derive(Default)]
+struct Events {
+    /// `None`: there will be no more.
+    jobs: VecDeque<Option<Job>>,
+    dropped: Option<(Dropped, u64)>,
+}
+
+#[derive(Default)]
+struct Channel {
+    events: Mutex<Events>,
+    filled: Condvar,
+    started: AtomicBool,
+}
+
+/// A forked child gets another one: a thread of the parent may hold the old one's mutex for ever.
+static CHANNEL: PerProcess<Channel> = PerProcess::new();
+
+fn channel() -> impl Deref<Target = impl Deref<Target = Channel>> {
+    CHANNEL.get_or_make(Channel::default)
+}
+
+/// Leaves a job for the dispatcher; from any thread, never blocking on Python.
+pub(super) fn send(job: Job) {
+    leave(Some(job));
+}
+
+fn leave(job: Option<Job>) {
+    let channel = channel();
+    lock(&channel.events).jobs.push_back(job);
+    channel.filled.notify_one();
+}
+
+/// `send` where there is room: nobody may ever start the dispatcher, and a job may block. What has none is counted, and
+/// the count told behind what was there before.
+pub(super) fn send_if_room(job: Job, tell: Dropped) {
+    let channel = channel();
+    let mut events = lock(&channel.events);
+    if events.jobs.len() < ROOM {
+        events.jobs.push_back(Some(job));
+    } else {
+        events.dropped.get_or_insert((tell, 0)).1 += 1;
+    }
+    channel.filled.notify_one();
+}
+
+fn next() -> Events {
+    let channel = channel();
+    let mut events = lock(&channel.events);
+    while events.jobs.is_empty() {
+        events = channel.filled.wait(events).unwrap_or_else(PoisonError::into_inner);
+    }
+    std::mem::take(&mut *events)
+}
+
+/// Starts the dispatcher; false if this process has it already.
+pub(super) fn start(py: Python<'_>) -> PyResult<bool> {
+    if channel().started.swap(true, Ordering::SeqCst) {
+        return Ok(false);
+    }
+    // Here, since whichever thread is the first to import it is the main thread to it.
+    py.import("threading")?;
+    let (ends, end) = ended::<()>();
+    let native = std::thread::Builder::new().name("redlock-dispatch".into());
+    let work = move || {
+        Python::try_attach(run);
+        drop(ends);
+    };
+    native.spawn(work).map_err(|error| {
+        channel().started.store(false, Ordering::SeqCst);
+        scarce("the thread for logs and callbacks cannot be started", &error)
+    })?;
+    stop_at_exit(py, end)?;
+    Ok(true)
+}
+
+/// A thread that asks for the GIL of an interpreter that is gone never returns: it is ended in time.
+fn stop_at_exit(py: Python<'_>, end: Receiver<()>) -> PyResult<()> {
+    let (generation, end) = (fork_generation(), Mutex::new(end));
+    let stop = PyCFunction::new_closure(py, Some(c"stop"), None, move |args, _| {
+        let py = args.py();
+        exit::wait_for_clean_ups(py);
+        leave(None);
+        // A forked child has no copy of the thread.
+        if generation == fork_generation() {
+            // Nothing is ever sent: this ends with the thread.
+            let _ = py.detach(|| lock(&end).recv_timeout(Duration::from_secs(1)));
+        }
+    })?;
+    py.import("atexit")?.call_method1("register", (stop,)).map(drop)
+}
+
+fn run(py: Python<'_>) {
+    report(py, name_thread(py));
+    loop {
+        let events = py.detach(next);
+        for job in events.jobs {
+            let Some(job) = job else { return };
+            report(py, guarded(|| job(py)));
+        }
+        if let Some((tell, count)) = events.dropped {
+            report(py, guarded(|| tell(py, count)));
+        }
+    }
+}
+
+/// One job that fails must not take the others with it.
+fn report(py: Python<'_>, done: PyResult<()>) {
+    if let Err(error) = done {
+        error.write_unraisable(py, None);
+    }
+}
+
+/// For `threading.current_thread()` in a callback, and for whoever lists the threads.
+fn name_thread(py: Python<'_>) -> PyResult<()> {
+    if greenlets::in_use(py)?.is_some() {
+        return Ok(());
+    }
+    let thread = py.import("threading")?.call_method0("current_thread")?;
+    thread.setattr("name", "redlock-dispatch")
+}

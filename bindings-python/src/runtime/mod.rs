@@ -1,0 +1,47 @@
+//! Every hazard between Rust's threads and Python.
+//!
+//! - **The GIL** is never held while waiting (`wait`), and core's background thread never takes it: what that thread has to
+//!   say goes into a queue, as plain data, and a Python thread or an event loop picks it up.
+//! - **Panics** of ours are exceptions (`guarded`), on whichever thread.
+//! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after itself.
+//! - **Event loops** (`event_loop`, `completions`): one queue per loop, one wake-up per batch.
+//! - **Logs and callbacks outside a loop** (`log`, `watch`, `dispatcher`): one native thread, started at first use.
+//! - **gevent and eventlet** (`greenlets`): whoever waits lets other greenlets run.
+//! - **Exits** (`exit`): clean-ups under way are waited for, for a moment.
+//! - **Forks**: whatever belongs to the parent (`redlock::ffi::fork_generation`) is left alone and made anew.
+//!
+//! The statics of this crate are locked with the GIL held and never across a call into Python, so a fork, which holds the
+//! GIL, finds them free.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+
+use crate::errors::internal;
+
+pub(crate) mod event_loop;
+
+mod completions;
+
+pub(crate) mod log;
+pub(crate) mod watch;
+
+mod dispatcher;
+
+pub(crate) mod wait;
+
+pub(crate) mod exit;
+pub(crate) mod greenlets;
+
+/// Locks; a panic elsewhere has not made our data wrong.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A panic as an exception: it must not end a thread that others need, nor take the rest of a batch along.
+///
+/// One comes out of a call into Python too, if something native panicked there.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(internal()))
+}

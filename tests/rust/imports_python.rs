@@ -1,0 +1,143 @@
+//! A module of the Python binding calls only what is below it, its Rust and its Python; and calls between the two go one way.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::imports::{documented, modules, wrong};
+use crate::tidy::{files, root};
+
+/// The modules of `bindings-python/src`, top down.
+const RUST: &[&str] = &[
+    "panic",
+    "default",
+    "client::asyncio",
+    "client::ending",
+    "client",
+    "lock::asyncio",
+    "lock::methods",
+    "lock::acquire",
+    "lock",
+    "lock::entries",
+    "inspection",
+    "lease::asyncio",
+    "lease::methods",
+    "lease",
+    "caller",
+    "registry",
+    "owner",
+    "call_site",
+    "source",
+    "options",
+    "args",
+    "runtime::event_loop",
+    "runtime::completions",
+    "runtime::log",
+    "runtime::watch",
+    "runtime::dispatcher",
+    "runtime::wait",
+    "runtime::exit",
+    "runtime::greenlets",
+    "runtime",
+    "errors",
+];
+
+/// The modules of the package, top down. `_native` is the Rust, which knows the classes of `errors`.
+const PYTHON: &[&str] = &["__init__", "_asyncio", "_decorator", "_native", "errors"];
+
+/// What a Python file imports of its own package, and in which lines.
+fn imported(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for line in text.lines().map(str::trim) {
+        let names: Vec<&str> = match line.strip_prefix("from ") {
+            Some(from) => match from.split_once(" import ") {
+                Some(("redlock", names)) => {
+                    names.split(',').map(|name| name.split(" as ").next().unwrap_or(name)).collect()
+                }
+                Some((module, _)) => module.strip_prefix("redlock.").into_iter().collect(),
+                None => Vec::new(),
+            },
+            None => line.strip_prefix("import redlock.").into_iter().collect(),
+        };
+        let name = |name: &str| name.trim().split('.').next().unwrap_or_default().to_owned();
+        found.extend(names.into_iter().map(|part| (name(part), line.to_owned())));
+    }
+    found
+}
+
+/// What is wrong with the order: arrows up, files that the list lacks, and those that there are not.
+fn wrong_files(order: &[&str], texts: &BTreeMap<String, String>) -> Vec<String> {
+    let place = |file: &str| order.iter().position(|name| *name == file);
+    let there = |name: &&&str| **name == "_native" || texts.contains_key(**name);
+    let missing = order.iter().filter(|name| !there(name));
+    let mut wrong: Vec<String> =
+        missing.map(|name| format!("{name} stands in the list and nowhere else")).collect();
+    for (file, text) in texts {
+        let Some(from) = place(file) else {
+            wrong.push(format!("{file} is missing from the list"));
+            continue;
+        };
+        for (used, line) in imported(text) {
+            if place(&used).is_some_and(|to| to <= from) {
+                wrong.push(format!("{file} calls {used}, which does not stand below it ({line})"));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn a_module_of_the_python_binding_calls_only_what_is_below_it() {
+    let wrong = wrong(RUST, &modules(&root().join("bindings-python/src")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_file_of_the_python_package_calls_only_what_is_below_it() {
+    let mut texts = BTreeMap::new();
+    for path in files(&root().join("bindings-python/python/redlock"), &[".py"]) {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        texts.insert(name, fs::read_to_string(&path).unwrap());
+    }
+    let wrong = wrong_files(PYTHON, &texts);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn native_code_names_only_the_classes_of_python_s_errors() {
+    for path in files(&root().join("bindings-python/src"), &[".rs"]) {
+        let text = fs::read_to_string(&path).unwrap();
+        for line in text.lines().filter(|line| !line.trim().starts_with("//")) {
+            let names = line.contains("\"redlock.") && line.contains("import(");
+            assert!(!names || line.contains("\"redlock.errors\""), "{}: {line}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_documents_show_the_orders_of_the_python_binding() {
+    for (folder, order) in [("bindings-python/src", RUST), ("bindings-python/python", PYTHON)] {
+        assert_eq!(documented(folder), order, "docs/architecture.md and the list disagree");
+    }
+}
+
+#[test]
+fn an_arrow_up_between_python_files_is_found_however_it_is_written() {
+    let made_up = |lower: &str| {
+        let texts = [("a", "from redlock.b import f\n"), ("b", lower)];
+        texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into()
+    };
+    let fine = "import asyncio\nfrom redlock import _native\nfrom redlock._native import Lock\n";
+    let order = ["a", "b", "_native"];
+    assert_eq!(wrong_files(&order, &made_up(fine)), Vec::<String>::new());
+    for up in [
+        "from redlock.a import f\n",
+        "from redlock import _native, a as _a\n",
+        "import redlock.a\n",
+        "def f():\n    from redlock.a import g\n",
+    ] {
+        assert_eq!(wrong_files(&order, &made_up(up)).len(), 1, "{up}");
+    }
+    assert_eq!(wrong_files(&["a", "_native"], &made_up(fine)), ["b is missing from the list"]);
+    let more = wrong_files(&["a", "b", "_native", "c"], &made_up(fine));
+    assert_eq!(more, ["c stands in the list and nowhere else"]);
+}
