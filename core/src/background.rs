@@ -1,8 +1,8 @@
 //! The one background thread of a process: connections, renewals and timers live here.
 //!
-//! It never runs user code, so neither a blocked event loop nor a busy interpreter can delay a renewal; and it is in the core,
-//! so that three languages have the same one.
-//! A forked child has no copy of the thread; it starts its own at first use and leaves the parent's alone.
+//! It never runs user code, so neither a blocked event loop nor a busy interpreter can delay a renewal; and it is
+//! in the core, so that three languages have the same one. A forked child has no copy of the thread; it starts its
+//! own at first use and leaves the parent's alone.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -45,7 +45,8 @@ fn start() -> io::Result<Handle> {
     Ok(handle)
 }
 
-/// A runtime that no thread could be found for; it may be dropped in the middle of another one, where a plain one panics.
+/// A runtime that no thread could be found for; it may be dropped in the middle of another one, where a plain one
+/// panics.
 struct Unblocking(Option<Runtime>);
 
 impl Drop for Unblocking {

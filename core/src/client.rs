@@ -206,7 +206,8 @@ impl Builder {
     }
 
     /// Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every
-    /// client; default 60 s. Zero turns it off: then a node that restarts without its data may vote for a second holder.
+    /// client; default 60 s. Zero turns it off: then a node that restarts without its data may vote for a second
+    /// holder.
     #[must_use]
     pub fn restart_guard(mut self, guard: Duration) -> Self {
         self.0.restart_guard = Some(guard);

@@ -10,9 +10,10 @@
 //! ```
 //!
 //! The modules below stand from the top down: each calls only what stands below it, which a test checks.
-//! [`Redlock`] (`client`) makes a [`Lock`] (`lock`), which asks the `engine` behind it. That has rounds of votes made by
-//! `acquire`, until there is a [`Lease`] (`lease`: its life, its renewals and its loss). Votes are counted by `quorum` and
-//! given by a `node`. Beside them, at the bottom: time, the background thread, the log, and how words are written.
+//! [`Redlock`] (`client`) makes a [`Lock`] (`lock`), which asks the `engine` behind it. That has rounds of votes
+//! made by `acquire`, until there is a [`Lease`] (`lease`: its life, its renewals and its loss). Votes are counted
+//! by `quorum` and given by a `node`. Beside them, at the bottom: time, the background thread, the log, and how
+//! words are written.
 
 #[doc(hidden)]
 pub mod ffi;

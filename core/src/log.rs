@@ -40,7 +40,8 @@ struct Log {
 }
 
 struct Entry {
-    /// That of the thread that says it, which may have one of its own; `None`: there is none, and `log` may be listening.
+    /// That of the thread that says it, which may have one of its own; `None`: there is none, and `log` may be
+    /// listening.
     subscriber: Option<Dispatch>,
     /// Where its thread was.
     span: Span,

@@ -14,8 +14,9 @@ pub const LONG_TTL: Duration = Duration::from_secs(3600);
 /// Any time option above this is a mistake, and would overflow a server's expiry.
 const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const MAX_NAME: usize = 64 * 1024;
-/// One lease may have so many names: a server, which does nothing else meanwhile, is then busy for about 5 ms. Read one by
-/// one they would take it 200 ms and more: before Redis 7.2 every read inside a script remembers all of its keys.
+/// One lease may have so many names: a server, which does nothing else meanwhile, is then busy for about 5 ms. Read
+/// one by one they would take it 200 ms and more: before Redis 7.2 every read inside a script remembers all of its
+/// keys.
 const MAX_NAMES: usize = 1000;
 
 /// The unit in which a language writes times.

@@ -1,8 +1,8 @@
 //! A value of this process: made at first use, and made anew in a forked child.
 //!
-//! A child inherits its parent's memory and none of its threads. Whatever was made under another [`fork_generation`] is the
-//! parent's: it is neither used nor dropped, for its end could write into the parent's sockets, or wait for threads that
-//! do not exist here.
+//! A child inherits its parent's memory and none of its threads. Whatever was made under another
+//! [`fork_generation`] is the parent's: it is neither used nor dropped, for its end could write into the parent's
+//! sockets, or wait for threads that do not exist here.
 
 use std::convert::Infallible;
 use std::ops::Deref;
@@ -31,7 +31,8 @@ pub fn fork_generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// A value of this process. No mutex: one that another thread held during a fork would stay locked in the child for ever.
+/// A value of this process. No mutex: one that another thread held during a fork would stay locked in the child for
+/// ever.
 pub struct PerProcess<T>(ArcSwapOption<Made<T>>);
 
 /// The value, and in which process it was made.

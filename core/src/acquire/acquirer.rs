@@ -11,6 +11,7 @@ pub(crate) struct Acquirer {
     /// What they make, and the nodes they ask.
     pub(crate) leases: Arc<Leases>,
     /// Who of this process is first.
+    /// Shared, as each caller's place refers to it.
     pub(super) queue: Arc<Queue>,
     /// How long rounds take, and what others want.
     pub(super) contention: Contention,

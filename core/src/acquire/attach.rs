@@ -1,4 +1,7 @@
 //! Continuing a lease that is held already, here or elsewhere, under its token.
+//!
+//! No vote is given for it: an extend round asks whether the token still has its keys. It creates nothing, so a
+//! wrong token takes no lock, and the restart guard has no say: a node that forgot the lease says so itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +21,13 @@ pub(crate) async fn attach(
     leases: &Arc<Leases>,
     is_closed: impl Fn() -> bool,
 ) -> Result<Lease> {
+    // Before the first question: a release by a lease of ours is told here, and by nobody else.
     let interest = leases.watch.subscribe(&request.keys);
     for _ in 0..TRIES {
         let mark = interest.mark();
         let lease = ask(request, claim, leases).await?;
         // The keys are the first holder's too: neither of these may delete them.
+        // It may have been closed while the nodes were asked.
         if is_closed() {
             lease.into_handle().abandon();
             return Err(Error::closed(&request.key()));
@@ -36,12 +41,14 @@ pub(crate) async fn attach(
     Err(request.invalid("its keys change all the time: who holds it?"))
 }
 
+/// One extend round under the token, as a lease's own renewal would make it.
 async fn ask(request: &Request, claim: &Claim, leases: &Arc<Leases>) -> Result<Lease> {
     let (nodes, timeout) = (&leases.nodes, request.node_timeout());
     let clock = &*nodes.clock;
     let validity = request.validity(clock.now());
     let mut round = ExtendRound::send(nodes, claim, validity, timeout, Fencing::Off);
     match round.verdict(clock).await {
+        // A confirmation that comes when the time is over is as good as none.
         Verdict::Extended if clock.now() < validity.ends() => {
             let params = request.lease_params(claim.clone(), validity.started, None);
             Ok(Lease::new(State::new(params, validity, leases)))

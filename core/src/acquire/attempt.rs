@@ -20,10 +20,12 @@ use crate::log;
 use crate::node::Expect;
 
 /// One acquire.
+/// Dropped at any await it leaves no key and no place in the line: its round and its ticket see to that.
 pub(super) struct Attempt<'a> {
     request: &'a Request,
     acquirer: &'a Acquirer,
     started: Instant,
+    /// One budget over queueing, connecting, asking and pausing; `None`: no end.
     wait: Option<Duration>,
     /// Who asks, where the language knows.
     owner: Option<Owner>,
@@ -69,6 +71,7 @@ impl<'a> Attempt<'a> {
         let ticket = queue.join(keys);
         self.queued = !ticket.asks();
         self.take_turn(&ticket).await?;
+        // Before the first question: a change that came between the question and the pause would be missed.
         let interest = leases.watch.subscribe(keys);
         self.let_others_ask(&*clock).await;
         loop {

@@ -17,6 +17,7 @@ impl Backoff {
     /// The next one.
     pub(crate) fn delay(&mut self) -> Duration {
         let full = self.next;
+        // Slower than doubling: contention that ends is noticed soon.
         self.next = (full.mul_f64(1.5)).min(self.longest);
         jittered(full)
     }
@@ -24,5 +25,6 @@ impl Backoff {
 
 /// Between half of it and all of it, at random.
 pub(crate) fn jittered(time: Duration) -> Duration {
+    // Half at least: a pause near zero would meet those again whom it is to avoid.
     time.mul_f64(0.5 + fastrand::f64() / 2.0)
 }

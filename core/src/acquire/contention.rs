@@ -1,4 +1,7 @@
 //! What a client has learnt of contention: how long a round takes, and which keys others want too.
+//!
+//! All of it is a guess about others, and decides only who asks first and how long a scout is listened to: no
+//! lease is granted or refused by it. It is this process's own knowledge; no node is asked for it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,25 +14,33 @@ use super::backoff::jittered;
 const MOST: usize = 10_000;
 /// The delay before others, and how long a scout is listened to alone, in rounds: time to hear of a release and to ask.
 const ROUNDS: u32 = 10;
+/// Ten rounds over a loopback are less than a busy machine takes to wake somebody.
 const LEAST: Duration = Duration::from_millis(1);
+/// Over a slow network ten rounds would be longer than the politeness is worth.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// Over several nodes, so many acquires in a row must find a key free at once before it counts as nobody else's: whoever
-/// has just waited its turn finds it free too, and would take it again before the others' votes could be together.
+/// Over several nodes, so many acquires in a row must find a key free at once before it counts as nobody else's:
+/// whoever has just waited its turn finds it free too, and would take it again before the others' votes could be
+/// together.
 const UNCONTENDED: u32 = 8;
 
 /// How long rounds take, and the keys that others want.
 pub(crate) struct Contention {
+    /// A running mean; 0 before the first. Of two rounds that end at once one may be lost, which is no harm:
+    /// hence no mutex.
     round_nanos: AtomicU64,
     /// How many acquires in a row must find a key free.
     uncontended: u32,
     /// For each contended key, how many such acquires are missing.
+    ///
+    /// Nothing is asked, awaited or woken under the lock.
     keys: Mutex<HashMap<String, u32>>,
 }
 
 impl Contention {
     /// Nothing is known yet of these nodes.
     pub(crate) fn over(nodes: usize) -> Self {
+        // One node serves whoever asks first: there are no votes that others must get together.
         let uncontended = if nodes > 1 { UNCONTENDED } else { 1 };
         Self { round_nanos: AtomicU64::default(), uncontended, keys: Mutex::default() }
     }
@@ -38,6 +49,7 @@ impl Contention {
     pub(crate) fn took(&self, round: Duration) {
         let new = u64::try_from(round.as_nanos()).unwrap_or(u64::MAX);
         let old = self.round_nanos.load(Ordering::Relaxed);
+        // An eighth for the newest, as TCP does for its round-trip time (RFC 6298).
         let mean = if old == 0 { new } else { old - old / 8 + new / 8 };
         self.round_nanos.store(mean, Ordering::Relaxed);
     }
@@ -57,6 +69,7 @@ impl Contention {
     pub(crate) fn note(&self, keys: &[String], contended: bool) {
         let mut known = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() > MOST {
+            // All of them: to know the oldest would cost every acquire more than it is worth.
             known.clear();
         }
         for key in keys {
@@ -64,6 +77,7 @@ impl Contention {
                 Some(missing) if contended => *missing = self.uncontended,
                 Some(1) => drop(known.remove(key)),
                 Some(missing) => *missing -= 1,
+                // Only contended keys have an entry: locks that nobody else wants cost no memory.
                 None if contended => drop(known.insert(key.clone(), self.uncontended)),
                 None => {}
             }
@@ -73,12 +87,14 @@ impl Contention {
     /// How long to let others go first: whoever releases and asks again at once would always win, for its acquire
     /// follows its own release on the same connection while the others are still being told.
     ///
-    /// What is known is local, and ends with the first acquire that finds the keys free at once; over several nodes, with
-    /// the eighth in a row. With one, the slowest hundredth of 8 processes over 5 nodes waited 6 times the fair share, with
-    /// eight 2.6 times, for 14 % fewer handoffs (`bench/waits.py contend`).
+    /// What is known is local, and ends with the first acquire that finds the keys free at once; over several
+    /// nodes, with the eighth in a row. With one, the slowest hundredth of 8 processes over 5 nodes waited 6 times
+    /// the fair share, with eight 2.6 times, for 14 % fewer handoffs (`bench/waits.py contend`).
     pub(crate) fn yield_delay(&self, keys: &[String]) -> Option<Duration> {
         let known = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without any contention no key is even hashed.
         let wanted = !known.is_empty() && keys.iter().any(|key| known.contains_key(key));
+        // At random: two who stepped back together must not come back together.
         wanted.then(|| jittered(self.rounds()))
     }
 }

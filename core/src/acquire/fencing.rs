@@ -1,4 +1,8 @@
 //! Fencing tokens: where they are kept, and when a quorum's answers agree on one.
+//!
+//! What one node stores and answers is decided in `node::fencing`, and on a server by `acquire.lua` and
+//! `extend.lua` after the same rule. Here stands why a quorum's answers make one token that increases: any two
+//! quorums share a node.
 
 use super::vote_round::VoteRound;
 use crate::clock::Instant;
@@ -8,13 +12,16 @@ use crate::node::{Fencing, Vote};
 use crate::quorum::Collect;
 use crate::text::shown;
 
+/// What tells a fence key from its lock's; whoever repairs one by hand types it (docs/fencing.md).
 const SUFFIX: &str = ":fence";
 
 /// The key beside a lock key that keeps its last fencing token: in the same hash slot, so that one script may
 /// write both on a Cluster. <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 pub(crate) fn fence_key(key: &str) -> Result<String> {
     match tag(key) {
+        // What stands behind a tag does not move a key to another slot.
         Some(_) => Ok(format!("{key}{SUFFIX}")),
+        // In braces of ours, its tag would end at its own brace: another slot.
         None if key.contains('}') => Err(Error::invalid(format!(
             "the key {:?} cannot have a fencing token: no other key can be put into its hash slot. \
              Use a name without '}}', or with a hash tag: {{tag}}",
@@ -27,12 +34,14 @@ pub(crate) fn fence_key(key: &str) -> Result<String> {
 /// What decides the key's hash slot, where that is not the whole key.
 fn tag(key: &str) -> Option<&str> {
     let (tag, _) = key.split_once('{')?.1.split_once('}')?;
+    // `{}` is no tag: the whole key decides then.
     Some(tag).filter(|tag| !tag.is_empty())
 }
 
 /// A key that keeps the fencing tokens of another lock cannot be a lock.
 pub(crate) fn check_lock_key(key: &str) -> Result<()> {
     match key.strip_suffix(SUFFIX) {
+        // Without a tag of its own, `NAME:fence` is nobody's fence key: that one would be `{NAME}:fence`.
         Some(lock) if tag(lock).is_some() => Err(Error::invalid(format!(
             "the key {:?} is where the fencing tokens of another lock are kept: \
              a name with a hash tag cannot end in {SUFFIX:?}",
@@ -45,11 +54,15 @@ pub(crate) fn check_lock_key(key: &str) -> Result<()> {
 /// What the votes of a quorum say.
 enum Agreement {
     /// The token stands after this one round.
+    ///
+    /// The usual case: every node takes the same proposal, unless its own clock or its last token says
+    /// otherwise.
     Agreed(u64),
     /// The largest answer; it stands once a quorum has stored it.
     Largest(u64),
 }
 
+/// `None` where no vote carries a token.
 fn agreement(votes: &Collect<Vote>) -> Option<Agreement> {
     let fence = |vote: &Vote| if let Vote::Granted(fence) = vote { *fence } else { None };
     let fences = votes.answers.iter().flatten().flatten().filter_map(fence);
@@ -59,13 +72,17 @@ fn agreement(votes: &Collect<Vote>) -> Option<Agreement> {
 
 /// The token of a round that a quorum granted; `None` if no quorum stored it in time, by `until` at the latest.
 ///
-/// Where the answers differ, an extend carries the largest to all: a later lease meets one of this quorum, and gets more.
+/// Where the answers differ, an extend carries the largest to all: a later lease meets one of this quorum, and gets
+/// more.
+///
+/// Dropped in between, it leaves nothing: the round's own drop sends its deletes behind this extend.
 pub(super) async fn agree(round: &mut VoteRound, until: Instant) -> Option<u64> {
     let largest = match agreement(&round.votes)? {
         Agreement::Agreed(token) => return Some(token),
         Agreement::Largest(token) => token,
     };
     let (nodes, params) = (&round.nodes, round.params);
+    // Only what the extend asks for: the lease itself counts from its first round, which began before.
     let validity = Validity::new(nodes.clock.now(), params.ttl, None);
     let fencing = Fencing::AtLeast(largest);
     let mut extend = ExtendRound::send(nodes, &round.claim, validity, params.timeout, fencing);

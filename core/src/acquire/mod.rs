@@ -1,7 +1,13 @@
 //! How a lease is acquired: a place in the local queue, then rounds of votes, until one is granted or `wait` is over.
 //!
-//! [`attempt`] is the loop, [`round`] one turn of it, [`vote_round`] its votes. What they wait for: [`queue`] (callers of
-//! this process), [`pace`] and [`backoff`] (delays). What they learn: [`outlook`] (in one acquire), [`contention`] (in all).
+//! [`attempt`] is the loop, [`mod@round`] one turn of it, [`vote_round`] its votes. What they wait for: [`queue`]
+//! (callers of this process), [`pace`] and [`backoff`] (delays). What they learn: [`outlook`] (in one acquire),
+//! [`contention`] (in all).
+//!
+//! How a node is asked is `node`'s business, how answers are counted `quorum`'s, and what becomes of the lease
+//! afterwards `lease`'s. Nothing here spawns or names a runtime: these are plain futures, and whoever drops one
+//! drops the whole acquire. What was sent by then is deleted by the drop itself, behind the votes on the same
+//! connections.
 
 mod acquirer;
 mod attach;
@@ -33,6 +39,8 @@ pub use refusal::NOT_REENTRANT;
 pub(crate) use request::Request;
 
 /// The lease, once it is ours; `wait`: `None` has no end, zero is one round. An owner that waits for itself is told so.
+///
+/// Dropping the future gives its place in the line to the next one and leaves no key behind.
 pub(crate) async fn acquire(
     acquirer: &Acquirer,
     request: &Request,
@@ -44,10 +52,12 @@ pub(crate) async fn acquire(
 
 /// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.
 pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
+    // In line like everybody: an acquire without waiting overtakes nobody who waits.
     let ticket = acquirer.queue.join(&request.keys);
     if !ticket.asks() {
         return Ok(None);
     }
+    // One question rather than the cheap pair: a refusal, which is likely here, then takes one round trip.
     match round(request, acquirer, NEVER, Expect::Unknown).await {
         Round::Granted(lease) => Ok(Some(lease)),
         Round::Refused(refusal) => refusal.error(request, None).map_or(Ok(None), Err),

@@ -1,4 +1,7 @@
 //! What an acquire expects of its next round, by what the rounds before it came to.
+//!
+//! It lives as long as its acquire; what outlives one is in [`super::contention`]. It decides how the nodes are
+//! asked, never how their votes are counted.
 
 use std::time::Duration;
 
@@ -16,10 +19,12 @@ pub(super) struct Outlook {
     /// How the lock would be asked for, were it not for [`Outlook::ask`].
     pub(super) expect: Expect,
     /// Rounds that others won.
+    /// The first refusal is none: it only shows that there is a race.
     losses: u32,
     /// By when all nodes are asked, whatever one says.
     all_by: Instant,
     /// When the key that the scout named would end.
+    /// Compared with the next word, it tells a key that nobody renews.
     scouted: Option<Instant>,
 }
 
@@ -27,6 +32,7 @@ impl Outlook {
     /// Nobody is known to want the lock.
     pub(super) fn new() -> Self {
         let (all_by, scouted) = (Instant::default(), None);
+        // Most locks are free: the way that is cheapest then comes first.
         Self { expect: Expect::Free, losses: 0, all_by, scouted }
     }
 
@@ -36,7 +42,9 @@ impl Outlook {
         if self.expect == Expect::Contended && now < self.all_by {
             return Expect::Contended;
         }
+        // At random: waiters that all ask every node in step would split the votes.
         self.all_by = now + jittered(FALLBACK);
+        // What is known of the contention stays: the next round asks its scout again.
         if self.expect == Expect::Contended { Expect::Unknown } else { self.expect }
     }
 
@@ -58,10 +66,12 @@ impl Outlook {
         }
     }
 
-    /// A key that ends when it did before, or never, is perhaps not the holder's: something has changed, or its time was
-    /// over, and this one did not. Then all are asked soon; not at once, for its delete may be a moment behind.
+    /// A key that ends when it did before, or never, is perhaps not the holder's: something has changed, or its
+    /// time was over, and this one did not. Then all are asked soon; not at once, for its delete may be a moment
+    /// behind.
     fn doubt(&mut self, left: Option<Duration>, now: Instant, rounds: Duration) {
         let ends = left.map(|left| now + left);
+        // `since` ends at zero: the larger of the two directions is the distance.
         let near = |one: Instant, two: Instant| one.since(two).max(two.since(one)) <= SAME_END;
         let same = ends.zip(self.scouted).is_some_and(|(ends, before)| near(ends, before));
         if ends.is_none() || same {

@@ -1,4 +1,6 @@
 //! How long to wait before the nodes are asked again.
+//!
+//! A pause is only how long to rely on being told: a change of the key ends most of them early (`node::watch`).
 
 use std::time::Duration;
 
@@ -6,10 +8,14 @@ use super::backoff::{Backoff, jittered};
 use super::refusal::Refusal;
 
 /// How long a waiter relies on being told before it asks anyway.
+///
+/// A push can be lost with its connection, and for a key that expired none comes before the server has really
+/// deleted it.
 pub(super) const FALLBACK: Duration = Duration::from_secs(1);
 /// Between rounds that votes were split over: some round-trip times, growing while the contention lasts.
 const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// Between rounds where no node can tell of a change.
+/// From a fast handover up to what a server does not notice.
 const POLL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 /// Between rounds that came to nothing: each takes votes away from others for a while.
 const USELESS: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);
@@ -51,15 +57,19 @@ impl Pace {
         self.useless.delay()
     }
 
-    /// Until the holder's own ttl ends, or it is time to ask without having been told; `told`: a quorum of nodes pushes.
+    /// Until the holder's own ttl ends, or it is time to ask without having been told; `told`: a quorum of nodes
+    /// pushes.
     pub(super) fn until_free(&mut self, free: Option<Duration>, told: bool) -> Duration {
         let ask = if told { jittered(FALLBACK) } else { self.poll.delay() };
+        // A node tells whole milliseconds and expires a moment later; and not all who know the same end are to
+        // ask at once.
         let ends = free.map(|free| free + jittered(Duration::from_millis(4)));
         ends.map_or(ask, |ends| ends.min(ask))
     }
 
     /// By the scout's word: also until all nodes are to be asked.
     pub(super) fn until_all(free: Duration, all: Duration) -> Duration {
+        // Never at once, even if it is time already: it would ask again without a pause.
         free.min(all.max(SPLIT.0))
     }
 }

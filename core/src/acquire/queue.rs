@@ -1,8 +1,13 @@
 //! Callers of one process who want the same keys, in order of arrival. Only whose turn it is asks the nodes.
 //!
-//! It is a caller's turn when nobody who came earlier holds it back in any of its lines. While it asks for the first
-//! time, it holds back later callers in all of them; once it was refused, only in the lines of the keys that others have:
-//! it may wait for those for ever, and who wants only the rest must not. Who waits for its turn holds back nobody.
+//! It is a caller's turn when nobody who came earlier holds it back in any of its lines. While it asks for the
+//! first time, it holds back later callers in all of them; once it was refused, only in the lines of the keys that
+//! others have: it may wait for those for ever, and who wants only the rest must not. Who waits for its turn holds
+//! back nobody.
+//!
+//! It knows keys and callers, and no node: whose turn it is says nothing about who has the lock. One mutex for
+//! all lines of a client is held for no longer than a look or a change; no waker is called under it, for that
+//! may run anybody's code.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -17,7 +22,9 @@ pub(crate) struct Queue(Mutex<Lines>);
 
 #[derive(Default)]
 struct Lines {
+    /// Never given twice: a smaller number came earlier, in every line.
     next: u64,
+    /// A line goes with its last caller: names that come and go leave nothing.
     by_key: HashMap<String, VecDeque<Place>>,
     /// Whose turn it is not yet, and how to tell them.
     waiting: HashMap<u64, Waiting>,
@@ -26,12 +33,15 @@ struct Lines {
 /// A caller's place in one line, which is in order of arrival.
 struct Place {
     id: u64,
+    /// Those behind it in this line are not to ask. Never true of a caller that waits for its turn.
     holds: bool,
 }
 
+/// What it takes to let a caller on.
 struct Waiting {
     keys: Arc<[String]>,
     back: Back,
+    /// `None` until it is first polled: it looks by itself then.
     waker: Option<Waker>,
 }
 
@@ -43,6 +53,7 @@ enum Back {
 }
 
 impl Back {
+    /// By the key's place in the caller's own list.
     fn at(self, place: usize) -> bool {
         matches!(self, Self::All) || matches!(self, Self::These(taken) if taken.has(place))
     }
@@ -63,6 +74,7 @@ impl Queue {
         lines.next += 1;
         for key in keys.iter() {
             let place = Place { id, holds: false };
+            // The name is copied for the first in a line only.
             match lines.by_key.get_mut(key) {
                 Some(line) => line.push_back(place),
                 None => drop(lines.by_key.insert(key.clone(), VecDeque::from([place]))),
@@ -81,6 +93,7 @@ impl Queue {
 impl Lines {
     /// Whether nobody who came earlier holds this caller back.
     fn may_ask(&self, id: u64, keys: &[String]) -> bool {
+        // Lines are in order of arrival, which is that of the numbers.
         let earlier = |line: &VecDeque<Place>| {
             let held = |place: &Place| place.id < id && place.holds;
             line.iter().take_while(|place| place.id < id).any(held)
@@ -88,6 +101,7 @@ impl Lines {
         !keys.iter().any(|key| self.by_key.get(key).is_some_and(earlier))
     }
 
+    /// Sets whether the caller holds others back, in the lines of which `whether` says so.
     fn hold(&mut self, id: u64, keys: &[String], whether: impl Fn(usize) -> bool) {
         for (at, key) in keys.iter().enumerate() {
             let line = self.by_key.get_mut(key).into_iter().flatten();
@@ -97,6 +111,8 @@ impl Lines {
         }
     }
 
+    /// Gives the caller its turn, or has it wait: holding back nobody then, for it may be held itself for as
+    /// long as another caller's lock lasts.
     fn ask_or_wait(&mut self, id: u64, keys: &Arc<[String]>, back: Back) {
         if self.may_ask(id, keys) {
             self.hold(id, keys, |at| back.at(at));
@@ -117,12 +133,13 @@ impl Lines {
             {
                 at += 1;
                 let id = place.id;
+                // It asks already, and was refused for other keys than this one.
                 let Some(Waiting { keys, back, .. }) = self.waiting.get(&id) else { continue };
                 let (keys, back) = (Arc::clone(keys), *back);
                 if self.may_ask(id, &keys) {
                     self.hold(id, &keys, |at| back.at(at));
                     woken.extend(self.waiting.remove(&id).and_then(|waiting| waiting.waker));
-                    // It may be the one.
+                    // It may hold back the rest from now on: looked at once more.
                     at -= 1;
                 }
             }
@@ -139,6 +156,7 @@ impl Ticket {
 
     /// Ends when it is this caller's turn.
     pub(crate) async fn turn(&self) {
+        // Looked at and noted under one lock: who lets it on in between wakes it.
         poll_fn(|cx| match self.queue.lines().waiting.get_mut(&self.id) {
             Some(waiting) => {
                 waiting.waker = Some(cx.waker().clone());
@@ -153,6 +171,7 @@ impl Ticket {
     pub(crate) fn refused(&self, taken: Taken) {
         let mut lines = self.queue.lines();
         lines.hold(self.id, &self.keys, |at| taken.has(at));
+        // If others have all of them, nothing has changed for those behind.
         let woken = if taken.all(self.keys.len()) { Vec::new() } else { lines.let_on(&self.keys) };
         drop(lines);
         woken.into_iter().for_each(Waker::wake);
@@ -177,6 +196,7 @@ impl Ticket {
     }
 }
 
+/// Also the way out of an acquire that is dropped, or that has its lease.
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut lines = self.queue.lines();

@@ -1,4 +1,7 @@
 //! Why a round gave no lease, by what its votes say, and the error that an acquire ends with.
+//!
+//! Pure: it reads the votes that are there and asks nobody. A fault is never told as "held by another", nor the
+//! reverse: callers act on the difference.
 
 use std::time::Duration;
 
@@ -67,6 +70,8 @@ impl Refusal {
             Self::Unavailable(nodes) => Some(request.unavailable(nodes.clone(), lasted)),
             Self::Late(took, nodes) => Some(request.late(*took, nodes.clone(), lasted)),
             Self::Invalid(text) => Some(request.invalid(text)),
+            // Not the nodes' fault but somebody's lock: that ends in a timeout, whose text is made where the
+            // waiting ends.
             Self::Queued | Self::Held(..) | Self::Scouted(..) | Self::Split(_) => None,
         }
     }
@@ -95,6 +100,7 @@ fn taken_in(votes: &Collect<Vote>, keys: usize) -> Taken {
         let refuses = |vote: &&Vote| matches!(vote, Vote::Held(_, taken) if taken.has(*at));
         clean.clone().filter(refuses).count() > spare
     };
+    // `Taken` knows of no more.
     (0..keys.min(64)).filter(refused).collect()
 }
 
@@ -104,12 +110,14 @@ fn free_in(votes: &Collect<Vote>) -> Option<Option<Duration>> {
     let clean = votes.answers.iter().flatten().flatten();
     let mut held: Vec<_> = clean
         .filter_map(|vote| match vote {
+            // Without a known end: behind all that have one.
             Vote::Held(left, _) => Some(left.unwrap_or(Duration::MAX)),
             Vote::Granted(_) => None,
         })
         .collect();
     held.sort_unstable();
     let spare = votes.answers.len() - votes.tally.quorum();
+    // A quorum is free once all but `spare` of them have ended: the longest of those that must.
     let decisive = held.len().checked_sub(spare + 1)?;
     let left = held[decisive];
     Some((left != Duration::MAX).then_some(left))
@@ -117,6 +125,7 @@ fn free_in(votes: &Collect<Vote>) -> Option<Option<Duration>> {
 
 /// Where this client itself holds what `owner` waits for.
 pub(super) fn own_holder(leases: &Leases, request: &Request, owner: Option<Owner>) -> String {
+    // Asked by key: of several names one is enough to wait for oneself.
     let held = |key: &String| leases.registry.on(key).into_iter().find(|state| state.held());
     let own = request.keys.iter().find_map(held);
     own.map_or_else(String::new, |state| {

@@ -1,4 +1,6 @@
 //! What is asked for: a lock's keys and options, checked. Plain data, which rounds and errors read.
+//!
+//! Made once for a lock, at its first use, and shared by all its acquires: nothing in it changes with a round.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,8 @@ impl Request {
     }
 
     /// A claim under a token of its own.
+    ///
+    /// A new one for each round: a delete that is late can then hit no other round's grant.
     pub(crate) fn claim(&self) -> Claim {
         Claim::new(Arc::clone(&self.keys), Arc::clone(&self.fences))
     }
@@ -45,10 +49,13 @@ impl Request {
     }
 
     /// What the nodes are asked for: the ttl, or all that `max_hold` allows.
+    ///
+    /// The same in every round, whenever it begins: hence from any instant.
     pub(crate) fn asked_ttl(&self) -> Duration {
         self.validity(Instant::default()).asked
     }
 
+    /// `max_hold` counts from where the ttl counts: before the first byte was sent.
     fn hold_end(&self, started: Instant) -> Option<Instant> {
         self.options.max_hold.map(|max_hold| started + max_hold)
     }
@@ -70,6 +77,7 @@ impl Request {
             acquired: started,
             fence,
             renew: self.options.renew,
+            // Of an attached lease this is where it was attached to: what it was before is not known here.
             hold_end: self.hold_end(started),
             node_timeout: self.node_timeout(),
             guard: self.guard,
@@ -106,6 +114,7 @@ impl Request {
 
 /// For how long, where it is worth saying.
 fn lasting(time: Option<Duration>) -> String {
+    // Less would read `0.000 s`.
     let long = time.filter(|time| *time >= Duration::from_millis(1));
     long.map_or_else(String::new, |time| format!(" for {}", seconds(time)))
 }

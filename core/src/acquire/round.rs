@@ -1,4 +1,7 @@
 //! One round of an acquire: ask, count, and say what it came to.
+//!
+//! Which node is asked first, and when to give up, is the caller's choice ([`super::attempt`]); sending,
+//! counting and rolling back are [`VoteRound`]'s. Dropped at any await, a round leaves no key behind.
 
 use super::acquirer::Acquirer;
 use super::fencing;
@@ -26,12 +29,14 @@ pub(crate) async fn round(
 ) -> Round {
     let nodes = &acquirer.leases.nodes;
     let clock = &*nodes.clock;
+    // `wait` may end before a vote's own deadline: it is one budget over everything.
     let timeout = request.node_timeout().min(until.since(clock.now()));
     let ttl = request.asked_ttl();
     let fencing = request.fencing(|| clock.wall_micros());
     let params = VoteParams { ttl, timeout, first: true, expect, fencing };
     // The scout costs a round trip more, which a short ttl over a slow network may not have.
     let patience = acquirer.contention.rounds().min(timeout);
+    // Without a bound such an acquire came too late in every round, and kept its place in the line for ever.
     let scouts = expect == Expect::Contended && nodes.list.len() > 1 && patience * 4 <= ttl;
     let mut round = if scouts {
         match VoteRound::scout(nodes, request.claim(), params, patience).await {
@@ -57,6 +62,7 @@ async fn granted(
 ) -> Round {
     let (leases, fencing) = (&acquirer.leases, request.options.fencing);
     let clock = &*leases.nodes.clock;
+    // Before the lease is looked at: settling a token takes another round trip, and the lease's time goes on.
     let fence = if fencing { fencing::agree(&mut round, until).await } else { None };
     let validity = request.validity(round.started);
     // A grant that took so long that nothing is left of it is never handed out.
@@ -66,8 +72,11 @@ async fn granted(
         return Round::Refused(Refusal::Late(took, nodes));
     }
     if fencing && fence.is_none() {
+        // Nobody else is known to have the keys: the next round proposes anew.
         return Round::Refused(Refusal::Split(Taken::default()));
     }
+    // Nothing is rolled back from here on, and nothing is awaited: the lease is there before anybody can drop
+    // us.
     let votes = round.keep();
     acquirer.contention.took(clock.now().since(round.started));
     let params = request.lease_params(round.claim.clone(), round.started, fence);
@@ -76,6 +85,8 @@ async fn granted(
     Round::Granted(Lease::new(state))
 }
 
+/// First what no retry mends, then whether the nodes can be asked at all: "held" is said only where a quorum
+/// could say so.
 fn refused(request: &Request, round: &VoteRound) -> Refusal {
     if let Some(text) = round.nodes.invalid(&round.votes) {
         Refusal::Invalid(text)

@@ -1,4 +1,8 @@
-//! The votes of one round: every node is asked for its own, under a token of the round's own, and what fails is rolled back.
+//! The votes of one round: every node is asked for its own, under a token of the round's own, and what fails is
+//! rolled back.
+//!
+//! It does not know what an acquire makes of its outcome. Its one promise: a round that grants nothing leaves
+//! nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +24,7 @@ pub(crate) struct VoteRound {
     pub(crate) started: Instant,
     /// What they answered.
     pub(crate) votes: Collect<Vote>,
+    /// Its votes belong to a lease: dropping it deletes nothing any more.
     kept: bool,
 }
 
@@ -31,9 +36,9 @@ impl VoteRound {
         round
     }
 
-    /// Asks the scout: the first node that answers, within `patience`; and the others once it has granted. Contenders who
-    /// would split the votes of many nodes are told apart by one. `Err`: held by another there, for this long, and which
-    /// keys.
+    /// Asks the scout: the first node that answers, within `patience`; and the others once it has granted.
+    /// Contenders who would split the votes of many nodes are told apart by one. `Err`: held by another there, for
+    /// this long, and which keys.
     ///
     /// Eight processes over five nodes hand a lock on 57 times a second without a scout, and some 2,000 times with one
     /// (`bench/waits.py contend`). Which votes make a lease is the same either way.
@@ -45,6 +50,7 @@ impl VoteRound {
     ) -> Result<Self, (Option<Duration>, Taken)> {
         let mut round = Self::begin(nodes, claim, params);
         while !round.votes.tally.decided() && round.ask_next() {
+            // Of several silent scouts each would add its patience: an acquire outlived its `wait` by that.
             let until = (nodes.clock.now() + patience).min(round.started + params.timeout);
             round.votes.until_last(&*nodes.clock, until).await;
             match round.votes.answers.last() {
@@ -64,10 +70,12 @@ impl VoteRound {
             Vote::Granted(_) => Counts::Granted,
             Vote::Held(..) => Counts::Refused("held"),
         });
+        // Read before anything is sent: no node has counted for longer than the lease does.
         let started = nodes.clock.now();
         Self { nodes: Arc::clone(nodes), claim, params, started, votes, kept: false }
     }
 
+    /// In the order of the list: answers are told apart by their places alone.
     fn ask_next(&mut self) -> bool {
         let Some(node) = self.nodes.list.get(self.votes.answers.len()) else { return false };
         self.votes.add(believable(node.acquire(&self.claim, self.params), self.params.fencing));
@@ -86,13 +94,19 @@ impl VoteRound {
     }
 
     /// The votes, also those still under way or not even sent, belong to a lease from now on.
+    ///
+    /// None of them is deleted before the lease is over: a delete that is late could take away a node that an
+    /// extend has counted since.
     pub(crate) fn keep(&mut self) -> Collect<Vote> {
         self.kept = true;
+        // What is left behind knows no node: its drop has nothing to stop.
         std::mem::replace(&mut self.votes, Collect::over(0, |_| Counts::Granted))
     }
 }
 
 /// A token that no rule gives is that node's fault, not everybody's next token.
+///
+/// Without fencing there is nothing to believe, and nothing is allocated.
 fn believable(vote: Reply<Vote>, fencing: Fencing) -> Reply<Vote> {
     if fencing == Fencing::Off {
         return vote;
@@ -108,6 +122,7 @@ fn believable(vote: Reply<Vote>, fencing: Fencing) -> Reply<Vote> {
 impl Drop for VoteRound {
     fn drop(&mut self) {
         // An acquire that is still listened to may be sent again after a script reload; its delete must be last.
+        // (Only questions that somebody listens to are asked again: `node::redis::answers`.)
         self.votes.stop_listening();
         if self.kept {
             return;
@@ -115,6 +130,7 @@ impl Drop for VoteRound {
         for (node, vote) in self.nodes.list.iter().zip(&self.votes.answers) {
             // A fault, or an answer that never came, may hide a grant; only a clean refusal cannot.
             if !matches!(vote, Some(Ok(Vote::Held(..)))) {
+                // Sent at the call; nobody waits for the answer. A node to which it cannot go now owes it.
                 drop(node.release(&self.claim, self.params.ttl));
             }
         }

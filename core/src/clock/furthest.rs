@@ -1,9 +1,9 @@
 //! Two clocks as one that advances with whichever runs faster.
 //!
-//! A client whose wall clock is being slewed back (NTP: by up to a twelfth) has its `CLOCK_BOOTTIME` slewed with it, and
-//! would believe in a lease for longer than a server does; the clock that nobody slews stands still in a suspend. The
-//! larger of two readings is not enough: who was ahead may be overtaken. So time is counted in stretches, each by the
-//! clock that ran further in it.
+//! A client whose wall clock is being slewed back (NTP: by up to a twelfth) has its `CLOCK_BOOTTIME` slewed with
+//! it, and would believe in a lease for longer than a server does; the clock that nobody slews stands still in a
+//! suspend. The larger of two readings is not enough: who was ahead may be overtaken. So time is counted in
+//! stretches, each by the clock that ran further in it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;

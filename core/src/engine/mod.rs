@@ -1,6 +1,10 @@
 //! What is behind a client: its options, what runs in this process, and whether it was closed.
 //!
 //! Clients and locks share one. Nothing runs before the first use; a forked child starts its own.
+//!
+//! It knows every verb of the library and none of how they are done: acquiring is `acquire`'s, what is held
+//! `lease`'s. What it adds is the client's end: nothing is asked, and nothing handed out, by a client that was
+//! closed.
 
 mod running;
 mod shutdown;
@@ -29,10 +33,15 @@ pub(crate) use running::Running;
 pub(crate) struct Engine {
     /// The client's options, checked.
     pub(crate) config: Config,
+    /// What runs here, once something was asked; taken out when the client is closed.
     running: PerProcess<Running>,
+    /// Never false again.
     closed: AtomicBool,
+    /// Rung when that is set: waiting acquires end.
     closing: Notify,
     /// The longest ttl asked for so far, in seconds.
+    ///
+    /// Only a longer one is warned of again.
     longest: AtomicU64,
 }
 
@@ -61,7 +70,10 @@ impl Engine {
         if self.is_closed() {
             return Err(Error::closed(key));
         }
+        // A monitor that failed is replaced with all that it watched over: its leases are lost already.
         let running = self.running.get_or_try_make(Running::works, || {
+            // Asked for here, where there is an error to tell: later on a thread that cannot be had would only
+            // be silence.
             background::handle().map_err(|error| Error::no_thread(key, &error))?;
             Ok(Running::start(&self.config))
         })?;
@@ -75,6 +87,8 @@ impl Engine {
     }
 
     /// The lease, once it is ours, within `wait`.
+    ///
+    /// Dropped at any await it leaves no key behind.
     pub(crate) async fn acquire(
         &self,
         request: &Request,
@@ -84,6 +98,8 @@ impl Engine {
         self.warn_if_long(request);
         let running = self.start(&request.key())?;
         let granted = tokio::select! {
+            // A grant that is there goes through `hand_out`, which gives it back by itself if the client is
+            // closed.
             biased;
             granted = acquire(&running.acquirer, request, wait, owner) => granted?,
             () = self.closed() => return Err(Error::closed(&request.key())),
@@ -95,11 +111,13 @@ impl Engine {
     pub(crate) async fn try_acquire(&self, request: &Request) -> Result<Option<Lease>> {
         self.warn_if_long(request);
         let running = self.start(&request.key())?;
+        // One round ends by itself: no close is waited for.
         let granted = try_acquire(&running.acquirer, request).await?;
         granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
     }
 
     /// A lease of a client that was closed meanwhile, or that nothing would renew, is given back.
+    /// Dropping it is what gives it back.
     fn hand_out(&self, request: &Request, running: &Running, lease: Lease) -> Result<Lease> {
         if self.is_closed() {
             return Err(Error::closed(&request.key()));
@@ -112,11 +130,13 @@ impl Engine {
 
     /// The lease that is held under this token already.
     pub(crate) async fn attach(&self, request: &Request, claim: &Claim) -> Result<Lease> {
+        // No key has an empty value of ours, but somebody else's may.
         if claim.token.is_empty() {
             let text = "the token is empty: give that of the lease to go on with";
             return Err(request.invalid(text));
         }
         let running = self.start(&request.key())?;
+        // It looks for itself whether the client was closed: such a lease must be let go of, not released.
         attach(request, claim, running.leases(), || self.is_closed()).await
     }
 
@@ -129,6 +149,8 @@ impl Engine {
     }
 
     /// Deletes the keys whoever has them; true if there was one.
+    ///
+    /// An answer is a yes whether or not there was a key: what counts is that a quorum has none now.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
         let running = self.start(&request.key())?;
         let (nodes, timeout) = (&running.leases().nodes, request.node_timeout());
@@ -142,6 +164,8 @@ impl Engine {
     }
 
     /// The leases held now.
+    ///
+    /// Asking each marks those whose time is over as lost.
     pub(crate) fn leases(&self) -> Vec<LeaseHandle> {
         let states = self.running().map(|running| running.leases().registry.leases());
         let held = states.into_iter().flatten().filter(|state| state.held());
@@ -150,6 +174,7 @@ impl Engine {
 
     /// Nothing new from now on, and every lease is lost.
     pub(crate) fn close(&self) {
+        // First: whoever is told of a loss and asks again finds a closed client.
         self.refuse();
         if let Some(running) = self.running.take() {
             running.close();
@@ -169,6 +194,7 @@ impl Engine {
     /// Ends when the client is closed.
     async fn closed(&self) {
         let mut closing = std::pin::pin!(self.closing.notified());
+        // Registered before the look: a close in between would ring for nobody.
         closing.as_mut().enable();
         if !self.is_closed() {
             closing.await;

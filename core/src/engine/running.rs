@@ -1,4 +1,7 @@
 //! What works for a client in this process: its nodes, its waiters, its leases and their monitor.
+//!
+//! It puts the parts together and starts them, and knows nothing of what they do. The simulation puts the same
+//! parts together over nodes and a clock of its own, and runs the monitor itself.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -19,6 +22,7 @@ use crate::quorum::Nodes;
 
 /// What works for a client in this process; a forked child makes its own.
 pub(crate) struct Running {
+    /// The monitor panicked: nothing here renews, or tells of a loss, any more.
     failed: Arc<AtomicBool>,
     /// Where leases come from.
     pub(crate) acquirer: Acquirer,
@@ -28,6 +32,7 @@ impl Running {
     /// Begins: connections, which wait for their first command, and the monitor.
     pub(crate) fn start(config: &Config) -> Self {
         let (running, monitor) = Self::assemble(&config.clock, |watch| {
+            // One for all nodes of the client: it is among them that one server may stand twice.
             let run_ids = Arc::new(RunIds::default());
             let nodes = config.nodes.iter();
             nodes.map(|address| connect(address, config, watch, &run_ids)).collect()
@@ -39,9 +44,11 @@ impl Running {
             // All leases depend on this one task: if it fails in spite of all, none may go on as if it were watched.
             if AssertUnwindSafe(monitor).catch_unwind().await.is_err() {
                 failed.store(true, Ordering::Release);
+                // In this order: whoever is told and asks again must not get the same parts.
                 lose_all(&registry, LossReason::Internal);
             }
         })
+        // It ends by itself, once the watch is gone and with it everybody who could tell of a change.
         .detach();
         running
     }
@@ -56,6 +63,7 @@ impl Running {
         clock: &Arc<dyn Clock>,
         nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
     ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
+        // The watch owns the telling end: its own end is what ends the monitor.
         let changes = Arc::new(Changes::default());
         let watch = Arc::new(Watch::new(Arc::clone(&changes)));
         let registry = Arc::new(Registry::new());
@@ -72,6 +80,8 @@ impl Running {
     }
 
     /// The client was closed: no lease of it is renewed any more.
+    ///
+    /// Nothing is deleted under a body that still runs: keys live out their ttl, or go when its scope ends.
     pub(crate) fn close(&self) {
         lose_all(&self.leases().registry, LossReason::Closed);
     }
@@ -81,6 +91,7 @@ fn lose_all(registry: &Registry<State>, reason: LossReason) {
     registry.leases().iter().for_each(|state| state.lose(reason));
 }
 
+/// Connects to nothing: a server's first command does.
 fn connect(
     address: &Address,
     config: &Config,
@@ -89,6 +100,7 @@ fn connect(
 ) -> Arc<dyn Node> {
     let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
     match address {
+        // By name, not by client: another client of the process meets the same keys.
         Address::Memory(name) => Arc::new(MemoryNode::new(name, clock, watch)),
         Address::Redis(endpoint) => {
             let target = Target {

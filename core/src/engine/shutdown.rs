@@ -1,4 +1,6 @@
 //! An orderly end: nothing new, time for what runs, then everything that is left is given back.
+//!
+//! [`Engine::close`] is the short way, without the time and without the deletes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use crate::lease::{State, confirmed, take_back};
 use crate::quorum::Collect;
 
 /// How often running leases are counted.
+/// Leases end in many ways; to look at them a hundred times a second costs less than a signal for each.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Leases that were taken back, each with its deletes.
@@ -20,6 +23,8 @@ type Sent = Vec<(Arc<State>, Collect<bool>)>;
 
 impl Engine {
     /// Gives back every lease; the number of them, or the first error once all were tried. Sent at the call.
+    ///
+    /// Dropping the future gives up the confirmations, not the deletes.
     pub(crate) fn release_all(
         &self,
     ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
@@ -33,11 +38,15 @@ impl Engine {
     }
 
     /// Refuses what is new at the call; the future gives running leases `timeout`, then takes the rest back and closes.
+    ///
+    /// Dropped before its end it leaves a client that refuses everything, whose leases go on until their owners
+    /// end them.
     pub(crate) fn shutdown(
         self: &Arc<Self>,
         timeout: Duration,
     ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
         self.refuse();
+        // (Refused from the call on, also if the future is never polled.)
         let engine = Arc::clone(self);
         async move {
             let Some(running) = engine.running() else {
@@ -54,11 +63,13 @@ impl Engine {
     }
 }
 
+/// All deletes are sent before the first confirmation is awaited: they travel together.
 fn take_all_back(running: &Running) -> Sent {
     let leases = running.leases().registry.leases().into_iter();
     leases.filter_map(|state| take_back(&state).map(|deletes| (state, deletes))).collect()
 }
 
+/// Waits for all, also where one has failed: an error must not hide what became of the others.
 async fn all_confirmed(sent: Sent) -> Result<usize> {
     let results = sent.into_iter().map(|(state, deletes)| confirmed(state, Ok(Some(deletes))));
     let results = join_all(results).await;
@@ -66,6 +77,7 @@ async fn all_confirmed(sent: Sent) -> Result<usize> {
     results.into_iter().collect::<Result<()>>().map(|()| count)
 }
 
+/// Ends with the last lease, or at `until`.
 async fn bodies_end(running: &Running, clock: &dyn Clock, until: Instant) {
     let held = || running.leases().registry.leases().iter().any(|state| state.held());
     while clock.now() < until && held() {

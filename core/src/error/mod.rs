@@ -24,8 +24,8 @@ pub use kind::{ErrorKind, LossReason};
 pub struct NodeReport {
     /// The node's URL without its password.
     pub url: String,
-    /// `granted`, `held` by another, `missing` (there was nothing to extend or release), `fault`, or `pending`: the others
-    /// had decided before it answered.
+    /// `granted`, `held` by another, `missing` (there was nothing to extend or release), `fault`, or `pending`: the
+    /// others had decided before it answered.
     pub state: &'static str,
     /// The fault's own text.
     pub error: Option<String>,

@@ -73,7 +73,8 @@ pub fn acquire(
     Ok(lock.acquire_within(wait, owner))
 }
 
-/// [`LeaseHandle::extend`] for other languages: `None` is the lease's own ttl. A ttl that breaks a rule is told at once.
+/// [`LeaseHandle::extend`] for other languages: `None` is the lease's own ttl. A ttl that breaks a rule is told at
+/// once.
 pub fn extend(
     lease: &LeaseHandle,
     ttl: Option<f64>,

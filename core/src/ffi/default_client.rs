@@ -24,8 +24,8 @@ impl<C: Clone> DefaultClient<C> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The default client, in use from now on. `make` makes one if none was chosen; of several made at the same time one
-    /// is chosen. `nodes` are its URLs without passwords, for the log, which says so once.
+    /// The default client, in use from now on. `make` makes one if none was chosen; of several made at the same
+    /// time one is chosen. `nodes` are its URLs without passwords, for the log, which says so once.
     pub fn get<E>(
         &self,
         make: impl FnOnce() -> Result<C, E>,

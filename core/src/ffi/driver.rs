@@ -1,5 +1,5 @@
-//! Futures of one event loop on the background thread, as one task: handing over a hundred of them wakes that thread once,
-//! and what is done by then comes back as one batch.
+//! Futures of one event loop on the background thread, as one task: handing over a hundred of them wakes that
+//! thread once, and what is done by then comes back as one batch.
 //!
 //! A task for each would cost a system call for each, on the event loop's own thread.
 
@@ -31,7 +31,8 @@ pub struct Driver<T> {
     task: Task,
 }
 
-/// A future that was handed over. Dropping it ends the future, unless that is done: then its outcome comes all the same.
+/// A future that was handed over. Dropping it ends the future, unless that is done: then its outcome comes all the
+/// same.
 #[must_use = "a future whose job is dropped is ended"]
 pub struct Job(AbortHandle);
 
@@ -42,8 +43,8 @@ impl Drop for Job {
 }
 
 impl<T: Send + 'static> Driver<T> {
-    /// `done` is given the outcomes, a batch whenever all that could go on has gone on; it runs on the background thread
-    /// and must not block.
+    /// `done` is given the outcomes, a batch whenever all that could go on has gone on; it runs on the background
+    /// thread and must not block.
     pub fn start(done: impl FnMut(Vec<T>) + Send + 'static) -> Self {
         let inbox = Arc::new(Inbox { new: Mutex::default(), driver: AtomicWaker::new() });
         let (work, done) = (FuturesUnordered::new(), Box::new(done));
@@ -51,8 +52,8 @@ impl<T: Send + 'static> Driver<T> {
         Self { inbox, task }
     }
 
-    /// Hands over a future, which begins at the next [`Driver::wake`]; `broken` is its outcome if it panics, which takes
-    /// none of the others along.
+    /// Hands over a future, which begins at the next [`Driver::wake`]; `broken` is its outcome if it panics, which
+    /// takes none of the others along.
     pub fn enqueue(
         &self,
         future: impl Future<Output = T> + Send + 'static,

@@ -1,9 +1,9 @@
-//! What the Python and the Node binding share and no Rust user sees. No part of the public interface: it may change at any
-//! time.
+//! What the Python and the Node binding share and no Rust user sees. No part of the public interface: it may change
+//! at any time.
 //!
-//! Options in ([`LOCK_OPTIONS`], [`LockArgs`]), an acquire that its caller may be late for ([`Acquire`]), futures on the
-//! background thread ([`Driver`]) and their outcomes on the way back ([`Completions`]), and what there is once in a process
-//! ([`PerProcess`], [`DefaultClient`]).
+//! Options in ([`LOCK_OPTIONS`], [`LockArgs`]), an acquire that its caller may be late for ([`Acquire`]), futures
+//! on the background thread ([`Driver`]) and their outcomes on the way back ([`Completions`]), and what there is
+//! once in a process ([`PerProcess`], [`DefaultClient`]).
 
 mod acquire;
 mod args;

@@ -1,5 +1,6 @@
-//! Every option that other languages know: its name, kind, default, rule and sentence, in one table for locks and one for
-//! clients. The bindings convert by it and their documents repeat it; the rules themselves are checked in `options`.
+//! Every option that other languages know: its name, kind, default, rule and sentence, in one table for locks and
+//! one for clients. The bindings convert by it and their documents repeat it; the rules themselves are checked in
+//! `options`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,12 +1,20 @@
 //! How many checks of a lease are to be made: one at a time, however often it is said to have changed.
+//!
+//! A node may push a change a thousand times while one check is under way. What the first check may have
+//! missed, one more that begins after it has seen, whatever was pushed in between.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+/// Nobody checks.
 const NO_CHECK: u8 = 0;
+/// A check is under way, and nothing has changed since it began.
 const ONE_CHECK: u8 = 1;
+/// A check is under way, and something has changed since.
 const ONE_MORE: u8 = 2;
 
 /// The checks of one lease.
+///
+/// An atomic rather than a part of the lease's phase: whoever pushes never waits for a lease's lock.
 #[derive(Default)]
 pub(super) struct Checks(AtomicU8);
 

@@ -1,4 +1,7 @@
 //! The extend round and its one verdict: renewals, checks, `extend`, `attach` and fencing all ask this way.
+//!
+//! It takes the answers of an extend for votes: a quorum of them moves the deadline, a quorum's lack of them
+//! ends the lease, and anything between changes nothing. When to ask is its callers' to know.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +29,7 @@ pub(crate) enum Verdict {
 pub(crate) struct ExtendRound {
     /// The nodes' answers.
     pub(crate) votes: Collect<Extension>,
+    /// After this long silence is a fault.
     timeout: Duration,
     /// What it makes of the lease, if a quorum confirms it.
     pub(crate) validity: Validity,
@@ -45,6 +49,8 @@ impl ExtendRound {
     }
 
     /// By when its answers count.
+    ///
+    /// Counted from where the validity counts: answers that are late by this are no use to it either.
     pub(crate) fn until(&self) -> Instant {
         self.validity.started + self.timeout
     }
@@ -70,6 +76,7 @@ impl ExtendRound {
         self.votes.tally.met()
     }
 
+    /// A foreign token explains most, then that some nodes still have it; else the key is simply gone.
     fn loss_reason(&self) -> LossReason {
         let mut answers = self.votes.answers.iter().flatten().flatten();
         if answers.clone().any(|answer| *answer == Extension::Taken) {
@@ -84,6 +91,8 @@ impl ExtendRound {
 
 /// Sends an extend by `ttl` from now, cut at `max_hold`; `None` if the lease is over.
 /// What is sent is sent under the lease's lock, so that no extend or heal follows the release.
+///
+/// Dropped unheard it does no harm: keys may live longer than the lease believes, never the other way round.
 pub(crate) fn send(state: &State, ttl: Duration) -> Option<ExtendRound> {
     let mut phase = state.held_phase()?;
     let validity = Validity::new(state.now(), ttl, state.params.hold_end);
@@ -93,12 +102,14 @@ pub(crate) fn send(state: &State, ttl: Duration) -> Option<ExtendRound> {
     Some(ExtendRound::send(&state.leases.nodes, &state.params.claim, validity, timeout, fencing))
 }
 
-/// How long the nodes' answers are waited for, and what becomes of the fencing token: whatever is asked for a lease that is
-/// ours keeps it from being forgotten.
+/// How long the nodes' answers are waited for, and what becomes of the fencing token: whatever is asked for a lease
+/// that is ours keeps it from being forgotten.
 ///
 /// A frozen node is waited for so briefly that the renewal after this one comes in time, also where the ttl was
 /// shortened below what `node_timeout` was made for.
 fn ask(state: &State, phase: &mut Phase, ttl: Duration) -> (Duration, Fencing) {
+    // Before the answer, which may be lost: a delete that is owed must be owed for as long as the keys can
+    // live.
     phase.longest = phase.longest.max(ttl);
     (state.params.node_timeout.min(phase.ttl / 5), Fencing::keep(state.params.fence))
 }
@@ -107,6 +118,7 @@ fn ask(state: &State, phase: &mut Phase, ttl: Duration) -> (Duration, Fencing) {
 pub(crate) async fn judge(state: &State, round: &mut ExtendRound) -> Verdict {
     let verdict = round.verdict(&*state.leases.nodes.clock).await;
     match verdict {
+        // The lease may have ended while the nodes were asked: then it stays so, whatever they answered.
         Verdict::Extended => state.confirm(round.validity),
         Verdict::Gone(reason) => state.lose(reason),
         Verdict::Unknown => {}
@@ -122,6 +134,8 @@ pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Resu
     match judge(&state, &mut round).await {
         Verdict::Extended => {
             let Some(mut phase) = state.held_phase() else { return Err(state.why_over()) };
+            // Only now: a longer ttl that was never confirmed would have renewals come too late for the keys
+            // that there are.
             phase.ttl = round.validity.wanted;
             Ok(())
         }
@@ -134,7 +148,11 @@ pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Resu
 }
 
 /// Gives the lease back to nodes that lacked it in both rounds, of which each showed that a quorum has it.
+///
+/// Two rounds, a moment apart: put back at once, a key would outlive a delete that is on its way to every node.
+/// Nobody listens for the answer: the next renewal sees whether the node has it.
 pub(crate) fn heal(state: &State, rounds: [&ExtendRound; 2]) {
+    // Kept until all is sent: no heal goes out behind the deletes of a release.
     let Some(mut phase) = state.held_phase() else {
         return;
     };
@@ -145,6 +163,7 @@ pub(crate) fn heal(state: &State, rounds: [&ExtendRound; 2]) {
         matches!(round.votes.answers[at], Some(Ok(Extension::Missing)))
     };
     for (at, node) in state.leases.nodes.list.iter().enumerate() {
+        // A node that did not answer, or said "taken", is left alone: only a clean "missing" is ours to fill.
         if rounds.iter().all(|round| missing(round, at)) {
             drop(node.acquire(&state.params.claim, params));
         }

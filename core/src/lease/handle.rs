@@ -1,4 +1,7 @@
 //! A handle on a lease: everything that can be asked of it, and done with it.
+//!
+//! Handles hold no data: whatever they answer is read from the lease's state, and compared with the clock, at
+//! the call.
 
 use std::fmt;
 use std::future::Future;
@@ -29,11 +32,15 @@ pub struct LeaseHandle(pub(crate) Arc<State>);
 
 impl LeaseHandle {
     /// Whether the lease is ours for sure at this moment: a comparison with the clock, no I/O.
+    /// False from the deadline on, whether or not anybody was told yet.
+    ///
     pub fn held(&self) -> bool {
         self.0.held()
     }
 
     /// What is left of the lease for sure; zero once it is over.
+    ///
+    /// Drift is taken off already: the keys live a little longer.
     pub fn remaining(&self) -> Duration {
         self.0.deadline().map_or(Duration::ZERO, |deadline| deadline.since(self.0.now()))
     }
@@ -44,6 +51,8 @@ impl LeaseHandle {
     }
 
     /// The Redis key; of several, all, separated by commas.
+    ///
+    /// With the client's prefix: what to look for in `redis-cli`.
     pub fn key(&self) -> String {
         self.0.key()
     }
@@ -54,11 +63,15 @@ impl LeaseHandle {
     }
 
     /// The owner's token: the value of the key.
+    ///
+    /// 32 hex digits, of a random UUID. [`Lock::attach`](crate::Lock::attach) continues the lease by it.
     pub fn token(&self) -> &str {
         &self.0.params.claim.token
     }
 
     /// How long each renewal makes the lease last.
+    ///
+    /// That of the lock, or of the last `extend` that was confirmed.
     pub fn ttl(&self) -> Duration {
         self.0.ttl()
     }
@@ -85,11 +98,15 @@ impl LeaseHandle {
     }
 
     /// Whether it was released by us.
+    ///
+    /// True from the call of `release` on, whether or not it was confirmed; false after a loss.
     pub fn released(&self) -> bool {
         self.0.released()
     }
 
     /// Why the lease was lost, if it was.
+    ///
+    /// It says when, too: the time since then is in its text.
     pub fn loss(&self) -> Option<Error> {
         self.0.loss()
     }
@@ -109,6 +126,7 @@ impl LeaseHandle {
         async move {
             loop {
                 let mut bell = std::pin::pin!(state.bell.notified());
+                // Registered before the look: a loss in between would ring for nobody.
                 bell.as_mut().enable();
                 if let Some(error) = state.loss() {
                     return error;
@@ -144,8 +162,8 @@ impl LeaseHandle {
         }
     }
 
-    /// Makes the lease last at least `ttl` from now, which is also the ttl of later renewals once it is confirmed. Sent at
-    /// the call.
+    /// Makes the lease last at least `ttl` from now, which is also the ttl of later renewals once it is confirmed.
+    /// Sent at the call.
     ///
     /// It never shortens the lease. Fails with `Lost` once the lease is over, and with `Unavailable` if too few
     /// nodes answered; then the lease goes on to its deadline.
@@ -164,11 +182,14 @@ impl LeaseHandle {
     ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
         let sent = self.check_ttl(ttl, state.params.unit);
+        // At the call, not at the first poll: a future that is never polled has extended all the same.
         let sent = sent.map(|()| extend::send(&state, ttl));
         async move { extend::extend(state, sent?).await }
     }
 
     /// Whether the lease may be extended by this much; messages are in the caller's `unit`.
+    ///
+    /// The same rules as for the lock: over several nodes a longer one would outlive the restart guard.
     pub(crate) fn check_ttl(&self, ttl: Duration, unit: Unit) -> Result<()> {
         check_ttl(ttl, self.0.params.guard, unit)
     }
@@ -188,12 +209,13 @@ impl LeaseHandle {
     /// ```
     pub fn release(&self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
+        // At the call: a release whose future is dropped, or cancelled, still deletes.
         let sent = release::send(&state);
         release::confirmed(state, sent)
     }
 
-    /// Ends the lease here and deletes nothing: the keys live out their ttl, or go on under who attached to their token.
-    /// True if the lease was still held.
+    /// Ends the lease here and deletes nothing: the keys live out their ttl, or go on under who attached to their
+    /// token. True if the lease was still held.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {

@@ -1,4 +1,8 @@
 //! What you hold: a token, a validity, and the word when it is lost.
+//!
+//! A lease knows its nodes only as a quorum to be asked. Its data is in [`phase`], what can be done to it in
+//! [`state`], what is asked of the nodes for it in [`extend`] and [`release`]. [`mod@monitor`] watches over all
+//! leases of a client by way of the [`registry`], and [`handle`] is the one part that callers see.
 
 mod checks;
 mod extend;
@@ -41,6 +45,7 @@ pub(crate) use validity::Validity;
 #[derive(Debug)]
 pub struct Lease {
     handle: LeaseHandle,
+    /// Dropping it gives the lease back; not after `into_handle`.
     releases: bool,
 }
 
@@ -59,6 +64,8 @@ impl Lease {
     /// lease.release().await?;
     /// # Ok(()) }
     /// ```
+    ///
+    /// Sent at the call: dropping the future gives up the confirmation alone.
     pub fn release(self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         self.into_handle().release()
     }
@@ -73,6 +80,9 @@ impl Lease {
     /// handle.release().await?;
     /// # Ok(()) }
     /// ```
+    ///
+    /// For leases that outlive a scope, or are ended by other means. Garbage collectors drop whenever they
+    /// like: the bindings keep handles only.
     pub fn into_handle(mut self) -> LeaseHandle {
         self.releases = false;
         self.handle.clone()
@@ -86,6 +96,8 @@ impl Deref for Lease {
     }
 }
 
+/// Sent, and not waited for. Where it cannot be sent, the node's next connection owes it; else the key lives
+/// out its ttl.
 impl Drop for Lease {
     fn drop(&mut self) {
         if self.releases {

@@ -2,6 +2,10 @@
 //!
 //! One task for all leases. A renewal is Renewed, Lost or Unknown; only Renewed moves the deadline, and time
 //! alone turns Unknown into Lost.
+//!
+//! It has the registry and the changes, and none of what makes leases: so it ends by itself when the last of
+//! those who could make or change one is gone. It never asks a node by itself: what it begins are the pieces of
+//! work of [`super::renewal`].
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -17,8 +21,8 @@ use super::state::State;
 use crate::clock::{Clock, Instant, NEVER};
 use crate::node::Changes;
 
-/// Renewals that are due so soon go out with one that is due: many leases share their packets and wake-ups. 10,000 leases
-/// that were acquired one after the other take a third less of the processor for it.
+/// Renewals that are due so soon go out with one that is due: many leases share their packets and wake-ups. 10,000
+/// leases that were acquired one after the other take a third less of the processor for it.
 const TOGETHER: Duration = Duration::from_millis(5);
 /// That all keys may have changed is looked into this often, however often it is said.
 const ALL_AGAIN: Duration = Duration::from_millis(100);
@@ -28,6 +32,7 @@ const STALE: usize = 1024;
 /// What is due, when, and for which lease; the earliest comes first.
 type Agenda = BinaryHeap<Reverse<(Instant, Due, u64)>>;
 
+/// In this order where two are due at once: a lease that is over is not renewed any more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Deadline,
@@ -49,7 +54,10 @@ struct Monitor {
     registry: Arc<Registry<State>>,
     clock: Arc<dyn Clock>,
     changes: Arc<Changes>,
+    /// At most one deadline and one renewal of each lease, and for a while those of leases that are over: an
+    /// entry is looked up when it is due, never taken out before.
     agenda: Agenda,
+    /// Renewals, checks and what is left of them, all under way at once: none waits for another.
     renewals: FuturesUnordered<Work>,
     /// From then on it may be looked into again whether all keys have changed.
     all_from: Instant,
@@ -62,10 +70,12 @@ impl Monitor {
             if self.changes.all_waits() {
                 next = next.min(self.all_from);
             }
+            // Time first: however much is told or comes back, no deadline waits behind it.
             tokio::select! {
                 biased;
                 () = self.clock.sleep_until(next), if next < NEVER => {
                     if self.changes.all_waits() && self.clock.now() >= self.all_from {
+                        // Said a while ago, and held back until it might be looked into again.
                         self.changes.take(true);
                         self.check_all();
                     }
@@ -93,18 +103,23 @@ impl Monitor {
                         done = self.renewals.next().now_or_never().flatten();
                     }
                 }
+                // The turn of the loop is all: `plan` looks at the new lease.
                 () = self.registry.early() => {}
             }
         }
     }
 
     fn check_all(&mut self) {
+        // A node that comes and goes, or floods, says so at every turn; each time would ask every node about
+        // every lease.
         self.all_from = self.clock.now() + ALL_AGAIN;
         self.renewals.extend(to_check(self.registry.leases()));
     }
 
     /// What is over need not wait for its hour: leases of hours may come and go by the thousand.
     fn forget_what_is_over(&mut self) {
+        // Rarely, and only where it halves the agenda at least: the cost of a look is spread over as many that
+        // came and went.
         if self.agenda.len() > STALE && self.agenda.len() > STALE + 4 * self.registry.count() {
             let leases = self.registry.leases();
             let known: HashSet<u64> = leases.iter().map(|state| state.id).collect();
@@ -118,6 +133,7 @@ impl Monitor {
         let agenda = &mut self.agenda;
         self.registry.plan(self.clock.now(), |new| {
             agenda.extend(new.iter().flat_map(|state| events(state)).map(Reverse));
+            // With the new ones on it: the first event may be one of theirs.
             agenda.peek().map_or(NEVER, |Reverse((at, _, _))| *at)
         })
     }
@@ -137,8 +153,10 @@ impl Monitor {
         }
     }
 
+    /// What is due, and renewals that nearly are. Leases that are gone meanwhile are left out.
     fn due(&mut self) -> Vec<(Due, Arc<State>)> {
         let now = self.clock.now();
+        // Never a deadline: before its time nothing is lost.
         let soon = |what| if what == Due::Renewal { now + TOGETHER } else { now };
         let mut due = Vec::new();
         while let Some(Reverse((at, what, id))) = self.agenda.peek().copied()
@@ -151,7 +169,8 @@ impl Monitor {
     }
 }
 
-/// A deadline, and with renewal a third of the ttl after the round began: both may be near, or over, where it took long.
+/// A deadline, and with renewal a third of the ttl after the round began: both may be near, or over, where it took
+/// long.
 fn events(state: &State) -> impl Iterator<Item = (Instant, Due, u64)> + use<> {
     let id = state.id;
     let deadline = state.deadline().map(|at| (at, Due::Deadline, id));

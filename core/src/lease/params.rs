@@ -1,4 +1,6 @@
 //! What a lease is made with and what never changes in it.
+//!
+//! Read without a lock; what changes is in [`super::phase`].
 
 use std::time::Duration;
 
@@ -11,16 +13,20 @@ pub(crate) struct LeaseParams {
     /// The keys, and our token.
     pub(crate) claim: Claim,
     /// When the round began that a quorum granted.
+    /// `max_hold`, the first renewal and the warning of a long hold count from here.
     pub(crate) acquired: Instant,
     /// The fencing token, where one was asked for.
     pub(crate) fence: Option<u64>,
     /// Extend at a third of the ttl.
     pub(crate) renew: bool,
     /// When `max_hold` is over.
+    /// No renewal or extension makes the lease last longer.
     pub(crate) hold_end: Option<Instant>,
     /// How long to wait for one node's answer.
+    /// An extend waits for a fifth of the present ttl, where that is less.
     pub(crate) node_timeout: Duration,
     /// No ttl may be longer.
+    /// The client's `restart_guard`; zero: there is none.
     pub(crate) guard: Duration,
     /// In which messages about the ttl are.
     pub(crate) unit: Unit,
@@ -28,5 +34,7 @@ pub(crate) struct LeaseParams {
 
 /// Who asks for a lock or holds it inside its process, where the language knows: a word for messages ("this thread")
 /// and a number.
+///
+/// The number tells two of the same word apart: a thread's, or a task's. Nothing depends on it but a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(pub &'static str, pub u64);

@@ -1,4 +1,8 @@
 //! The leases of one client: which there are, on which keys, and which of them the monitor has not seen yet.
+//!
+//! It knows leases as numbers, keys and weak references, and asks nothing of them: the monitor stands above it,
+//! a lease's state beside it. Its lock may be held while a lease's own is taken, never the other way round; and
+//! no lease may be let go of under it, for the end of the last handle comes here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,18 +13,23 @@ use tokio::sync::Notify;
 use crate::clock::{Instant, NEVER};
 
 /// New leases are looked at this often; one that is gone by then was never looked at.
+/// Most leases live for a moment only, and looking at each would wake the monitor for each.
 const GRACE: Duration = Duration::from_millis(100);
 /// Released leases that were never looked at, above which the list of new ones is cleaned.
 const UNSEEN: usize = 1024;
 
 /// Every lease that was not given back yet, for as long as somebody has a handle on it.
 pub(crate) struct Registry<L> {
+    /// One for everything in it: a lease is never on a key without being in the list.
     entries: Mutex<Entries<L>>,
+    /// Rung where a new lease cannot wait for the monitor's next look.
     early: Notify,
 }
 
 struct Entries<L> {
     next_id: u64,
+    /// In the order in which they were made. Weak: a lease that nobody has a handle on ends, and is renewed no
+    /// more.
     leases: BTreeMap<u64, Weak<L>>,
     /// The leases on each key; several where tokens were attached to.
     by_key: HashMap<String, Vec<u64>>,
@@ -62,6 +71,7 @@ impl<L> Registry<L> {
             entries.by_key.entry(key.clone()).or_default().push(id);
         }
         entries.new.push(id);
+        // Only then: to wake the monitor for each lease would cost most of them a system call.
         let early = first < entries.planned;
         drop(entries);
         if early {
@@ -72,6 +82,7 @@ impl<L> Registry<L> {
     /// The lease is over; nothing happens if it was removed before.
     pub(crate) fn remove(&self, id: u64, keys: &[String]) {
         let mut entries = self.entries();
+        // A release removes it, and so does the end of its last handle.
         if entries.leases.remove(&id).is_none() {
             return;
         }
@@ -96,6 +107,8 @@ impl<L> Registry<L> {
     }
 
     /// The leases that were not released yet.
+    ///
+    /// Some may be over by now: whoever asks looks at each.
     pub(crate) fn leases(&self) -> Vec<Arc<L>> {
         self.entries().leases.values().filter_map(Weak::upgrade).collect()
     }
@@ -108,6 +121,8 @@ impl<L> Registry<L> {
     }
 
     /// Those of these numbers that there are, each with what it was asked for with.
+    ///
+    /// All under one lock: thousands may be due at once.
     pub(crate) fn find<T>(&self, wanted: Vec<(T, u64)>) -> Vec<(T, Arc<L>)> {
         let entries = self.entries();
         let find = |id| entries.leases.get(&id).and_then(Weak::upgrade);
@@ -120,6 +135,7 @@ impl<L> Registry<L> {
         let new = std::mem::take(&mut entries.new);
         let leases: Vec<_> =
             new.iter().filter_map(|id| entries.leases.get(id).and_then(Weak::upgrade)).collect();
+        // While leases come and go the monitor looks by itself, so that they need not wake it.
         let soon = if new.is_empty() { NEVER } else { now + GRACE };
         let next = next(&leases).min(soon);
         entries.planned = next;

@@ -1,4 +1,7 @@
 //! How a lease is given back, by its owner or over its owner's head.
+//!
+//! Deletes are sent at the call and confirmed apart, so that dropping a lease, or a release that is cancelled,
+//! needs no task. They hit the token alone: a key that another has by now is left as it is.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -17,12 +20,16 @@ pub(crate) fn send(state: &State) -> Sent {
     let Some(phase) = state.phase() else {
         return Err(state.why_over());
     };
+    // A loss deletes nothing by itself, for the body may still run; the end of its scope does, wherever the key
+    // is ours.
     let lost = matches!(phase.status, Status::Lost(..));
     let deletes = send_deletes(state, phase, Status::Released);
     if lost { Err(state.why_over()) } else { Ok(deletes) }
 }
 
 /// Gives the lease back under whoever holds it, who is told of a loss; `None` if it was over already.
+///
+/// For `release_all` and `shutdown`: to the body under the lease it is no release of its own.
 pub(crate) fn take_back(state: &State) -> Option<Collect<bool>> {
     let phase = state.held_phase()?;
     let deletes = send_deletes(state, phase, Status::Lost(LossReason::Released, state.now()));
@@ -40,6 +47,7 @@ fn send_deletes(
     end: Status,
 ) -> Option<Collect<bool>> {
     let held = phase.status == Status::Held;
+    // An abandoned lease is left to itself: its keys may be those of who attached to them.
     let unsent = (held || matches!(phase.status, Status::Lost(..))) && !phase.deleted;
     // The ttl of the last extend may be shorter than what an earlier one left on the keys.
     let left = phase.deadline.since(state.now());
@@ -58,6 +66,7 @@ fn send_deletes(
     }
     let tell = || twins(state).iter().for_each(|twin| twin.lose(LossReason::Released));
     tell();
+    // Keys of a lease that was lost are probably gone: the servers are not to remember who asked for them.
     let leases = &state.leases;
     let deletes = leases.nodes.release(&state.params.claim, owed, !held);
     // What a local waiter asks now goes behind the delete on the same connections.
@@ -68,6 +77,8 @@ fn send_deletes(
 }
 
 /// Ends it here and deletes nothing; true if it was held.
+///
+/// Renewal ends with the status; what an extend that is under way has asked for stays on the keys.
 pub(crate) fn abandon(state: &State) -> bool {
     let Some(mut phase) = state.held_phase() else {
         return false;
@@ -80,12 +91,15 @@ pub(crate) fn abandon(state: &State) -> bool {
 }
 
 /// Other leases of the same token: one owner's, of which one has attached to the other's.
+/// They are told, or each would believe in keys that the other has deleted until its next renewal.
 fn twins(state: &State) -> Vec<Arc<State>> {
     let others = state.keys().iter().flat_map(|key| state.leases.registry.on(key));
     others.filter(|other| other.params.claim.token == state.params.claim.token).collect()
 }
 
 /// Ends when the nodes have confirmed the deletes, or did not in time.
+///
+/// Dropping the future changes nothing: the deletes are on their way, or owed.
 pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
     let Some(mut deletes) = sent? else { return Ok(()) };
     let (nodes, timeout) = (&state.leases.nodes, state.params.node_timeout);
@@ -93,6 +107,7 @@ pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
     if deletes.tally.met() {
         return Ok(());
     }
+    // So many nodes had the token no more that it was no quorum's: the lease had ended before, unnoticed.
     if deletes.tally.denied() {
         return Err(Error::lost(&state.key(), LossReason::Missing, Duration::ZERO));
     }

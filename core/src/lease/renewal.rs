@@ -1,4 +1,7 @@
 //! One renewal, or one check: an extend round, and what becomes of its answers.
+//!
+//! Each piece is a future of its own, which the monitor runs beside all others. It may be dropped at any await:
+//! what was sent counts on the nodes, and the lease only believes what it has heard.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,6 +13,7 @@ use crate::clock::Instant;
 use crate::node::Extension;
 
 /// The least pause before a renewal is tried again.
+/// A twentieth of the shortest ttl is 5 ms: this only keeps a loop from spinning, should a shorter one ever get in.
 const SOON: Duration = Duration::from_millis(1);
 /// So long whoever deletes a lock on every node may take for it. A holder that put back each key as soon as it was told
 /// that one is missing kept a lock which was being deleted everywhere, and was never told (6 of 800 deletes by force).
@@ -26,18 +30,22 @@ pub(crate) struct Next {
     /// When the renewal of which lease is next.
     pub(crate) again: Option<(Instant, u64)>,
     /// What is left to do meanwhile: stragglers never delay a renewal.
+    /// Without it a frozen node would have each renewal wait for its deadline.
     pub(crate) rest: Option<Work>,
 }
 
 /// Extends at a third of the ttl after the last success, or soon again after an unknown outcome.
 pub(crate) fn renew(state: Arc<State>) -> Work {
     Box::pin(async move {
+        // It was released, lost or capped since it was planned: its renewals end here.
         let Some(ttl) = state.renewal() else { return Next::default() };
         state.warn_if_long();
         let round = confirmed(&state, ttl).await;
         let started = round.as_ref().map(|round| round.validity.started);
         let rest = round.and_then(|round| mend(&state, round));
         let now = state.now();
+        // From where the round began, not from now: the ttl on the nodes counts from there. Without a
+        // confirmation twenty more tries fit into a ttl.
         let again = state.renewal().map(|ttl| {
             let next = started.map_or(now + (ttl / 20).max(SOON), |started| started + ttl / 3);
             (next.max(now), state.id)
@@ -59,6 +67,7 @@ fn check(state: Arc<State>) -> Work {
             let begun = state.now();
             let Some(end) = state.deadline() else { return Next::default() };
             let round = confirmed(&state, end.since(begun)).await;
+            // Only the last check heals: an earlier one may have been outdated by what was told meanwhile.
             if !state.checks.end() {
                 let rest = round.and_then(|round| mend(&state, round));
                 return Next { again: None, rest };
@@ -70,6 +79,8 @@ fn check(state: Arc<State>) -> Work {
 }
 
 /// One extend round, if a quorum confirmed it.
+///
+/// A denial ends the lease in there; without any outcome the deadline stands.
 async fn confirmed(state: &State, ttl: Duration) -> Option<ExtendRound> {
     let mut round = extend::send(state, ttl)?;
     let verdict = extend::judge(state, &mut round).await;
@@ -78,6 +89,7 @@ async fn confirmed(state: &State, ttl: Duration) -> Option<ExtendRound> {
 
 /// Listens to the answers that a confirmation did not need, and heals what turns out to be missing.
 fn mend(state: &Arc<State>, mut first: ExtendRound) -> Option<Work> {
+    // Nearly always: nothing is left to hear and nothing is missing.
     if first.votes.is_complete() && !first.votes.has(Extension::Missing) {
         return None;
     }
@@ -98,6 +110,7 @@ fn mend(state: &Arc<State>, mut first: ExtendRound) -> Option<Work> {
         let Some(ttl) = state.held_phase().map(|phase| phase.ttl) else { return done() };
         clock.sleep_until(clock.now() + MOMENT.min(ttl / 20)).await;
         let Some(left) = state.deadline().map(|end| end.since(state.now())) else { return done() };
+        // A lease that is renewed is extended by it; another one is only asked about.
         if let Some(mut second) = confirmed(&state, state.renewal().unwrap_or(left)).await {
             let until = second.until();
             second.votes.until_complete(&*clock, until).await;

@@ -24,8 +24,8 @@ pub(crate) struct Leases {
     pub(crate) nodes: Arc<Nodes>,
     /// Where changes of keys are told.
     pub(crate) watch: Arc<Watch>,
-    /// Which leases there are. The monitor has it too, and none of the rest: it ends when nobody is left who could change
-    /// a lease.
+    /// Which leases there are. The monitor has it too, and none of the rest: it ends when nobody is left who could
+    /// change a lease.
     pub(crate) registry: Arc<Registry<State>>,
 }
 
@@ -37,11 +37,13 @@ pub(crate) struct State {
     pub(crate) params: LeaseParams,
     /// What it shares with the others.
     pub(crate) leases: Arc<Leases>,
+    /// Of the process that made it: another is a forked child, to which it belongs no more.
     generation: u32,
     /// Where it was acquired, as its language writes it; only messages show it.
     pub(crate) call_site: OnceLock<Box<dyn Display + Send + Sync>>,
     /// Who acquired it, where the language knows.
     pub(crate) owner: OnceLock<Owner>,
+    /// See [`super::phase`] for what may not be done under it.
     phase: Mutex<Phase>,
     pub(super) checks: Checks,
     /// Rung when the lease ends, in whatever way.
@@ -62,6 +64,7 @@ impl State {
             checks: Checks::default(),
             bell: Notify::new(),
         });
+        // Whichever is first wakes the monitor: after a slow round the deadline may come before the renewal.
         let first = [state.deadline(), state.first_renewal()].into_iter().flatten().min();
         leases.registry.add(state.id, state.keys(), &state, first.unwrap_or(NEVER));
         state

@@ -9,8 +9,8 @@ pub(crate) const SLACK: Duration = Duration::from_secs(5);
 
 /// No fencing token is this large: above it the scripts' numbers, and JavaScript's, lose digits.
 const ABOVE: u64 = 1 << 53;
-/// Further ahead of a client's clock, in microseconds, than any clock of a node or another client: a hundred years, as a
-/// clock may have begun in 1970.
+/// Further ahead of a client's clock, in microseconds, than any clock of a node or another client: a hundred years,
+/// as a clock may have begun in 1970.
 const LEAP: u64 = 100 * 31_557_600 * 1_000_000;
 /// What the fault of a node says that keeps, or answers, a token which no rule gives.
 pub(crate) const IMPOSSIBLE: &str =

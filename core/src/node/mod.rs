@@ -1,7 +1,7 @@
 //! One logical Redis, as the algorithm sees it: it votes, and it tells when a key changed.
 //!
-//! [`redis`] is a server, [`memory`] lives in this process. What comes beside them (how a node finds its server: Sentinel,
-//! Cluster) is one more [`Node`].
+//! [`redis`] is a server, [`memory`] lives in this process. What comes beside them (how a node finds its server:
+//! Sentinel, Cluster) is one more [`Node`].
 
 mod address;
 mod changes;
@@ -31,8 +31,9 @@ pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>
 
 /// A server that votes. Commands of one node are carried out in the order in which they were given.
 ///
-/// Every method sends before it returns, and the answer is awaited apart: so clean-up on drop needs no task of its own. A
-/// cancelled acquire sends its deletes in `Drop`, behind its votes on the same connections, and the algorithm never spawns.
+/// Every method sends before it returns, and the answer is awaited apart: so clean-up on drop needs no task of its
+/// own. A cancelled acquire sends its deletes in `Drop`, behind its votes on the same connections, and the
+/// algorithm never spawns.
 pub(crate) trait Node: Send + Sync {
     /// The node's URL, without its password.
     fn url(&self) -> &str;

@@ -19,8 +19,9 @@ pub(crate) struct Claim {
 impl Claim {
     /// A claim under a token of its own: a delete of it can never hit another round's grant.
     pub(crate) fn new(keys: Arc<[String]>, fences: Arc<[String]>) -> Self {
-        // From the system's randomness, one call each. A generator in user space is faster by some 4 % of a client's work,
-        // and repeats itself in a machine that is restored from a snapshot: two owners with one token exclude nobody.
+        // From the system's randomness, one call each. A generator in user space is faster by some 4 % of a
+        // client's work, and repeats itself in a machine that is restored from a snapshot: two owners with one
+        // token exclude nobody.
         let token = uuid::Uuid::new_v4().simple().to_string().into();
         Self { keys, fences, token }
     }

@@ -1,4 +1,8 @@
 //! One question to every node: the answers as they come, counted, until the outcome is certain.
+//!
+//! It knows neither what is asked nor whom: `read` says how an answer counts, and nodes are places in a list.
+//! It spawns nothing: answers are taken by whoever waits, and a wait that is dropped loses none of those that
+//! came.
 
 use std::future::poll_fn;
 use std::task::{self, Poll};
@@ -20,13 +24,16 @@ pub(crate) enum Counts {
 
 /// One question to every node: the answers as far as they came, and the count.
 pub(crate) struct Collect<T> {
+    /// In the order in which the nodes were asked. Dropping one unsends nothing.
     replies: Vec<Reply<T>>,
+    /// How an answer counts, and what a report calls it.
     read: fn(&T) -> Counts,
     /// The answers so far, counted.
     pub(crate) tally: Tally,
     /// By the nodes' places in the list; `None`: not there yet.
     pub(crate) answers: Vec<Option<Result<T, Fault>>>,
     /// The deadline came before a decision: those that had not answered are faults.
+    /// Until then they are only `pending` in a report: others had decided before them.
     silence_counts: bool,
 }
 
@@ -53,6 +60,8 @@ impl<T> Collect<T> {
     }
 
     /// Stops listening; what was asked stays asked.
+    ///
+    /// Answers that came stay; a wait after this ends by its deadline alone.
     pub(crate) fn stop_listening(&mut self) {
         self.replies.clear();
     }
@@ -85,6 +94,9 @@ impl<T> Collect<T> {
     }
 
     /// Collects answers until a quorum says yes, so many say no that none can, or all have answered or had the time to.
+    ///
+    /// Unlike [`Collect::until_decided`] it goes on while a quorum is out of reach: one dead node must not hide
+    /// that all who live say no.
     pub(crate) async fn until_judged(&mut self, clock: &dyn Clock, deadline: Instant) {
         let clear = |this: &Self| this.tally.met() || this.tally.denied() || this.is_complete();
         self.until(clock, deadline, clear).await;
@@ -99,6 +111,8 @@ impl<T> Collect<T> {
     }
 
     /// Collects the answers that a decision did not need, until the deadline.
+    ///
+    /// Silence is no fault here: whoever thinks otherwise says so by [`Collect::silence_counts`].
     pub(crate) async fn until_complete(&mut self, clock: &dyn Clock, deadline: Instant) {
         self.until(clock, deadline, Self::is_complete).await;
     }
@@ -122,6 +136,8 @@ impl<T> Collect<T> {
         })
     }
 
+    /// Waits for `enough`, or the deadline. Answers that are there are taken before the clock is looked at: one
+    /// that came in time counts, however late this runs.
     async fn until(&mut self, clock: &dyn Clock, deadline: Instant, enough: fn(&Self) -> bool) {
         let mut timer = None;
         poll_fn(|cx| {
@@ -129,12 +145,14 @@ impl<T> Collect<T> {
             if enough(self) {
                 return Poll::Ready(());
             }
+            // Made only where something is still to come: most of what is asked in memory needs none.
             let timer = timer.get_or_insert_with(|| clock.sleep_until(deadline));
             timer.as_mut().poll(cx)
         })
         .await;
     }
 
+    /// Polls whoever has not answered: nodes are few, and a finished reply must not be polled again.
     fn take_ready(&mut self, cx: &mut task::Context<'_>) {
         for (reply, slot) in self.replies.iter_mut().zip(&mut self.answers) {
             if slot.is_none()

@@ -1,4 +1,7 @@
 //! The nodes of one client, asked all at once.
+//!
+//! It knows how each kind of answer counts and what to call it in a report; when to ask, and what an outcome
+//! means, is the callers' to know. Each question is on its way to every node when its method returns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +24,7 @@ impl Nodes {
     pub(crate) fn extend(&self, claim: &Claim, params: VoteParams) -> Collect<Extension> {
         let replies = self.list.iter().map(|node| node.extend(claim, params)).collect();
         Collect::new(replies, |answer| match answer {
+            // "Held" and "missing" are told apart: a loss has another reason, and another remedy.
             Extension::Extended => Counts::Granted,
             Extension::Missing => Counts::Refused("missing"),
             Extension::Taken => Counts::Refused("held"),
@@ -36,13 +40,14 @@ impl Nodes {
             nodes.map(|node| node.release(claim, owed)).collect()
         };
         Collect::new(replies, |ours| match ours {
+            // Not ours any more: to whoever releases, a foreign key is as gone as a missing one.
             true => Counts::Granted,
             false => Counts::Refused("missing"),
         })
     }
 
-    /// What is wrong with the caller's own options, with the node that says so first, if so many nodes do that no quorum
-    /// is left: a minority with somebody's data under the key is only as bad as if it were down.
+    /// What is wrong with the caller's own options, with the node that says so first, if so many nodes do that no
+    /// quorum is left: a minority with somebody's data under the key is only as bad as if it were down.
     pub(crate) fn invalid<T>(&self, votes: &Collect<T>) -> Option<String> {
         let answers = self.list.iter().zip(&votes.answers);
         let mut faults = answers.filter_map(|(node, answer)| match answer {
@@ -50,6 +55,7 @@ impl Nodes {
             _ => None,
         });
         let spare = self.list.len() - votes.tally.quorum();
+        // More than can be spared say so; the first of them is named.
         let (node, fault) = faults.clone().nth(spare).and(faults.next())?;
         Some(format!("{}: {fault}", node.url()))
     }

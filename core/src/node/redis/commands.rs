@@ -26,8 +26,9 @@ pub(super) fn script_call(call: &Cmd, echo: &str, purpose: Purpose, timeout: Dur
 /// One free key without fencing needs no script: a `SET NX`, and the read that tells who owns it now. The read also
 /// has the key tracked, which it does only after the write. Of a foreign value as much is read as tells that it is.
 ///
-/// Two plain commands cost the server 2.1 us instead of the script's 4.8, and their answers less to parse. The grant names
-/// its question by the owner that the read shows; every refusal and every error is the script's to tell.
+/// Two plain commands cost the server 2.1 us instead of the script's 4.8, and their answers less to parse. The
+/// grant names its question by the owner that the read shows; every refusal and every error is the script's to
+/// tell.
 pub(super) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     let key = &claim.keys[0];
     let room = 2 * key.len() + claim.token.len() + 120;
@@ -109,8 +110,9 @@ pub(super) fn inspect_script(key: &str) -> Command {
     Command { untracked: true, ..script_call(&command, key, Purpose::Plain, TIMEOUT) }
 }
 
-/// Deletes the keys whoever has them, in two commands: a delete that arrives late, when its caller was long told that it
-/// failed, could hit somebody's new lock. So the first asks for the server's time, and the second is good for a moment only.
+/// Deletes the keys whoever has them, in two commands: a delete that arrives late, when its caller was long told
+/// that it failed, could hit somebody's new lock. So the first asks for the server's time, and the second is good
+/// for a moment only.
 pub(super) fn force(keys: &[String]) -> Command {
     Command {
         bytes: cmd("TIME").get_packed_command().into(),

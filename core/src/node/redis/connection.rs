@@ -1,7 +1,7 @@
 //! One connection to one server: first in, first out, pipelined, with reconnects and the deletes it owes.
 //!
-//! It is ours rather than the `redis` crate's, which packs and parses: late answers, owed deletes, pushes and silence need
-//! one queue both ends of which we see.
+//! It is ours rather than the `redis` crate's, which packs and parses: late answers, owed deletes, pushes and
+//! silence need one queue both ends of which we see.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;

@@ -145,7 +145,8 @@ fn check(url: &Url) -> std::result::Result<(), &'static str> {
     Ok(())
 }
 
-/// What is not accepted is not quoted beyond its scheme: a password may stand anywhere in a URL that somebody got wrong.
+/// What is not accepted is not quoted beyond its scheme: a password may stand anywhere in a URL that somebody got
+/// wrong.
 pub(crate) fn invalid_url(text: &str, rule: &str) -> Error {
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
     let plain = |c: char| c.is_ascii_lowercase() || c == '+';

@@ -44,8 +44,8 @@ impl Greeting {
 
     /// Ends an earlier connection; true if nothing of it can arrive any more.
     ///
-    /// Its bytes may be anywhere on the way, in spite of the reset: only the server can say that it reads no more of them.
-    /// Where it does not allow that, deletes are repeated for as long as a key can live.
+    /// Its bytes may be anywhere on the way, in spite of the reset: only the server can say that it reads no more
+    /// of them. Where it does not allow that, deletes are repeated for as long as a key can live.
     pub(super) async fn kill(&mut self, former: &Former) -> Result<bool, Fault> {
         let (Some(was), Some(is)) = (&former.run_id, &self.run_id) else { return Ok(false) };
         if was != is {

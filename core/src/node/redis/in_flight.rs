@@ -43,9 +43,9 @@ pub(super) enum Expects {
     Time,
 }
 
-/// Goes before a command whose reads the server is not to remember: `CLIENT CACHING NO`, under tracking by `OPTOUT`.
-/// A key that is read while it is absent stays in the server's table until somebody writes it: one entry for each name that
-/// was ever inspected, or whose delete came too late.
+/// Goes before a command whose reads the server is not to remember: `CLIENT CACHING NO`, under tracking by
+/// `OPTOUT`. A key that is read while it is absent stays in the server's table until somebody writes it: one entry
+/// for each name that was ever inspected, or whose delete came too late.
 pub(super) const UNTRACKED: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$2\r\nNO\r\n";
 
 /// A command for the server, with all that is known of its answer.

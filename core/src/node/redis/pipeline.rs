@@ -112,7 +112,8 @@ impl Pipeline {
             .then(|| Fault::new(format!("the server was silent for {:.1} s", limit.as_secs_f64())))
     }
 
-    /// The connection has ended: the commands without an answer, each with whether any byte of it may have been written.
+    /// The connection has ended: the commands without an answer, each with whether any byte of it may have been
+    /// written.
     pub(super) fn end(&mut self) -> impl Iterator<Item = (InFlight, bool)> + use<> {
         let open = std::mem::take(&mut self.open);
         // Bytes are written in order: what is left of them are the last commands.

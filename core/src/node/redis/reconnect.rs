@@ -19,8 +19,8 @@ const JOIN: Duration = Duration::from_millis(50);
 /// Commands begin no attempt for this long after one that they began, and for this many times as long as it took: a
 /// node that is known to be down is a fault at once for those who ask often.
 const CALM: (Duration, u32) = (Duration::from_millis(200), 10);
-/// Longer than any attempt takes: whoever comes after so long without a command does not ask often. Without this an idle
-/// client would say for up to a second that a server is down that is back.
+/// Longer than any attempt takes: whoever comes after so long without a command does not ask often. Without this an
+/// idle client would say for up to a second that a server is down that is back.
 const IDLE: Duration = Duration::from_millis(2500);
 
 /// A greeting, and whether nothing of the former connection can arrive any more.

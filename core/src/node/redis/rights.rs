@@ -1,8 +1,9 @@
 //! What the server's user must be allowed to do, asked at connect: without `PEXPIRE` a lease would be granted, never
 //! renewed, and end; without `EVALSHA` it could not be given back.
 //!
-//! Each command is tried on a key that nobody has: it changes nothing, and is no error where it is allowed. The greeting is
-//! pipelined anyway, so six more questions cost nothing; they come before tracking, so that the server remembers no key.
+//! Each command is tried on a key that nobody has: it changes nothing, and is no error where it is allowed. The
+//! greeting is pipelined anyway, so six more questions cost nothing; they come before tracking, so that the server
+//! remembers no key.
 
 use redis::{Cmd, Value, cmd};
 use uuid::Uuid;

@@ -95,7 +95,8 @@ impl<'a> Session<'a> {
             let Dialogue { context, pipeline, .. } = &mut self.dialogue;
             let (mut reader, mut writer) = tokio::io::split(&mut self.stream);
             let mut unread = (&mut self.unread).limit(READ);
-            // In no fixed order: a server that never stops talking must not keep commands, or the client's end, waiting.
+            // In no fixed order: a server that never stops talking must not keep commands, or the client's end,
+            // waiting.
             tokio::select! {
                 read = reader.read_buf(&mut unread) => {
                     let much = read.as_ref().is_ok_and(|count| *count > READ / 4);

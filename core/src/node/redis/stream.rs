@@ -46,8 +46,8 @@ impl Stream {
         }
     }
 
-    /// Has the connection reset when it is dropped: what was written and is still on its way goes no further. A vote that
-    /// arrives after its own delete would stay for its whole ttl.
+    /// Has the connection reset when it is dropped: what was written and is still on its way goes no further. A
+    /// vote that arrives after its own delete would stay for its whole ttl.
     pub(super) fn reset_on_drop(&self) {
         let tcp = match self {
             Self::Tcp(stream) => stream,
