@@ -1,4 +1,7 @@
 //! Node URLs: which kind of node each names, and how they are written without their password.
+//!
+//! It reads text and touches no network. What is wrong is told by the rule that was broken: the text itself is
+//! not quoted, as a password may stand in any part of a URL that somebody got wrong.
 
 use super::redis::{Endpoint, Tls, invalid_url};
 use crate::error::Result;
@@ -19,13 +22,17 @@ impl Address {
             return Err(invalid_url(text, "it has no scheme"));
         };
         match scheme {
+            // What has a meaning in every other URL has none here: somebody takes it for one.
             "memory" if rest.contains(['@', '?', '#']) => {
                 Err(invalid_url(text, "a name in memory has no @, ? or #"))
             }
+            // `memory://` and `memory:///` are one node, shared by the process.
             "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
+            // Valkey's own schemes are Redis' by another name.
             "redis" | "rediss" | "valkey" | "valkeys" | "unix" => {
                 Endpoint::parse(text).map(Self::Redis)
             }
+            // Named, so that nobody looks for the mistake in the rest of the URL.
             "redis+sentinel" | "redis+cluster" => {
                 Err(invalid_url(text, "Sentinel and Cluster are not supported yet"))
             }
@@ -34,6 +41,8 @@ impl Address {
     }
 
     /// Whether TLS options are needed to get there.
+    ///
+    /// Their files are read only where one needs them.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Self::Redis(endpoint) if endpoint.is_tls())
     }
@@ -42,6 +51,7 @@ impl Address {
     pub(crate) fn with_tls(self, tls: &Tls) -> Self {
         match self {
             Self::Redis(endpoint) => Self::Redis(endpoint.with_tls(tls)),
+            // No wire, nothing to secure.
             memory @ Self::Memory(_) => memory,
         }
     }

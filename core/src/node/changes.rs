@@ -1,4 +1,7 @@
 //! What changed, on its way to the monitor of leases: each key once, however often a node says it.
+//!
+//! A node may push a thousand times while the monitor does something else. What is kept for it is bounded by
+//! what there is to look at, not by how often it was said: keys are a set, and above a size they are "all".
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +18,15 @@ pub(crate) enum Change {
 }
 
 /// More bytes of names than this mean that any key may have changed.
+/// Names are up to 64 KiB long, so bytes are counted rather than keys.
 const ROOM: usize = 256 << 10;
 
 /// What changed since somebody looked.
 #[derive(Default)]
 pub(crate) struct Changes {
+    /// Held for no longer than a change of a set.
     pending: Mutex<Pending>,
+    /// Keeps one ring for a listener that is not there yet: nothing said before it listens is missed.
     bell: Notify,
 }
 
@@ -52,6 +58,7 @@ impl Changes {
         let mut pending = self.pending();
         match change {
             Change::All => pending.all = true,
+            // It is among all.
             Change::Key(_) if pending.all => {}
             Change::Key(key) => {
                 pending.bytes += key.len();
@@ -60,6 +67,7 @@ impl Changes {
             }
         }
         if pending.all {
+            // A new set: an emptied one would keep the memory of the flood.
             (pending.keys, pending.bytes) = (HashSet::new(), 0);
         }
         drop(pending);
@@ -72,6 +80,9 @@ impl Changes {
     }
 
     /// Takes what there is; that all keys may have changed only where it may be looked at `now`.
+    ///
+    /// Keys are always taken. To look at every lease costs a round for each, so how often that is done is the
+    /// monitor's choice.
     pub(crate) fn take(&self, all_now: bool) -> Told {
         let mut pending = self.pending();
         pending.bytes = 0;
@@ -87,6 +98,7 @@ impl Changes {
 }
 
 /// The end at which changes come in; its end is told, too.
+/// The monitor ends by it.
 pub(super) struct Teller(pub(super) Arc<Changes>);
 
 impl Drop for Teller {

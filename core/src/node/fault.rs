@@ -1,4 +1,8 @@
 //! Why a node gave no answer that counts, in words that give no secret away.
+//!
+//! A fault is no vote: whether the node granted is not known. It is never told as "held by another". A server's
+//! own words may repeat the password that it was given, so they are kept apart until somebody who knows the
+//! password has removed it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,20 +10,25 @@ use std::sync::Arc;
 /// Why a node gave no answer that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
+    /// Ours. Shared: a connection that breaks gives the same fault to everybody who waits.
     text: Arc<str>,
     quote: Option<Quote>,
+    /// Asking again cannot help.
     invalid: bool,
 }
 
 /// A server's own words, with what stands behind them. They may repeat a password, so none are shown as they came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Quote {
+    /// As they came: never written out.
     Raw(Arc<str>, &'static str),
+    /// As everybody may see them.
     Redacted(Arc<str>, &'static str),
 }
 
 impl Fault {
     /// A fault in our words.
+    /// Nothing in it may come from a server: that is what [`Fault::saying`] is for.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into().into(), quote: None, invalid: false }
     }
@@ -35,6 +44,8 @@ impl Fault {
     }
 
     /// The fault with what the server said as everybody may see it.
+    ///
+    /// Once is enough: who comes later finds nothing raw.
     pub(crate) fn redacted(self, redact: impl FnOnce(&str) -> String) -> Self {
         let quote = match self.quote {
             Some(Quote::Raw(words, after)) => Some(Quote::Redacted(redact(&words).into(), after)),
@@ -54,6 +65,7 @@ impl fmt::Display for Fault {
         f.write_str(&self.text)?;
         match &self.quote {
             None => Ok(()),
+            // A forgotten redaction shows nothing rather than a secret.
             Some(Quote::Raw(_, after)) => write!(f, "(unread){after}"),
             Some(Quote::Redacted(words, after)) => write!(f, "{words}{after}"),
         }

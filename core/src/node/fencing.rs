@@ -1,16 +1,26 @@
 //! Fencing tokens as one node keeps them: what is stored next, and what cannot have been stored.
+//!
+//! The rule is `max(stored + 1, min(max(proposed, now - slack), now + slack))`. The client's clock makes nodes
+//! agree, so that most tokens stand after one round; the node's own clock bounds the proposal, so that no
+//! client can move the tokens far. `acquire.lua` and `extend.lua` say the same to a server. What tokens
+//! promise: docs/fencing.md.
 
 use std::time::Duration;
 
 use super::fault::Fault;
 
 /// How far a proposal may be from a node's own clock.
+///
+/// The more, the further clients' clocks may be apart and a token still stand after one round trip. The less, the
+/// further nodes' clocks may be across a restart without data: by `restart_guard` less twice this.
 pub(crate) const SLACK: Duration = Duration::from_secs(5);
 
 /// No fencing token is this large: above it the scripts' numbers, and JavaScript's, lose digits.
+/// In microseconds it is the year 2255.
 const ABOVE: u64 = 1 << 53;
 /// Further ahead of a client's clock, in microseconds, than any clock of a node or another client: a hundred years,
 /// as a clock may have begun in 1970.
+/// Beyond that somebody wrote the key by hand, or memory failed: one more would be everybody's next token.
 const LEAP: u64 = 100 * 31_557_600 * 1_000_000;
 /// What the fault of a node says that keeps, or answers, a token which no rule gives.
 pub(crate) const IMPOSSIBLE: &str =
@@ -39,10 +49,14 @@ impl Fencing {
         let slack = u64::try_from(SLACK.as_micros()).unwrap_or(u64::MAX);
         let next = match self {
             Self::Off => return Ok(None),
+            // Saturating: clocks and stored numbers may be anything.
             Self::Propose(wanted) if stored <= wanted.max(now).saturating_add(LEAP) => {
+                // Larger than the last in any case, even where both clocks went back.
                 wanted.clamp(now.saturating_sub(slack), now + slack).max(stored + 1)
             }
+            // Only raised: a lease that is renewed late must not take back what a later one was given.
             Self::AtLeast(token) => stored.max(token),
+            // Beyond belief: refused below, and nothing is written.
             Self::Propose(_) => ABOVE,
         };
         if next < ABOVE { Ok(Some(next)) } else { Err(Fault::new(IMPOSSIBLE)) }

@@ -1,4 +1,7 @@
 //! `memory://`: a node inside this process, for unit tests and first steps. Full semantics, no server.
+//!
+//! It answers at once, cannot fail, and forgets with the process. It keeps the scripts' rules, so that a program
+//! tested on it meets the same answers from a server; what a wire adds (faults, lateness) is not played.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -8,15 +11,22 @@ use std::time::Duration;
 use super::{Claim, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, Watch};
 use crate::clock::{Clock, Instant};
 
+/// What a server would keep.
 #[derive(Default)]
 struct Store {
+    /// Taken for each command as a whole: a command runs alone, as a script does.
     keys: Mutex<HashMap<String, Entry>>,
+    /// Taken under the first, never the other way round.
     fences: Mutex<HashMap<String, u64>>,
+    /// Every client that has used the store. Weak: a client that is gone is told of nothing.
     watchers: Mutex<Vec<Weak<Watch>>>,
 }
 
+/// One lock key.
 struct Entry {
     token: String,
+    /// By the clock of the client that asks: all clients of a process have the machine's, unless a test gives
+    /// another.
     expires: Instant,
 }
 
@@ -33,6 +43,7 @@ impl MemoryNode {
     pub(crate) fn new(name: &str, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let store = named(name);
         let mut watchers = store.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        // Here, as each client comes: the list is as long as there are clients.
         watchers.retain(|watcher| watcher.strong_count() > 0);
         watchers.push(Arc::downgrade(&watch));
         drop(watchers);
@@ -40,6 +51,8 @@ impl MemoryNode {
     }
 
     /// Runs one command on the keys that have not expired.
+    ///
+    /// Expired keys go first, as on a server: no command sees one.
     fn run<T>(&self, command: impl FnOnce(&mut HashMap<String, Entry>, Instant) -> T) -> T {
         let mut keys = self.store.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
@@ -47,9 +60,11 @@ impl MemoryNode {
         command(&mut keys, now)
     }
 
+    /// Of several names the largest decides, and is stored under each, as one lease has one token.
     fn fence(&self, claim: &Claim, fencing: Fencing) -> Option<u64> {
         let mut fences = self.store.fences.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = claim.fences.iter().filter_map(|key| fences.get(key)).max();
+        // What no client can have stored cannot be here: nobody writes this map by hand.
         let next = fencing.next(stored.copied().unwrap_or(0), self.clock.wall_micros()).ok()??;
         fences.extend(claim.fences.iter().map(|key| (key.clone(), next)));
         Some(next)
@@ -57,6 +72,7 @@ impl MemoryNode {
 
     /// Tells every other client, as a server does; a client's own changes are told by the client itself.
     fn tell(&self, keys: &[String]) {
+        // A copy: whoever is told may ask this node at once.
         let watchers = self.store.watchers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for watch in watchers.iter().filter_map(Weak::upgrade) {
             if !Arc::ptr_eq(&watch, &self.watch) {
@@ -66,6 +82,7 @@ impl MemoryNode {
     }
 }
 
+/// Stores live as long as the process: a client that is made anew finds its keys, as it would on a server.
 fn named(name: &str) -> Arc<Store> {
     static STORES: OnceLock<Mutex<HashMap<String, Arc<Store>>>> = OnceLock::new();
     let stores = STORES.get_or_init(Mutex::default);
@@ -73,6 +90,7 @@ fn named(name: &str) -> Arc<Store> {
     Arc::clone(stores.entry(name.to_owned()).or_default())
 }
 
+/// An answer that is there already.
 fn answer<T: Send + 'static>(value: T) -> Reply<T> {
     Box::pin(ready(Ok::<T, Fault>(value)))
 }
@@ -90,12 +108,15 @@ impl Node for MemoryNode {
         answer(self.run(|keys, now| {
             let entries = claim.keys.iter().enumerate();
             let entries = entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
+            // All or none: one foreign key refuses the claim, and the longest lease among them is what to wait
+            // for.
             let others = entries.filter(|(_, entry)| *entry.token != *claim.token);
             if let Some(last) = others.clone().map(|(_, entry)| entry.expires).max() {
                 return Vote::Held(Some(last.since(now)), others.map(|(at, _)| at).collect());
             }
             for key in claim.keys.iter() {
                 let kept = keys.get(key).map_or(now, |entry| entry.expires);
+                // Never shorter: a second question for the same token must not cut what the first was granted.
                 let expires = kept.max(now + params.ttl);
                 keys.insert(key.clone(), Entry { token: claim.token.to_string(), expires });
             }
@@ -106,6 +127,7 @@ impl Node for MemoryNode {
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         answer(self.run(|keys, now| {
             let owners: Vec<_> = claim.keys.iter().map(|key| keys.get(key)).collect();
+            // Taken before missing: somebody else's key is the clearer loss.
             if owners.iter().flatten().any(|entry| *entry.token != *claim.token) {
                 return Extension::Taken;
             }
@@ -125,10 +147,12 @@ impl Node for MemoryNode {
     fn release(&self, claim: &Claim, _owed: Duration) -> Reply<bool> {
         let deleted = self.run(|keys, _| {
             let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
+            // Only what is ours; of several keys each by itself.
             let deleted: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
             keys.retain(|key, _| !deleted.contains(key));
             deleted
         });
+        // After the keys are free, and not under their lock.
         self.tell(&deleted);
         answer(deleted.len() == claim.keys.len())
     }
@@ -152,6 +176,7 @@ impl Node for MemoryNode {
     }
 }
 
+/// Whose it is: what a missing key is compared with above.
 impl PartialEq for Entry {
     fn eq(&self, other: &Self) -> bool {
         self.token == other.token

@@ -2,6 +2,10 @@
 //!
 //! [`redis`] is a server, [`memory`] lives in this process. What comes beside them (how a node finds its server:
 //! Sentinel, Cluster) is one more [`Node`].
+//!
+//! The algorithm above sees nothing but this trait: what a vote is worth, and how many make a quorum, is not
+//! known here, nor who waits for a lock. Nothing here retries; each question is asked once, and its answer is
+//! exact or a fault.
 
 mod address;
 mod changes;
@@ -27,6 +31,9 @@ pub(crate) use vote::{Claim, Expect, Extension, Holder, Taken, Vote, VoteParams}
 pub(crate) use watch::Watch;
 
 /// An answer on its way. The command was sent when the method returned; dropping this unsends nothing.
+///
+/// Bound to no runtime: it may be polled anywhere. A node never lets it wait for ever, but each caller has a
+/// deadline of its own, and to be late is no fault of the node's connection.
 pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
 
 /// A server that votes. Commands of one node are carried out in the order in which they were given.
@@ -36,20 +43,28 @@ pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>
 /// algorithm never spawns.
 pub(crate) trait Node: Send + Sync {
     /// The node's URL, without its password.
+    /// It names the node in errors and logs.
     fn url(&self) -> &str;
 
     /// Whether changes of keys are told by push at this moment.
+    /// Without it waiters ask from time to time, and a holder learns of a loss at its next renewal.
     fn pushes(&self) -> bool;
 
     /// Why it takes no first vote now, if it does not: it restarted within `restart_guard`.
+    /// Only first votes are refused: extends, heals and releases always go through, or a restart would end live
+    /// leases.
     fn guard_fault(&self) -> Option<Fault> {
         None
     }
 
     /// Makes the claim's keys its own, all of them or none, where nobody else has one.
+    ///
+    /// Safe to ask twice: keys that are this token's already are granted once more, and never live shorter for
+    /// it.
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote>;
 
     /// Makes the claim's keys live longer where they are its own: never shorter, and none is made.
+    /// With fencing it keeps the fence from being forgotten, too.
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension>;
 
     /// Deletes the claim's keys where they are still its own. `owed` is how long they live at most: a delete whose
@@ -57,17 +72,24 @@ pub(crate) trait Node: Send + Sync {
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool>;
 
     /// [`Node::release`] of keys that are probably gone: the node is not to remember them for our sake.
+    ///
+    /// A server that tracks what is read remembers absent keys until somebody writes them.
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
         self.release(claim, owed)
     }
 
     /// Who has the key, if anybody has.
+    /// Reads only: nothing that waits or holds is touched by it.
     fn inspect(&self, key: &str) -> Reply<Option<Holder>>;
 
     /// Deletes the keys whoever has them; true if there was one.
+    ///
+    /// It carries no token: what it hits is whoever's lock is there when it arrives, so it must not arrive
+    /// late.
     fn force_release(&self, keys: &[String]) -> Reply<bool>;
 
     /// Ends once everything that was asked before is answered; at once where nothing is on its way.
+    /// An orderly end waits for it: deletes that were sent without waiting have arrived by then.
     fn drained(&self) -> Reply<()> {
         Box::pin(std::future::ready(Ok(())))
     }

@@ -1,4 +1,7 @@
 //! What a node is asked for, and what it answers: plain data, the same for every kind of node.
+//!
+//! No behaviour but [`Taken`]'s bits: how a question travels is the node's business, what answers add up to the
+//! quorum's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +16,7 @@ pub(crate) struct Claim {
     /// Where fencing tokens are kept, one for each key; empty without fencing.
     pub(crate) fences: Arc<[String]>,
     /// Whose the keys are to be: their value.
+    /// 32 hex digits. Nothing else ever goes into a key: other libraries compare the whole value.
     pub(crate) token: Arc<str>,
 }
 
@@ -45,6 +49,7 @@ pub(crate) struct VoteParams {
     /// What the key is to live for, from the moment the node runs the command.
     pub(crate) ttl: Duration,
     /// How long the caller listens for the answer.
+    /// The node may take longer: a late answer is still an answer, only to nobody.
     pub(crate) timeout: Duration,
     /// A lease's first vote here: a node that restarted too recently must refuse it.
     pub(crate) first: bool,
@@ -56,6 +61,7 @@ pub(crate) struct VoteParams {
 
 impl VoteParams {
     /// How a node that has a lease, or should have it, is asked to have it for longer.
+    /// No first vote: the restart guard has no say, or a restart would end a lease that a quorum still has.
     pub(crate) fn later(ttl: Duration, timeout: Duration, fencing: Fencing) -> Self {
         Self { ttl, timeout, first: false, expect: Expect::Unknown, fencing }
     }
@@ -65,16 +71,21 @@ impl VoteParams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
     /// With the fencing token that the node now keeps, where one was asked for.
+    /// The keys are the claim's, and live for at least the ttl.
     Granted(Option<u64>),
     /// Another owner's, for this long; `None`: without a known end. And which of the keys.
     Held(Option<Duration>, Taken),
 }
 
 /// Which of a claim's keys others have: a bit for each of the first 64, by its place. Of more nothing is known.
+///
+/// It is for fairness alone: of a key beyond the 64th a caller may be let on too early, and is refused by the
+/// nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken(u64);
 
 impl Taken {
+    /// Zero beyond the 64th: no bit, rather than another key's.
     fn bit(at: usize) -> u64 {
         u32::try_from(at).ok().and_then(|at| 1_u64.checked_shl(at)).unwrap_or(0)
     }
@@ -86,6 +97,7 @@ impl Taken {
 
     /// Whether it is all of so many keys.
     pub(crate) fn all(self, keys: usize) -> bool {
+        // Of more than 64 never: then those behind are let on, and find out.
         (0..keys).all(|at| self.has(at))
     }
 }
@@ -102,6 +114,7 @@ pub(crate) enum Extension {
     /// The keys are ours, and live for at least as long as was asked.
     Extended,
     /// A key is gone.
+    /// So the lease is not whole there; a later round may put it back.
     Missing,
     /// A key is another owner's.
     Taken,
@@ -113,5 +126,6 @@ pub(crate) struct Holder {
     /// The key's value.
     pub(crate) token: String,
     /// What is left of it; `None`: without a known end.
+    /// By the node's own clock, at the time of the answer.
     pub(crate) remaining: Option<Duration>,
 }

@@ -1,4 +1,8 @@
 //! Who wants to know when a key changes: waiters, and the holders of leases.
+//!
+//! A change is a reason to ask, never an answer: a push may be for an extend, or for a lock that somebody else
+//! already has again. What is told to nobody is not kept, but for the monitor, which listens always
+//! ([`super::changes`]).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,17 +14,23 @@ use super::changes::{Change, Changes, Teller};
 
 /// One client's interests. Nodes ring it, waiters subscribe, the monitor of leases listens to all of it.
 pub(crate) struct Watch {
+    /// Each waiter's signal, under each of its keys; a key goes with its last waiter. Held while signals are
+    /// rung: a waker must not run its task at once, which no executor does.
     signals: Mutex<BTreeMap<String, Vec<Arc<Signal>>>>,
+    /// Its end, with the last node and lease of the client, is what ends the monitor.
     leases: Teller,
 }
 
+/// One waiter's.
 #[derive(Default)]
 struct Signal {
+    /// Counts, as a bell alone is heard only by who listens at that moment.
     changes: AtomicU64,
     bell: Notify,
 }
 
 impl Signal {
+    /// Counted before it is rung: who is woken finds the count changed.
     fn ring(&self) {
         self.changes.fetch_add(1, Ordering::Release);
         self.bell.notify_waiters();
@@ -35,6 +45,7 @@ impl Watch {
 
     /// A node's word: wakes waiters, and has the leases concerned checked.
     pub(crate) fn changed(&self, change: Change) {
+        // Waiters first: for them each microsecond of a handover counts.
         self.wake(&change);
         self.leases.0.add(change);
     }
@@ -47,16 +58,20 @@ impl Watch {
     }
 
     /// Wakes waiters only: for changes that this client made itself.
+    ///
+    /// A server tells nothing to the connection that made the change; our leases know of it already.
     pub(crate) fn wake(&self, change: &Change) {
         let signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
         match change {
             Change::Key(key) => signals.get(key).into_iter().flatten().for_each(|s| s.ring()),
+            // A flush, or a connection that came or went: what was pushed meanwhile went nowhere.
             Change::All => signals.values().flatten().for_each(|s| s.ring()),
         }
     }
 
     /// An interest in these keys, which notes every change from now on.
     pub(crate) fn subscribe(self: &Arc<Self>, keys: &Arc<[String]>) -> Subscription {
+        // One for all keys: whichever changes wakes the waiter once.
         let signal = Arc::new(Signal::default());
         let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
         for key in keys.iter() {
@@ -81,8 +96,11 @@ impl Subscription {
     }
 
     /// Ends once something changed after `mark`.
+    ///
+    /// Dropping the future loses nothing: the count stays.
     pub(crate) async fn changed_since(&self, mark: u64) {
         loop {
+            // Made before the look: a change in between is heard (`notify_waiters` reaches those that exist).
             let bell = self.signal.bell.notified();
             if self.mark() != mark {
                 return;
@@ -92,6 +110,7 @@ impl Subscription {
     }
 }
 
+/// An acquire that ends, in whatever way, leaves no signal behind.
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut signals = self.watch.signals.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,7 @@
 //! Whether an answer is one to this command, and what it says.
+//!
+//! Pure. Where an answer fits no command, none of the connection's answers is to be trusted any more: a proxy
+//! that lost one shifts all later ones, and somebody's grant would be counted for another's round.
 
 use redis::Value;
 
@@ -8,6 +11,7 @@ use super::reply;
 /// Whether it can be the answer; of two, the one that is due.
 pub(super) fn fits(in_flight: &InFlight, value: &Value) -> bool {
     match &in_flight.command.expects {
+        // The first of two; that of `CLIENT CACHING`, too, is one that `SET` can have.
         _ if in_flight.has_two_answers() => reply::sets(value),
         Expects::Anything => true,
         Expects::Echo(echo) => reply::echoes(value, echo),
@@ -17,6 +21,8 @@ pub(super) fn fits(in_flight: &InFlight, value: &Value) -> bool {
 }
 
 /// A `GET` says whose a key is only for whoever set it just before: the other answers are the script's to give.
+///
+/// A `SET` that was refused behind a read that shows our token would be a grant by what an earlier command did.
 pub(super) fn believed(command: &Command, first: Option<&Value>, value: Value) -> Value {
     let set = !matches!(command.expects, Expects::Owner) || first == Some(&Value::Okay);
     if set { value } else { Value::Nil }
@@ -24,8 +30,10 @@ pub(super) fn believed(command: &Command, first: Option<&Value>, value: Value) -
 
 /// The server has lost the scripts, and somebody still wants the answer.
 pub(super) fn lost_scripts(in_flight: &InFlight, value: &Value) -> bool {
+    // Deletes are always wanted, whoever has stopped listening.
     let wanted = matches!(in_flight.command.purpose, Purpose::Delete { .. })
         || !in_flight.answer.is_closed();
     let lost = matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT");
+    // Once: a server that loses them again at once has another fault.
     lost && wanted && !in_flight.again
 }

@@ -1,4 +1,8 @@
 //! What a node is asked, as commands for its server.
+//!
+//! Bytes and what their answer must look like; sending and reading are the connection's. Times are told as
+//! durations, never as points in time, since a server's clock is its own - except where a delete must not be
+//! late ([`force`]).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,6 +16,7 @@ use crate::node::fencing::SLACK;
 use crate::node::{Claim, Fencing, VoteParams};
 
 /// How long answers to questions without a deadline of their own are waited for.
+/// Callers have deadlines of their own; by this the connection knows how long a server may be silent.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A script's call: its answer ends with what it was asked for.
@@ -31,9 +36,11 @@ pub(super) fn script_call(call: &Cmd, echo: &str, purpose: Purpose, timeout: Dur
 /// tell.
 pub(super) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     let key = &claim.keys[0];
+    // Both in one piece, of the right size at once: this is the way of nearly every acquire.
     let room = 2 * key.len() + claim.token.len() + 120;
     let (mut set, mut get) = (Cmd::with_capacity(6, room), Cmd::with_capacity(4, room));
     set.arg("SET").arg(key).arg(&*claim.token).arg("NX").arg("PX").arg(millis(params.ttl));
+    // One byte more than a token has: a longer value is seen to be none of ours.
     get.arg("GETRANGE").arg(key).arg(0).arg(claim.token.len());
     let mut bytes = Vec::with_capacity(room);
     set.write_packed_command(&mut bytes);
@@ -51,6 +58,8 @@ pub(super) fn attempt(claim: &Claim, params: VoteParams) -> Command {
 pub(super) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> Command {
     let mut command = SCRIPTS[ACQUIRE].on(&lock_keys(claim, params));
     command.arg(&*claim.token).arg(millis(params.ttl));
+    // The proposal, or 0, and the least that it may be, or 0: the script tells a first vote from a heal by
+    // that.
     match params.fencing {
         Fencing::Off => &mut command,
         Fencing::Propose(fence) => command.arg(&[fence, 0]).arg(micros(SLACK)),
@@ -59,11 +68,13 @@ pub(super) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
     script_call(&command, &claim.token, vote(claim, params, sent), params.timeout)
 }
 
+/// What becomes of the vote when its connection dies: both kinds may have put the token on a key.
 fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
     let token = Arc::clone(&claim.token);
     if params.first { Purpose::FirstVote { token, sent } } else { Purpose::Heal(token) }
 }
 
+/// Deletes our keys, and no others. `owed`: how long they live at most.
 pub(super) fn release_script(claim: &Claim, owed: Duration) -> Command {
     let mut command = SCRIPTS[RELEASE].on(&claim.keys);
     command.arg(&*claim.token);
@@ -86,10 +97,12 @@ pub(super) fn lock_keys(claim: &Claim, params: VoteParams) -> Cow<'_, [String]> 
     }
 }
 
+/// A time as scripts count it; of more than the number holds, the most.
 pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// A time as a server's expiry counts it; at least 1, for 0 is an error there.
 pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
@@ -116,6 +129,7 @@ pub(super) fn inspect_script(key: &str) -> Command {
 pub(super) fn force(keys: &[String]) -> Command {
     Command {
         bytes: cmd("TIME").get_packed_command().into(),
+        // Nothing else is an answer to it: a shifted one must not become a deadline.
         expects: Expects::Time,
         purpose: Purpose::Force { keys: keys.into(), delete: force_script },
         timeout: TIMEOUT,

@@ -2,6 +2,10 @@
 //!
 //! It is ours rather than the `redis` crate's, which packs and parses: late answers, owed deletes, pushes and
 //! silence need one queue both ends of which we see.
+//!
+//! Here stands the outermost loop: connect, serve, find out that it broke, begin again. How a connection is
+//! opened is in [`super::reconnect`], what happens over an open one in [`super::session`]; neither outlives its
+//! connection, the [`Context`] does.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -18,13 +22,18 @@ use crate::node::{Change, Fault};
 
 /// The pause after the first failure; each one after it is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// A server that is back is found within this, also by a client that asks nothing.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A connection that lasted so long was a good one: the next is tried without delay.
+///
+/// One that breaks right after its greeting must not be opened a thousand times a second.
 const GOOD: Duration = Duration::from_secs(1);
 
 /// A node's connection, for as long as there is a client.
 pub(super) struct Connection {
+    /// What outlives each connection.
     context: Context,
+    /// What is known of the attempts before.
     reconnect: Reconnect,
     /// Said once, not at every reconnect.
     polling_said: bool,
@@ -42,10 +51,12 @@ impl Connection {
         while AssertUnwindSafe(self.serve_all()).catch_unwind().await.is_err() {
             self.context.link.closed();
             self.context.watch.changed(Change::All);
+            // As before the first attempt: the next command waits for it rather than be told of the panic.
             self.reconnect.last = None;
             log::event!(
                 ERROR, { node: self.context.target.url.clone() }, "the node's own task panicked, and begins anew"
             );
+            // What panics each time must not take the whole thread.
             tokio::time::sleep(FIRST_PAUSE).await;
         }
     }
@@ -53,6 +64,7 @@ impl Connection {
     async fn serve_all(&mut self) {
         let mut waiting = Vec::new();
         // Nothing connects before the first use.
+        // After a panic there may be debts: those do not wait for a command.
         if self.context.debts.is_empty() {
             match self.context.commands.recv().await {
                 Some(first) => waiting.push(first),
@@ -68,6 +80,7 @@ impl Connection {
                     let opened = self.context.clock.now();
                     let end = self.serve(greeting, killed, std::mem::take(&mut waiting)).await;
                     self.context.link.closed();
+                    // The client is gone, and everything was answered.
                     let End::Broken(fault) = end else { return };
                     if self.context.clock.now().since(opened) > GOOD {
                         pause = Duration::ZERO;
@@ -79,12 +92,14 @@ impl Connection {
                 Err(fault) => fault,
             };
             self.note(fault, &mut waiting);
+            // Twice as long after each failure; half of it at least is at random.
             pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         }
     }
 
     /// There is no connection: whoever waits for one is told why.
     fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
+        // Warned of once, however often it is tried: nobody mends it meanwhile.
         if fault.is_invalid() && self.reconnect.last.as_ref() != Some(&fault) {
             self.context.warn(&fault);
         } else {
@@ -111,10 +126,12 @@ impl Connection {
                 "the server offers no client tracking: waiters poll, holders learn of a loss at the next renewal"
             );
         }
+        // Before it serves: however it ends, its successor knows whom to have killed.
         self.reconnect.former = Some(greeting.as_former());
         // Nobody was told of what changed while there was no connection.
         context.watch.changed(Change::All);
         let end = Session::new(context, greeting.talk, killed, waiting).run().await;
+        // Everything was answered: nothing of it can arrive later.
         if matches!(end, End::Idle) {
             self.reconnect.former = None;
         }

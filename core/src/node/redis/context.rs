@@ -1,4 +1,6 @@
 //! What outlives each connection to one node: where it goes, the commands for it, and the deletes it owes.
+//!
+//! It belongs to the connection's task alone; what the node itself may look at is in [`super::link`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,7 @@ pub(crate) struct Target {
     /// Before every key: what the server's user may do is tried below it.
     pub(crate) key_prefix: String,
     /// The servers behind the client's other nodes.
+    /// One server behind two of them would vote twice.
     pub(crate) run_ids: Arc<RunIds>,
 }
 
@@ -34,10 +37,13 @@ pub(crate) struct Target {
 pub(super) struct Context {
     pub(super) target: Target,
     pub(super) clock: Arc<dyn Clock>,
+    /// Who wants to know of changes.
     pub(super) watch: Arc<Watch>,
+    /// What the node may know without asking.
     pub(super) link: Arc<Link>,
     /// Closed once the client is gone.
     pub(super) commands: UnboundedReceiver<InFlight>,
+    /// Deletes that no connection has had confirmed.
     pub(super) debts: Debts,
     /// The run of the server that was behind the URL last.
     run_id: Option<String>,
@@ -60,17 +66,22 @@ impl Context {
 
     /// A command that cannot go out: it is never queued across a reconnect, except as a debt.
     pub(super) fn refuse_unsent(&mut self, in_flight: InFlight, fault: &Fault) {
+        // What reached nobody made no key: its delete, which follows, is not owed.
         self.debts.never_sent(&in_flight.command);
         self.refuse(in_flight, fault);
     }
 
     /// A command whose answer will not come: whether it was carried out is not known.
+    /// A delete is owed, whatever became of it.
     pub(super) fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
         self.debts.owe(in_flight.command, self.clock.now());
         let _ = in_flight.answer.send(Err(fault.clone()));
     }
 
     /// Why this vote may not be given, if it may not.
+    ///
+    /// Looked at as it is about to be sent: what waited for a connection may wait for a server that has just
+    /// restarted.
     pub(super) fn guard_fault(&self, in_flight: &InFlight) -> Option<Fault> {
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
         if first { self.link.guard_fault(self.clock.now()) } else { None }
@@ -87,8 +98,10 @@ impl Context {
             }
         }
         match greeting.votes_in {
+            // No guard: its age does not matter, read or not.
             _ if guard.is_zero() => VotesFrom::Now,
             Some(wait) => self.votes_in(wait),
+            // Unknown is not old: it may have restarted a moment ago.
             None => VotesFrom::Never,
         }
     }

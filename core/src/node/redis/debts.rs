@@ -1,4 +1,8 @@
 //! Deletes that were never confirmed: what the next connection must send before anything else.
+//!
+//! A delete is owed because nobody knows whether it was carried out: its vote may lie on the server for a whole
+//! ttl, or arrive there later, and would keep everybody out. What was never sent is not owed: such debts would
+//! push real ones out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -10,6 +14,7 @@ use super::in_flight::{Command, Purpose};
 use crate::clock::Instant;
 
 /// More debts than this are forgotten oldest first: the keys expire by themselves.
+/// A client with a server that is away for long fills it; each is some hundred bytes.
 const MOST: usize = 10_000;
 /// So many votes that were never sent are remembered; the delete of a forgotten one is owed for nothing.
 const MOST_UNSENT: usize = 32_768;
@@ -20,6 +25,7 @@ pub(super) struct Debts {
     /// By their own bytes: a claim is owed once, however often it was given up.
     owed: Recent<Bytes, Command>,
     /// Tokens whose vote never went out: there is nothing to delete.
+    /// Its delete comes behind the vote, and takes it off here.
     unsent: Recent<Arc<str>, ()>,
 }
 
@@ -30,6 +36,7 @@ impl Debts {
     }
 
     /// This vote can have reached nobody.
+    /// Not the second question for one: the first was sent.
     pub(super) fn never_sent(&mut self, command: &Command) {
         if let Purpose::FirstVote { token, sent: false } = &command.purpose {
             self.unsent.insert(MOST_UNSENT, Arc::clone(token), ());
@@ -38,6 +45,7 @@ impl Debts {
 
     /// What is about to be written: a vote may put its token on a key from now on.
     pub(super) fn sending(&mut self, command: &Command) {
+        // Looked at for each command, and nearly always empty.
         if !self.unsent.is_empty()
             && let Purpose::FirstVote { token, .. } | Purpose::Heal(token) = &command.purpose
         {
@@ -46,10 +54,14 @@ impl Debts {
     }
 
     /// A delete whose answer was not read, or which could not be sent: owed until it is paid.
+    ///
+    /// Without an end by time: a frozen server may run the vote whenever it wakes up. `until` counts only once
+    /// the client is gone, or where no connection may be killed.
     pub(super) fn owe(&mut self, mut command: Command, now: Instant) {
         if let Purpose::Delete { token, owed, until } = &mut command.purpose
             && self.unsent.remove(token).is_none()
         {
+            // From when it was first owed: what is given up again and again is not owed for ever.
             until.get_or_insert(now + *owed);
             self.owed.insert(MOST, command.bytes.clone(), command);
         }
@@ -69,6 +81,7 @@ impl Debts {
     }
 
     /// Forgets what must have expired, had nothing more arrived since it was owed.
+    /// Without a client nobody would be left to pay for a late arrival.
     pub(super) fn forget_expired(&mut self, now: Instant) {
         self.owed.retain(|command| match command.purpose {
             Purpose::Delete { until, .. } => until.is_some_and(|until| until > now),
@@ -79,7 +92,9 @@ impl Debts {
 
 /// A map that keeps a number of entries, and of more the newest.
 struct Recent<K, V> {
+    /// With the number under which each stands in `order`.
     entries: HashMap<K, (u64, V)>,
+    /// The same entries by age; both maps always have the same keys.
     order: BTreeMap<u64, K>,
     next: u64,
 }
@@ -96,6 +111,7 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
     }
 
     fn insert(&mut self, most: usize, key: K, value: V) {
+        // What is put in again is the newest.
         self.remove(&key);
         if self.entries.len() >= most
             && let Some((_, oldest)) = self.order.pop_first()

@@ -1,4 +1,7 @@
 //! A TCP connection to a name: to whichever of its addresses answers first (RFC 8305, "Happy Eyeballs").
+//!
+//! Without it, a name whose first address swallows packets was never reached: each attempt ended with its own
+//! deadline.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,13 +14,16 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
 /// So long an address is alone before the next one is tried beside it.
+/// The RFC's own recommendation.
 const STAGGER: Duration = Duration::from_millis(250);
 /// By when the last of many addresses has had its turn.
+/// Half of what a greeting may take, which is still to come.
 const ALL: Duration = Duration::from_secs(1);
 
 /// A connection to whichever address of the name answers first.
 pub(super) async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = first_of(by_turns(lookup_host((host, port)).await?)).await?;
+    // Small commands, each waited for: Nagle's delay would be in every one of them.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
@@ -26,10 +32,12 @@ pub(super) async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
 fn by_turns(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
     let mut seen = Vec::new();
     for address in addresses {
+        // Resolvers repeat addresses, one for each kind of socket.
         if !seen.contains(&address) {
             seen.push(address);
         }
     }
+    // The resolver's first choice goes first (RFC 6724).
     let preferred = seen.first().is_some_and(SocketAddr::is_ipv6);
     let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
         seen.into_iter().partition(|address| address.is_ipv6() == preferred);
@@ -41,11 +49,13 @@ fn by_turns(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr>
     turns
 }
 
+/// Whoever is slower is dropped, which closes its socket.
 async fn first_of(mut addresses: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
     let stagger = STAGGER.min(ALL / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1));
     let mut attempts = FuturesUnordered::new();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     loop {
+        // A refusal lets the next one begin at once, silence after a while.
         attempts.extend(addresses.pop_front().map(TcpStream::connect));
         let alone = if addresses.is_empty() { Duration::MAX } else { stagger };
         match timeout(alone, attempts.next()).await {

@@ -1,4 +1,7 @@
 //! What is asked and answered over one connection, and what it pays for those before it: all but the bytes' way.
+//!
+//! It speaks in commands and values and never waits: [`super::session`] moves the bytes and calls it. Who asks,
+//! what is owed and who is told live in the [`Context`], which it borrows for the life of the connection.
 
 use std::sync::Arc;
 
@@ -17,17 +20,22 @@ use crate::clock::Instant;
 use crate::node::{Change, Fault};
 
 /// Every so many chores an age that could not be read is asked for again.
+/// A server whose clock is right again votes within so many seconds.
 const AGE: u32 = 5;
 
 /// One connection's commands and answers.
 pub(super) struct Dialogue<'a> {
     pub(super) context: &'a mut Context,
+    /// What is asked and not answered yet.
     pub(super) pipeline: Pipeline,
     /// When it began, if the former connection may still be alive for the server.
+    /// Deletes are then repeated until what it carried must have expired.
     unkilled: Option<Instant>,
+    /// Whether the server tells of more than anybody asked for.
     flood: Flood,
     /// The server's age could not be read, and may be later.
     ageless: bool,
+    /// How many times they were done.
     chores: u32,
 }
 
@@ -49,6 +57,7 @@ impl<'a> Dialogue<'a> {
             ageless,
             chores: 0,
         };
+        // Before anything else: a new vote for the same key would meet the old one.
         dialogue.pay_debts();
         waiting.into_iter().for_each(|command| dialogue.take(command));
         dialogue
@@ -72,12 +81,14 @@ impl<'a> Dialogue<'a> {
         self.ask(in_flight);
     }
 
+    /// Whatever goes out goes through here: from now on its vote may be on a key, and its keys may be told of.
     fn ask(&mut self, in_flight: InFlight) {
         self.context.debts.sending(&in_flight.command);
         self.flood.asked(&in_flight.command.bytes);
         self.pipeline.add(in_flight);
     }
 
+    /// Untracked: the keys are probably gone, and nobody waits to be told of them.
     fn pay_debts(&mut self) {
         for command in self.context.debts.take() {
             self.ask(InFlight::unheard(Command { untracked: true, ..command }));
@@ -115,6 +126,7 @@ impl<'a> Dialogue<'a> {
         }
         if in_flight.has_two_answers() {
             in_flight.first = Some(value);
+            // In front: the next answer is its, too.
             self.pipeline.put_back(in_flight);
         } else if lost_scripts(&in_flight, &value) {
             // A round that is over drops its answers before it sends its deletes, so an acquire
@@ -134,6 +146,7 @@ impl<'a> Dialogue<'a> {
     fn deliver(&mut self, in_flight: InFlight, value: Value) {
         match (&in_flight.command.purpose, self.unkilled) {
             (Purpose::Age, _) => self.read_age(&value),
+            // Its second step: the delete, good until the server's own clock has passed the caller's patience.
             (Purpose::Force { keys, delete }, _) if let Some(now) = reply::time(&value) => {
                 let timeout = in_flight.command.timeout.as_micros();
                 let by = now.saturating_add(u64::try_from(timeout).unwrap_or(u64::MAX));
@@ -155,6 +168,7 @@ impl<'a> Dialogue<'a> {
         let _ = in_flight.answer.send(Ok(answer));
     }
 
+    /// An age that can be read now lets the server vote from when it is old enough.
     fn read_age(&mut self, answer: &Value) {
         if matches!(answer, Value::ServerError(_)) {
             // It will not be told later either.
@@ -167,6 +181,7 @@ impl<'a> Dialogue<'a> {
 
     /// What a server says by itself; a fault where it is too much.
     pub(super) fn pushed(&mut self, kind: &PushKind, data: &[Value]) -> Option<Fault> {
+        // Nothing else was asked for; what a server tells of its own accord is no harm.
         if *kind != PushKind::Invalidate {
             return None;
         }
@@ -183,6 +198,7 @@ impl<'a> Dialogue<'a> {
             return Some(flood);
         }
         for key in keys {
+            // A key that is no text is nobody's lock: what comes of it wakes nobody.
             if let Value::BulkString(key) = key {
                 let key = String::from_utf8_lossy(key).into_owned();
                 self.context.watch.changed(Change::Key(key));
@@ -193,6 +209,7 @@ impl<'a> Dialogue<'a> {
 
     /// The connection broke: what has no answer is refused, and what was never sent is not owed.
     pub(super) fn broken(&mut self, fault: &Fault) {
+        // Two passes: all votes that were not sent are known before the first delete could be owed for one.
         let mut open: Vec<_> = self.pipeline.end().collect();
         for (in_flight, _) in open.iter().filter(|(_, sent)| !sent) {
             self.context.debts.never_sent(&in_flight.command);
@@ -204,6 +221,7 @@ impl<'a> Dialogue<'a> {
 }
 
 /// A command of the connection's own.
+/// Nobody's deadline but the connection's own.
 fn plain(command: &Cmd, purpose: Purpose) -> Command {
     Command {
         bytes: command.get_packed_command().into(),

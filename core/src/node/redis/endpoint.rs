@@ -1,4 +1,6 @@
 //! Where a server is, and as whom to go there: the rules of `redis://`, `rediss://` and `unix://` URLs.
+//!
+//! It reads text and opens nothing. It also knows the password, and so is where a server's words are redacted.
 
 use std::path::PathBuf;
 
@@ -13,20 +15,30 @@ use crate::text::shown;
 /// Where a server is, and as whom to go there.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
+    /// How to get there.
     pub(super) place: Place,
+    /// As whom; `None`: as `default`, or as nobody where there is no password either.
     pub(super) username: Option<String>,
+    /// Never shown: see [`Endpoint::redact`].
     pub(super) password: Option<String>,
+    /// Selected at connect; 0 is where a connection begins.
     pub(super) db: i64,
+    /// Whom to trust there; filled in once the client's options were read.
     pub(super) tls: Option<Tls>,
 }
 
+/// How a server is reached.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Place {
+    /// A host, by name or address, and its port.
     Tcp(String, u16),
+    /// The same, behind TLS.
     Tls(String, u16),
+    /// A socket of this machine.
     Unix(PathBuf),
 }
 
+/// What can be given: every refusal ends with it.
 const SCHEMES: &str =
     "use redis://[user:pass@]host[:port][/db], rediss:// for TLS, unix:///path or memory://[name]";
 
@@ -40,6 +52,7 @@ impl Endpoint {
         if tls && url.set_scheme("redis").is_err() {
             return Err(invalid_url(text, "its scheme is unknown"));
         }
+        // Its own rules for hosts, ports and databases, so that a URL means what it means to other programs.
         let info = url
             .into_connection_info()
             .map_err(|_| invalid_url(text, "the path after the host must be a database number"))?;
@@ -66,8 +79,10 @@ impl Endpoint {
         })
     }
 
+    /// The URL without user, password and database, written in one way.
     fn place(&self) -> String {
         let at = |scheme: &str, host: &str, port: u16| {
+            // An IPv6 address, which the parser has taken out of its brackets.
             let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
             format!("{scheme}://{host}:{port}")
         };
@@ -89,6 +104,9 @@ impl Endpoint {
     }
 
     /// What makes two entries of a node list one node: the place and the database, whoever logs in.
+    ///
+    /// It cannot see that two names are one server: that is found out at connect, by the server's own word
+    /// (`run_ids`).
     pub(crate) fn identity(&self) -> String {
         let place = self.place();
         // The names of hosts are the same in any case, those of files are not.
@@ -104,6 +122,7 @@ impl Endpoint {
     /// A server's own words as everybody may see them: without the password, which some repeat, on one line, and cut.
     pub(super) fn redact(&self, text: &str) -> String {
         match self.password.as_deref() {
+            // An empty one is in every text.
             None | Some("") => shown(text),
             Some(password) => shown(&text.replace(password, "***")),
         }
@@ -112,6 +131,7 @@ impl Endpoint {
     /// The URL without user and password.
     pub(crate) fn redacted(&self) -> String {
         match self.db {
+            // As most people write it.
             0 => self.place(),
             db => format!("{}/{db}", self.place()),
         }
@@ -119,8 +139,11 @@ impl Endpoint {
 }
 
 /// What the parser lets pass and no node can mean; the rule that it broke.
+///
+/// What would be ignored is refused: whoever wrote it believes that it does something.
 fn check(url: &Url) -> std::result::Result<(), &'static str> {
     let unix = url.scheme() == "unix";
+    // A path has no room for these: they stand behind it.
     let unknown = |key: &str| !(unix && matches!(key, "db" | "user" | "pass"));
     if url.query_pairs().any(|(key, _)| unknown(&key)) {
         return Err(if unix {
@@ -136,6 +159,7 @@ fn check(url: &Url) -> std::result::Result<(), &'static str> {
     if !hosts && !unix {
         return Err("it names no host");
     }
+    // Else the end of the password would be looked up as a host, and shown in errors.
     if url.host_str().is_some_and(|host| host.contains('%')) {
         return Err("its host has a %: is the @ after a password written as %40?");
     }
@@ -149,6 +173,7 @@ fn check(url: &Url) -> std::result::Result<(), &'static str> {
 /// wrong.
 pub(crate) fn invalid_url(text: &str, rule: &str) -> Error {
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    // What cannot be a scheme may be the beginning of a password.
     let plain = |c: char| c.is_ascii_lowercase() || c == '+';
     let node = if scheme.is_empty() || scheme.len() > 16 || !scheme.chars().all(plain) {
         "a node".to_owned()
@@ -158,6 +183,7 @@ pub(crate) fn invalid_url(text: &str, rule: &str) -> Error {
     Error::invalid(format!("{node} cannot be used: {rule}; {SCHEMES}"))
 }
 
+/// The parser's own words name no part of the text.
 fn unreadable(error: url::ParseError) -> String {
     format!(
         "{error}, as far as it can be read; write @, :, / and the like in a password as %40, %3A, %2F"

@@ -1,4 +1,7 @@
 //! Opening a connection: who we are, which protocol, how old the server is, and our scripts.
+//!
+//! Everything that a lock relies on is asked here, once, and pipelined: a server that lacks something is told
+//! of now, not at the first lock. What becomes of the connection afterwards is the session's.
 
 use std::time::Duration;
 
@@ -16,6 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection that is ready for locks.
 pub(super) struct Greeting {
+    /// The open connection, with whatever the server has said beyond the greeting.
     pub(super) talk: Talk,
     /// The server tells of changed keys.
     pub(super) pushes: bool,
@@ -26,6 +30,7 @@ pub(super) struct Greeting {
     /// What it does when its memory is full, where it says so.
     pub(super) eviction: Option<String>,
     /// What the server calls this connection, where it says so.
+    /// By it the successor has it ended.
     id: Option<i64>,
 }
 
@@ -52,10 +57,12 @@ impl Greeting {
             // Another run of the server never knew it, and would end a stranger's.
             return Ok(true);
         }
+        // A server that does not name its connections cannot be told which one to end.
         let Some(id) = former.id else { return Ok(false) };
         let mut kill = cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(id);
         match tokio::time::timeout(TIMEOUT, self.talk.ask(&[kill])).await {
+            // How many it ended: none is as good, it is gone. An error is a right that we lack.
             Ok(answers) => Ok(matches!(answers?[..], [Value::Int(_)])),
             Err(_) => Err(too_long()),
         }
@@ -78,10 +85,12 @@ pub(super) async fn open(
     }
 }
 
+/// [`open`] without its deadline.
 async fn greet(endpoint: &Endpoint, guard: Duration, key_prefix: &str) -> Result<Greeting, Fault> {
     let stream = Stream::connect(endpoint)
         .await
         .map_err(|error| Fault::new("cannot connect: ").saying(&error.to_string(), ""))?;
+    // First and alone: which protocol the rest is answered in depends on it.
     let mut talk = Talk::over(stream);
     let hello = log_in(&mut talk, endpoint).await?;
     let steps = steps(endpoint, hello.is_some(), key_prefix);
@@ -93,6 +102,7 @@ async fn greet(endpoint: &Endpoint, guard: Duration, key_prefix: &str) -> Result
             (Step::Right(name), answer) => {
                 rights::denied(name, &answer).map_or(Ok(()), Err)?;
             }
+            // A server, or a proxy, without it still makes locks: waiters poll.
             (Step::Tracking, answer) => pushes = answer == Value::Okay,
             (Step::About, answer) => about.push_str(&text(&answer)),
             (Step::Id, Value::Int(own)) => id = Some(own),
@@ -105,16 +115,23 @@ async fn greet(endpoint: &Endpoint, guard: Duration, key_prefix: &str) -> Result
     Ok(Greeting { talk, pushes, votes_in, run_id, eviction, id })
 }
 
+/// What an answer of the greeting is for.
 enum Step {
+    /// Nobody minds an error.
     Optional,
+    /// Without it there is no lock here.
     Required,
+    /// Whether changes are pushed.
     Tracking,
+    /// Whether the user may run this command.
     Right(&'static str),
+    /// What the server says about itself.
     About,
     Id,
 }
 
 fn steps(endpoint: &Endpoint, resp3: bool, key_prefix: &str) -> Vec<(Step, Cmd)> {
+    // The name shows in CLIENT LIST, for whoever looks for the cause of a load.
     let mut steps = vec![(Step::Optional, cmd("CLIENT").arg("SETNAME").arg("redlock").clone())];
     if endpoint.db != 0 {
         steps.push((Step::Required, cmd("SELECT").arg(endpoint.db).clone()));
@@ -122,12 +139,15 @@ fn steps(endpoint: &Endpoint, resp3: bool, key_prefix: &str) -> Vec<(Step, Cmd)>
     for section in ["server", "memory"] {
         steps.push((Step::About, about(section)));
     }
+    // Loaded each time: after this EVALSHA fails only if somebody flushes them.
     steps.extend(load_scripts().map(|load| (Step::Required, load)));
     steps.extend(
         rights::trials(key_prefix).into_iter().map(|(name, try_it)| (Step::Right(name), try_it)),
     );
     // After the trials, whose key the server need not remember.
     if resp3 {
+        // OPTOUT: every key that is read is told of, unless CACHING NO goes before. NOLOOP: not what we changed
+        // ourselves.
         let tracking = ["TRACKING", "ON", "OPTOUT", "NOLOOP"];
         steps.push((Step::Tracking, cmd("CLIENT").arg(&tracking).clone()));
     } else {
@@ -146,12 +166,16 @@ async fn log_in(talk: &mut Talk, endpoint: &Endpoint) -> Result<Option<Option<i6
     let mut hello = cmd("HELLO");
     hello.arg(3);
     if let Some(password) = &endpoint.password {
+        // HELLO wants a name: `default` is whom a password alone logs in.
         hello.arg("AUTH").arg(endpoint.username.as_deref().unwrap_or("default")).arg(password);
     }
     match talk.ask(&[hello]).await?.remove(0) {
         Value::Map(words) => return Ok(Some(own_id(&words))),
+        // RESP3 in RESP2's form: pushes are tried, our id is not known.
         Value::Array(_) => return Ok(Some(None)),
         Value::ServerError(error) => {
+            // Before Redis 6 there is no HELLO. Any other refusal is about us: a wrong password must not be
+            // sent twice.
             let unknown = error.details().unwrap_or_default().contains("unknown command");
             if !unknown && error.code() != "NOPROTO" {
                 return Err(refused(&error));
@@ -186,6 +210,7 @@ fn refused(error: &ServerError) -> Fault {
     reply::refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
 }
 
+/// What greets in another way is shown: an HTTP server says so itself.
 fn no_redis(value: &Value) -> Fault {
     let said = reply::words(value);
     Fault::new("the greeting was answered by ").saying(&said, ": is it a Redis server?")
@@ -200,11 +225,13 @@ pub(super) fn load_scripts() -> impl Iterator<Item = Cmd> {
 /// it cannot be read, as that of a server whose clock went back behind its start.
 pub(super) fn votes_in(about: &str, guard: Duration) -> Option<Duration> {
     let uptime = Duration::from_secs(field(about, "uptime_in_seconds")?.parse().ok()?);
+    // The second that may be missing from the uptime.
     Some((guard_time(guard) + Duration::from_secs(1)).saturating_sub(uptime))
 }
 
 /// How long a server that may have forgotten something just now takes no first vote.
 pub(super) fn guard_time(guard: Duration) -> Duration {
+    // Leases of `guard` by clocks that run up to 1 % slower than ours: what the drift of a lease allows for.
     guard.mul_f64(1.01)
 }
 

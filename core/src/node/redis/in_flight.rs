@@ -1,4 +1,7 @@
 //! A command on its way: what goes into a connection's queue, and what its answer must look like.
+//!
+//! Plain data: it is made by [`super::commands`], queued by [`super::pipeline`] and judged by
+//! [`super::answers`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +56,9 @@ pub(super) const UNTRACKED: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$2\
 pub(super) struct Command {
     /// As it goes over the wire.
     pub(super) bytes: Bytes,
+    /// What its answer must look like.
     pub(super) expects: Expects,
+    /// What becomes of it when its connection dies.
     pub(super) purpose: Purpose,
     /// How long its caller listens: a server is given at least as long before it counts as dead.
     pub(super) timeout: Duration,
@@ -63,17 +68,21 @@ pub(super) struct Command {
 
 /// A command that was given to the connection and has no answer yet.
 pub(super) struct InFlight {
+    /// As it was asked: a delete may have to be asked again.
     pub(super) command: Command,
+    /// To whoever asked. Closed once nobody listens: then a first vote is not sent any more.
     pub(super) answer: oneshot::Sender<Result<Value, Fault>>,
     /// Sent again once, after the server had forgotten the scripts.
     pub(super) again: bool,
     /// The first of two answers, where it is there.
     pub(super) first: Option<Value>,
     /// The end of the process waits for it.
+    /// Only for deletes: whatever else is cut off at the end leaves nothing that these do not take away.
     _under_way: Option<UnderWay>,
 }
 
 impl InFlight {
+    /// A command on its way from now on, to whoever holds the other end of `answer`.
     pub(super) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
         let delete = matches!(command.purpose, Purpose::Delete { .. });
         let under_way = delete.then(UnderWay::begin);

@@ -1,4 +1,6 @@
 //! What a node may know of its connection without asking it.
+//!
+//! Written by the connection's task, read by anybody: hence atomics and a mutex that is held for a copy only.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -33,6 +35,8 @@ impl Link {
     }
 
     /// Why the server takes no first vote now, if it does not.
+    ///
+    /// Its text says when it will, for whoever waits for a quorum meanwhile.
     pub(super) fn guard_fault(&self, now: Instant) -> Option<Fault> {
         let left = match self.votes_from() {
             VotesFrom::Now => return None,
@@ -67,6 +71,9 @@ impl Link {
     }
 
     /// There is none any more.
+    ///
+    /// From when on it votes stays as it was: it is read anew with the next connection, before anything is
+    /// asked over it.
     pub(super) fn closed(&self) {
         self.pushes.store(false, Ordering::Relaxed);
     }

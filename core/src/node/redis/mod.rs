@@ -1,4 +1,8 @@
 //! A Redis server as a node: methods into commands, commands into the connection's queue.
+//!
+//! From the caller to the wire: [`commands`] makes bytes, the queue carries them to the task of [`connection`],
+//! which opens one by [`reconnect`] and [`handshake`], and serves it by [`session`] and [`dialogue`]; [`reply`]
+//! reads what comes back. The `redis` crate packs, parses and reads URLs, and is named in this folder alone.
 
 mod answers;
 mod commands;
@@ -55,13 +59,19 @@ pub use tls::TlsOptions;
 
 /// A server that is reached by one connection.
 pub(crate) struct RedisNode {
+    /// Without its password.
     url: String,
+    /// For the password alone, which is taken out of the server's words.
     endpoint: Arc<Endpoint>,
+    /// To the connection's task. First in, first out: a delete goes behind the vote that it takes back. Its end
+    /// is the client's.
     queue: Queue,
+    /// What is known of the connection without asking.
     link: Arc<Link>,
     clock: Arc<dyn Clock>,
 }
 
+/// Without a bound: who asks has a deadline, and a full connection takes no more by itself ([`pipeline`]).
 type Queue = UnboundedSender<InFlight>;
 
 impl RedisNode {
@@ -72,10 +82,12 @@ impl RedisNode {
         let endpoint = Arc::new(target.endpoint.clone());
         let time = Arc::clone(&clock);
         let context = Context::new(target, time, watch, Arc::clone(&link), commands);
+        // It outlives the node for as long as something is owed.
         background::spawn(Connection::new(context).run()).detach();
         Self { url, endpoint, queue, link, clock }
     }
 
+    /// Sends, and reads the answer where it is awaited: on the caller's thread, not on that of all connections.
     fn ask<T: Send + 'static>(&self, command: Command, read: fn(&Value) -> Answer<T>) -> Reply<T> {
         let answer = send(&self.queue, command);
         let endpoint = Arc::clone(&self.endpoint);
@@ -116,6 +128,7 @@ impl Node for RedisNode {
         if !expected_free || claim.keys.len() > 1 || params.fencing != Fencing::Off {
             return self.ask(acquire_script(claim, params, false), reply::vote);
         }
+        // The cheap pair: most locks are free, and of one key without a token two plain commands say all.
         let owner = send(&self.queue, attempt(claim, params));
         let (queue, claim) = (self.queue.clone(), claim.clone());
         let endpoint = Arc::clone(&self.endpoint);
@@ -138,6 +151,7 @@ impl Node for RedisNode {
     }
 
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
+        // What is read and absent would stay in the server's tracking table.
         let command = Command { untracked: true, ..release_script(claim, owed) };
         self.ask(command, reply::released)
     }

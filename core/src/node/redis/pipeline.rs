@@ -1,4 +1,7 @@
 //! What was asked over a connection and is not answered yet: answers come in the order of the commands.
+//!
+//! It holds bytes and commands side by side and knows the meaning of neither; the order of both is the same,
+//! which is how an answer finds its command, and how it is told what was never sent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,19 +15,25 @@ use super::stream::Stream;
 use crate::node::Fault;
 
 /// How often silence is looked for.
+/// A quarter of the shortest silence that counts: the error is a tick at most.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 /// A server silent for this long with commands open is dead, unless a caller listens for longer.
+///
+/// No vote's deadline ends a connection: one short ttl must not cost a long lease its way to the node.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
 /// Unsent bytes beyond which no more commands are taken: the server reads nothing.
+/// Some twenty thousand acquires: less would slow a burst down.
 const FULL: usize = 4 << 20;
 
 /// Commands on their way, and the bytes that are still to be written.
 pub(super) struct Pipeline {
+    /// Whole commands, but for the first, of which a part may be written already.
     unsent: BytesMut,
     /// TLS has taken bytes that it may not have written yet.
     unflushed: bool,
     /// Bytes are taken by TLS before they are written.
     tls: bool,
+    /// In the order in which they were sent.
     open: VecDeque<InFlight>,
     /// Time with commands open in which nothing was read, counted by ticks so that our own pause is not the server's.
     silence: Duration,
@@ -44,6 +53,7 @@ impl Pipeline {
 
     /// Asks this, behind everything that was asked before.
     pub(super) fn add(&mut self, in_flight: InFlight) {
+        // The server had nothing to say until now.
         if self.open.is_empty() {
             self.silence = Duration::ZERO;
         }
@@ -82,14 +92,18 @@ impl Pipeline {
 
     /// Writes what the socket takes at once.
     pub(super) fn write_now(&mut self, stream: &Stream) {
+        // An error here is one of the next read or write too, which tells it.
         if let Ok(written) = stream.try_write(&self.unsent) {
             let _ = self.unsent.split_to(written);
         }
     }
 
     /// Writes something of it, or flushes what was written.
+    ///
+    /// Cancel-safe: what was written is taken off, the rest stays.
     pub(super) async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         if self.unsent.is_empty() {
+            // Only now: while there is more to write, a flush would only split it.
             writer.flush().await?;
             self.unflushed = false;
         } else {
@@ -106,6 +120,7 @@ impl Pipeline {
     /// A tick in which nothing was read; a fault once there were too many.
     pub(super) fn count_silence(&mut self) -> Option<Fault> {
         self.silence += TICK;
+        // Somebody may listen for longer than that: the server is given as long.
         let timeout = self.open.iter().map(|open| open.command.timeout).max();
         let limit = timeout.unwrap_or_default().max(SILENCE);
         (self.silence > limit + TICK)
@@ -114,6 +129,8 @@ impl Pipeline {
 
     /// The connection has ended: the commands without an answer, each with whether any byte of it may have been
     /// written.
+    ///
+    /// Where TLS took the bytes they count as written: whether they were, nobody can say.
     pub(super) fn end(&mut self) -> impl Iterator<Item = (InFlight, bool)> + use<> {
         let open = std::mem::take(&mut self.open);
         // Bytes are written in order: what is left of them are the last commands.

@@ -1,4 +1,8 @@
 //! The way to the next connection: when an attempt begins, and who waits for its outcome.
+//!
+//! Lock commands are never queued across a reconnect: a vote that goes out late is worth nothing and delays its
+//! delete. They wait for an attempt that is about to end, or are faults at once; how long depends on how often
+//! somebody asks.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +19,7 @@ use crate::log;
 use crate::node::Fault;
 
 /// Who asks so soon after an attempt began waits for its outcome.
+/// Commands that come together are answered together.
 const JOIN: Duration = Duration::from_millis(50);
 /// Commands begin no attempt for this long after one that they began, and for this many times as long as it took: a
 /// node that is known to be down is a fault at once for those who ask often.
@@ -41,6 +46,7 @@ pub(super) struct Reconnect {
 
 /// An attempt's own state, while commands come.
 struct Attempts {
+    /// Usually one. A second is begun where a command comes and the first may hang on a dead address.
     running: FuturesUnordered<Pin<Box<dyn Future<Output = Opened> + Send>>>,
     /// When the last one began.
     begun: Option<Instant>,
@@ -63,18 +69,22 @@ impl Reconnect {
         pause: Duration,
         waiting: &mut Vec<InFlight>,
     ) -> Option<Opened> {
+        // The same for all who come meanwhile: what is known is why the last attempt failed.
         let refusal = self.last.as_ref().map(not_connected);
         // Half of the pause at least, at random: many clients of one server do not come back in step.
         let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered));
         let mut attempts = Attempts { running: FuturesUnordered::new(), begun: None };
+        // The client is there.
         let mut more = true;
         let opened = loop {
+            // After a good connection the next is tried at once.
             if attempts.begun.is_none() && pause.is_zero() {
                 attempts.begin(&context.target, self.former.as_ref(), context.clock.now());
             }
             tokio::select! {
                 Some(opened) = attempts.running.next() => {
+                    // Of several the first that works; only the last one's failure is the failure.
                     if opened.is_ok() || attempts.running.is_empty() {
                         break opened;
                     }
@@ -83,12 +93,15 @@ impl Reconnect {
                     attempts.begin(&context.target, self.former.as_ref(), context.clock.now());
                 }
                 command = context.commands.recv(), if more => match (command, &refusal) {
+                    // Before the first attempt nothing is known that could be told.
                     (Some(command), None) => waiting.push(command),
                     (Some(command), Some(refusal)) => {
                         self.join_or_refuse(context, (command, refusal), &mut attempts, waiting);
                     }
                     (None, _) => {
                         more = false;
+                        // Nobody is left who asks: what is owed is paid while it can matter, and then this
+                        // ends.
                         context.debts.forget_expired(context.clock.now());
                         if context.debts.is_empty() && waiting.is_empty() {
                             return None;
@@ -125,6 +138,9 @@ impl Reconnect {
     }
 
     /// Whether a command that comes now begins an attempt of its own.
+    ///
+    /// At most one in [`CALM`], unless nobody has asked for a while: each attempt has those who wait for it
+    /// listen to a dead node for as long as it takes.
     fn tries_again(&mut self, now: Instant, waiting: &[InFlight]) -> bool {
         let idle = self.asked.replace(now).is_none_or(|asked| now.since(asked) > IDLE);
         let (least, times) = CALM;
@@ -137,6 +153,7 @@ impl Reconnect {
     fn note(&mut self, opened: bool, begun: Option<Instant>, context: &Context) {
         let now = context.clock.now();
         if opened {
+            // What was learnt is of no use for the next break.
             (self.tried, self.asked) = (None, None);
         } else if let Some(begun) = begun {
             self.tried = Some((now, now.since(begun)));
@@ -144,6 +161,7 @@ impl Reconnect {
     }
 }
 
+/// What is wrong with the options is said as it is; the rest is only why there is no connection.
 fn not_connected(fault: &Fault) -> Fault {
     if fault.is_invalid() { fault.clone() } else { Fault::new(format!("not connected: {fault}")) }
 }
@@ -155,10 +173,12 @@ async fn open(target: Target, former: Option<Former>) -> Opened {
     if let Some(run_id) = &greeting.run_id {
         run_ids.enter(&url, run_id).map_err(|fault| endpoint.redact_fault(fault))?;
     }
+    // Before anything is paid or asked: nothing of the former one may come after it.
     let killed = match &former {
         Some(former) => greeting.kill(former).await?,
         None => true,
     };
+    // A server that does not say, as its user may not ask, is believed.
     let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
     if eviction != "noeviction" {
         log::event!(

@@ -1,4 +1,7 @@
 //! Server replies into answers. Only exact ones count: anything else is a fault, never "held by another".
+//!
+//! The shapes are those that the scripts promise (`acquire.lua` and the others); `tests/vectors/replies.toml`
+//! plays odd ones.
 
 use std::time::Duration;
 
@@ -33,6 +36,7 @@ pub(super) fn owns(value: &Value) -> bool {
 }
 
 /// The server's own time in us, as `TIME` tells it.
+// Checked: a number that runs over is no time.
 pub(super) fn time(value: &Value) -> Option<u64> {
     let Value::Array(parts) = value else { return None };
     let [Value::BulkString(seconds), Value::BulkString(micros)] = &parts[..] else { return None };
@@ -55,6 +59,8 @@ pub(super) fn vote(value: &Value) -> Answer<Vote> {
 }
 
 /// The keys that others have, counted from 1 as Lua does, with a comma behind each.
+///
+/// One text rather than a list: the answer keeps its shape, however many there are.
 fn places(list: &[u8]) -> Option<Taken> {
     let mut places = std::str::from_utf8(list).ok()?.split_terminator(',');
     places
@@ -66,6 +72,7 @@ fn places(list: &[u8]) -> Option<Taken> {
 }
 
 /// Digits only: a fence must come back exactly as the script wrote it.
+/// Empty without fencing. As text: a Lua number loses digits above 10^14 on its way out.
 fn fence_token(digits: &[u8]) -> Option<Option<u64>> {
     match std::str::from_utf8(digits).ok()? {
         "" => Some(None),
@@ -113,6 +120,7 @@ pub(super) fn holder(value: &Value) -> Answer<Option<Holder>> {
 }
 
 /// What a script answered, without the echo.
+/// That was looked at before: an answer with another one is never read.
 fn parts(value: &Value) -> Answer<&[Value]> {
     match value {
         Value::Array(parts) => Ok(parts.split_last().map_or(&[], |(_, parts)| parts)),
@@ -166,6 +174,8 @@ pub(super) fn refusal(text: &str) -> Fault {
 }
 
 /// A reply that is none of ours.
+///
+/// Never a refusal: somebody who cannot say whether the lock is held must not be counted as if it were.
 pub(super) fn unexpected(value: &Value) -> Fault {
     match value {
         Value::ServerError(_) => refusal(&words(value)),

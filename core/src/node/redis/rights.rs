@@ -13,10 +13,12 @@ use crate::node::Fault;
 
 /// The commands, by name; the last one wants the scripts loaded.
 pub(super) fn trials(key_prefix: &str) -> Vec<(&'static str, Cmd)> {
+    // Below the prefix, where rights by key pattern apply; random, so that it is nobody's.
     let key = format!("{key_prefix}redlock-rights-{}", Uuid::new_v4().simple());
     let on = |name: &str| cmd(name).arg(&key).clone();
     vec![
         ("GET", on("GET")),
+        // XX: of a key that is not there nothing is set.
         ("SET", on("SET").arg("x").arg("XX").clone()),
         ("DEL", on("DEL")),
         ("PTTL", on("PTTL")),
@@ -29,6 +31,7 @@ pub(super) fn trials(key_prefix: &str) -> Vec<(&'static str, Cmd)> {
 pub(super) fn denied(name: &str, answer: &Value) -> Option<Fault> {
     let Value::ServerError(error) = answer else { return None };
     let details = error.details().unwrap_or_default();
+    // The text names what was denied: a command by its name, in quotes, a key as a key.
     let about = details.contains(&format!("'{}", name.to_lowercase()));
     (error.code() == "NOPERM" && about).then(|| {
         let text = format!("the node's user may not run {name}, which every lock needs: ");

@@ -1,4 +1,7 @@
 //! Which server stands behind which node of a client: a quorum of one server twice would be no quorum.
+//!
+//! The URLs were compared when the client was made; two names for one server only the server can tell, by its
+//! `run_id`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,6 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::node::Fault;
 
 /// The `run_id` that each node of a client has reached, by its URL.
+///
+/// An entry is replaced when its node reaches another server.
 #[derive(Default)]
 pub(crate) struct RunIds(Mutex<HashMap<String, String>>);
 
@@ -20,6 +25,8 @@ impl RunIds {
             return Ok(());
         };
         let text = format!("it is the same server as {other} (run_id ");
+        // It had a server of its own: an address that fails over may lead to another node's for a while, which
+        // ends by itself.
         let worked = servers.contains_key(url);
         let fault = if worked { Fault::new(text) } else { Fault::invalid(text) };
         Err(fault.saying(run_id, "): a quorum needs independent nodes"))

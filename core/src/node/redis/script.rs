@@ -1,4 +1,8 @@
 //! The scripts and their digests.
+//!
+//! Their contracts stand at their heads, in the `.lua` files. Each is loaded at connect and called by its digest; a
+//! server that has lost them is given them again (`NOSCRIPT`). Each is safe to run twice: a question may be asked
+//! again, a delete repeated.
 
 use std::sync::LazyLock;
 
@@ -6,11 +10,15 @@ use redis::{Cmd, Script as Digest, cmd};
 
 /// A script, and what the server calls it by.
 pub(super) struct Script {
+    /// As it is loaded.
     pub(super) text: String,
+    /// SHA-1 of the text, which is its name to `EVALSHA`.
     digest: String,
 }
 
 impl Script {
+    /// What several scripts share stands once, and is put in where they say `--@values`: scripts cannot call
+    /// each other.
     fn new(text: &str) -> Self {
         let text = text.replace("--@values\n", include_str!("values.lua"));
         let digest = Digest::new(&text).get_hash().to_owned();

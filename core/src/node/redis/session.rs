@@ -1,4 +1,7 @@
 //! The life of one open connection: write what is asked, read what is answered, notice when it is dead.
+//!
+//! It moves bytes and keeps time; what they mean is [`super::dialogue`]'s. All connections of a process share
+//! one thread, so nothing here may take long at once.
 
 use std::io;
 use std::time::Duration;
@@ -27,10 +30,13 @@ pub(super) enum End {
 }
 
 /// How often is done what nobody asks for.
+/// No chore is urgent: each is a repetition.
 const CHORES: Duration = Duration::from_secs(1);
 /// So many commands are taken at once.
+/// Enough for one write; what is behind them goes on at the next turn.
 const BATCH: usize = 256;
 /// So much is read at once.
+/// Some hundred answers. Not more: what one server says must not hold up the others.
 const READ: usize = 16 << 10;
 /// An answer of more bytes than this is none of ours; no memory is spent on the rest of it. The parser itself reserves
 /// nothing for what a header promises.
@@ -38,9 +44,12 @@ const LARGEST: usize = 1 << 20;
 
 /// One open connection. Dropping it refuses what has no answer, unless it ended well.
 pub(super) struct Session<'a> {
+    /// What was asked, what is owed, and who is told.
     dialogue: Dialogue<'a>,
     stream: Stream,
+    /// Keeps the beginning of an answer that has not come as a whole.
     codec: ValueCodec,
+    /// Read, and not parsed yet.
     unread: BytesMut,
     /// Bytes read since the last whole answer.
     partial: usize,
@@ -66,6 +75,7 @@ impl<'a> Session<'a> {
             unread,
             partial: 0,
             more: true,
+            // Until it is known better: this is what a panic leaves behind.
             end: Some(Fault::new("the node's own task failed: this is a bug in redlock")),
         }
     }
@@ -83,6 +93,7 @@ impl<'a> Session<'a> {
     async fn converse(&mut self) -> End {
         let mut batch = Vec::with_capacity(BATCH);
         let (mut tick, mut chores) = (every(TICK), every(CHORES));
+        // The first one in a while, not at once: the greeting has just asked all that they ask.
         chores.reset();
         loop {
             let busy = self.dialogue.has_chores();
@@ -109,6 +120,7 @@ impl<'a> Session<'a> {
                     }
                 }
                 taken = context.commands.recv_many(&mut batch, BATCH), if room => {
+                    // None: every sender is gone, and with them the client.
                     self.more = taken > 0;
                     batch.drain(..).for_each(|command| self.dialogue.take(command));
                     // Nearly always the socket has room: writing now spares a turn of the loop.
@@ -127,6 +139,7 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Bytes came, or the end did. A fault ends the session.
     fn read(&mut self, read: io::Result<usize>) -> Option<Fault> {
         match read {
             Ok(0) => return Some(Fault::new("the server closed the connection")),
@@ -160,6 +173,7 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Also when it panics, or when its task is dropped: nobody waits for an answer that cannot come.
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if let Some(fault) = self.end.take() {

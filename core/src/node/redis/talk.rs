@@ -1,4 +1,6 @@
 //! Commands and their answers while a connection is being opened: few, one batch after the other.
+//!
+//! Nobody else asks anything yet, so answers need no queue: they come in the order of the batch.
 
 use bytes::BytesMut;
 use redis::{Cmd, Value, ValueCodec};
@@ -9,12 +11,16 @@ use super::stream::Stream;
 use crate::node::Fault;
 
 /// An answer of more bytes than this is no greeting; no memory is spent on the rest of it.
+/// `INFO` is a few KiB.
 const LARGEST: usize = 64 << 10;
 
 /// An open connection, and what was read of it beyond the last answer.
 pub(super) struct Talk {
+    /// Open, and logged in once the greeting is over.
     pub(super) stream: Stream,
+    /// May hold the beginning of an answer.
     pub(super) codec: ValueCodec,
+    /// The session goes on with it: a push may have come right behind the greeting.
     pub(super) unread: BytesMut,
 }
 
@@ -25,6 +31,8 @@ impl Talk {
     }
 
     /// Sends all commands at once; one answer each, pushes left out.
+    ///
+    /// Dropped before its end it leaves answers to come: the connection is of no use then.
     pub(super) async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
         let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         self.stream.write_all(&bytes).await.map_err(broken)?;
@@ -35,6 +43,7 @@ impl Talk {
         let mut partial = 0;
         while answers.len() < commands.len() {
             match self.codec.decode(&mut self.unread) {
+                // What changed before the connection was ready is told as "all" once it is.
                 Ok(Some(Value::Push { .. })) => {}
                 Ok(Some(value)) => {
                     answers.push(value);
@@ -61,6 +70,7 @@ impl Talk {
     }
 }
 
+/// The fault of a connection that ended while it was opened.
 #[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
 fn broken(error: std::io::Error) -> Fault {
     Fault::new(format!("the connection broke: {error}"))

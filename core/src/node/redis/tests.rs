@@ -1,4 +1,6 @@
 //! A connection whose own task panics, which only a test has it do.
+//!
+//! It is among the sources because only a test build has the hook ([`may_panic`]) in the connection's way.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -17,6 +19,7 @@ const FATAL: &str = "panic-on-purpose";
 /// A key of which the server says nothing.
 const SILENT: &str = "silent";
 
+/// Called with each command; a test build's connection panics at the fatal one.
 pub(super) fn may_panic(command: &Command) {
     let fatal = command.bytes.windows(FATAL.len()).any(|word| word == FATAL.as_bytes());
     assert!(!fatal, "on purpose");
@@ -60,6 +63,7 @@ fn command(text: &mut String) -> Option<Vec<String>> {
     Some(words)
 }
 
+/// What a server would say to it, as bytes; nothing for the silent key.
 fn answer(words: &[String]) -> String {
     match &*words[0] {
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".into(),

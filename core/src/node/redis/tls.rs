@@ -1,4 +1,7 @@
 //! TLS for `rediss://`: whom to trust, who we are, and which name the server must prove.
+//!
+//! Files are read once, when the client is made, so that a wrong one is an error there and not at the first
+//! lock. What is in a file, or in what should have been a path, is never shown: it may be a key.
 
 use std::fmt;
 use std::io;
@@ -47,6 +50,8 @@ impl fmt::Debug for TlsOptions {
 
 impl TlsOptions {
     /// Where no node is reached by TLS: whoever gave options thought otherwise.
+    ///
+    /// Ignored, they would have it believe that the connection is secured.
     pub(crate) fn check_unused(&self) -> Result<()> {
         let given = [
             ("tls_ca", self.ca.is_some()),
@@ -67,7 +72,9 @@ impl TlsOptions {
 /// Options, read and checked.
 #[derive(Clone)]
 pub(crate) struct Tls {
+    /// Shared by all connections, which is what lets them resume sessions.
     pub(super) config: Arc<ClientConfig>,
+    /// Instead of the URL's host.
     server_name: Option<ServerName<'static>>,
 }
 
@@ -78,6 +85,8 @@ impl Tls {
             Some(path) => trust_in(path)?,
             None => system_trust()?,
         };
+        // The provider is named, not taken from the process: another library may have installed its own, or
+        // none.
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::invalid(format!("TLS: {error}")))?
@@ -111,6 +120,7 @@ impl Tls {
 
 /// Why a TLS connection could not be made, in words.
 pub(super) fn explained(error: &io::Error) -> String {
+    // The cause is inside: what is around it only says that the handshake failed.
     let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let why = match refused {
         Some(rustls::Error::InvalidCertificate(certificate)) => explained_certificate(certificate),
@@ -119,6 +129,7 @@ pub(super) fn explained(error: &io::Error) -> String {
     if why.is_empty() { format!("TLS: {error}") } else { format!("TLS: {why} ({error})") }
 }
 
+/// The usual mistakes, with their remedy; empty for what explains itself.
 fn explained_certificate(error: &CertificateError) -> &'static str {
     use CertificateError as Bad;
     match error {
@@ -131,6 +142,7 @@ fn explained_certificate(error: &CertificateError) -> &'static str {
         Bad::UnknownIssuer => {
             "the server's certificate was issued by nobody who is trusted: name its CA with tls_ca"
         }
+        // Before the other names: it looks as if the name were wrong.
         Bad::NotValidForNameContext { presented, .. } if presented.is_empty() => {
             "the server's certificate has no subjectAltName, and a common name (CN) alone does not count"
         }
@@ -140,6 +152,7 @@ fn explained_certificate(error: &CertificateError) -> &'static str {
         Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => {
             "the server's certificate is not for servers (extendedKeyUsage)"
         }
+        // The library tells these two by their debug text only.
         Bad::Other(other) if format!("{other:?}").contains("UnsupportedCertVersion") => {
             "the server's certificate is of version 1: version 3, with a subjectAltName, is needed"
         }
@@ -157,6 +170,7 @@ fn name(text: &str) -> Result<ServerName<'static>> {
     })
 }
 
+/// These and no others: whoever names a CA of its own wants nobody else's word.
 fn trust_in(path: &Path) -> Result<RootCertStore> {
     let mut trust = RootCertStore::empty();
     for certificate in certificates("tls_ca", path)? {
@@ -166,6 +180,7 @@ fn trust_in(path: &Path) -> Result<RootCertStore> {
     Ok(trust)
 }
 
+/// What the machine trusts. Some of it may be unreadable, as long as something is left.
 fn system_trust() -> Result<RootCertStore> {
     let mut trust = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
@@ -183,6 +198,7 @@ fn system_trust() -> Result<RootCertStore> {
     Ok(trust)
 }
 
+/// Every certificate of a file, in its order; none is an error, for an empty file trusts nobody.
 fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = read.map_err(|error| unreadable(option, path, &why(&error, "certificate")))?;
@@ -200,6 +216,7 @@ fn why(error: &pem::Error, wanted: &str) -> String {
     }
 }
 
+/// A key pasted where its path belongs is the usual mistake, and must not be repeated in an error.
 fn unreadable(option: &str, path: &Path, why: &str) -> Error {
     let option = spelled(option);
     if path.to_string_lossy().contains("-----BEGIN") {
