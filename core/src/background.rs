@@ -18,13 +18,16 @@ use tokio::task::AbortHandle;
 use crate::per_process::PerProcess;
 
 thread_local! {
+    /// Set on the background thread alone.
     static BACKGROUND: Cell<bool> = const { Cell::new(false) };
 }
 
+/// The way to this process's thread.
 static CURRENT: PerProcess<Handle> = PerProcess::new();
 
 /// Whether this is the background thread.
 pub(crate) fn on_background() -> bool {
+    // A thread that is ending has no locals any more, and is not this one.
     BACKGROUND.try_with(Cell::get).unwrap_or(false)
 }
 
@@ -34,11 +37,13 @@ pub(crate) fn handle() -> io::Result<Handle> {
 }
 
 fn start() -> io::Result<Handle> {
+    // One thread: what runs here is short, and a second one would only cost hand-overs.
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (handle, runtime) = (runtime.handle().clone(), Unblocking(Some(runtime)));
     std::thread::Builder::new().name("redlock".into()).spawn(move || {
         BACKGROUND.set(true);
         if let Some(runtime) = &runtime.0 {
+            // For as long as the process lives: nobody would be there to join it.
             runtime.block_on(std::future::pending::<()>());
         }
     })?;
@@ -65,6 +70,7 @@ pub(crate) async fn sleep(time: Duration) {
         return;
     };
     let sleep = {
+        // A timer belongs to the runtime in which it is made, whoever awaits it.
         let _inside = handle.enter();
         tokio::time::sleep(time)
     };
@@ -74,10 +80,13 @@ pub(crate) async fn sleep(time: Duration) {
 /// A future that runs on the background thread; dropping this ends it.
 pub struct Task(Running);
 
+/// Where the future is.
 enum Running {
+    /// On the thread.
     There(AbortHandle),
     /// No thread could be had for it.
     Here(Mutex<Option<Work>>),
+    /// Nobody ends it any more.
     Detached,
 }
 
@@ -93,6 +102,7 @@ impl Task {
     /// on this thread, in which whoever asks for a lock is told why there is none.
     pub fn nudge(&self) {
         let Running::Here(work) = &self.0 else { return };
+        // Held while it is polled: two who nudge at once take turns.
         let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(handle) = handle() {
             if let Some(work) = work.take() {
@@ -104,6 +114,7 @@ impl Task {
     }
 }
 
+/// Where no thread was found, the future is dropped with it.
 impl Drop for Task {
     fn drop(&mut self) {
         if let Running::There(task) = &self.0 {
@@ -113,6 +124,8 @@ impl Drop for Task {
 }
 
 /// Runs a future on the background thread. It must not block.
+///
+/// It never fails: without a thread the future waits in its [`Task`] until it is nudged.
 pub fn spawn<F>(future: F) -> Task
 where
     F: Future<Output = ()> + Send + 'static,

@@ -1,4 +1,7 @@
 //! The client: nodes and options.
+//!
+//! Words only: each method hands its question to the `engine` behind the client, which is shared by its clones
+//! and its locks.
 
 use std::fmt;
 use std::future::Future;
@@ -199,6 +202,9 @@ impl Builder {
     }
 
     /// How long to wait for one node's answer; default min(1 s, ttl / 5).
+    ///
+    /// Above zero and below any ttl; a lock may have its own. A late answer costs that vote, not the
+    /// connection.
     #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.0.node_timeout = Some(timeout);
@@ -208,6 +214,8 @@ impl Builder {
     /// Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every
     /// client; default 60 s. Zero turns it off: then a node that restarts without its data may vote for a second
     /// holder.
+    ///
+    /// The default over one node is none: nobody else's memory could correct what it forgot.
     #[must_use]
     pub fn restart_guard(mut self, guard: Duration) -> Self {
         self.0.restart_guard = Some(guard);
@@ -215,6 +223,8 @@ impl Builder {
     }
 
     /// Whom `rediss://` nodes must be and who we are to them; default: the system's trust, the URL's host.
+    ///
+    /// Given without a `rediss://` node it is an error, as it would secure nothing.
     #[must_use]
     pub fn tls(mut self, tls: TlsOptions) -> Self {
         self.0.tls = tls;
@@ -222,6 +232,8 @@ impl Builder {
     }
 
     /// Another clock, for tests; default [`SystemClock`](crate::clock::SystemClock).
+    ///
+    /// It must count while the machine sleeps, or leases will be believed in for too long.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.0.clock = Some(clock);
@@ -229,6 +241,8 @@ impl Builder {
     }
 
     /// The client, or the rule that an option broke. Nothing is sent.
+    ///
+    /// Fails with `Invalid`. Certificates are read here, servers are asked at the first use.
     pub fn build(self) -> Result<Redlock> {
         Ok(Redlock(Arc::new(Engine::new(self.0.checked()?))))
     }

@@ -1,4 +1,7 @@
 //! A client's options: defaults and checks.
+//!
+//! What an option may be stands in [`crate::options`], what a URL may be in [`crate::node`]. Here they meet:
+//! rules about several nodes together, and defaults that depend on how many there are.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,8 +14,11 @@ use crate::options::check_time;
 use crate::spelling::spelled;
 
 /// Goes before every name where nothing else is said.
+///
+/// Keys of locks can be told from data by it, and rights given by it.
 pub(crate) const DEFAULT_PREFIX: &str = "lock:";
 /// Above any ttl that is usual: over several nodes none may be longer.
+/// It is also how long a restarted node is kept out, so it should be no longer than it must.
 const DEFAULT_GUARD: Duration = Duration::from_secs(60);
 
 /// A client's options, checked.
@@ -24,6 +30,7 @@ pub(crate) struct Config {
     /// The deadline of one vote, where one was chosen.
     pub(crate) node_timeout: Option<Duration>,
     /// A node younger than this takes no first vote; zero: there is no guard.
+    /// The same number bounds every ttl.
     pub(crate) guard: Duration,
     /// Every deadline comes from here.
     pub(crate) clock: Arc<dyn Clock>,
@@ -68,6 +75,7 @@ impl Settings {
         for (name, time) in times {
             time.map_or(Ok(()), |time| check_time(name, time))?;
         }
+        // Before any file is read: the rules cost nothing.
         check_distinct(&nodes)?;
         let nodes = with_tls(nodes, &self.tls)?;
         // One node is a quorum by itself, which no other node's memory could correct.
@@ -84,6 +92,8 @@ impl Settings {
 
 impl Config {
     /// The deadline of one vote where no lock says otherwise.
+    ///
+    /// Only for what has no ttl to go by: a lock's own default is min(1 s, ttl / 5).
     pub(crate) fn node_timeout(&self) -> Duration {
         self.node_timeout.unwrap_or(Duration::from_secs(1))
     }
@@ -94,6 +104,7 @@ impl Config {
     }
 }
 
+/// One place given twice is an error; two names for one server are found at connect.
 fn check_distinct(nodes: &[Address]) -> Result<()> {
     let mut seen = HashSet::new();
     match nodes.iter().find(|node| !seen.insert(node.identity())) {

@@ -1,4 +1,6 @@
 //! Who holds a key, by each node's word.
+//!
+//! A reading and no vote: it changes nothing on a node and has no say in who may lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,8 +27,12 @@ pub struct Inspection {
     /// One owner has a key on a quorum of nodes.
     pub held: bool,
     /// What is left of it there; `None` when free, or without a known end.
+    ///
+    /// After so long, without a renewal, a quorum is free; of several keys the longest.
     pub remaining: Option<Duration>,
     /// Each node's word on each key.
+    ///
+    /// One for each key and node, by key, then in the order of the client's nodes.
     pub nodes: Vec<NodeInspection>,
 }
 
@@ -42,6 +48,7 @@ pub struct NodeInspection {
     /// What is left; `None` when free, at a fault, or without a known end.
     pub remaining: Option<Duration>,
     /// The first 8 digits of the owner's token.
+    /// Enough to tell two owners apart, and too little to release by.
     pub token: Option<String>,
     /// The fault's own text, or why the node takes no first vote yet (`restart_guard`).
     pub error: Option<String>,
@@ -66,8 +73,11 @@ pub(crate) async fn inspection(
         )
     };
     let mut inspection = Inspection { held: false, remaining: None, nodes: Vec::new() };
+    // All keys are asked for before the first answer is awaited.
     for (key, mut votes) in keys.iter().map(ask).collect::<Vec<_>>() {
+        // Every node that answers in time: here each one's word is the answer, not only a quorum's.
         votes.until_complete(clock, deadline).await;
+        // "Nobody holds it" must not be said by those who could not be asked.
         if votes.answers.iter().flatten().flatten().count() < votes.tally.quorum() {
             votes.silence_counts();
             return Err(nodes.report(&votes, timeout));
@@ -86,6 +96,7 @@ pub(crate) async fn inspection(
 fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<Option<Duration>> {
     let mut by_token: HashMap<&str, Vec<Duration>> = HashMap::new();
     for holder in votes.answers.iter().flatten().flatten().flatten() {
+        // Without a known end: behind all that have one.
         let left = holder.remaining.unwrap_or(Duration::MAX);
         by_token.entry(&holder.token).or_default().push(left);
     }
@@ -101,6 +112,7 @@ fn word(
     key: &str,
     answer: Option<Result<Option<Holder>, Fault>>,
 ) -> NodeInspection {
+    // Free, but not to be had: that is why an acquire fails although nobody holds the lock.
     let guarded = node.guard_fault().map(|fault| fault.to_string());
     let (state, holder, error) = match answer {
         Some(Ok(Some(holder))) => ("held", Some(holder), guarded),
@@ -113,6 +125,7 @@ fn word(
         key: key.to_owned(),
         state,
         remaining: holder.as_ref().and_then(|holder| holder.remaining),
+        // It may be anybody's text: escaped, as it goes to terminals.
         token: holder.map(|holder| escaped(holder.token.chars().take(8))),
         error,
     }

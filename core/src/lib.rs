@@ -15,6 +15,7 @@
 //! by `quorum` and given by a `node`. Beside them, at the bottom: time, the background thread, the log, and how
 //! words are written.
 
+// For the two bindings, which are crates of their own: Rust users have what stands below.
 #[doc(hidden)]
 pub mod ffi;
 
@@ -44,6 +45,7 @@ mod per_process;
 mod spelling;
 mod text;
 
+// All that Rust users see, flat: where a word lives is no business of theirs.
 pub use client::{Builder, Redlock};
 pub use error::{Error, ErrorKind, LossReason, NodeReport, Result};
 pub use inspect::{Inspection, NodeInspection};

@@ -29,28 +29,37 @@ const ROOM: usize = 1024;
 #[cfg(unix)]
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
+/// This process's thread and queue.
 static CURRENT: PerProcess<Log> = PerProcess::new();
+/// Events that found no room since it was last said.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// No queue and no thread: see [`log_in_place`].
 static IN_PLACE: AtomicBool = AtomicBool::new(false);
 
+/// The queue's near end, and how far the thread has come.
 struct Log {
     queue: SyncSender<Entry>,
+    /// How many events were left in the queue.
     left: AtomicU64,
+    /// How many of them were said: as many as were left, once it is empty.
     said: AtomicU64,
 }
 
+/// One event, as owned data: nothing in it borrows from whoever says it.
 struct Entry {
     /// That of the thread that says it, which may have one of its own; `None`: there is none, and `log` may be
     /// listening.
     subscriber: Option<Dispatch>,
     /// Where its thread was.
     span: Span,
+    /// Makes the event, below the span that is given.
     say: Box<dyn FnOnce(Option<Id>) + Send>,
 }
 
 /// Logs as `tracing::event!` does, by way of the queue. All values have names; those in braces are fields.
 macro_rules! event {
     ($level:ident, {$($field:ident: $value:expr),* $(,)?}, $text:literal $(, $name:ident = $part:expr)* $(,)?) => {
+        // Nothing is even formatted where nobody listens.
         if $crate::log::wanted(tracing::Level::$level) {
             $(let $field = $crate::text::shown(&$value.to_string());)*
             $(let $name = $crate::text::shown(&$part.to_string());)*
@@ -63,6 +72,8 @@ macro_rules! event {
 pub(crate) use event;
 
 /// For a subscriber that is known neither to block nor to call back: events go to it where they happen, in order.
+///
+/// For both bindings: theirs leave plain data in a queue of their own.
 pub fn log_in_place() {
     IN_PLACE.store(true, Ordering::Relaxed);
 }
@@ -75,6 +86,7 @@ pub(crate) fn wanted(level: Level) -> bool {
 /// Leaves an event for the log's thread; never blocks, never calls a subscriber's `event`.
 pub(crate) fn leave(say: impl FnOnce(Option<Id>) + Send + 'static) {
     if IN_PLACE.load(Ordering::Relaxed) {
+        // Even so: a lease must not end by what its log does.
         let _ = catch_unwind(AssertUnwindSafe(|| say(None)));
         return;
     }
@@ -93,6 +105,7 @@ pub(crate) fn leave(say: impl FnOnce(Option<Id>) + Send + 'static) {
     }
 }
 
+/// A subscriber that panics when it is asked for its span has none.
 fn current_span() -> Span {
     catch_unwind(Span::current).unwrap_or_else(|_| Span::none())
 }
@@ -121,10 +134,12 @@ fn start() -> io::Result<Log> {
 fn run(entries: &Receiver<Entry>) {
     for Entry { subscriber, span, say } in entries {
         emit(subscriber.as_ref(), || say(span.id()));
+        // Said behind an event that had room, by whose subscriber it is heard.
         let dropped = DROPPED.swap(0, Ordering::Relaxed);
         if dropped > 0 {
             emit(subscriber.as_ref(), || count(dropped));
         }
+        // Their ends are the subscriber's code, too.
         let _ = catch_unwind(AssertUnwindSafe(|| drop((span, subscriber))));
         if let Some(log) = CURRENT.get() {
             log.said.fetch_add(1, Ordering::Release);
@@ -140,6 +155,7 @@ fn emit(subscriber: Option<&Dispatch>, say: impl FnOnce()) {
     }));
 }
 
+/// What was not said.
 fn count(dropped: u64) {
     tracing::warn!(target: "redlock", dropped, "events were dropped: the subscriber was too slow for them");
 }

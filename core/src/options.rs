@@ -1,4 +1,7 @@
 //! Every option, its default, and the rule each must obey.
+//!
+//! Values and rules; names, kinds and sentences for other languages stand in `ffi::options`, one row each. What
+//! is wrong is said with the rule that it broke, before anything is sent.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,9 +13,12 @@ use crate::text::shown;
 /// The least ttl: below it a scheduler's hiccup alone would end leases.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
 /// Above this a ttl is unusual enough to be a wrong unit; it is allowed, with a warning.
+///
+/// `lock("job", ttl=30_000)` in a language that counts seconds is eight hours.
 pub const LONG_TTL: Duration = Duration::from_secs(3600);
 /// Any time option above this is a mistake, and would overflow a server's expiry.
 const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Bytes. A server would take half a gigabyte, and keep it for as long as the lock.
 const MAX_NAME: usize = 64 * 1024;
 /// One lease may have so many names: a server, which does nothing else meanwhile, is then busy for about 5 ms. Read
 /// one by one they would take it 200 ms and more: before Redis 7.2 every read inside a script remembers all of its
@@ -38,6 +44,7 @@ impl Unit {
             let rule = format!("{name} is {value}: it must be a number of {unit}, 0 or more");
             return Err(Error::invalid(rule));
         }
+        // `None` also where a float is more than a duration can be.
         Duration::try_from_secs_f64(value * scale).ok().filter(|time| *time <= MAX_TIME).ok_or_else(
             || Error::invalid(format!("{name} is {value} {unit}: at most ten years make sense")),
         )
@@ -92,6 +99,8 @@ impl Options {
     }
 
     /// Every rule, with its reason.
+    ///
+    /// `guard` is the client's `restart_guard`; zero: there is none.
     pub(crate) fn check(&self, guard: Duration) -> Result<()> {
         check_ttl(self.ttl, guard, self.unit)?;
         let times = [("wait", self.wait), ("max_hold", self.max_hold)];
@@ -105,6 +114,7 @@ impl Options {
             let text = format!("{option} is {max_hold}: at least 0.1 s are needed");
             return Err(Error::invalid(text));
         }
+        // A vote that may take the whole ttl leaves nothing of the lease that it grants.
         if self.node_timeout().is_zero() || self.node_timeout() >= self.ttl {
             return Err(Error::invalid(format!(
                 "{} is {}: it must be above 0 and below the ttl of {}",
@@ -128,6 +138,9 @@ pub(crate) fn check_time(name: &str, time: Duration) -> Result<()> {
 }
 
 /// Long enough for a renewal, and no longer than a restarted node is kept from voting.
+///
+/// Of every lock, and of every `extend`: a node that has forgotten a longer lease would vote for a second
+/// holder.
 pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()> {
     check_time("ttl", ttl)?;
     if ttl < MIN_TTL {
@@ -137,6 +150,7 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
             unit.word()
         )));
     }
+    // Not cut to fit: who asks for more would believe in more.
     if !guard.is_zero() && ttl > guard {
         return Err(Error::invalid(format!(
             "ttl is {}, above {option} ({}): a restarted node could vote while such a lease lives. \
@@ -173,6 +187,7 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
             );
             return Err(Error::invalid(text));
         }
+        // It would wait for itself.
         if !seen.insert(name) {
             return Err(Error::invalid(format!(
                 "the name {:?} is given twice: give each once",

@@ -3,6 +3,9 @@
 //! A child inherits its parent's memory and none of its threads. Whatever was made under another
 //! [`fork_generation`] is the parent's: it is neither used nor dropped, for its end could write into the parent's
 //! sockets, or wait for threads that do not exist here.
+//!
+//! It knows nothing of what it keeps. The background thread, the log and each client's running parts are such
+//! values.
 
 use std::convert::Infallible;
 use std::ops::Deref;
@@ -13,6 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwapOption;
 
+/// Counted up in each child, before any of its code runs.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// How many forks lie between the first process and this one; what was made under another number is the parent's.
@@ -37,6 +41,7 @@ pub struct PerProcess<T>(ArcSwapOption<Made<T>>);
 
 /// The value, and in which process it was made.
 pub struct Made<T> {
+    /// Never changes: a value cannot become the child's.
     generation: u32,
     value: T,
 }
@@ -46,6 +51,7 @@ impl<T> Made<T> {
         Arc::new(Self { generation, value })
     }
 
+    /// Whether this process made it.
     fn is_ours(&self) -> bool {
         self.generation == fork_generation()
     }
@@ -77,6 +83,7 @@ impl<T> PerProcess<T> {
         make: impl Fn() -> Result<T, E>,
     ) -> Result<Arc<Made<T>>, E> {
         loop {
+            // Made outside of any lock, as it may take long or fail: who comes second throws its own away.
             let current = self.0.load();
             if let Some(made) = current.as_ref()
                 && made.is_ours()
@@ -87,6 +94,7 @@ impl<T> PerProcess<T> {
             // Read before it is made: what a fork interrupts is not the child's.
             let generation = fork_generation();
             let new = Made::here(make()?, generation);
+            // Read again: whoever was first is the one, unless it is no good.
             leave_alone(self.0.compare_and_swap(&current, Some(new)).as_ref());
         }
     }
@@ -98,6 +106,8 @@ impl<T> PerProcess<T> {
     }
 
     /// This process's value, which is no longer kept here.
+    ///
+    /// `None` also where it was the parent's.
     pub fn take(&self) -> Option<Arc<Made<T>>> {
         let taken = self.0.swap(None);
         leave_alone(taken.as_ref());
@@ -119,6 +129,8 @@ impl<T> Default for PerProcess<T> {
 }
 
 /// The parent's value is never dropped here, whoever lets go of it last.
+///
+/// One reference to it is kept for ever, so that no other can be the last.
 fn leave_alone<T>(made: Option<&Arc<Made<T>>>) {
     if let Some(parents) = made
         && !parents.is_ours()

@@ -1,9 +1,12 @@
 //! Names of options and methods in messages, as the caller's language writes them.
+//!
+//! One text for each message stands in the core, with the names as Rust and Python write them.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One for the whole process: a binding is the only user of its own copy of this library.
+/// Set when the Node binding is loaded, before any message is made.
 static CAMEL_CASE: AtomicBool = AtomicBool::new(false);
 
 /// From now on messages and logs write `restartGuard`, not `restart_guard`.
@@ -17,14 +20,17 @@ pub fn spelled(name: &str) -> Cow<'_, str> {
 }
 
 /// Where a text must be written out for each spelling.
+/// Whether that is the caller's way.
 pub(crate) fn camel_case() -> bool {
     CAMEL_CASE.load(Ordering::Relaxed)
 }
 
+/// `max_hold` as `maxHold`.
 fn joined(name: &str) -> String {
     let mut words = name.split('_');
     let mut spelled = words.next().unwrap_or_default().to_owned();
     for word in words {
+        // Names are ASCII, so one byte is one letter; an empty part stays empty.
         let (first, rest) = word.split_at(word.len().min(1));
         spelled += &first.to_uppercase();
         spelled += rest;

@@ -1,12 +1,17 @@
 //! Texts that others wrote, as messages and logs show them.
+//!
+//! Keys, names and servers' words come from anybody: none may forge a line of a log, obey a terminal, or fill a
+//! screen.
 
 use std::fmt::Write;
 
 /// More of one is not shown.
+/// In characters, so that none is cut in two.
 const MOST: usize = 200;
 
 /// On one line, without what a terminal would obey, and cut at 200 characters.
 pub fn shown(text: &str) -> String {
+    // Cut first: escapes may make it longer, and the bound is on what was written.
     let mut shown = escaped(text.chars().take(MOST));
     if text.chars().nth(MOST).is_some() {
         shown.push('…');

@@ -16,7 +16,9 @@ const STRETCH: u64 = 1_000_000;
 
 /// Where a stretch began: by our own count, and by the two clocks, in nanoseconds.
 struct Start {
+    /// What we had told by then.
     count: AtomicU64,
+    /// What each of them said.
     clocks: [AtomicU64; 2],
 }
 
@@ -30,6 +32,7 @@ pub(super) struct Furthest {
 }
 
 impl Furthest {
+    /// No stretch has begun: the first reading begins one.
     pub(super) const fn new() -> Self {
         let starts = [Start::new(), Start::new()];
         Self { stretch: AtomicU64::new(0), starts, writer: AtomicU32::new(0) }
@@ -41,6 +44,8 @@ impl Furthest {
             let stretch = self.stretch.load(Ordering::Acquire);
             let (count, clocks) = self.starts[at(stretch)].load();
             let one = first();
+            // What was read is of one stretch only if its number still stands: a reader never waits for a
+            // writer.
             fence(Ordering::Acquire);
             if self.stretch.load(Ordering::Relaxed) != stretch {
                 continue;
@@ -53,6 +58,7 @@ impl Furthest {
                 let count = if stretch == 0 { one } else { count.saturating_add(ran) };
                 self.begin(stretch, count, [one, two]);
             }
+            // The first reading only begins: its answer is the next one's, so that all readers count alike.
             if stretch > 0 {
                 return Duration::from_nanos(count.saturating_add(ran));
             }
@@ -66,9 +72,12 @@ impl Furthest {
         let taken = || {
             self.writer.compare_exchange(other, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
+        // Somebody else of this process writes; a parent's thread, which does not exist here, is not waited
+        // for.
         if other == own || !taken() {
             return;
         }
+        // Else somebody has begun it since we looked.
         if self.stretch.load(Ordering::Acquire) == stretch {
             // Who still reads the one before last finds out by the number.
             fence(Ordering::Release);
@@ -79,6 +88,7 @@ impl Furthest {
     }
 }
 
+/// Where a stretch is kept: in turns, so that the one being read is not the one being written.
 fn at(stretch: u64) -> usize {
     usize::from(stretch % 2 == 1)
 }
@@ -88,6 +98,7 @@ impl Start {
         Self { count: AtomicU64::new(0), clocks: [AtomicU64::new(0), AtomicU64::new(0)] }
     }
 
+    /// Field by field: whether they belong together is found out by the stretch's number.
     fn load(&self) -> (u64, [u64; 2]) {
         let clock = |at: usize| self.clocks[at].load(Ordering::Relaxed);
         (self.count.load(Ordering::Relaxed), [clock(0), clock(1)])

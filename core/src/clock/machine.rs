@@ -1,4 +1,6 @@
 //! The system's clocks, read together.
+//!
+//! Which clock counts a suspend differs by system; what is done with them is [`super::furthest`]'s.
 
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ pub(super) fn now() -> Duration {
     Duration::from_nanos(nanos(libc::CLOCK_MONOTONIC))
 }
 
+/// Nanoseconds by this clock. Without one no lease could be held safely, so its absence is a panic.
 #[cfg(unix)]
 fn nanos(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,4 +1,7 @@
 //! Time that nobody can step: monotonic, and counting while the machine is suspended.
+//!
+//! No wall clock has a part in a lease's time: stepped forward it would end every lease for nothing, stepped
+//! back it would keep one beyond its end. A client may be given another [`Clock`], as the simulation is.
 
 mod furthest;
 mod machine;
@@ -19,6 +22,8 @@ impl Instant {
     }
 
     /// Time from `earlier` to here; zero if `earlier` is later.
+    ///
+    /// Zero rather than below it: what is left of a lease that is over is nothing.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -30,11 +35,13 @@ impl Instant {
 }
 
 /// Later than any other.
+/// Adding to it stays there.
 pub(crate) const NEVER: Instant = Instant::from_start(Duration::MAX);
 
 impl Add<Duration> for Instant {
     type Output = Self;
     fn add(self, rhs: Duration) -> Self {
+        // "For ever" is a duration too: sums of it must not run over.
         Self(self.0.saturating_add(rhs))
     }
 }
@@ -42,11 +49,13 @@ impl Add<Duration> for Instant {
 impl Sub<Duration> for Instant {
     type Output = Self;
     fn sub(self, rhs: Duration) -> Self {
+        // Before the clock's start there is nothing.
         Self(self.0.saturating_sub(rhs))
     }
 }
 
 /// A future that ends at some instant.
+/// It can be awaited on any runtime, and dropped at any time.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where every deadline of the library comes from.
@@ -62,12 +71,15 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// ```
 pub trait Clock: Send + Sync + 'static {
     /// The time now.
+    ///
+    /// It never goes back, and goes on while the machine is suspended: servers count on meanwhile.
     fn now(&self) -> Instant;
 
     /// Microseconds since 1970 by the wall clock. It may step: it is only ever a proposal for a fencing token.
     fn wall_micros(&self) -> u64;
 
     /// Ends at `at`, also when the machine was suspended meanwhile.
+    /// It may be late, and never early: deadlines are compared with `now` by whoever wakes.
     fn sleep_until(&self, at: Instant) -> Sleep;
 }
 
@@ -92,6 +104,7 @@ impl Clock for SystemClock {
     fn sleep_until(&self, at: Instant) -> Sleep {
         Box::pin(async move {
             loop {
+                // Asked again after each slice: the timer alone does not know of a suspend.
                 let left = at.since(Instant(machine::now()));
                 if left.is_zero() {
                     return;

@@ -1,4 +1,6 @@
 //! What can go wrong, and the reasons of a loss: words that are the same in every language.
+//!
+//! `tests/vectors/errors.toml` holds every language to them.
 
 use std::borrow::Cow;
 
@@ -9,12 +11,20 @@ use crate::spelling::spelled;
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Not acquired within `wait`: somebody else holds it, or the votes stayed split.
+    ///
+    /// Nothing is wrong: try again later, or wait for longer.
     Timeout,
     /// The lease ended without our release.
+    ///
+    /// Whatever it protected may be another's by now: stop.
     Lost,
     /// Too many nodes are faults for a quorum to be possible.
+    ///
+    /// Nobody knows who holds the lock: it says nothing about another holder.
     Unavailable,
     /// A value broke a rule; nothing was sent.
+    ///
+    /// Trying again cannot help.
     Invalid,
     /// The client was closed.
     Closed,
@@ -25,12 +35,16 @@ pub enum ErrorKind {
 #[non_exhaustive]
 pub enum LossReason {
     /// Its time was over before a renewal was confirmed.
+    /// Others may have it from now on; whether anybody has is not known.
     Expired,
     /// Another owner's token is on the key.
+    /// Somebody acquired it, or deleted and set it by hand.
     Taken,
     /// The key is gone.
+    /// Deleted by hand or by `force_release`, flushed, evicted, or the node restarted without its data.
     Missing,
     /// Fewer nodes than a quorum still have it.
+    /// The rest lost it, so that others can make a quorum of their own.
     Quorum,
     /// It was held for `max_hold`.
     MaxHold,
@@ -41,6 +55,7 @@ pub enum LossReason {
     /// Given back under whoever still held it: by `release_all`, `shutdown`, or another lease of its token.
     Released,
     /// A part of the library itself failed.
+    /// Nothing would be renewed any more; it is logged, and a bug.
     Internal,
 }
 
@@ -50,6 +65,8 @@ impl LossReason {
     /// ```
     /// assert_eq!(redlock::LossReason::MaxHold.as_str(), "max_hold");
     /// ```
+    ///
+    /// Part of the interface: programs compare it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",

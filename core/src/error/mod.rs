@@ -1,4 +1,7 @@
 //! One error type, one code per kind, the same codes in every language.
+//!
+//! An error says what to do in its kind and what happened in its text. The text names the key, is one line, and
+//! repeats no password: nodes' own words come redacted.
 
 mod kind;
 
@@ -28,6 +31,8 @@ pub struct NodeReport {
     /// others had decided before it answered.
     pub state: &'static str,
     /// The fault's own text.
+    ///
+    /// `None` where the state says all; a server's words are cut at 200 characters and without the password.
     pub error: Option<String>,
 }
 
@@ -53,7 +58,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug)]
 struct Repr {
     kind: ErrorKind,
+    /// Escaped: no line of its own.
     message: String,
+    /// As it is in Redis, not as messages show it.
     resource: Option<String>,
     waited: Option<Duration>,
     remaining: Option<Duration>,
@@ -62,9 +69,11 @@ struct Repr {
 }
 
 impl Error {
+    /// Boxed: results of every call are as small as a pointer, and errors are rare.
     fn new(kind: ErrorKind, message: &str) -> Self {
         Self(Box::new(Repr {
             kind,
+            // Here once, whoever wrote it: names and keys come from callers.
             message: escaped(message.chars()),
             resource: None,
             waited: None,
@@ -85,6 +94,8 @@ impl Error {
     }
 
     /// The lease was lost, for this reason and so long ago.
+    ///
+    /// How long ago counts: a body that hears of it late has run without its lock for so long.
     pub(crate) fn lost(key: &str, reason: LossReason, ago: Duration) -> Self {
         let (shown, ago) = (shown(key), seconds(ago));
         let text = format!("{shown}: the lease was lost {ago} ago: {}", reason.explanation());
@@ -94,6 +105,8 @@ impl Error {
     }
 
     /// The lease is over as its owner wished: nothing more can be done with it.
+    ///
+    /// Of kind `Lost` without a reason: it is over, though nobody took it.
     pub(crate) fn released(key: &str) -> Self {
         let text = format!("{}: the lease was released; nothing is held", shown(key));
         Self::new(ErrorKind::Lost, &text).about(key)
@@ -108,11 +121,13 @@ impl Error {
     }
 
     /// `what` failed for want of a quorum: each node with its own cause.
+    /// Whoever reads it must see at once whether one server is down or all are misspelt.
     pub(crate) fn unavailable(key: &str, what: &str, nodes: Vec<NodeReport>) -> Self {
         use fmt::Write;
         let faults = nodes.iter().filter(|node| node.state == "fault").count();
         let mut text = format!("{}: {what}: {faults} of {} nodes failed", shown(key), nodes.len());
         for node in &nodes {
+            // Writing to a String cannot fail.
             let _ = match &node.error {
                 Some(error) => write!(text, "; {}: {error}", node.url),
                 None => write!(text, "; {}: {}", node.url, node.state),
@@ -164,21 +179,29 @@ impl Error {
     }
 
     /// The Redis key the error is about.
+    ///
+    /// With the prefix; of several, all, separated by commas. `None` where no key was known yet.
     pub fn resource(&self) -> Option<&str> {
         self.0.resource.as_deref()
     }
 
     /// How long the acquire had waited.
+    ///
+    /// Of acquires only; queueing in the process counts.
     pub fn waited(&self) -> Option<Duration> {
         self.0.waited
     }
 
     /// What is left of the holder's lease, where a node told it.
+    ///
+    /// As of its last answer: a holder that renews has more.
     pub fn remaining(&self) -> Option<Duration> {
         self.0.remaining
     }
 
     /// Why the lease was lost.
+    ///
+    /// `None` for other kinds, and for a lease that its owner released.
     pub fn loss_reason(&self) -> Option<LossReason> {
         self.0.reason
     }
@@ -189,6 +212,8 @@ impl Error {
     }
 
     /// What each node had to say, where the nodes are the cause.
+    ///
+    /// In the order of the client's list; empty for other kinds than `Unavailable`.
     pub fn nodes(&self) -> &[NodeReport] {
         &self.0.nodes
     }
@@ -203,6 +228,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// `1.234 s`, as every message writes a time.
+///
+/// One unit in every language, so that a text can be searched for.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.3} s", time.as_secs_f64())
 }

@@ -19,6 +19,7 @@ pub struct Acquire {
     /// `None`: one round, and nothing is waited for. The inner one is for ever.
     wait: Option<Option<Duration>>,
     owner: Option<Owner>,
+    /// The budget counts from here, through all the leases that came too late.
     started: Instant,
 }
 
@@ -35,12 +36,16 @@ impl Acquire {
     }
 
     /// Whether somebody else may be waited for.
+    ///
+    /// Bindings warn where that would block an event loop.
     pub fn may_wait(&self) -> bool {
         self.wait.is_some_and(|wait| wait != Some(Duration::ZERO))
     }
 
     /// The lease, once it is ours; `None` where one round was not enough. Of what is left of the budget each time; when
     /// nothing is, one round.
+    ///
+    /// Sent when it is polled. Dropping the future leaves no key behind.
     pub fn ask(&self) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
         let (lock, owner) = (self.lock.clone(), self.owner);
         let passed = self.lock.now().since(self.started);
@@ -56,6 +61,7 @@ impl Acquire {
     /// What the caller is told now, on its own thread; `None`: its lease's time was over before, it is to ask again.
     pub fn accept(&self, granted: Result<Option<Lease>>) -> Option<Result<Option<Lease>>> {
         match granted {
+            // Dropped here, which deletes what may still be there.
             Ok(Some(lease)) if !lease.held() => None,
             granted => Some(granted),
         }

@@ -1,4 +1,7 @@
 //! What callers in other languages give for a client and for a lock: values in their own unit, not yet checked.
+//!
+//! A binding says which options it was given, by name; how each is converted and where it goes is the table's
+//! ([`super::options`]).
 
 use std::time::Duration;
 
@@ -12,8 +15,11 @@ use crate::spelling::spelled;
 
 /// The options that were given, each by its name in the table.
 pub struct Args<T: 'static> {
+    /// In which times were given, and messages name them.
     unit: Unit,
+    /// In the binding's order: of two mistakes the first is told.
     given: Vec<(&'static str, Value)>,
+    /// Which options there are.
     table: &'static [Row<T>],
 }
 
@@ -23,6 +29,7 @@ pub type LockArgs = Args<Options>;
 /// A client's.
 pub type ClientArgs = Args<Settings>;
 
+// By hand: a derived one would ask for a `T` that can be cloned, and there is none in here.
 impl<T> Clone for Args<T> {
     fn clone(&self) -> Self {
         Self { unit: self.unit, given: self.given.clone(), table: self.table }
@@ -52,6 +59,8 @@ impl<T> Args<T> {
     }
 
     /// The number that was given for this one.
+    ///
+    /// As it was given, for warnings and `repr`.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.given.iter().find_map(|(given, value)| match value {
             Value::Number(number) if *given == name => Some(*number),
@@ -60,6 +69,8 @@ impl<T> Args<T> {
     }
 
     /// Puts everything where it belongs.
+    ///
+    /// Fails with `Invalid` at the first that is no option, or of another kind.
     fn apply(&self, into: &mut T) -> Result<()> {
         for (name, value) in &self.given {
             let row = self.table.iter().find(|row| row.name == *name);
@@ -72,6 +83,8 @@ impl<T> Args<T> {
 }
 
 /// [`Redlock::builder`] for other languages.
+///
+/// Fails with `Invalid`; nothing connects.
 pub fn client(nodes: Vec<String>, args: &ClientArgs) -> Result<Redlock> {
     let mut builder = Redlock::builder(nodes);
     args.apply(&mut builder.0)?;
@@ -81,6 +94,7 @@ pub fn client(nodes: Vec<String>, args: &ClientArgs) -> Result<Redlock> {
 /// [`Redlock::lock`] for other languages: every option is checked at once.
 pub fn lock(client: &Redlock, names: Vec<String>, args: &LockArgs) -> Result<Lock> {
     let lock = client.lock_with(names, options(args)?);
+    // Now rather than at the first acquire: a wrong option shows where it was written.
     lock.request()?;
     Ok(lock)
 }
@@ -90,6 +104,7 @@ pub fn check_lock(names: &[String], args: &LockArgs) -> Result<()> {
     check_alone(names, &options(args)?)
 }
 
+/// Defaults, and what was given over them.
 fn options(args: &LockArgs) -> Result<Options> {
     let mut options = Options { unit: args.unit, ..Options::default() };
     args.apply(&mut options)?;

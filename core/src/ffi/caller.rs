@@ -1,4 +1,6 @@
 //! Who holds a lease, and since which line of their program: what other languages know and only messages show.
+//!
+//! Nothing here has a part in who holds a lock: a binding that says nothing loses a few words of its messages.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ pub fn acquired_at(lease: &LeaseHandle) -> String {
 }
 
 /// Which lease it is, among those that this process holds now: handles on one lease answer the same.
+///
+/// An address: it may be another lease's once this one's last handle is gone.
 pub fn identity(lease: &LeaseHandle) -> usize {
     Arc::as_ptr(&lease.0).addr()
 }

@@ -1,4 +1,7 @@
 //! What is done, on its way to one event loop: a queue, and one wake-up of the loop for many.
+//!
+//! The background thread pushes and never waits for the loop; the loop takes as many as it likes at once. One
+//! wake-up for each completion would cost more than the completion: a system call, and a turn of the loop.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A queue that any thread may push into, for a loop that must be woken to look.
 pub struct Completions<T> {
+    /// In the order in which they were done. Held for a push or a take only, never while the loop is woken.
     items: Mutex<VecDeque<T>>,
     /// A wake-up is under way that has not looked into the queue yet.
     waking: AtomicBool,
@@ -27,6 +31,8 @@ impl<T> Completions<T> {
     }
 
     /// Whether the caller must wake the loop: there is something, and nobody is waking it already.
+    ///
+    /// True for one of all who ask at a time; it stays theirs to do until the loop takes.
     pub fn must_wake(&self) -> bool {
         !self.items().is_empty() && !self.waking.swap(true, Ordering::SeqCst)
     }
@@ -36,6 +42,7 @@ impl<T> Completions<T> {
         // Before the queue is emptied: what is pushed in between wakes once more, rather than not at all.
         self.waking.store(false, Ordering::SeqCst);
         let mut items = self.items();
+        // A loop that takes all of a flood at once would do nothing else for long.
         let rest = if items.len() > most { items.split_off(most) } else { VecDeque::new() };
         let more = !rest.is_empty();
         (std::mem::replace(&mut *items, rest), more)

@@ -1,4 +1,6 @@
 //! The default client, which module-level locks look up at each acquire: chosen once, by whoever is first.
+//!
+//! What a client is differs by language, so it is a type parameter; the rules of choosing are the same.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +12,9 @@ use crate::spelling::camel_case;
 pub struct DefaultClient<C>(Mutex<Option<Chosen<C>>>);
 
 struct Chosen<C> {
+    /// A handle on it; clones are the same client.
     client: C,
+    /// Somebody may hold locks by it: another one would not exclude them.
     used: bool,
 }
 
@@ -39,6 +43,7 @@ impl<C: Clone> DefaultClient<C> {
         let new = make()?;
         let mut chosen = self.chosen();
         let chosen = chosen.get_or_insert_with(|| {
+            // The one that was chosen: those that came second are dropped unsaid.
             say(&nodes(&new));
             Chosen { client: new, used: false }
         });
@@ -67,6 +72,7 @@ impl<C: Clone> Default for DefaultClient<C> {
     }
 }
 
+/// Somebody whose locks do not exclude each other looks for this line.
 fn say(nodes: &[String]) {
     log::event!(INFO, {}, "the default client's nodes: {nodes}", nodes = nodes.join(" "));
 }

@@ -1,4 +1,6 @@
 //! Where the default client's nodes come from.
+//!
+//! The environment itself is read by the bindings: a language may have a view of it of its own.
 
 use crate::error::Result;
 
@@ -8,6 +10,7 @@ pub fn default_nodes(
     redlock_nodes: Option<String>,
     redis_url: Option<String>,
 ) -> Result<Vec<String>> {
+    // Set and empty is not set: that is how many tools unset a variable.
     let given = redlock_nodes.filter(|nodes| !nodes.trim().is_empty());
     let Some(given) = given else {
         let url = redis_url.filter(|url| !url.trim().is_empty());

@@ -21,13 +21,16 @@ type Work<T> = Pin<Box<dyn Future<Output = Option<T>> + Send>>;
 
 /// New futures on their way to the background thread.
 struct Inbox<T> {
+    /// Held for a push, or to take them all.
     new: Mutex<Vec<Work<T>>>,
+    /// Wakes the driver's task.
     driver: AtomicWaker,
 }
 
 /// Where one event loop's thread hands over futures. Dropping it ends them all.
 pub struct Driver<T> {
     inbox: Arc<Inbox<T>>,
+    /// Its end is that of every future in it.
     task: Task,
 }
 
@@ -65,6 +68,8 @@ impl<T: Send + 'static> Driver<T> {
     }
 
     /// [`Driver::enqueue`] of a future that can be ended.
+    ///
+    /// For what a caller may cancel: an acquire that is ended this way deletes what it was granted.
     pub fn enqueue_job(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -93,7 +98,9 @@ impl<T: Send + 'static> Driver<T> {
 /// The driver's own task.
 struct Drive<T> {
     inbox: Arc<Inbox<T>>,
+    /// Each is polled only when it was woken itself, however many there are.
     work: FuturesUnordered<Work<T>>,
+    /// Takes the outcomes of one turn to their loop.
     done: Box<dyn FnMut(Vec<T>) + Send>,
 }
 
@@ -112,8 +119,10 @@ impl<T> Future for Drive<T> {
             outcomes.extend(outcome);
         }
         if !outcomes.is_empty() {
+            // Once for all that was done in this turn: the loop is woken once.
             (drive.done)(outcomes);
         }
+        // Never over by itself: it ends with its `Driver`.
         Poll::Pending
     }
 }

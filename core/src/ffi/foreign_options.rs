@@ -1,4 +1,7 @@
 //! Option names of other libraries, and what to do instead: whoever brings one along is told, in every language.
+//!
+//! Read off the libraries that people come from: redis-py, python-redis-lock, node-redlock, redlock-py and
+//! Redis clients.
 
 use crate::options::Unit;
 use crate::spelling::spelled;
@@ -25,6 +28,7 @@ pub fn instead_of(option: &str, unit: Unit) -> Option<String> {
         "sleep" | "retryDelay" | "retryJitter" => {
             "Leave it out: waiters are woken, there is no pause to choose. wait is how long they go on"
         }
+        // redis-py keeps the token in a thread-local by default.
         "thread_local" => "Leave it out: a lease is an object that may be handed to any thread",
         "lock_class" => "Leave it out: there is one kind of lock",
         "raise_on_release_error" => {
@@ -37,8 +41,11 @@ pub fn instead_of(option: &str, unit: Unit) -> Option<String> {
                 "Use renew: on by itself, at a third of the ttl. {max_hold} bounds the whole hold"
             ));
         }
+        // A token of one's own would be one that somebody else may have too.
         "id" | "token" => "Use attach: it continues the lease that has this token",
+        // python-redis-lock's ways to be woken.
         "strict" | "signal_expire" => "Leave it out: waiters are woken by the server itself",
+        // There is one place for where a node is and as whom to go there.
         "host" | "port" | "db" | "username" | "password" | "ssl" => {
             "Write it into the node's URL: redis://[user:password@]host[:port][/db], or rediss:// for TLS"
         }

@@ -1,4 +1,6 @@
 //! An event of the library's log as one line of text.
+//!
+//! Python's `logging` and Node's console take lines: fields go behind the message, and nothing is left out.
 
 use std::fmt::{self, Write};
 
@@ -12,6 +14,7 @@ pub fn log_text(event: &Event<'_>) -> String {
     text.message + &text.fields
 }
 
+/// The line's two parts: fields may come before the message.
 #[derive(Default)]
 struct Text {
     message: String,
@@ -27,6 +30,7 @@ impl Visit for Text {
         };
     }
 
+    // As it is, without the quotes that `Debug` puts around a string.
     fn record_str(&mut self, field: &Field, value: &str) {
         self.record_debug(field, &format_args!("{value}"));
     }

@@ -27,6 +27,7 @@ pub use foreign_options::instead_of;
 pub use log::log_text;
 pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 
+// What the core has for itself and bindings need as it is.
 pub use crate::acquire::NOT_REENTRANT;
 pub use crate::background::{Task, spawn};
 pub use crate::lease::Owner;

@@ -1,6 +1,9 @@
 //! Every option that other languages know: its name, kind, default, rule and sentence, in one table for locks and
 //! one for clients. The bindings convert by it and their documents repeat it; the rules themselves are checked in
 //! `options`.
+//!
+//! A row more is an option more in both languages. What is not in a table can be given by nobody: a name that
+//! is not here is told as unknown, or as another library's ([`super::foreign_options`]).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +16,7 @@ use crate::spelling::spelled;
 /// What kind of value an option takes, and where that goes.
 pub enum Kind<T> {
     /// A time, in the caller's unit.
+    /// Seconds in Python, milliseconds in Node.
     Time(fn(&mut T, Duration)),
     /// A time, or infinity: `None`.
     TimeOrForEver(fn(&mut T, Option<Duration>)),
@@ -35,10 +39,13 @@ pub struct Row<T: 'static> {
     /// What a value must be, in words; empty where every value will do.
     pub rule: &'static str,
     /// What it does.
+    /// One sentence without its end, as the pages of both languages have it.
     pub about: &'static str,
 }
 
 /// A lock's options.
+///
+/// In the order of their pages. The defaults here are words: what counts is what `options` has.
 pub const LOCK_OPTIONS: &[Row<Options>] = &[
     Row {
         name: "ttl",
@@ -85,6 +92,8 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
 ];
 
 /// A client's options.
+///
+/// Nodes are not among them: they are an argument by themselves. A clock cannot be given from other languages.
 pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
     Row {
         name: "key_prefix",
@@ -176,8 +185,11 @@ impl From<PathBuf> for Value {
 
 impl<T> Row<T> {
     /// Puts the value where it belongs.
+    ///
+    /// Fails with `Invalid` for a value of another kind, or a time that is none.
     pub(super) fn set(&self, into: &mut T, value: &Value, unit: Unit) -> Result<()> {
         match (&self.kind, value) {
+            // Only here infinity is a time: everywhere else it breaks the rule.
             (Kind::TimeOrForEver(set), Value::Number(f64::INFINITY)) => set(into, None),
             (Kind::TimeOrForEver(set), Value::Number(time)) => {
                 set(into, Some(unit.duration(self.name, *time)?));

@@ -110,8 +110,8 @@ impl Monitor {
     }
 
     fn check_all(&mut self) {
-        // A node that comes and goes, or floods, says so at every turn; each time would ask every node about
-        // every lease.
+        // A node that comes and goes, or floods, says so at every turn, and each time every node would be asked
+        // about every lease.
         self.all_from = self.clock.now() + ALL_AGAIN;
         self.renewals.extend(to_check(self.registry.leases()));
     }

@@ -45,7 +45,7 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         let rest = round.and_then(|round| mend(&state, round));
         let now = state.now();
         // From where the round began, not from now: the ttl on the nodes counts from there. Without a
-        // confirmation twenty more tries fit into a ttl.
+        // confirmation soon again: time is all that is left to end the lease.
         let again = state.renewal().map(|ttl| {
             let next = started.map_or(now + (ttl / 20).max(SOON), |started| started + ttl / 3);
             (next.max(now), state.id)

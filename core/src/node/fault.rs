@@ -28,7 +28,7 @@ enum Quote {
 
 impl Fault {
     /// A fault in our words.
-    /// Nothing in it may come from a server: that is what [`Fault::saying`] is for.
+    /// No server's words may be in it as they came: that is what [`Fault::saying`] is for.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into().into(), quote: None, invalid: false }
     }

@@ -36,7 +36,7 @@ pub(super) fn owns(value: &Value) -> bool {
 }
 
 /// The server's own time in us, as `TIME` tells it.
-// Checked: a number that runs over is no time.
+/// A number that runs over is no time.
 pub(super) fn time(value: &Value) -> Option<u64> {
     let Value::Array(parts) = value else { return None };
     let [Value::BulkString(seconds), Value::BulkString(micros)] = &parts[..] else { return None };
