@@ -34,6 +34,7 @@ fn nanos(clock: libc::clockid_t) -> u64 {
     seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or_default()
 }
 
+/// Systems without clocks by number.
 #[cfg(not(unix))]
 pub(super) fn now() -> Duration {
     // The performance counter behind std's Instant goes on during sleep on Windows.

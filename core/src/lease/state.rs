@@ -45,6 +45,7 @@ pub(crate) struct State {
     pub(crate) owner: OnceLock<Owner>,
     /// See [`super::phase`] for what may not be done under it.
     phase: Mutex<Phase>,
+    /// How many checks are to be made.
     pub(super) checks: Checks,
     /// Rung when the lease ends, in whatever way.
     pub(crate) bell: Notify,

@@ -64,7 +64,7 @@ impl MemoryNode {
     fn fence(&self, claim: &Claim, fencing: Fencing) -> Option<u64> {
         let mut fences = self.store.fences.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = claim.fences.iter().filter_map(|key| fences.get(key)).max();
-        // What no client can have stored cannot be here: nobody writes this map by hand.
+        // Nobody writes this map by hand: a fault here would take a clock that is set beyond the year 2255.
         let next = fencing.next(stored.copied().unwrap_or(0), self.clock.wall_micros()).ok()??;
         fences.extend(claim.fences.iter().map(|key| (key.clone(), next)));
         Some(next)

@@ -35,7 +35,9 @@ pub(crate) struct Target {
 
 /// One node's side of all its connections.
 pub(super) struct Context {
+    /// Where it goes.
     pub(super) target: Target,
+    /// The client's: leases, guards and debts are all counted by it.
     pub(super) clock: Arc<dyn Clock>,
     /// Who wants to know of changes.
     pub(super) watch: Arc<Watch>,

@@ -25,6 +25,7 @@ const AGE: u32 = 5;
 
 /// One connection's commands and answers.
 pub(super) struct Dialogue<'a> {
+    /// What is owed, and who is told.
     pub(super) context: &'a mut Context,
     /// What is asked and not answered yet.
     pub(super) pipeline: Pipeline,

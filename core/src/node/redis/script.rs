@@ -33,11 +33,15 @@ impl Script {
     }
 }
 
-/// Where each script stands in [`SCRIPTS`].
+/// Makes keys ours. This and the next are where each script stands in [`SCRIPTS`].
 pub(super) const ACQUIRE: usize = 0;
+/// Lengthens what is ours.
 pub(super) const EXTEND: usize = 1;
+/// Deletes what is ours.
 pub(super) const RELEASE: usize = 2;
+/// Says who has a key.
 pub(super) const INSPECT: usize = 3;
+/// Deletes whatever is there.
 pub(super) const FORCE: usize = 4;
 
 /// All scripts, by the numbers above.
