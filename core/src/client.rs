@@ -122,7 +122,8 @@ impl Redlock {
     ///
     /// From the call on, acquires, also those that wait, fail with `Closed`. Running leases have up to `timeout`
     /// to be released; what is left then is given back, and whoever still runs under it is told that it is lost, with
-    /// reason `released`. Ends when the nodes have confirmed every delete, or did not within `node_timeout`.
+    /// reason `released`. Ends when the nodes have confirmed every delete, or did not within `node_timeout`; a node that is
+    /// away and is owed one is waited for until `timeout` is over, as it may be back.
     ///
     /// Fails with `Unavailable` where no quorum confirmed a delete: those keys live out their ttl. The client is
     /// closed then all the same.

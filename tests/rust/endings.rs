@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redlock::{ErrorKind, Redlock};
 
-use crate::support::{Server, client, millis};
+use crate::support::{Proxy, Server, client, millis, servers};
 
 fn memory() -> Redlock {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -139,6 +139,39 @@ async fn a_shutdown_does_not_wait_for_a_server_that_is_gone() {
     assert!(begun.elapsed() < millis(5000));
     assert_eq!(redlock.lock("job").acquire().await.unwrap_err().kind(), ErrorKind::Closed);
     drop(lease);
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_within_its_timeout_for_a_node_that_it_owes_a_delete() {
+    let servers = servers(3);
+    let proxy = Proxy::to(servers[2].port);
+    let urls = [servers[0].url(), servers[1].url(), proxy.url()];
+    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    let lease = redlock.lock("job").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    while servers[2].ask("EXISTS lock:job") != ":1" {
+        tokio::time::sleep(millis(10)).await;
+    }
+    proxy.refuse(true);
+    lease.release().await.unwrap();
+    tokio::time::sleep(millis(100)).await;
+    let down = tokio::spawn(redlock.shutdown(Duration::from_secs(30)));
+    tokio::time::sleep(millis(2500)).await;
+    assert!(!down.is_finished(), "a delete is owed, and the node may be back");
+    proxy.refuse(false);
+    tokio::time::timeout(millis(10_000), down).await.unwrap().unwrap().unwrap();
+    assert_eq!(servers[2].ask("EXISTS lock:job"), ":0");
+}
+
+#[tokio::test]
+async fn a_shutdown_does_not_wait_for_a_node_that_it_owes_nothing() {
+    let mut servers = servers(3);
+    servers[2].kill();
+    let redlock = client(&servers);
+    let lease = redlock.lock("job").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    let begun = Instant::now();
+    lease.release().await.unwrap();
+    redlock.shutdown(Duration::from_secs(30)).await.unwrap();
+    assert!(begun.elapsed() < millis(8000), "{:?}", begun.elapsed());
 }
 
 #[test]

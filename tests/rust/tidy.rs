@@ -141,3 +141,28 @@ fn every_mutant_still_fits() {
         }
     }
 }
+
+/// The files that the last column of a table's rows names: what ends in a dot and letters, up to the test in it.
+fn files_named(table: &str) -> Vec<String> {
+    let rows = table.lines().filter(|line| line.starts_with('|'));
+    let tests = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit(" | ").next());
+    let words = tests.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let names = words.filter_map(|word| word.split("::").next());
+    let endings = [".rs", ".py", ".mjs", ".toml", ".txt"];
+    names.filter(|name| endings.iter().any(|end| name.ends_with(end))).map(Into::into).collect()
+}
+
+#[test]
+fn the_tests_of_repairs_are_where_the_table_says() {
+    let text = fs::read_to_string(root().join("docs/testing.md")).unwrap();
+    let table = text.split("\n## Repairs").nth(1).unwrap().split("\n## ").next().unwrap();
+    let table = table.split("\n### ").next().unwrap();
+    let named = files_named(table);
+    assert!(named.len() > 50, "only {named:?}");
+    let tests = files(&root().join("tests"), &[".rs", ".py", ".mjs", ".toml"]);
+    for name in named {
+        let there = root().join(&name).exists() || tests.iter().any(|path| path.ends_with(&name));
+        assert!(there, "docs/testing.md names {name}, which is nowhere");
+    }
+    assert_eq!(files_named("| 1 | `a.rs` | `rust/b.rs`: it, `c.py::d` |"), ["rust/b.rs", "c.py"]);
+}

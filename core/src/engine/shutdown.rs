@@ -54,9 +54,10 @@ impl Engine {
                 return Ok(0);
             };
             let clock = &*running.leases().nodes.clock;
-            bodies_end(&running, clock, clock.now() + timeout).await;
+            let end = clock.now() + timeout;
+            bodies_end(&running, clock, end).await;
             let count = all_confirmed(take_all_back(&running)).await;
-            deletes_arrive(&running, clock, clock.now() + engine.config.node_timeout()).await;
+            deletes_arrive(&running, clock, engine.config.node_timeout(), end).await;
             engine.close();
             count
         }
@@ -85,12 +86,28 @@ async fn bodies_end(running: &Running, clock: &dyn Clock, until: Instant) {
     }
 }
 
-/// Also those of leases that were released without waiting: what is asked last is answered last.
-async fn deletes_arrive(running: &Running, clock: &dyn Clock, until: Instant) {
-    let last = join_all(running.leases().nodes.list.iter().map(|node| node.drained()));
-    tokio::select! {
-        biased;
-        _ = last => {}
-        () = clock.sleep_until(until) => {}
+/// Also those of leases that were released without waiting: what is asked last is answered last. A node that owes a delete
+/// may be back before `end`; one that owes none is waited for no longer than for an answer.
+async fn deletes_arrive(
+    running: &Running,
+    clock: &dyn Clock,
+    node_timeout: Duration,
+    end: Instant,
+) {
+    let nodes = &running.leases().nodes.list;
+    let mut asked: Vec<_> = nodes.iter().collect();
+    loop {
+        let last = join_all(asked.iter().map(|node| node.drained()));
+        tokio::select! {
+            biased;
+            _ = last => {}
+            () = clock.sleep_until(clock.now() + node_timeout) => {}
+        }
+        // Those that owed are asked once more: what they pay goes before it.
+        asked.retain(|node| node.owes());
+        if asked.is_empty() || clock.now() >= end {
+            return;
+        }
+        clock.sleep_until(end.min(clock.now() + LOOK)).await;
     }
 }

@@ -88,6 +88,11 @@ pub(crate) trait Node: Send + Sync {
     /// late.
     fn force_release(&self, keys: &[String]) -> Reply<bool>;
 
+    /// Whether a delete is under way to it, or owed until it is back. What was given to it just now may not count yet.
+    fn owes(&self) -> bool {
+        false
+    }
+
     /// Ends once everything that was asked before is answered; at once where nothing is on its way.
     /// An orderly end waits for it: deletes that were sent without waiting have arrived by then.
     fn drained(&self) -> Reply<()> {

@@ -76,7 +76,9 @@ impl Context {
     /// A command whose answer will not come: whether it was carried out is not known.
     /// A delete is owed, whatever became of it.
     pub(super) fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
-        self.debts.owe(in_flight.command, self.clock.now());
+        if let Some(until) = self.debts.owe(in_flight.command, self.clock.now()) {
+            self.link.owe(until);
+        }
         let _ = in_flight.answer.send(Err(fault.clone()));
     }
 

@@ -53,18 +53,20 @@ impl Debts {
         }
     }
 
-    /// A delete whose answer was not read, or which could not be sent: owed until it is paid.
+    /// A delete whose answer was not read, or which could not be sent: owed until it is paid. Answers until when there can
+    /// be something to delete.
     ///
     /// Without an end by time: a frozen server may run the vote whenever it wakes up. `until` counts only once
-    /// the client is gone, or where no connection may be killed.
-    pub(super) fn owe(&mut self, mut command: Command, now: Instant) {
-        if let Purpose::Delete { token, owed, until } = &mut command.purpose
-            && self.unsent.remove(token).is_none()
-        {
-            // From when it was first owed: what is given up again and again is not owed for ever.
-            until.get_or_insert(now + *owed);
-            self.owed.insert(MOST, command.bytes.clone(), command);
+    /// the client is gone or shuts down, or where no connection may be killed.
+    pub(super) fn owe(&mut self, mut command: Command, now: Instant) -> Option<Instant> {
+        let Purpose::Delete { token, owed, until } = &mut command.purpose else { return None };
+        if self.unsent.remove(token).is_some() {
+            return None;
         }
+        // From when it was first owed: what is given up again and again is not owed for ever.
+        let until = *until.get_or_insert(now + *owed);
+        self.owed.insert(MOST, command.bytes.clone(), command);
+        Some(until)
     }
 
     /// A delete that was paid, and is to be paid again: what it deletes may be made anew for as long after `opened`.
@@ -193,7 +195,8 @@ mod tests {
     #[test]
     fn of_too_many_the_oldest_is_forgotten_and_none_by_time_but_on_demand() {
         let (mut debts, now) = (Debts::default(), Instant::from_start(TTL));
-        (0..=MOST).for_each(|at| debts.owe(delete(&at.to_string()), now));
+        let owed = (0..=MOST).filter_map(|at| debts.owe(delete(&at.to_string()), now));
+        assert_eq!(owed.last(), Some(now + TTL));
         let all = debts.take();
         assert_eq!((all.len(), &all[0].bytes[..]), (MOST, &b"1"[..]));
         // What failed to be paid is owed again, for as long as it was.

@@ -86,6 +86,9 @@ impl<'a> Dialogue<'a> {
     fn ask(&mut self, in_flight: InFlight) {
         self.context.debts.sending(&in_flight.command);
         self.flood.asked(&in_flight.command.bytes);
+        if matches!(in_flight.command.purpose, Purpose::Delete { .. }) && !in_flight.again {
+            self.context.link.delete_asked();
+        }
         self.pipeline.add(in_flight);
     }
 
@@ -94,6 +97,7 @@ impl<'a> Dialogue<'a> {
         for command in self.context.debts.take() {
             self.ask(InFlight::unheard(Command { untracked: true, ..command }));
         }
+        self.context.link.paying();
     }
 
     /// Whether there is something to do from time to time that nobody asks for.
@@ -145,6 +149,9 @@ impl<'a> Dialogue<'a> {
 
     /// Hands an answer to whoever asked.
     fn deliver(&mut self, in_flight: InFlight, value: Value) {
+        if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
+            self.context.link.delete_answered();
+        }
         match (&in_flight.command.purpose, self.unkilled) {
             (Purpose::Age, _) => self.read_age(&value),
             // Its second step: the delete, good until the server's own clock has passed the caller's patience.

@@ -2,8 +2,8 @@
 //!
 //! Written by the connection's task, read by anybody: hence atomics and a mutex that is held for a copy only.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::clock::Instant;
 use crate::node::Fault;
@@ -26,6 +26,10 @@ pub(super) enum VotesFrom {
 pub(super) struct Link {
     pushes: AtomicBool,
     votes_from: Mutex<VotesFrom>,
+    /// Deletes that were asked over this connection and have no answer yet.
+    deletes: AtomicUsize,
+    /// Until when deletes are owed on the next one: the keys expire by then.
+    owed_until: Mutex<Option<Instant>>,
 }
 
 impl Link {
@@ -70,11 +74,42 @@ impl Link {
         self.set_votes_from(votes_from);
     }
 
-    /// There is none any more.
+    /// There is none any more: of its deletes those are owed that were not answered.
     ///
     /// From when on it votes stays as it was: it is read anew with the next connection, before anything is
     /// asked over it.
     pub(super) fn closed(&self) {
         self.pushes.store(false, Ordering::Relaxed);
+        self.deletes.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether a key may be left behind if nobody waits: a delete is under way, or owed until the node is back.
+    pub(super) fn owes(&self, now: Instant) -> bool {
+        self.deletes.load(Ordering::Relaxed) > 0 || self.owed().is_some_and(|until| until > now)
+    }
+
+    /// A delete goes out.
+    pub(super) fn delete_asked(&self) {
+        self.deletes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A delete has its answer.
+    pub(super) fn delete_answered(&self) {
+        self.deletes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A delete must wait for the next connection.
+    pub(super) fn owe(&self, until: Instant) {
+        let mut owed = self.owed();
+        *owed = (*owed).max(Some(until));
+    }
+
+    /// All that was owed goes out.
+    pub(super) fn paying(&self) {
+        *self.owed() = None;
+    }
+
+    fn owed(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.owed_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

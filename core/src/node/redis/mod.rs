@@ -164,6 +164,10 @@ impl Node for RedisNode {
         self.ask(force(keys), reply::count)
     }
 
+    fn owes(&self) -> bool {
+        self.link.owes(self.clock.now())
+    }
+
     fn drained(&self) -> Reply<()> {
         self.ask(ping(), |_| Ok(()))
     }

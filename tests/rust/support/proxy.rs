@@ -1,0 +1,122 @@
+//! A proxy that misbehaves.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::aside;
+use super::server::url;
+
+/// How the proxy treats the servers' answers and the clients' bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Mode {
+    Pass,
+    /// Nothing passes in either direction.
+    Blackhole,
+    /// Requests pass, answers do not.
+    DropReplies,
+    /// Each answer comes [`DELAY`] late.
+    Delay,
+    /// No server tells its age: it is below zero, or no number.
+    Ageless,
+}
+
+pub(crate) const DELAY: Duration = Duration::from_millis(150);
+
+/// A TCP proxy in front of a server.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    leads_to: Arc<AtomicU16>,
+    mode: Arc<AtomicU8>,
+    refuses: Arc<AtomicBool>,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+    pub(crate) connections: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    pub(crate) fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = Self {
+            port: listener.local_addr().unwrap().port(),
+            leads_to: Arc::new(AtomicU16::new(port)),
+            mode: Arc::new(AtomicU8::new(Mode::Pass as u8)),
+            refuses: Arc::default(),
+            streams: Arc::default(),
+            connections: Arc::default(),
+        };
+        let (mode, streams) = (Arc::clone(&proxy.mode), Arc::clone(&proxy.streams));
+        let (connections, refuses) = (Arc::clone(&proxy.connections), Arc::clone(&proxy.refuses));
+        let leads_to = Arc::clone(&proxy.leads_to);
+        aside(move || {
+            for client in listener.incoming().flatten() {
+                connections.fetch_add(1, Ordering::Relaxed);
+                if refuses.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let server = SocketAddr::from(([127, 0, 0, 1], leads_to.load(Ordering::Relaxed)));
+                let Ok(upstream) = TcpStream::connect(server) else { continue };
+                let mut open = streams.lock().unwrap();
+                open.push(client.try_clone().unwrap());
+                open.push(upstream.try_clone().unwrap());
+                drop(open);
+                let copies = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
+                let (there, back) = (Arc::clone(&mode), Arc::clone(&mode));
+                let lost = |mode: u8| mode == Mode::Blackhole as u8;
+                let unheard = |mode: u8| {
+                    if mode == Mode::Delay as u8 {
+                        std::thread::sleep(DELAY);
+                    }
+                    mode == Mode::Blackhole as u8 || mode == Mode::DropReplies as u8
+                };
+                std::thread::spawn(move || pump(client, upstream, &there, lost));
+                std::thread::spawn(move || pump(copies.1, copies.0, &back, unheard));
+            }
+        });
+        proxy
+    }
+
+    pub(crate) fn url(&self) -> String {
+        url(self.port)
+    }
+
+    pub(crate) fn set(&self, mode: Mode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Has new connections lead to another server, and ends those there are.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.leads_to.store(port, Ordering::Relaxed);
+        self.reset();
+    }
+
+    /// Ends every connection there is, and each new one at once, or no more.
+    pub(crate) fn refuse(&self, refuses: bool) {
+        self.refuses.store(refuses, Ordering::Relaxed);
+        self.reset();
+    }
+
+    /// Ends every connection there is.
+    pub(crate) fn reset(&self) {
+        for stream in self.streams.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn pump(mut from: TcpStream, mut to: TcpStream, mode: &AtomicU8, swallow: fn(u8) -> bool) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if mode.load(Ordering::Relaxed) == Mode::Ageless as u8 {
+            let age = b"uptime_in_seconds:";
+            let at = buffer[..count].windows(age.len()).position(|word| word == age);
+            at.into_iter().for_each(|at| buffer[at + age.len()] = b'-');
+        }
+        if !swallow(mode.load(Ordering::Relaxed)) && to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,124 @@
+//! Throw-away servers.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::free_port;
+
+/// A redis-server of the test's own, killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) port: u16,
+    folder: std::path::PathBuf,
+    extra: Vec<String>,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    pub(crate) fn with(extra: &[&str]) -> Self {
+        let port = free_port();
+        let folder =
+            std::env::temp_dir().join(format!("redlock-test-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let extra: Vec<String> = extra.iter().map(|arg| (*arg).to_owned()).collect();
+        let child = spawn(port, &folder, &extra);
+        let server = Self { child, port, folder, extra };
+        server.wait_ready();
+        server
+    }
+
+    fn wait_ready(&self) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(Instant::now() < end, "redis-server did not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        url(self.port)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again, empty, on the same port.
+    pub(crate) fn restart(&mut self) {
+        self.child = spawn(self.port, &self.folder, &self.extra);
+        self.wait_ready();
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    pub(crate) fn signal(&self, signal: i32) {
+        // SAFETY: the child is ours and not yet reaped.
+        assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
+    }
+
+    /// One command of an inline kind, and the first line of its answer (a bulk string's text).
+    pub(crate) fn ask(&self, command: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let mut text = Vec::new();
+        let mut byte = [0; 1];
+        let mut line = |text: &mut Vec<u8>| {
+            text.clear();
+            while !text.ends_with(b"\r\n") {
+                stream.read_exact(&mut byte).unwrap();
+                text.push(byte[0]);
+            }
+            String::from_utf8_lossy(text).trim_end().to_owned()
+        };
+        let first = line(&mut text);
+        if first.starts_with('$') && first != "$-1" { line(&mut text) } else { first }
+    }
+
+    /// What a section of `INFO` says of something.
+    pub(crate) fn info(&self, section: &str, of: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(format!("INFO {section}\r\nQUIT\r\n").as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.lines().find_map(|line| Some(line.strip_prefix(of)?.strip_prefix(':')?.to_owned()))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The least that a user needs who uses everything: `docs/security.md`.
+pub(crate) const RIGHTS: &str = include_str!("../../vectors/rights.txt").trim_ascii_end();
+
+/// `make test-acl` has the clients of most tests log in as a user with the least rights.
+pub(super) fn url(port: u16) -> String {
+    let user =
+        if std::env::var_os("REDLOCK_TEST_ACL").is_some() { "least:s3cret-word@" } else { "" };
+    format!("redis://{user}127.0.0.1:{port}")
+}
+
+fn spawn(port: u16, folder: &std::path::Path, extra: &[String]) -> Child {
+    Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+        .args(["--appendonly", "no", "--dir"])
+        .arg(folder)
+        .args(["--user", "least", "on", ">s3cret-word"])
+        .args(RIGHTS.split_whitespace())
+        .args(extra)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("redis-server is needed by the tests")
+}
