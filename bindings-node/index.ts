@@ -1,9 +1,9 @@
 /**
  * Distributed locks over Redis, on one node or on a quorum of independent nodes.
  *
- * From the top down: `default` (`lock`, `using`, `configure`), `client` (`Redlock`), `lock`, `lease`; underneath `collection` and `loss`
- * (what becomes of leases), `calls` (promises of the native part's answers), `runtime` (how calls and outcomes cross over)
- * with `batch` and `pending`, `options` (what arguments may be) and `errors`.
+ * From the top down: `default` (`lock`, `using`, `configure`), `client` (`Redlock`), `lock`, `lease`; underneath `handle` (a
+ * lease by its number), `collection` and `loss` (what becomes of leases), `calls` (promises of the native part's answers),
+ * `runtime` (how calls and outcomes cross over) with `batch` and `pending`, `options` (what arguments may be) and `errors`.
  */
 
 /// <reference lib="esnext.disposable" preserve="true" />

@@ -1,24 +1,12 @@
 /** What you hold. */
 
 import type { Grant } from "./batch.js";
-import { attempt, failing, settled, unwrap } from "./calls.js";
-import { type CallSite, overlook, type Remains, watchOver, where } from "./collection.js";
-import { InvalidOption, LockLost, type QuorumUnavailable, toError } from "./errors.js";
-import { forget, lossOf } from "./loss.js";
-import { shown } from "./native.js";
-import { checked, callback as checkedCallback, LOCK } from "./options.js";
-import { Failed } from "./pending.js";
-import { native, release, warn } from "./runtime.js";
-
-/**
- * What a lease has of its lock.
- * @internal
- */
-export interface Locked {
-  readonly key: string;
-  readonly keys: readonly string[];
-  readonly ttl: number;
-}
+import { type CallSite, overlook, type Remains, watchOver } from "./collection.js";
+import type { LockLost, QuorumUnavailable } from "./errors.js";
+import { LeaseHandle, type Locked } from "./handle.js";
+import { callWhenLost, lossOf } from "./loss.js";
+import { callback as checkedCallback } from "./options.js";
+import { warn } from "./runtime.js";
 
 /**
  * What you hold: made by `lock.acquire()`, ended by `release()`.
@@ -40,35 +28,22 @@ export class Lease {
    * ```
    */
   readonly key: string;
-  readonly #id: number;
-  readonly #lock: Locked;
-  readonly #grant: Grant | undefined;
-  readonly #site: CallSite | undefined;
-  #token: string | undefined;
-  #fence: number | null = null;
-  /** Once it is not its lock's any more. */
-  #ttl: number | undefined;
-  #released = false;
+  readonly #handle: LeaseHandle;
   #registered = false;
   #loss: AbortController | undefined;
 
   /** @internal */
   constructor(id: number, lock: Locked, site?: CallSite, grant?: Grant) {
-    this.#id = id;
-    this.#lock = lock;
+    this.#handle = new LeaseHandle(id, lock, site, grant);
     this.key = lock.key;
-    this.#site = site;
-    this.#grant = grant;
     if (site !== undefined) watchOver(this);
   }
 
   /** @internal */
   register(): Remains | undefined {
-    if (this.#released || this.#site === undefined) return undefined;
-    this.#registered = true;
-    // The core names it when the lease is held for long, or waited for by its own client.
-    native().leaseCallSite(this.#id, where(this.#site));
-    return { id: this.#id, key: this.key, site: this.#site };
+    const remains = this.#handle.remains();
+    this.#registered = remains !== undefined;
+    return remains;
   }
 
   /**
@@ -80,7 +55,7 @@ export class Lease {
    * ```
    */
   get keys(): string[] {
-    return [...this.#lock.keys];
+    return this.#handle.keys;
   }
 
   /**
@@ -92,7 +67,7 @@ export class Lease {
    * ```
    */
   get ttl(): number {
-    return native().leaseTtl(this.#id) ?? this.#ttl ?? this.#lock.ttl;
+    return this.#handle.ttl;
   }
 
   /**
@@ -104,8 +79,7 @@ export class Lease {
    * ```
    */
   get token(): string {
-    this.#token ??= this.#grant?.token ?? native().leaseToken(this.#id) ?? "";
-    return this.#token;
+    return this.#handle.token;
   }
 
   /**
@@ -120,11 +94,7 @@ export class Lease {
    * ```
    */
   get fencingToken(): number {
-    this.#fence ??= this.#grant?.fence || native().leaseFence(this.#id);
-    if (this.#fence !== null) return this.#fence;
-    const text = "this lease has no fencing token. Make the lock with { fencing: true }";
-    const attached = "an attached lease has none, hand it over with the token";
-    throw new InvalidOption(`${shown(this.key)}: ${text}; ${attached}`, { resource: this.key });
+    return this.#handle.fencingToken;
   }
 
   /**
@@ -136,7 +106,7 @@ export class Lease {
    * ```
    */
   get held(): boolean {
-    return native().leaseHeld(this.#id);
+    return this.#handle.held;
   }
 
   /**
@@ -148,7 +118,7 @@ export class Lease {
    * ```
    */
   get remaining(): number {
-    return native().leaseRemaining(this.#id);
+    return this.#handle.remaining;
   }
 
   /**
@@ -162,9 +132,7 @@ export class Lease {
    * ```
    */
   ensureHeld(): void {
-    const failure = native().leaseFailure(this.#id);
-    if (failure) throw toError(failure);
-    if (!this.held) throw this.#over();
+    this.#handle.ensureHeld();
   }
 
   /**
@@ -178,13 +146,8 @@ export class Lease {
    * lease.remaining > 29_000; // true
    * ```
    */
-  async extend(ttl?: number): Promise<void> {
-    checked({ ttl }, LOCK, "extend()");
-    const begin = (slot: number) => {
-      if (!attempt(() => native().leaseExtend(slot, this.#id, ttl))) throw this.#over();
-    };
-    unwrap(await settled(begin));
-    this.#ttl = this.ttl;
+  extend(ttl?: number): Promise<void> {
+    return this.#handle.extend(ttl);
   }
 
   /**
@@ -198,15 +161,7 @@ export class Lease {
    * ```
    */
   release(): Promise<void> {
-    return new Promise((resolve) => {
-      if (this.#released) return resolve();
-      this.#remember();
-      release(this.#id, (outcome) => {
-        if (outcome instanceof Failed) return resolve(failing(outcome));
-        this.#end();
-        resolve();
-      });
-    });
+    return this.#handle.release(() => this.#end());
   }
 
   /**
@@ -220,23 +175,14 @@ export class Lease {
    * ```
    */
   abandon(): boolean {
-    this.#remember();
-    const held = native().leaseAbandon(this.#id);
+    const held = this.#handle.abandon();
     this.#end();
     return held;
   }
 
+  /** It is over by us: nobody needs to be told of a lease that is collected. */
   #end(): void {
-    this.#released = true;
-    forget(this.#id);
     if (this.#registered) overlook(this);
-  }
-
-  /** What can be asked for only while it is held, but is to be known afterwards; a grant has brought it along. */
-  #remember(): void {
-    if (this.#grant !== undefined) return;
-    this.#token ??= this.token;
-    this.#fence ??= native().leaseFence(this.#id);
   }
 
   /**
@@ -251,7 +197,7 @@ export class Lease {
    * ```
    */
   get signal(): AbortSignal {
-    this.#loss ??= lossOf(this.#id);
+    this.#loss ??= lossOf(this.#handle.id);
     return this.#loss.signal;
   }
 
@@ -266,16 +212,7 @@ export class Lease {
    * ```
    */
   onLost(callback: (error: LockLost) => void): void {
-    const called = checkedCallback(callback, "onLost()");
-    const { signal } = this;
-    const tell = () => called(signal.reason as LockLost);
-    if (signal.aborted) queueMicrotask(tell);
-    else signal.addEventListener("abort", tell, { once: true });
-  }
-
-  #over(): LockLost {
-    const text = `${shown(this.key)}: the lease was released; nothing is held`;
-    return new LockLost(text, { resource: this.key });
+    callWhenLost(this.signal, checkedCallback(callback, "onLost()"));
   }
 
   /**

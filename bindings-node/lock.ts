@@ -3,7 +3,8 @@
 import type { Grant } from "./batch.js";
 import { begin, cancelOn, failing, reasonOf, settled, unwrap } from "./calls.js";
 import type { CallSite } from "./collection.js";
-import { Lease, type Locked } from "./lease.js";
+import type { Locked } from "./handle.js";
+import { Lease } from "./lease.js";
 import type { Inspection, NativeLock } from "./native.js";
 import { ACQUIRE, type AcquireOptions, callback, checked, tokenText } from "./options.js";
 import { Failed } from "./pending.js";

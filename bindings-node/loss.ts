@@ -1,6 +1,6 @@
 /** The loss of leases, as a signal for each. */
 
-import { toError } from "./errors.js";
+import { type LockLost, toError } from "./errors.js";
 import type { Failure } from "./native.js";
 import { native, unwatch, watch } from "./runtime.js";
 
@@ -27,4 +27,11 @@ export function lossOf(id: number): AbortController {
   };
   if (!failure && watch(id, told)) watches.set(id, loss);
   return loss;
+}
+
+/** Calls back once the lease of this signal is lost; soon, if it is lost already. */
+export function callWhenLost(signal: AbortSignal, called: (error: LockLost) => void): void {
+  const tell = () => called(signal.reason as LockLost);
+  if (signal.aborted) queueMicrotask(tell);
+  else signal.addEventListener("abort", tell, { once: true });
 }

@@ -35,6 +35,7 @@ const TYPESCRIPT: &[&str] = &[
     "client.ts",
     "lock.ts",
     "lease.ts",
+    "handle.ts",
     "collection.ts",
     "loss.ts",
     "calls.ts",

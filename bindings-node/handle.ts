@@ -1,0 +1,130 @@
+/** A lease by its number: what the native part answers of it, and what is remembered when it is over. */
+
+import type { Grant } from "./batch.js";
+import { attempt, failing, settled, unwrap } from "./calls.js";
+import { type CallSite, type Remains, where } from "./collection.js";
+import { InvalidOption, LockLost, toError } from "./errors.js";
+import { forget } from "./loss.js";
+import { shown } from "./native.js";
+import { checked, LOCK } from "./options.js";
+import { Failed } from "./pending.js";
+import { native, release } from "./runtime.js";
+
+/** What a lease has of its lock. */
+export interface Locked {
+  readonly key: string;
+  readonly keys: readonly string[];
+  readonly ttl: number;
+}
+
+/** What stands behind a `Lease`, whose methods say what each of these gives. */
+export class LeaseHandle {
+  readonly id: number;
+  readonly #lock: Locked;
+  readonly #grant: Grant | undefined;
+  readonly #site: CallSite | undefined;
+  #token: string | undefined;
+  #fence: number | null = null;
+  /** Once it is not its lock's any more. */
+  #ttl: number | undefined;
+  #released = false;
+
+  constructor(id: number, lock: Locked, site?: CallSite, grant?: Grant) {
+    this.id = id;
+    this.#lock = lock;
+    this.#site = site;
+    this.#grant = grant;
+  }
+
+  /** What would be left of it if its object were collected; nothing if it is over, or nobody watches over it. */
+  remains(): Remains | undefined {
+    if (this.#released || this.#site === undefined) return undefined;
+    // The core names it when the lease is held for long, or waited for by its own client.
+    native().leaseCallSite(this.id, where(this.#site));
+    return { id: this.id, key: this.#lock.key, site: this.#site };
+  }
+
+  get keys(): string[] {
+    return [...this.#lock.keys];
+  }
+
+  get ttl(): number {
+    return native().leaseTtl(this.id) ?? this.#ttl ?? this.#lock.ttl;
+  }
+
+  get token(): string {
+    this.#token ??= this.#grant?.token ?? native().leaseToken(this.id) ?? "";
+    return this.#token;
+  }
+
+  get fencingToken(): number {
+    this.#fence ??= this.#grant?.fence || native().leaseFence(this.id);
+    if (this.#fence !== null) return this.#fence;
+    const { key } = this.#lock;
+    const text = "this lease has no fencing token. Make the lock with { fencing: true }";
+    const attached = "an attached lease has none, hand it over with the token";
+    throw new InvalidOption(`${shown(key)}: ${text}; ${attached}`, { resource: key });
+  }
+
+  get held(): boolean {
+    return native().leaseHeld(this.id);
+  }
+
+  get remaining(): number {
+    return native().leaseRemaining(this.id);
+  }
+
+  ensureHeld(): void {
+    const failure = native().leaseFailure(this.id);
+    if (failure) throw toError(failure);
+    if (!this.held) throw this.#over();
+  }
+
+  async extend(ttl?: number): Promise<void> {
+    checked({ ttl }, LOCK, "extend()");
+    const begin = (slot: number) => {
+      if (!attempt(() => native().leaseExtend(slot, this.id, ttl))) throw this.#over();
+    };
+    unwrap(await settled(begin));
+    this.#ttl = this.ttl;
+  }
+
+  /** `ended`: called once it is given back, before the promise resolves; not if that failed. */
+  release(ended: () => void): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#released) return resolve();
+      this.#remember();
+      release(this.id, (outcome) => {
+        if (outcome instanceof Failed) return resolve(failing(outcome));
+        this.#end();
+        ended();
+        resolve();
+      });
+    });
+  }
+
+  abandon(): boolean {
+    this.#remember();
+    const held = native().leaseAbandon(this.id);
+    this.#end();
+    return held;
+  }
+
+  #end(): void {
+    this.#released = true;
+    forget(this.id);
+  }
+
+  /** What can be asked for only while it is held, but is to be known afterwards; a grant has brought it along. */
+  #remember(): void {
+    if (this.#grant !== undefined) return;
+    this.#token ??= this.token;
+    this.#fence ??= native().leaseFence(this.id);
+  }
+
+  #over(): LockLost {
+    const { key } = this.#lock;
+    const text = `${shown(key)}: the lease was released; nothing is held`;
+    return new LockLost(text, { resource: key });
+  }
+}
