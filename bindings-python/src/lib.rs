@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 mod panic;
 
 mod default;
+mod describe;
 
 mod client;
 mod lock;
@@ -42,7 +43,9 @@ mod _native {
     #[pymodule_export]
     use crate::client::Redlock;
     #[pymodule_export]
-    use crate::default::{configure, lock};
+    use crate::default::configure;
+    #[pymodule_export]
+    use crate::describe::lock;
     #[pymodule_export]
     use crate::errors::conclude_with;
     #[pymodule_export]

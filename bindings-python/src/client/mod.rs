@@ -10,7 +10,7 @@ use crate::args;
 use crate::errors::check;
 use crate::lease::Lease;
 use crate::lock::{Lock, Names};
-use crate::options::{client_args, lock_args, refuse_client, refuse_lock};
+use crate::options::{client_args, lock_args, refuse_client};
 use crate::registry;
 use crate::runtime::wait::wait;
 use crate::source::{Numbered, Source};
@@ -81,61 +81,6 @@ impl Redlock {
         ];
         let options = client_args(&given)?;
         Ok(Self { client: Numbered::make(py, args::nodes(nodes)?, &options)? })
-    }
-
-    /// Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Times are seconds or timedelta.
-    ///
-    /// As a decorator's, the name may be a function of the decorated function's arguments.
-    ///
-    /// - ttl: how long the lease lives without renewal; at least 0.1, default 10
-    /// - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
-    /// - renew: whether to extend at a third of the ttl until released; default True
-    /// - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
-    /// - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
-    /// - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
-    ///
-    /// Raises InvalidOption for a value that breaks a rule.
-    ///
-    ///     >>> lock = client.lock("job", ttl=10, wait=5)
-    ///     >>> with lock as lease:
-    ///     ...     lease.remaining > 9
-    ///     True
-    #[pyo3(signature = (
-        name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
-        *args: "typing.Never",
-        ttl: "float | datetime.timedelta | None" = None,
-        wait: "float | datetime.timedelta | None" = None,
-        renew: "bool | None" = None,
-        max_hold: "float | datetime.timedelta | None" = None,
-        node_timeout: "float | datetime.timedelta | None" = None,
-        fencing: "bool | None" = None,
-        **kwargs: "typing.Never"
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
-    fn lock(
-        &self,
-        py: Python<'_>,
-        name: &Bound<'_, PyAny>,
-        args: &Bound<'_, PyTuple>,
-        ttl: Option<&Bound<'_, PyAny>>,
-        wait: Option<&Bound<'_, PyAny>>,
-        renew: Option<&Bound<'_, PyAny>>,
-        max_hold: Option<&Bound<'_, PyAny>>,
-        node_timeout: Option<&Bound<'_, PyAny>>,
-        fencing: Option<&Bound<'_, PyAny>>,
-        kwargs: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Lock> {
-        refuse_lock("lock()", args, kwargs)?;
-        let given = [
-            ("ttl", ttl),
-            ("wait", wait),
-            ("renew", renew),
-            ("max_hold", max_hold),
-            ("node_timeout", node_timeout),
-            ("fencing", fencing),
-        ];
-        let options = lock_args(&given)?;
-        Lock::make(py, Source::Client(self.client.clone()), Names::given(name)?, options)
     }
 
     /// Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now on:

@@ -1,7 +1,7 @@
 //! The monitor of a client's leases: renewals, and the deadline that no renewal can delay.
 //!
-//! One task for all leases. A renewal is Renewed, Lost or Unknown; only Renewed moves the deadline, and time
-//! alone turns Unknown into Lost.
+//! One task for all leases. What a renewal's answers mean is the verdict of [`super::extend`]: Extended moves the
+//! deadline, Gone is a loss at once, and of Unknown nothing comes but that the deadline may pass, which is seen here.
 //!
 //! It has the registry and the changes, and none of what makes leases: so it ends by itself when the last of
 //! those who could make or change one is gone. It never asks a node by itself: what it begins are the pieces of
