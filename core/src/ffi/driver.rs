@@ -137,7 +137,12 @@ mod tests {
 
     fn driver() -> (Driver<u32>, Receiver<Vec<u32>>) {
         let (sender, batches) = channel();
-        (Driver::start(move |batch| drop(sender.send(batch))), batches)
+        let driver = Driver::start(move |batch| drop(sender.send(batch)));
+        // It looks once as it begins: from here on only when it is woken.
+        driver.enqueue(ready(0), || 0);
+        driver.wake();
+        assert_eq!(next(&batches), [0]);
+        (driver, batches)
     }
 
     fn next(batches: &Receiver<Vec<u32>>) -> Vec<u32> {
