@@ -138,10 +138,10 @@ mod tests {
     fn driver() -> (Driver<u32>, Receiver<Vec<u32>>) {
         let (sender, batches) = channel();
         let driver = Driver::start(move |batch| drop(sender.send(batch)));
-        // It looks once as it begins: from here on only when it is woken.
-        driver.enqueue(ready(0), || 0);
-        driver.wake();
-        assert_eq!(next(&batches), [0]);
+        // It looks once as it begins, before whatever was spawned later has its turn: from here on only when it is woken.
+        let (begun, begins) = channel();
+        spawn(async move { begun.send(()).unwrap() }).detach();
+        begins.recv_timeout(Duration::from_secs(10)).expect("its turn");
         (driver, batches)
     }
 
