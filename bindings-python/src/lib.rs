@@ -13,10 +13,10 @@ use pyo3::prelude::*;
 #[cfg(feature = "panics")]
 mod panic;
 
-mod default;
 mod describe;
 
 mod client;
+mod construct;
 mod lock;
 
 mod inspection;
@@ -41,9 +41,7 @@ mod errors;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::client::Redlock;
-    #[pymodule_export]
-    use crate::default::configure;
+    use crate::construct::{Redlock, configure};
     #[pymodule_export]
     use crate::describe::lock;
     #[pymodule_export]

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -120,3 +122,18 @@ def test_one_server_under_two_urls_is_refused_once_connected(
         with pytest.raises(redlock.InvalidOption, match=r"same server as.*independent") as caught:
             call(client.lock(name), "acquire", wait=0.5)
         assert caught.value.code == "invalid"
+
+
+@pytest.mark.parametrize(
+    "call", [redlock.lock, redlock.Redlock.lock, redlock.Redlock, redlock.configure]
+)
+def test_every_option_of_core_s_table_is_a_parameter_and_no_other(call: Callable[..., Any]) -> None:
+    """A parameter without a row would be dropped, a row without a parameter could be given by nobody."""
+    arguments = {"self", "nodes", "name", "args", "kwargs", "replace"}
+    written = {*inspect.signature(call).parameters} - arguments
+    args = (redlock.Redlock("memory://"), "job") if call is redlock.Redlock.lock else ("memory://",)
+    with pytest.raises(redlock.InvalidOption) as caught:
+        call(*args, nap=1)
+    assert {*re.findall(r"(\w+)=", str(caught.value).partition("There are:")[2])} == written
+    # Looked up even where nothing is given for it.
+    call(*args, **({"replace": True} if call is redlock.configure else {}))

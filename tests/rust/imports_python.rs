@@ -9,11 +9,11 @@ use crate::tidy::{files, root};
 /// The modules of `bindings-python/src`, top down.
 const RUST: &[&str] = &[
     "panic",
-    "default",
     "describe",
     "client::asyncio",
     "client::ending",
     "client",
+    "construct",
     "lock::asyncio",
     "lock::methods",
     "lock::acquire",

@@ -408,8 +408,9 @@ class Redlock:
     - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
     - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
       on every client; 0: no guard; default 60
-    - tls_ca, tls_cert, tls_key: for `rediss://`, PEM files of whom to trust, of the client's certificate and its key;
-      default: the system's trust, no certificate
+    - tls_ca: for `rediss://`, a PEM file of whom to trust; default: the system's trust
+    - tls_cert: a PEM file of the client's certificate chain, where the server asks for one; with tls_key
+    - tls_key: a PEM file of the certificate's private key
     - tls_server_name: the name that the server's certificate must carry; default the URL's host
 
     Raises InvalidOption for a value that breaks a rule.
@@ -564,10 +565,11 @@ def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None"
 
 def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
     """
-    Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else redis://127.0.0.1:6379.
+    Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else
+    redis://127.0.0.1:6379.
 
-    The options are those of `Redlock`. Raises InvalidOption for a value that breaks a rule, and once the default client is
-    in use, unless `replace` is true.
+    The options are those of `Redlock`. Raises InvalidOption for a value that breaks a rule, and once the default
+    client is in use, unless `replace` is true.
 
         >>> client = redlock.configure(["memory://"], replace=True)
         >>> redlock.lock("job").inspect().nodes[0].url

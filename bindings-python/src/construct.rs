@@ -1,0 +1,110 @@
+//! The client's class, and the two functions that make one, `Redlock` and `configure`: each names every option, and each
+//! option is written once, here.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::args;
+use crate::options::{client_args, refuse_client};
+use crate::source::Numbered;
+
+/// Writes the class and both functions with these options, each a line of the docstring and a parameter: no `**options`,
+/// so that `inspect.signature`, type checkers and editors know them. What an option takes and does is core's table's to
+/// know.
+macro_rules! client_functions {
+    ($($(#[$($about:tt)+])+ $option:ident: $kind:tt,)+) => {
+        /// The client: the nodes of one lock space, and what its locks have in common.
+        ///
+        /// Nothing connects here. `with client:` and `async with client:` end in `shutdown(0)`.
+        ///
+        /// `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
+        /// (TLS), `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
+        ///
+        $($(#[$($about)+])+)+
+        ///
+        /// Raises InvalidOption for a value that breaks a rule.
+        ///
+        ///     >>> with redlock.Redlock(["memory://a", "memory://b", "memory://c"], key_prefix="app:") as client:
+        ///     ...     client.lock("job").key
+        ///     'app:job'
+        #[pyclass(frozen, weakref, module = "redlock")]
+        pub(crate) struct Redlock {
+            pub(crate) client: Numbered,
+        }
+
+        #[pymethods]
+        impl Redlock {
+            #[new]
+            #[pyo3(signature = (
+                nodes: "str | list[str] | tuple[str, ...]",
+                *args: "typing.Never",
+                $($option: $kind = None,)+
+                **kwargs: "typing.Never"
+            ))]
+            #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
+            fn new(
+                py: Python<'_>,
+                nodes: &Bound<'_, PyAny>,
+                args: &Bound<'_, PyTuple>,
+                $($option: Option<&Bound<'_, PyAny>>,)+
+                kwargs: Option<&Bound<'_, PyDict>>,
+            ) -> PyResult<Self> {
+                refuse_client("Redlock()", args, kwargs)?;
+                let options = client_args(&[$((stringify!($option), $option)),+])?;
+                Ok(Self { client: Numbered::make(py, args::nodes(nodes)?, &options)? })
+            }
+        }
+
+        /// Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else
+        /// redis://127.0.0.1:6379.
+        ///
+        /// The options are those of `Redlock`. Raises InvalidOption for a value that breaks a rule, and once the default
+        /// client is in use, unless `replace` is true.
+        ///
+        ///     >>> client = redlock.configure(["memory://"], replace=True)
+        ///     >>> redlock.lock("job").inspect().nodes[0].url
+        ///     'memory://'
+        #[pyfunction]
+        #[pyo3(signature = (
+            nodes: "str | list[str] | tuple[str, ...]",
+            *args: "typing.Never",
+            replace: "bool | None" = None,
+            $($option: $kind = None,)+
+            **kwargs: "typing.Never"
+        ))]
+        #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
+        pub(crate) fn configure(
+            py: Python<'_>,
+            nodes: &Bound<'_, PyAny>,
+            args: &Bound<'_, PyTuple>,
+            replace: Option<&Bound<'_, PyAny>>,
+            $($option: Option<&Bound<'_, PyAny>>,)+
+            kwargs: Option<&Bound<'_, PyDict>>,
+        ) -> PyResult<Redlock> {
+            refuse_client("configure()", args, kwargs)?;
+            let replace = args::switch("replace", replace)?.unwrap_or_default();
+            let options = client_args(&[$((stringify!($option), $option)),+])?;
+            let client = Numbered::make(py, args::nodes(nodes)?, &options)?;
+            client.configure(py, replace)?;
+            Ok(Redlock { client })
+        }
+    };
+}
+
+client_functions! {
+    /// - key_prefix: goes before every name; default `lock:`. An empty one shares keys with other libraries
+    key_prefix: "str | None",
+    /// - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
+    node_timeout: "float | datetime.timedelta | None",
+    /// - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
+    ///   on every client; 0: no guard; default 60
+    restart_guard: "float | datetime.timedelta | None",
+    /// - tls_ca: for `rediss://`, a PEM file of whom to trust; default: the system's trust
+    tls_ca: "str | os.PathLike[str] | None",
+    /// - tls_cert: a PEM file of the client's certificate chain, where the server asks for one; with tls_key
+    tls_cert: "str | os.PathLike[str] | None",
+    /// - tls_key: a PEM file of the certificate's private key
+    tls_key: "str | os.PathLike[str] | None",
+    /// - tls_server_name: the name that the server's certificate must carry; default the URL's host
+    tls_server_name: "str | None",
+}
