@@ -72,6 +72,7 @@ const CORE: &[&str] = &[
     "node::redis::pipeline",
     "node::redis::flood",
     "node::redis::link",
+    "node::redis::route",
     "node::redis::handshake",
     "node::redis::rights",
     "node::redis::run_ids",

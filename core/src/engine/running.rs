@@ -102,10 +102,10 @@ fn connect(
     match address {
         // By name, not by client: another client of the process meets the same keys.
         Address::Memory(name) => Arc::new(MemoryNode::new(name, clock, watch)),
-        Address::Redis(endpoint) => {
+        Address::Redis(route) => {
             let target = Target {
                 url: address.redacted(),
-                endpoint: endpoint.clone(),
+                route: route.clone(),
                 guard: config.guard,
                 key_prefix: config.key_prefix.clone(),
                 run_ids: Arc::clone(run_ids),

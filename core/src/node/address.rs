@@ -3,7 +3,7 @@
 //! It reads text and touches no network. What is wrong is told by the rule that was broken: the text itself is
 //! not quoted, as a password may stand in any part of a URL that somebody got wrong.
 
-use super::redis::{Endpoint, Tls, invalid_url};
+use super::redis::{Route, Tls, invalid_url};
 use crate::error::Result;
 
 /// Where a node is, and as whom to go there.
@@ -11,8 +11,8 @@ use crate::error::Result;
 pub(crate) enum Address {
     /// `memory://` and a name.
     Memory(String),
-    /// A server.
-    Redis(Endpoint),
+    /// A server, and how to find it.
+    Redis(Route),
 }
 
 impl Address {
@@ -30,7 +30,7 @@ impl Address {
             "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
             // Valkey's own schemes are Redis' by another name.
             "redis" | "rediss" | "valkey" | "valkeys" | "unix" => {
-                Endpoint::parse(text).map(Self::Redis)
+                Route::to_server(text).map(Self::Redis)
             }
             // Named, so that nobody looks for the mistake in the rest of the URL.
             "redis+sentinel" | "redis+cluster" => {
@@ -44,13 +44,13 @@ impl Address {
     ///
     /// Their files are read only where one needs them.
     pub(crate) fn is_tls(&self) -> bool {
-        matches!(self, Self::Redis(endpoint) if endpoint.is_tls())
+        matches!(self, Self::Redis(route) if route.is_tls())
     }
 
     /// The same place, reached with these TLS options.
     pub(crate) fn with_tls(self, tls: &Tls) -> Self {
         match self {
-            Self::Redis(endpoint) => Self::Redis(endpoint.with_tls(tls)),
+            Self::Redis(route) => Self::Redis(route.with_tls(tls)),
             // No wire, nothing to secure.
             memory @ Self::Memory(_) => memory,
         }
@@ -60,7 +60,7 @@ impl Address {
     pub(crate) fn redacted(&self) -> String {
         match self {
             Self::Memory(name) => format!("memory://{name}"),
-            Self::Redis(endpoint) => endpoint.redacted(),
+            Self::Redis(route) => route.redacted(),
         }
     }
 
@@ -68,7 +68,7 @@ impl Address {
     pub(crate) fn identity(&self) -> String {
         match self {
             Self::Memory(name) => format!("memory://{name}"),
-            Self::Redis(endpoint) => endpoint.identity(),
+            Self::Redis(route) => route.identity(),
         }
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::debts::Debts;
-use super::endpoint::Endpoint;
 use super::handshake::{Greeting, guard_time};
 use super::in_flight::{InFlight, Purpose};
 use super::link::{Link, VotesFrom};
+use super::route::{Finder, Route};
 use super::run_ids::RunIds;
 use crate::clock::{Clock, Instant};
 use crate::log;
@@ -22,8 +22,8 @@ use crate::node::{Fault, Watch};
 pub(crate) struct Target {
     /// The node's URL, without its password.
     pub(crate) url: String,
-    /// Where the server is, and as whom to go there.
-    pub(crate) endpoint: Endpoint,
+    /// How the server is found, and as whom to go there.
+    pub(crate) route: Route,
     /// `restart_guard`: a server younger than this takes no first vote.
     pub(crate) guard: Duration,
     /// Before every key: what the server's user may do is tried below it.
@@ -37,6 +37,8 @@ pub(crate) struct Target {
 pub(super) struct Context {
     /// Where it goes.
     pub(super) target: Target,
+    /// Asked at each attempt: where that is now.
+    pub(super) finder: Arc<Finder>,
     /// The client's: leases, guards and debts are all counted by it.
     pub(super) clock: Arc<dyn Clock>,
     /// Who wants to know of changes.
@@ -63,7 +65,9 @@ impl Context {
         commands: UnboundedReceiver<InFlight>,
     ) -> Self {
         let debts = Debts::default();
-        Self { target, clock, watch, link, commands, debts, run_id: None, not_before: None }
+        let finder = Arc::new(Finder::new(target.route.clone()));
+        let (run_id, not_before) = (None, None);
+        Self { target, finder, clock, watch, link, commands, debts, run_id, not_before }
     }
 
     /// A command that cannot go out: it is never queued across a reconnect, except as a debt.

@@ -125,7 +125,7 @@ impl<'a> Dialogue<'a> {
             return Some(Fault::new("the server answered what nobody asked"));
         };
         if !fits(&in_flight, &value) {
-            let fault = self.context.target.endpoint.redact_fault(reply::unexpected(&value));
+            let fault = self.context.target.route.redact_fault(reply::unexpected(&value));
             self.context.refuse(in_flight, &fault);
             return Some(fault);
         }

@@ -20,6 +20,7 @@ mod pipeline;
 mod reconnect;
 mod reply;
 mod rights;
+mod route;
 mod run_ids;
 mod script;
 mod session;
@@ -52,7 +53,8 @@ use link::Link;
 use reply::Answer;
 
 pub(crate) use context::Target;
-pub(crate) use endpoint::{Endpoint, invalid_url};
+pub(crate) use endpoint::invalid_url;
+pub(crate) use route::Route;
 pub(crate) use run_ids::RunIds;
 pub(crate) use tls::Tls;
 pub use tls::TlsOptions;
@@ -61,8 +63,8 @@ pub use tls::TlsOptions;
 pub(crate) struct RedisNode {
     /// Without its password.
     url: String,
-    /// For the password alone, which is taken out of the server's words.
-    endpoint: Arc<Endpoint>,
+    /// For the passwords alone, which are taken out of the server's words.
+    route: Arc<Route>,
     /// To the connection's task. First in, first out: a delete goes behind the vote that it takes back. Its end
     /// is the client's.
     queue: Queue,
@@ -79,21 +81,21 @@ impl RedisNode {
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let (queue, commands) = unbounded_channel();
         let (url, link) = (target.url.clone(), Arc::new(Link::default()));
-        let endpoint = Arc::new(target.endpoint.clone());
+        let route = Arc::new(target.route.clone());
         let time = Arc::clone(&clock);
         let context = Context::new(target, time, watch, Arc::clone(&link), commands);
         // It outlives the node for as long as something is owed.
         background::spawn(Connection::new(context).run()).detach();
-        Self { url, endpoint, queue, link, clock }
+        Self { url, route, queue, link, clock }
     }
 
     /// Sends, and reads the answer where it is awaited: on the caller's thread, not on that of all connections.
     fn ask<T: Send + 'static>(&self, command: Command, read: fn(&Value) -> Answer<T>) -> Reply<T> {
         let answer = send(&self.queue, command);
-        let endpoint = Arc::clone(&self.endpoint);
+        let route = Arc::clone(&self.route);
         Box::pin(async move {
             let read = answer.await.and_then(|value| read(&value));
-            read.map_err(|fault| endpoint.redact_fault(fault))
+            read.map_err(|fault| route.redact_fault(fault))
         })
     }
 }
@@ -131,14 +133,14 @@ impl Node for RedisNode {
         // The cheap pair: most locks are free, and of one key without a token two plain commands say all.
         let owner = send(&self.queue, attempt(claim, params));
         let (queue, claim) = (self.queue.clone(), claim.clone());
-        let endpoint = Arc::clone(&self.endpoint);
+        let route = Arc::clone(&self.route);
         Box::pin(async move {
             if matches!(owner.await?, Value::BulkString(token) if token == claim.token.as_bytes()) {
                 return Ok(Vote::Granted(None));
             }
             // Whoever listens no longer asks no more: a delete that follows finds nothing behind it.
             let vote = send(&queue, acquire_script(&claim, params, true)).await?;
-            reply::vote(&vote).map_err(|fault| endpoint.redact_fault(fault))
+            reply::vote(&vote).map_err(|fault| route.redact_fault(fault))
         })
     }
 

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -14,6 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use super::context::{Context, Target};
 use super::handshake::{self, Former, Greeting};
 use super::in_flight::InFlight;
+use super::route::Finder;
 use crate::clock::Instant;
 use crate::log;
 use crate::node::Fault;
@@ -53,9 +55,10 @@ struct Attempts {
 }
 
 impl Attempts {
-    fn begin(&mut self, target: &Target, former: Option<&Former>, now: Instant) {
-        self.running.push(Box::pin(open(target.clone(), former.cloned())));
-        self.begun = Some(now);
+    fn begin(&mut self, context: &Context, former: Option<&Former>) {
+        let (target, finder) = (context.target.clone(), Arc::clone(&context.finder));
+        self.running.push(Box::pin(open(target, finder, former.cloned())));
+        self.begun = Some(context.clock.now());
     }
 }
 
@@ -80,7 +83,7 @@ impl Reconnect {
         let opened = loop {
             // After a good connection the next is tried at once.
             if attempts.begun.is_none() && pause.is_zero() {
-                attempts.begin(&context.target, self.former.as_ref(), context.clock.now());
+                attempts.begin(context, self.former.as_ref());
             }
             tokio::select! {
                 Some(opened) = attempts.running.next() => {
@@ -90,7 +93,7 @@ impl Reconnect {
                     }
                 }
                 () = &mut pause_ends, if attempts.begun.is_none() => {
-                    attempts.begin(&context.target, self.former.as_ref(), context.clock.now());
+                    attempts.begin(context, self.former.as_ref());
                 }
                 command = context.commands.recv(), if more => match (command, &refusal) {
                     // Before the first attempt nothing is known that could be told.
@@ -128,7 +131,7 @@ impl Reconnect {
         let again = self.tries_again(now, waiting);
         if again && !young {
             // Beside one that is under way: on a slow link that one may be the first to end well.
-            attempts.begin(&context.target, self.former.as_ref(), now);
+            attempts.begin(context, self.former.as_ref());
         }
         if again || (young && !waiting.is_empty()) {
             waiting.push(command);
@@ -166,12 +169,14 @@ fn not_connected(fault: &Fault) -> Fault {
     if fault.is_invalid() { fault.clone() } else { Fault::new(format!("not connected: {fault}")) }
 }
 
-/// One attempt: connect, log in, see that it is no other node's server, and have the former connection ended.
-async fn open(target: Target, former: Option<Former>) -> Opened {
-    let Target { url, endpoint, guard, key_prefix, run_ids } = target;
+/// One attempt: find the server, connect, log in, see that it is no other node's, and have the former connection
+/// ended.
+async fn open(target: Target, finder: Arc<Finder>, former: Option<Former>) -> Opened {
+    let Target { url, route, guard, key_prefix, run_ids } = target;
+    let endpoint = finder.find().await?.endpoint;
     let mut greeting = handshake::open(&endpoint, guard, &key_prefix).await?;
     if let Some(run_id) = &greeting.run_id {
-        run_ids.enter(&url, run_id).map_err(|fault| endpoint.redact_fault(fault))?;
+        run_ids.enter(&url, run_id).map_err(|fault| route.redact_fault(fault))?;
     }
     // Before anything is paid or asked: nothing of the former one may come after it.
     let killed = match &former {
@@ -182,7 +187,7 @@ async fn open(target: Target, former: Option<Former>) -> Opened {
     let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
     if eviction != "noeviction" {
         log::event!(
-            WARN, { node: url, maxmemory_policy: endpoint.redact(eviction) },
+            WARN, { node: url, maxmemory_policy: route.redact(eviction) },
             "the server may evict lock keys when its memory is full: use noeviction"
         );
     }

@@ -76,10 +76,10 @@ fn answer(words: &[String]) -> String {
 #[tokio::test]
 async fn a_task_that_panics_refuses_what_was_under_way_and_begins_anew() {
     let url = server();
-    let Address::Redis(endpoint) = Address::parse(&url).unwrap() else { unreachable!() };
+    let Address::Redis(route) = Address::parse(&url).unwrap() else { unreachable!() };
     let run_ids = Arc::default();
     let key_prefix = "lock:".to_owned();
-    let target = Target { url, endpoint, guard: Duration::ZERO, key_prefix, run_ids };
+    let target = Target { url, route, guard: Duration::ZERO, key_prefix, run_ids };
     let watch = Arc::new(Watch::new(Arc::default()));
     let node = RedisNode::new(target, Arc::new(SystemClock), watch);
     for _ in 0..3 {
