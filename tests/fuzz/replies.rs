@@ -2,7 +2,10 @@
 //! every test run. What fails is made smaller before it is shown.
 
 use bytes::BytesMut;
-use fastrand::Rng;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 use redis::{Value, ValueCodec};
 use tokio_util::codec::Decoder;
 
@@ -53,28 +56,49 @@ const PIECES: [&[u8]; 20] = [
     b",nan\r\n",
 ];
 
-fn changed(rng: &mut Rng) -> Vec<u8> {
-    let mut text = String::new();
-    for _ in 0..rng.usize(1..4) {
-        text.push_str(POLITE[rng.usize(..POLITE.len())]);
-    }
-    let mut bytes = text.replace("{token}", TOKEN).into_bytes();
-    for _ in 0..rng.usize(0..5) {
-        let (at, other) = (rng.usize(..=bytes.len()), rng.usize(..=bytes.len()));
-        let (from, to) = (at.min(other), at.max(other).min(at.min(other) + 40));
-        match rng.u8(..6) {
-            0 if from < bytes.len() => bytes[from] = rng.u8(..),
-            1 if from < bytes.len() => bytes[from] ^= 1 << rng.u8(..8),
-            2 => drop(bytes.drain(from..to)),
-            3 => drop(bytes.splice(from..from, PIECES[rng.usize(..PIECES.len())].iter().copied())),
-            4 => {
-                let again = bytes[from..to].to_vec();
-                bytes.splice(from..from, again);
+/// What may become of a reply, each at a place of its own.
+#[derive(Clone, Debug)]
+enum Change {
+    /// Another byte, or one bit of it.
+    Byte(u8),
+    Bit(u8),
+    Left,
+    Put(&'static [u8]),
+    Twice,
+    Ended,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        any::<u8>().prop_map(Change::Byte),
+        (0..8_u8).prop_map(Change::Bit),
+        Just(Change::Left),
+        select(&PIECES[..]).prop_map(Change::Put),
+        Just(Change::Twice),
+        Just(Change::Ended),
+    ]
+}
+
+/// Up to three of what a server says, with up to four changes.
+fn changed() -> impl Strategy<Value = Vec<u8>> {
+    let changes = vec((any::<Index>(), 0..40_usize, change()), 0..5);
+    (vec(select(&POLITE[..]), 1..4), changes).prop_map(|(said, changes)| {
+        let mut bytes = said.concat().replace("{token}", TOKEN).into_bytes();
+        for (at, length, change) in changes {
+            let from = at.index(bytes.len() + 1);
+            let to = (from + length).min(bytes.len());
+            match change {
+                Change::Byte(byte) if from < bytes.len() => bytes[from] = byte,
+                Change::Bit(bit) if from < bytes.len() => bytes[from] ^= 1 << bit,
+                Change::Byte(_) | Change::Bit(_) => {}
+                Change::Left => drop(bytes.drain(from..to)),
+                Change::Put(piece) => drop(bytes.splice(from..from, piece.iter().copied())),
+                Change::Twice => drop(bytes.splice(from..from, bytes[from..to].to_vec())),
+                Change::Ended => bytes.truncate(to.max(1)),
             }
-            _ => bytes.truncate(to.max(1)),
         }
-    }
-    bytes
+        bytes
+    })
 }
 
 fn server() -> Endpoint {
@@ -125,32 +149,13 @@ fn read(value: &Value, bytes: &[u8], server: &Endpoint) -> Result<(), String> {
     faults.into_iter().flatten().try_for_each(|fault| seen(fault, server))
 }
 
-/// What is wrong with how these bytes are taken, if anything is.
-fn wrong(bytes: &[u8], server: &Endpoint) -> Option<String> {
-    let read_all = || {
-        let (mut codec, mut unread) = (ValueCodec::default(), BytesMut::from(bytes));
-        while let Ok(Some(value)) = codec.decode(&mut unread) {
-            read(&value, bytes, server)?;
-        }
-        Ok::<(), String>(())
-    };
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read_all));
-    outcome.unwrap_or_else(|_| Err("a panic".into())).err()
-}
-
-/// The least that is still wrong: without whatever can be left out.
-fn smaller(mut bytes: Vec<u8>, server: &Endpoint) -> Vec<u8> {
-    let mut size = bytes.len() / 2;
-    while size > 0 {
-        let mut at = 0;
-        while at < bytes.len() {
-            let mut fewer = bytes.clone();
-            fewer.drain(at..(at + size).min(bytes.len()));
-            if wrong(&fewer, server).is_some() { bytes = fewer } else { at += size }
-        }
-        size /= 2;
+/// Reads all that these bytes say.
+fn read_all(bytes: &[u8], server: &Endpoint) -> Result<(), String> {
+    let (mut codec, mut unread) = (ValueCodec::default(), BytesMut::from(bytes));
+    while let Ok(Some(value)) = codec.decode(&mut unread) {
+        read(&value, bytes, server)?;
     }
-    bytes
+    Ok(())
 }
 
 /// Resident memory in bytes, where the system tells.
@@ -180,17 +185,22 @@ fn changed_replies_are_never_taken_for_more_than_they_say() {
 }
 
 fn change_and_read() {
-    let most = std::env::var("FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000_u64);
-    let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1_u64);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+    let (most, seed) = (number("FUZZ").unwrap_or(100_000), number("SEED").unwrap_or(1));
     let (server, before) = (server(), memory());
-    let mut rng = Rng::with_seed(seed);
-    for number in 0..most {
-        let bytes = changed(&mut rng);
-        if let Some(what) = wrong(&bytes, &server) {
-            let least = smaller(bytes, &server);
-            panic!("{what}: reply {number} of SEED={seed}: {:?}", String::from_utf8_lossy(&least));
-        }
-    }
+    let config = Config {
+        cases: most,
+        rng_seed: RngSeed::Fixed(seed.into()),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    // A panic is a failure like any other, and is made smaller, too.
+    let outcome = TestRunner::new(config).run(&changed(), |bytes| {
+        let text = || String::from_utf8_lossy(&bytes).into_owned();
+        read_all(&bytes, &server)
+            .map_err(|what| TestCaseError::fail(format!("{what}: {:?}", text())))
+    });
+    outcome.unwrap_or_else(|failure| panic!("SEED={seed}: {failure}"));
     let grown = memory().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more");
     println!("{most} replies, {} KiB more memory", grown >> 10);
