@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::acquire::{Request, check_lock_key, fence_key};
-use crate::clock::Instant;
 use crate::config::DEFAULT_PREFIX;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -120,9 +119,9 @@ impl Lock {
         checked(&self.names, keys, self.options.clone(), self.engine.config.guard)
     }
 
-    /// Now, by the client's clock.
-    pub(crate) fn now(&self) -> Instant {
-        self.engine.config.clock.now()
+    /// What asks for it, and what is asked for.
+    pub(crate) fn parts(&self) -> (Arc<Engine>, Result<Arc<Request>>) {
+        (Arc::clone(&self.engine), self.request())
     }
 
     /// The lease, once it is ours. Dropping the future ends the waiting and leaves no key behind.
@@ -139,7 +138,7 @@ impl Lock {
         wait: Option<Duration>,
         owner: Option<Owner>,
     ) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
-        let (engine, request) = (Arc::clone(&self.engine), self.request());
+        let (engine, request) = self.parts();
         async move { engine.acquire(&*request?, wait, owner).await }
     }
 
@@ -162,7 +161,7 @@ impl Lock {
     pub fn try_acquire(
         &self,
     ) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
-        let (engine, request) = (Arc::clone(&self.engine), self.request());
+        let (engine, request) = self.parts();
         async move { engine.try_acquire(&*request?).await }
     }
 
@@ -186,7 +185,7 @@ impl Lock {
         &self,
         token: &str,
     ) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
-        let (engine, request) = (Arc::clone(&self.engine), self.request());
+        let (engine, request) = self.parts();
         let token = token.into();
         async move {
             let request = request?;
@@ -201,7 +200,7 @@ impl Lock {
     ///
     /// Fails with `Unavailable` when fewer nodes than a quorum answered, with `Invalid`, and `Closed`.
     pub fn inspect(&self) -> impl Future<Output = Result<Inspection>> + Send + 'static + use<> {
-        let (engine, request) = (Arc::clone(&self.engine), self.request());
+        let (engine, request) = self.parts();
         async move { engine.inspect(&*request?).await }
     }
 

@@ -86,7 +86,7 @@ impl Local {
     {
         let number = self.number();
         let ended = move |outcome| Ended { slot, number, outcome };
-        self.driver().enqueue(future.map(ended), move || ended(Outcome::Broken));
+        self.driver().enqueue(future.map(ended), ended(Outcome::Broken));
         self.expect(slot, Call { number, job: None, acquire: None });
     }
 
@@ -96,7 +96,7 @@ impl Local {
     {
         let number = self.number();
         let ended = move |outcome| Ended { slot, number, outcome };
-        let job = self.driver().enqueue_job(future.map(ended), move || ended(Outcome::Broken));
+        let job = self.driver().enqueue_job(future.map(ended), ended(Outcome::Broken));
         self.expect(slot, Call { number, job: Some(job), acquire });
     }
 
@@ -120,7 +120,7 @@ impl Local {
     {
         let ended = |outcome| Ended { slot: 0, number: 0, outcome };
         let lost = lost.map(move |error| ended(Outcome::Lost(lease, error)));
-        let job = self.driver().enqueue_job(lost, move || ended(Outcome::Done));
+        let job = self.driver().enqueue_job(lost, ended(Outcome::Done));
         self.held.watch(lease, job);
         self.wake();
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use napi::bindgen_prelude::FnArgs;
 use redlock::LeaseHandle;
-use redlock::ffi::Acquire;
+use redlock::ffi::{Acquire, fence};
 
 use super::event_loop::Queue;
 use super::local::Local;
@@ -105,7 +105,7 @@ impl Local {
             clippy::cast_precision_loss,
             reason = "microseconds since 1970: exact until the year 2255"
         )]
-        let fence = lease.fencing_token().map_or(0.0, |fence| fence as f64);
+        let fence = fence(&lease).map_or(0.0, |fence| fence as f64);
         let token = integers(lease.token()).unwrap_or_default();
         self.held.insert(number, lease);
         Row { slot: slot.into(), value: number.into(), token, fence }

@@ -127,7 +127,7 @@ impl Completions {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let id = NUMBER.fetch_add(1, Ordering::Relaxed);
         let replied = move |output| Item::Reply(id, Box::new(move |py| convert(py, output)));
-        let job = self.driver.enqueue_job(future.map(replied), move || broken(id));
+        let job = self.driver.enqueue_job(future.map(replied), broken(id));
         // Before it can be answered: that happens on this thread.
         lock(&self.calls).insert(id, (asked, job));
         self.driver.wake();
@@ -149,7 +149,7 @@ impl Completions {
         let send = move |word| queue.push([Item::Lost(word)]);
         Watch::start(callback, send, |watch| {
             let word = lost.map(move |error| Item::Lost(Word::FromTask(watch, error)));
-            let job = self.driver.enqueue_job(word, || broken(0));
+            let job = self.driver.enqueue_job(word, broken(0));
             self.driver.wake();
             job
         })

@@ -1,10 +1,15 @@
 //! Acquiring and extending, as other languages write their times and as late as their threads come to it.
 
 use std::future::Future;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::Either;
+
 use super::args;
+use crate::acquire::Request;
 use crate::clock::Instant;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle, Owner};
 use crate::lock::Lock;
@@ -15,24 +20,31 @@ use crate::options::Unit;
 /// A lease may have ended before its caller's thread could run: it was blocked, or waited for the interpreter. Such a
 /// lease is never handed out: the caller asks [`Acquire::accept`] on that thread, and again where the answer is `None`.
 pub struct Acquire {
-    lock: Lock,
+    engine: Arc<Engine>,
+    /// Or the rule that it breaks.
+    request: Result<Arc<Request>>,
     /// `None`: one round, and nothing is waited for. The inner one is for ever.
     wait: Option<Option<Duration>>,
     owner: Option<Owner>,
-    /// The budget counts from here, through all the leases that came too late.
-    started: Instant,
+    /// When it was first asked: the budget counts from here, through all the leases that came too late.
+    started: OnceLock<Instant>,
 }
 
 impl Acquire {
     /// `wait` overrides the lock's own, infinity is for ever. An owner that waits for itself is told so.
     pub fn new(lock: &Lock, wait: Option<f64>, unit: Unit, owner: Option<Owner>) -> Result<Self> {
         let wait = args::wait(wait, unit)?.unwrap_or_else(|| lock.options().wait);
-        Ok(Self { lock: lock.clone(), wait: Some(wait), owner, started: lock.now() })
+        Ok(Self::of(lock, Some(wait), owner))
     }
 
     /// One round, as [`Lock::try_acquire`].
     pub fn once(lock: &Lock) -> Self {
-        Self { lock: lock.clone(), wait: None, owner: None, started: lock.now() }
+        Self::of(lock, None, None)
+    }
+
+    fn of(lock: &Lock, wait: Option<Option<Duration>>, owner: Option<Owner>) -> Self {
+        let (engine, request) = lock.parts();
+        Self { engine, request, wait, owner, started: OnceLock::new() }
     }
 
     /// Whether somebody else may be waited for.
@@ -47,14 +59,16 @@ impl Acquire {
     ///
     /// Sent when it is polled. Dropping the future leaves no key behind.
     pub fn ask(&self) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
-        let (lock, owner) = (self.lock.clone(), self.owner);
-        let passed = self.lock.now().since(self.started);
-        let left = self.wait.map(|wait| wait.map(|wait| wait.saturating_sub(passed)));
-        async move {
-            match left {
-                Some(wait) => lock.acquire_within(wait, owner).await.map(Some),
-                None => lock.try_acquire().await,
+        let now = self.engine.config.clock.now();
+        let passed = now.since(*self.started.get_or_init(|| now));
+        let (engine, request) = (Arc::clone(&self.engine), self.request.clone());
+        let owner = self.owner;
+        // One of two, not a block over both: that would hold whichever it is twice, and be moved as a whole.
+        match self.wait.map(|wait| wait.map(|wait| wait.saturating_sub(passed))) {
+            Some(wait) => {
+                Either::Left(async move { engine.acquire(&*request?, wait, owner).await.map(Some) })
             }
+            None => Either::Right(async move { engine.try_acquire(&*request?).await }),
         }
     }
 
@@ -95,4 +109,9 @@ pub fn extend(
 /// What a lock asks for, if it is not extended: its leases begin with it.
 pub fn own_ttl(lock: &Lock) -> Duration {
     lock.options().ttl
+}
+
+/// The lease's fencing token; `None`: it has none, which costs no error's text.
+pub fn fence(lease: &LeaseHandle) -> Option<u64> {
+    lease.0.params.fence
 }

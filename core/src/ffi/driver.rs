@@ -4,20 +4,55 @@
 //! A task for each would cost a system call for each, on the event loop's own thread.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use futures_util::FutureExt;
-use futures_util::future::{AbortHandle, abortable};
+use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::task::AtomicWaker;
 
 use crate::background::{Task, spawn};
 
-/// `None` of a future that was ended.
-type Work<T> = Pin<Box<dyn Future<Output = Option<T>> + Send>>;
+/// A future that was handed over.
+///
+/// In one box, made at once: an acquire's future is large, and would be moved once for each thing that wraps it.
+struct Caught<T> {
+    future: Pin<Box<dyn Future<Output = T> + Send>>,
+    /// The outcome if it panics.
+    broken: Option<T>,
+}
+
+impl<T: Unpin> Future for Caught<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let future = self.future.as_mut();
+        // It is not polled again after a panic.
+        match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+            Ok(outcome) => outcome.map(Some),
+            Err(_) => Poll::Ready(self.broken.take()),
+        }
+    }
+}
+
+/// What the driver runs; `None` of a future that was ended.
+enum Work<T> {
+    Plain(Caught<T>),
+    Job(Abortable<Caught<T>>),
+}
+
+impl<T: Unpin> Future for Work<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        match &mut *self {
+            Self::Plain(work) => Pin::new(work).poll(context),
+            Self::Job(work) => Poll::Ready(ready!(Pin::new(work).poll(context)).ok().flatten()),
+        }
+    }
+}
 
 /// New futures on their way to the background thread.
 struct Inbox<T> {
@@ -45,7 +80,7 @@ impl Drop for Job {
     }
 }
 
-impl<T: Send + 'static> Driver<T> {
+impl<T: Send + Unpin + 'static> Driver<T> {
     /// `done` is given the outcomes, a batch whenever all that could go on has gone on; it runs on the background
     /// thread and must not block.
     pub fn start(done: impl FnMut(Vec<T>) + Send + 'static) -> Self {
@@ -57,29 +92,17 @@ impl<T: Send + 'static> Driver<T> {
 
     /// Hands over a future, which begins at the next [`Driver::wake`]; `broken` is its outcome if it panics, which
     /// takes none of the others along.
-    pub fn enqueue(
-        &self,
-        future: impl Future<Output = T> + Send + 'static,
-        broken: impl FnOnce() -> T + Send + 'static,
-    ) {
-        // No async block: it would hold the future twice, and each copy is moved and allocated with every call.
-        let outcome = AssertUnwindSafe(future).catch_unwind();
-        self.push(Box::pin(outcome.map(|done| Some(done.unwrap_or_else(|_| broken())))));
+    pub fn enqueue(&self, future: impl Future<Output = T> + Send + 'static, broken: T) {
+        self.push(Work::Plain(Caught { future: Box::pin(future), broken: Some(broken) }));
     }
 
     /// [`Driver::enqueue`] of a future that can be ended.
     ///
     /// For what a caller may cancel: an acquire that is ended this way deletes what it was granted.
-    pub fn enqueue_job(
-        &self,
-        future: impl Future<Output = T> + Send + 'static,
-        broken: impl FnOnce() -> T + Send + 'static,
-    ) -> Job {
-        let (future, handle) = abortable(AssertUnwindSafe(future).catch_unwind());
-        self.push(Box::pin(future.map(|done| {
-            let done = done.ok()?;
-            Some(done.unwrap_or_else(|_| broken()))
-        })));
+    pub fn enqueue_job(&self, future: impl Future<Output = T> + Send + 'static, broken: T) -> Job {
+        let (handle, registration) = AbortHandle::new_pair();
+        let work = Caught { future: Box::pin(future), broken: Some(broken) };
+        self.push(Work::Job(Abortable::new(work, registration)));
         Job(handle)
     }
 
@@ -104,7 +127,7 @@ struct Drive<T> {
     done: Box<dyn FnMut(Vec<T>) + Send>,
 }
 
-impl<T> Future for Drive<T> {
+impl<T: Unpin> Future for Drive<T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -153,7 +176,7 @@ mod tests {
     fn what_is_done_together_comes_as_one_batch() {
         let (driver, batches) = driver();
         for number in 0..100 {
-            driver.enqueue(ready(number), || 1000);
+            driver.enqueue(ready(number), 1000);
         }
         assert!(batches.try_recv().is_err(), "begun before it was woken");
         driver.wake();
@@ -165,8 +188,8 @@ mod tests {
     #[test]
     fn one_that_panics_takes_no_other_along() {
         let (driver, batches) = driver();
-        driver.enqueue(async { panic!("on purpose") }, || 1);
-        driver.enqueue(ready(2), || 3);
+        driver.enqueue(async { panic!("on purpose") }, 1);
+        driver.enqueue(ready(2), 3);
         driver.wake();
         let mut batch = next(&batches);
         batch.sort_unstable();
@@ -185,11 +208,11 @@ mod tests {
                 0
             }
         };
-        let job = driver.enqueue_job(held(&alive), || 1);
-        driver.enqueue(held(&alive), || 1);
+        let job = driver.enqueue_job(held(&alive), 1);
+        driver.enqueue(held(&alive), 1);
         driver.wake();
         drop(job);
-        driver.enqueue(ready(7), || 8);
+        driver.enqueue(ready(7), 8);
         driver.wake();
         assert_eq!(next(&batches), [7], "an ended future has no outcome");
         drop(driver);

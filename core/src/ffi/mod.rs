@@ -16,7 +16,7 @@ mod foreign_options;
 mod log;
 mod options;
 
-pub use acquire::{Acquire, acquire, extend, own_ttl};
+pub use acquire::{Acquire, acquire, extend, fence, own_ttl};
 pub use args::{Args, ClientArgs, LockArgs, check_lock, client, lock};
 pub use caller::{acquired_at, identity, note_call_site, note_owner};
 pub use completions::Completions;

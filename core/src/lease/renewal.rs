@@ -10,6 +10,8 @@ use std::time::Duration;
 use super::extend::{self, ExtendRound, Verdict};
 use super::state::State;
 use crate::clock::Instant;
+use crate::error::seconds;
+use crate::log;
 use crate::node::Extension;
 
 /// The least pause before a renewal is tried again.
@@ -39,7 +41,7 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
     Box::pin(async move {
         // It was released, lost or capped since it was planned: its renewals end here.
         let Some(ttl) = state.renewal() else { return Next::default() };
-        state.warn_if_long();
+        warn_if_long(&state);
         let round = confirmed(&state, ttl).await;
         let started = round.as_ref().map(|round| round.validity.started);
         let rest = round.and_then(|round| mend(&state, round));
@@ -52,6 +54,22 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         });
         Next { again, rest }
     })
+}
+
+/// A body that takes many times its ttl is renewed for as long as it runs; somebody should know.
+fn warn_if_long(state: &State) {
+    let Some(mut phase) = state.held_phase() else {
+        return;
+    };
+    let held = state.now().since(state.params.acquired);
+    if !phase.warned && held > phase.ttl.saturating_mul(10) {
+        phase.warned = true;
+        drop(phase);
+        log::event!(
+            WARN, { key: state.key(), held: seconds(held) }, "held for more than ten times its ttl{place}",
+            place = state.acquired_at()
+        );
+    }
 }
 
 /// Checks of those of the leases that are not being checked already.

@@ -12,7 +12,7 @@ use super::phase::{Phase, Status};
 use super::registry::Registry;
 use super::validity::Validity;
 use crate::clock::{Instant, NEVER};
-use crate::error::{Error, LossReason, seconds};
+use crate::error::{Error, LossReason};
 use crate::log;
 use crate::node::{Vote, Watch};
 use crate::per_process::fork_generation;
@@ -66,7 +66,7 @@ impl State {
             bell: Notify::new(),
         });
         // Whichever is first wakes the monitor: after a slow round the deadline may come before the renewal.
-        let first = [state.deadline(), state.first_renewal()].into_iter().flatten().min();
+        let first = state.first_events().into_iter().flatten().min();
         leases.registry.add(state.id, state.keys(), &state, first.unwrap_or(NEVER));
         state
     }
@@ -164,7 +164,14 @@ impl State {
 
     /// A third of the ttl after the round began, however long that took: it may be near, or over.
     pub(crate) fn first_renewal(&self) -> Option<Instant> {
-        self.renewal().map(|ttl| self.params.acquired + ttl / 3)
+        self.first_events()[1]
+    }
+
+    /// Its deadline and its first renewal, by one look: every acquire asks.
+    fn first_events(&self) -> [Option<Instant>; 2] {
+        let Some(phase) = self.held_phase() else { return [None; 2] };
+        let renewed = self.params.renew && !phase.capped;
+        [Some(phase.deadline), renewed.then(|| self.params.acquired + phase.ttl / 3)]
     }
 
     /// A quorum confirmed an extend: the deadline moves, but only forward.
@@ -222,22 +229,6 @@ impl State {
     /// `, acquired at CALL SITE`, where that is known.
     pub(crate) fn acquired_at(&self) -> String {
         self.call_site.get().map_or_else(String::new, |at| format!(", acquired at {at}"))
-    }
-
-    /// A body that takes many times its ttl is renewed for as long as it runs; somebody should know.
-    pub(crate) fn warn_if_long(&self) {
-        let Some(mut phase) = self.held_phase() else {
-            return;
-        };
-        let held = self.now().since(self.params.acquired);
-        if !phase.warned && held > phase.ttl.saturating_mul(10) {
-            phase.warned = true;
-            drop(phase);
-            log::event!(
-                WARN, { key: self.key(), held: seconds(held) }, "held for more than ten times its ttl{place}",
-                place = self.acquired_at()
-            );
-        }
     }
 }
 
