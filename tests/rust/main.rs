@@ -25,6 +25,7 @@ mod polling;
 mod quorum;
 mod rights;
 mod secrets;
+mod sentinel;
 mod single;
 mod support;
 mod tidy;

@@ -1,6 +1,7 @@
 //! Throw-away servers, a proxy that misbehaves, and small helpers.
 
 mod proxy;
+mod sentinel;
 mod server;
 
 use std::net::TcpListener;
@@ -10,6 +11,8 @@ use redlock::Redlock;
 
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use proxy::{DELAY, Mode, Proxy};
+#[allow(unused_imports, reason = "not every test program needs all of it")]
+pub(crate) use sentinel::{SERVERS_PASSWORD, Sentinels};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use server::{RIGHTS, Server};
 

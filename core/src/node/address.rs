@@ -32,10 +32,9 @@ impl Address {
             "redis" | "rediss" | "valkey" | "valkeys" | "unix" => {
                 Route::to_server(text).map(Self::Redis)
             }
+            "redis+sentinel" | "rediss+sentinel" => Route::by_sentinels(text).map(Self::Redis),
             // Named, so that nobody looks for the mistake in the rest of the URL.
-            "redis+sentinel" | "redis+cluster" => {
-                Err(invalid_url(text, "Sentinel and Cluster are not supported yet"))
-            }
+            "redis+cluster" => Err(invalid_url(text, "Cluster is not supported yet")),
             _ => Err(invalid_url(text, "its scheme is unknown")),
         }
     }

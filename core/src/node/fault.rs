@@ -38,6 +38,11 @@ impl Fault {
         Self { invalid: true, ..Self::new(text) }
     }
 
+    /// The fault with where it came from in front.
+    pub(crate) fn of(self, place: &str) -> Self {
+        Self { text: format!("{place}: {}", self.text).into(), ..self }
+    }
+
     /// The fault in the server's words, between ours.
     pub(crate) fn saying(self, words: &str, after: &'static str) -> Self {
         Self { quote: Some(Quote::Raw(words.into(), after)), ..self }

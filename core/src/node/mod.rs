@@ -1,7 +1,7 @@
 //! One logical Redis, as the algorithm sees it: it votes, and it tells when a key changed.
 //!
-//! [`redis`] is a server, [`memory`] lives in this process. What comes beside them (how a node finds its server:
-//! Sentinel, Cluster) is one more [`Node`].
+//! [`redis`] is a server, whichever way it is found, [`memory`] lives in this process. What comes beside them is one
+//! more [`Node`].
 //!
 //! The algorithm above sees nothing but this trait: what a vote is worth, and how many make a quorum, is not
 //! known here, nor who waits for a lock. Nothing here retries; each question is asked once, and its answer is

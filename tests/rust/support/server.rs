@@ -105,9 +105,12 @@ pub(crate) const RIGHTS: &str = include_str!("../../vectors/rights.txt").trim_as
 
 /// `make test-acl` has the clients of most tests log in as a user with the least rights.
 pub(super) fn url(port: u16) -> String {
-    let user =
-        if std::env::var_os("REDLOCK_TEST_ACL").is_some() { "least:s3cret-word@" } else { "" };
-    format!("redis://{user}127.0.0.1:{port}")
+    format!("redis://{}127.0.0.1:{port}", user())
+}
+
+/// With the @ behind it.
+pub(super) fn user() -> &'static str {
+    if std::env::var_os("REDLOCK_TEST_ACL").is_some() { "least:s3cret-word@" } else { "" }
 }
 
 fn spawn(port: u16, folder: &std::path::Path, extra: &[String]) -> Child {

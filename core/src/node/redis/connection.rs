@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::context::Context;
-use super::handshake::Greeting;
+use super::context::{Context, Opening};
 use super::in_flight::InFlight;
 use super::reconnect::Reconnect;
 use super::session::{End, Session};
@@ -76,9 +75,9 @@ impl Connection {
             let opened = self.reconnect.open(&mut self.context, pause, &mut waiting).await;
             let Some(opened) = opened else { return };
             let fault = match opened {
-                Ok((greeting, killed)) => {
+                Ok(opening) => {
                     let opened = self.context.clock.now();
-                    let end = self.serve(greeting, killed, std::mem::take(&mut waiting)).await;
+                    let end = self.serve(opening, std::mem::take(&mut waiting)).await;
                     self.context.link.closed();
                     // The client is gone, and everything was answered.
                     let End::Broken(fault) = end else { return };
@@ -111,10 +110,10 @@ impl Connection {
         self.reconnect.last = Some(fault);
     }
 
-    async fn serve(&mut self, greeting: Greeting, killed: bool, waiting: Vec<InFlight>) -> End {
+    async fn serve(&mut self, opening: Opening, waiting: Vec<InFlight>) -> End {
         let context = &mut self.context;
-        let pushes = greeting.pushes;
-        let votes_from = context.votes_from(&greeting);
+        let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);
+        let votes_from = context.votes_from(greeting, &opening.found);
         context.link.opened(pushes, votes_from);
         if let Some(fault) = context.link.guard_fault(context.clock.now()) {
             context.warn(&fault);
@@ -127,14 +126,10 @@ impl Connection {
             );
         }
         // Before it serves: however it ends, its successor knows whom to have killed.
-        self.reconnect.former = Some(greeting.as_former());
+        self.reconnect.formers.add(greeting);
         // Nobody was told of what changed while there was no connection.
         context.watch.changed(Change::All);
-        let end = Session::new(context, greeting.talk, killed, waiting).run().await;
-        // Everything was answered: nothing of it can arrive later.
-        if matches!(end, End::Idle) {
-            self.reconnect.former = None;
-        }
-        end
+        // Nothing else follows an end at which everything was answered.
+        Session::new(context, opening, waiting).run().await
     }
 }

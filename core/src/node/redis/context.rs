@@ -11,7 +11,7 @@ use super::debts::Debts;
 use super::handshake::{Greeting, guard_time};
 use super::in_flight::{InFlight, Purpose};
 use super::link::{Link, VotesFrom};
-use super::route::{Finder, Route};
+use super::route::{Finder, Found, News, Route};
 use super::run_ids::RunIds;
 use crate::clock::{Clock, Instant};
 use crate::log;
@@ -33,12 +33,24 @@ pub(crate) struct Target {
     pub(crate) run_ids: Arc<RunIds>,
 }
 
+/// A connection that was opened.
+pub(super) struct Opening {
+    /// It is ready for locks.
+    pub(super) greeting: Greeting,
+    /// Nothing of the former one can arrive any more.
+    pub(super) killed: bool,
+    /// Where its server was found.
+    pub(super) found: Found,
+}
+
 /// One node's side of all its connections.
 pub(super) struct Context {
     /// Where it goes.
     pub(super) target: Target,
     /// Asked at each attempt: where that is now.
     pub(super) finder: Arc<Finder>,
+    /// Word that it is another one now.
+    pub(super) news: News,
     /// The client's: leases, guards and debts are all counted by it.
     pub(super) clock: Arc<dyn Clock>,
     /// Who wants to know of changes.
@@ -65,9 +77,9 @@ impl Context {
         commands: UnboundedReceiver<InFlight>,
     ) -> Self {
         let debts = Debts::default();
-        let finder = Arc::new(Finder::new(target.route.clone()));
-        let (run_id, not_before) = (None, None);
-        Self { target, finder, clock, watch, link, commands, debts, run_id, not_before }
+        let finder = Arc::new(Finder::new(&target.route, guard_time(target.guard)));
+        let (news, run_id, not_before) = (finder.news(), None, None);
+        Self { target, finder, news, clock, watch, link, commands, debts, run_id, not_before }
     }
 
     /// A command that cannot go out: it is never queued across a reconnect, except as a debt.
@@ -96,8 +108,13 @@ impl Context {
     }
 
     /// From when on the server takes first votes: not before it is old enough, by its own word and by ours.
-    pub(super) fn votes_from(&mut self, greeting: &Greeting) -> VotesFrom {
+    pub(super) fn votes_from(&mut self, greeting: &Greeting, found: &Found) -> VotesFrom {
         let guard = self.target.guard;
+        if let Some(age) = found.primary_for() {
+            // Who never saw another one does not know it for a replica that was promoted; the sentinels do.
+            let old = self.clock.now() + guard_time(guard).saturating_sub(age);
+            self.not_before = self.not_before.max(Some(old));
+        }
         if let Some(run_id) = &greeting.run_id {
             let known = self.run_id.replace(run_id.clone());
             if known.is_some_and(|known| known != *run_id) {

@@ -129,6 +129,12 @@ impl<'a> Dialogue<'a> {
             self.context.refuse(in_flight, &fault);
             return Some(fault);
         }
+        if reply::is_replicas(&value) {
+            // It was a primary: another one is now, and no delete is done that this one refuses.
+            let fault = self.context.target.route.redact_fault(reply::unexpected(&value));
+            self.context.refuse(in_flight, &fault);
+            return Some(fault);
+        }
         if in_flight.has_two_answers() {
             in_flight.first = Some(value);
             // In front: the next answer is its, too.

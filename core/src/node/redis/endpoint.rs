@@ -39,36 +39,40 @@ pub(super) enum Place {
 }
 
 /// What can be given: every refusal ends with it.
-const SCHEMES: &str =
-    "use redis://[user:pass@]host[:port][/db], rediss:// for TLS, unix:///path or memory://[name]";
+const SCHEMES: &str = "use redis://[user:pass@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/service, unix:///path or memory://[name]";
 
 impl Endpoint {
-    /// What the URL says, or the rule it broke.
+    /// What the URL says, or the error that says which rule it broke.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let mut url = Url::parse(text).map_err(|error| invalid_url(text, &unreadable(error)))?;
-        check(&url).map_err(|rule| invalid_url(text, rule))?;
+        Self::read(text).map_err(|rule| invalid_url(text, &rule))
+    }
+
+    /// What the URL says, or the rule it broke: it may be a part of another one.
+    pub(super) fn read(text: &str) -> std::result::Result<Self, String> {
+        let mut url = Url::parse(text).map_err(unreadable)?;
+        check(&url)?;
         // The parser knows TLS only with its own TLS stack; the scheme is all that differs.
         let tls = matches!(url.scheme(), "rediss" | "valkeys");
         if tls && url.set_scheme("redis").is_err() {
-            return Err(invalid_url(text, "its scheme is unknown"));
+            return Err("its scheme is unknown".into());
         }
         // Its own rules for hosts, ports and databases, so that a URL means what it means to other programs.
         let info = url
             .into_connection_info()
-            .map_err(|_| invalid_url(text, "the path after the host must be a database number"))?;
+            .map_err(|_| "the path after the host must be a database number")?;
         let settings = info.redis_settings();
         // Some clients log in as nobody then, and redis-cli takes it for the password.
         if settings.username().is_some() && settings.password().is_none_or(str::is_empty) {
-            return Err(invalid_url(
-                text,
-                "it has a user without a password: write user:pass@host, or :pass@host for a password alone",
-            ));
+            return Err(
+                "it has a user without a password: write user:pass@host, or :pass@host for a password alone"
+                    .into(),
+            );
         }
         let place = match info.addr() {
             ConnectionAddr::Tcp(host, port) if tls => Place::Tls(host.clone(), *port),
             ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
-            _ => return Err(invalid_url(text, "its kind of connection is not supported")),
+            _ => return Err("its kind of connection is not supported".into()),
         };
         Ok(Self {
             place,
@@ -81,15 +85,23 @@ impl Endpoint {
 
     /// The URL without user, password and database, written in one way.
     fn place(&self) -> String {
-        let at = |scheme: &str, host: &str, port: u16| {
-            // An IPv6 address, which the parser has taken out of its brackets.
-            let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-            format!("{scheme}://{host}:{port}")
+        let scheme = match &self.place {
+            Place::Tcp(..) => "redis",
+            Place::Tls(..) => "rediss",
+            Place::Unix(_) => "unix",
         };
+        format!("{scheme}://{}", self.authority())
+    }
+
+    /// The host and its port, or the path: what stands behind the scheme.
+    pub(super) fn authority(&self) -> String {
         match &self.place {
-            Place::Tcp(host, port) => at("redis", host, *port),
-            Place::Tls(host, port) => at("rediss", host, *port),
-            Place::Unix(path) => format!("unix://{}", path.display()),
+            // An IPv6 address, which the parser has taken out of its brackets.
+            Place::Tcp(host, port) | Place::Tls(host, port) if host.contains(':') => {
+                format!("[{host}]:{port}")
+            }
+            Place::Tcp(host, port) | Place::Tls(host, port) => format!("{host}:{port}"),
+            Place::Unix(path) => path.display().to_string(),
         }
     }
 
@@ -121,10 +133,15 @@ impl Endpoint {
 
     /// A server's own words as everybody may see them: without the password, which some repeat, on one line, and cut.
     pub(super) fn redact(&self, text: &str) -> String {
+        shown(&self.without_password(text))
+    }
+
+    /// The words without the password, and still as long as they came.
+    pub(super) fn without_password(&self, text: &str) -> String {
         match self.password.as_deref() {
             // An empty one is in every text.
-            None | Some("") => shown(text),
-            Some(password) => shown(&text.replace(password, "***")),
+            None | Some("") => text.to_owned(),
+            Some(password) => text.replace(password, "***"),
         }
     }
 

@@ -15,7 +15,7 @@ use super::{reply, rights};
 use crate::node::Fault;
 
 /// A name that cannot be resolved or a host that drops packets would hold a connection attempt much longer.
-const TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection that is ready for locks.
 pub(super) struct Greeting {
@@ -31,73 +31,48 @@ pub(super) struct Greeting {
     pub(super) eviction: Option<String>,
     /// What the server calls this connection, where it says so.
     /// By it the successor has it ended.
-    id: Option<i64>,
+    pub(super) id: Option<i64>,
 }
 
-/// A connection that ended broken: what was sent over it may still arrive, unless its server ends it first.
-#[derive(Clone)]
-pub(super) struct Former {
-    run_id: Option<String>,
-    id: Option<i64>,
-}
-
-impl Greeting {
-    /// What its successor needs to know of it.
-    pub(super) fn as_former(&self) -> Former {
-        Former { run_id: self.run_id.clone(), id: self.id }
-    }
-
-    /// Ends an earlier connection; true if nothing of it can arrive any more.
-    ///
-    /// Its bytes may be anywhere on the way, in spite of the reset: only the server can say that it reads no more
-    /// of them. Where it does not allow that, deletes are repeated for as long as a key can live.
-    pub(super) async fn kill(&mut self, former: &Former) -> Result<bool, Fault> {
-        let (Some(was), Some(is)) = (&former.run_id, &self.run_id) else { return Ok(false) };
-        if was != is {
-            // Another run of the server never knew it, and would end a stranger's.
-            return Ok(true);
-        }
-        // A server that does not name its connections cannot be told which one to end.
-        let Some(id) = former.id else { return Ok(false) };
-        let mut kill = cmd("CLIENT");
-        kill.arg("KILL").arg("ID").arg(id);
-        match tokio::time::timeout(TIMEOUT, self.talk.ask(&[kill])).await {
-            // How many it ended: none is as good, it is gone. An error is a right that we lack.
-            Ok(answers) => Ok(matches!(answers?[..], [Value::Int(_)])),
-            Err(_) => Err(too_long()),
-        }
-    }
-}
-
-fn too_long() -> Fault {
+/// No connection within [`TIMEOUT`].
+pub(super) fn too_long() -> Fault {
     Fault::new(format!("no connection within {} s", TIMEOUT.as_secs()))
 }
 
-/// Connects and logs in, within [`TIMEOUT`].
+/// Connects and logs in. `primary`: to one that is a replica nobody comes for a lock.
 pub(super) async fn open(
     endpoint: &Endpoint,
+    primary: bool,
     guard: Duration,
     key_prefix: &str,
 ) -> Result<Greeting, Fault> {
-    match tokio::time::timeout(TIMEOUT, greet(endpoint, guard, key_prefix)).await {
-        Ok(greeted) => greeted.map_err(|fault| endpoint.redact_fault(fault)),
-        Err(_) => Err(too_long()),
-    }
+    let greeted = greet(endpoint, primary, guard, key_prefix).await;
+    greeted.map_err(|fault| endpoint.redact_fault(fault))
 }
 
-/// [`open`] without its deadline.
-async fn greet(endpoint: &Endpoint, guard: Duration, key_prefix: &str) -> Result<Greeting, Fault> {
+/// [`open`], with the server's own words in its fault.
+async fn greet(
+    endpoint: &Endpoint,
+    primary: bool,
+    guard: Duration,
+    key_prefix: &str,
+) -> Result<Greeting, Fault> {
     let stream = Stream::connect(endpoint)
         .await
         .map_err(|error| Fault::new("cannot connect: ").saying(&error.to_string(), ""))?;
     // First and alone: which protocol the rest is answered in depends on it.
     let mut talk = Talk::over(stream);
     let hello = log_in(&mut talk, endpoint).await?;
-    let steps = steps(endpoint, hello.is_some(), key_prefix);
+    let mut steps = steps(endpoint, hello.is_some(), key_prefix);
+    if primary {
+        // First: what a replica says to the rest is beside the point.
+        steps.insert(0, (Step::Role, cmd("ROLE")));
+    }
     let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
     let (mut pushes, mut about, mut id) = (false, String::new(), hello.flatten());
     for ((step, _), answer) in steps.iter().zip(talk.ask(&commands).await?) {
         match (step, answer) {
+            (Step::Role, role) => is_primary(&role)?,
             (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
             (Step::Right(name), answer) => {
                 rights::denied(name, &answer).map_or(Ok(()), Err)?;
@@ -119,6 +94,8 @@ async fn greet(endpoint: &Endpoint, guard: Duration, key_prefix: &str) -> Result
 enum Step {
     /// Nobody minds an error.
     Optional,
+    /// Whether it is a primary, where one is wanted.
+    Role,
     /// Without it there is no lock here.
     Required,
     /// Whether changes are pushed.
@@ -156,13 +133,32 @@ fn steps(endpoint: &Endpoint, resp3: bool, key_prefix: &str) -> Vec<(Step, Cmd)>
     steps
 }
 
+/// A fault unless the answer to `ROLE` is a primary's.
+fn is_primary(role: &Value) -> Result<(), Fault> {
+    match role {
+        Value::Array(parts) if parts.first().is_some_and(|role| reply::words(role) == "master") => {
+            Ok(())
+        }
+        Value::Array(parts) => {
+            let role = parts.first().map(reply::words).unwrap_or_default();
+            Err(Fault::new("the sentinels name it as the primary, and its role is ")
+                .saying(&role, ""))
+        }
+        Value::ServerError(error) => Err(refused(error)),
+        other => Err(no_redis(other)),
+    }
+}
+
 /// Asks what the server says about itself.
 pub(super) fn about(section: &str) -> Cmd {
     cmd("INFO").arg(section).clone()
 }
 
 /// With RESP3, our own id if the server says it; servers that do not know it are spoken to in RESP2, without pushes.
-async fn log_in(talk: &mut Talk, endpoint: &Endpoint) -> Result<Option<Option<i64>>, Fault> {
+pub(super) async fn log_in(
+    talk: &mut Talk,
+    endpoint: &Endpoint,
+) -> Result<Option<Option<i64>>, Fault> {
     let mut hello = cmd("HELLO");
     hello.arg(3);
     if let Some(password) = &endpoint.password {

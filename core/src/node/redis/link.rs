@@ -54,7 +54,7 @@ impl Link {
         };
         (!left.is_zero()).then(|| {
             let (left, option) = (left.as_secs_f64(), spelled("restart_guard"));
-            Fault::new(format!("it restarted within {option} and votes again in {left:.1} s"))
+            Fault::new(format!("it restarted within {option}, or took another server's place, and votes again in {left:.1} s"))
         })
     }
 

@@ -13,6 +13,7 @@ mod dial;
 mod dialogue;
 mod endpoint;
 mod flood;
+mod formers;
 mod handshake;
 mod in_flight;
 mod link;

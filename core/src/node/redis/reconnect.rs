@@ -12,10 +12,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::context::{Context, Target};
-use super::handshake::{self, Former, Greeting};
+use super::context::{Context, Opening, Target};
+use super::formers::Formers;
+use super::handshake::{self, Greeting, TIMEOUT};
 use super::in_flight::InFlight;
-use super::route::Finder;
+use super::route::{Finder, Found};
 use crate::clock::Instant;
 use crate::log;
 use crate::node::Fault;
@@ -30,14 +31,14 @@ const CALM: (Duration, u32) = (Duration::from_millis(200), 10);
 /// idle client would say for up to a second that a server is down that is back.
 const IDLE: Duration = Duration::from_millis(2500);
 
-/// A greeting, and whether nothing of the former connection can arrive any more.
-pub(super) type Opened = Result<(Greeting, bool), Fault>;
+/// What an attempt comes to.
+pub(super) type Opened = Result<Opening, Fault>;
 
 /// What is known of the attempts so far.
 #[derive(Default)]
 pub(super) struct Reconnect {
-    /// The last connection, unless it ended with everything answered.
-    pub(super) former: Option<Former>,
+    /// The connections that were there, to whichever server.
+    pub(super) formers: Formers,
     /// Why the last attempt failed; `None` before there was one.
     pub(super) last: Option<Fault>,
     /// When the last attempt ended that a command had begun, and how long it had taken.
@@ -47,6 +48,7 @@ pub(super) struct Reconnect {
 }
 
 /// An attempt's own state, while commands come.
+#[derive(Default)]
 struct Attempts {
     /// Usually one. A second is begun where a command comes and the first may hang on a dead address.
     running: FuturesUnordered<Pin<Box<dyn Future<Output = Opened> + Send>>>,
@@ -55,9 +57,9 @@ struct Attempts {
 }
 
 impl Attempts {
-    fn begin(&mut self, context: &Context, former: Option<&Former>) {
+    fn begin(&mut self, context: &Context, formers: &Formers) {
         let (target, finder) = (context.target.clone(), Arc::clone(&context.finder));
-        self.running.push(Box::pin(open(target, finder, former.cloned())));
+        self.running.push(Box::pin(open(target, finder, formers.clone())));
         self.begun = Some(context.clock.now());
     }
 }
@@ -77,13 +79,12 @@ impl Reconnect {
         // Half of the pause at least, at random: many clients of one server do not come back in step.
         let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered));
-        let mut attempts = Attempts { running: FuturesUnordered::new(), begun: None };
         // The client is there.
-        let mut more = true;
+        let (mut attempts, mut more) = (Attempts::default(), true);
         let opened = loop {
             // After a good connection the next is tried at once.
             if attempts.begun.is_none() && pause.is_zero() {
-                attempts.begin(context, self.former.as_ref());
+                attempts.begin(context, &self.formers);
             }
             tokio::select! {
                 Some(opened) = attempts.running.next() => {
@@ -92,8 +93,10 @@ impl Reconnect {
                         break opened;
                     }
                 }
+                // Another server is worth an attempt at once, beside one that may hang on the last.
+                () = context.news.any() => attempts.begin(context, &self.formers),
                 () = &mut pause_ends, if attempts.begun.is_none() => {
-                    attempts.begin(context, self.former.as_ref());
+                    attempts.begin(context, &self.formers);
                 }
                 command = context.commands.recv(), if more => match (command, &refusal) {
                     // Before the first attempt nothing is known that could be told.
@@ -103,8 +106,7 @@ impl Reconnect {
                     }
                     (None, _) => {
                         more = false;
-                        // Nobody is left who asks: what is owed is paid while it can matter, and then this
-                        // ends.
+                        // Nobody is left who asks: what is owed is paid while it can matter, then this ends.
                         context.debts.forget_expired(context.clock.now());
                         if context.debts.is_empty() && waiting.is_empty() {
                             return None;
@@ -131,7 +133,7 @@ impl Reconnect {
         let again = self.tries_again(now, waiting);
         if again && !young {
             // Beside one that is under way: on a slow link that one may be the first to end well.
-            attempts.begin(context, self.former.as_ref());
+            attempts.begin(context, &self.formers);
         }
         if again || (young && !waiting.is_empty()) {
             waiting.push(command);
@@ -171,18 +173,15 @@ fn not_connected(fault: &Fault) -> Fault {
 
 /// One attempt: find the server, connect, log in, see that it is no other node's, and have the former connection
 /// ended.
-async fn open(target: Target, finder: Arc<Finder>, former: Option<Former>) -> Opened {
-    let Target { url, route, guard, key_prefix, run_ids } = target;
-    let endpoint = finder.find().await?.endpoint;
-    let mut greeting = handshake::open(&endpoint, guard, &key_prefix).await?;
+async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
+    let reached = tokio::time::timeout(TIMEOUT, reach(&target, &finder)).await;
+    let (found, mut greeting) = reached.unwrap_or_else(|_| Err(handshake::too_long()))?;
+    let Target { url, route, run_ids, .. } = target;
     if let Some(run_id) = &greeting.run_id {
         run_ids.enter(&url, run_id).map_err(|fault| route.redact_fault(fault))?;
     }
     // Before anything is paid or asked: nothing of the former one may come after it.
-    let killed = match &former {
-        Some(former) => greeting.kill(former).await?,
-        None => true,
-    };
+    let killed = formers.kill(&mut greeting).await?;
     // A server that does not say, as its user may not ask, is believed.
     let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
     if eviction != "noeviction" {
@@ -191,5 +190,16 @@ async fn open(target: Target, finder: Arc<Finder>, former: Option<Former>) -> Op
             "the server may evict lock keys when its memory is full: use noeviction"
         );
     }
-    Ok((greeting, killed))
+    Ok(Opening { greeting, killed, found })
+}
+
+/// Finds the server, connects and logs in.
+async fn reach(target: &Target, finder: &Finder) -> Result<(Found, Greeting), Fault> {
+    let (found, mut news) = (finder.find().await?, finder.news());
+    let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
+    let greeting = handshake::open(endpoint, primary, target.guard, &target.key_prefix).await;
+    let greeting =
+        greeting.map_err(|fault| if primary { fault.of(&endpoint.authority()) } else { fault })?;
+    // While it was greeted another one may have taken its place, and a vote of it would count for nothing.
+    if news.has_left(&found) { Err(news.left(&found).await) } else { Ok((found, greeting)) }
 }

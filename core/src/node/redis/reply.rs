@@ -136,15 +136,26 @@ fn remaining(pttl: i64) -> Option<Duration> {
     }
 }
 
+/// Whether a replica says that it does not write.
+pub(super) fn is_replicas(value: &Value) -> bool {
+    matches!(value, Value::ServerError(_)) && error_code(&words(value)) == "READONLY"
+}
+
+/// An error's own name, also where a script was around it.
+fn error_code(text: &str) -> &str {
+    // Before Redis 7 what a command in a script says comes behind where the script was.
+    let inner =
+        text.strip_prefix("ERR Error running script").and_then(|said| said.rsplit_once(": "));
+    let code = inner.map_or(text, |(_, said)| said).split_whitespace().next().unwrap_or_default();
+    code.trim_start_matches('-')
+}
+
 /// What the scripts' own error means.
 const FENCE_HINT: &str = " (no client can have stored the fencing token that it keeps there: docs/fencing.md, \"Repair\")";
 
 /// The server's own error, explained where its text alone would puzzle.
 pub(super) fn refusal(text: &str) -> Fault {
-    // Before Redis 7 what a command in a script says comes behind where the script was.
-    let inner =
-        text.strip_prefix("ERR Error running script").and_then(|said| said.rsplit_once(": "));
-    let code = inner.map_or(text, |(_, said)| said).split_whitespace().next().unwrap_or_default();
+    let code = error_code(text);
     let hint = match code {
         _ if text.contains("can't run this command") || text.contains("ACL failure") => {
             " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE; for fencing and releases by force TIME)"

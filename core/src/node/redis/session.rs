@@ -13,10 +13,11 @@ use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::codec::Decoder;
 
-use super::context::Context;
+use super::context::{Context, Opening};
 use super::dialogue::Dialogue;
 use super::in_flight::InFlight;
 use super::pipeline::TICK;
+use super::route::{Found, News};
 use super::stream::Stream;
 use super::talk::Talk;
 use crate::node::Fault;
@@ -47,6 +48,10 @@ pub(super) struct Session<'a> {
     /// What was asked, what is owed, and who is told.
     dialogue: Dialogue<'a>,
     stream: Stream,
+    /// Where its server was found.
+    found: Found,
+    /// Word that it is another one now.
+    news: News,
     /// Keeps the beginning of an answer that has not come as a whole.
     codec: ValueCodec,
     /// Read, and not parsed yet.
@@ -61,16 +66,15 @@ pub(super) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// A session over a connection that is ready for locks.
-    pub(super) fn new(
-        context: &'a mut Context,
-        talk: Talk,
-        killed: bool,
-        waiting: Vec<InFlight>,
-    ) -> Self {
-        let Talk { stream, codec, unread } = talk;
+    pub(super) fn new(context: &'a mut Context, opening: Opening, waiting: Vec<InFlight>) -> Self {
+        let Opening { greeting, killed, found } = opening;
+        let Talk { stream, codec, unread, .. } = greeting.talk;
+        let news = context.finder.news();
         Self {
             dialogue: Dialogue::begin(context, &stream, killed, waiting),
             stream,
+            found,
+            news,
             codec,
             unread,
             partial: 0,
@@ -129,6 +133,8 @@ impl<'a> Session<'a> {
                 written = pipeline.write(&mut writer), if unwritten => if let Err(error) = written {
                     return End::Broken(broken(&error));
                 },
+                // At once, not at the next failure: a primary that was left goes on answering for a while.
+                fault = self.news.left(&self.found) => return End::Broken(fault),
                 _ = chores.tick(), if busy => self.dialogue.do_chores(),
                 _ = tick.tick(), if open => {
                     if let Some(fault) = self.dialogue.pipeline.count_silence() {

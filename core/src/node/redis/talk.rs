@@ -22,34 +22,49 @@ pub(super) struct Talk {
     pub(super) codec: ValueCodec,
     /// The session goes on with it: a push may have come right behind the greeting.
     pub(super) unread: BytesMut,
+    /// Bytes read since the last whole answer: the codec may have taken them already.
+    partial: usize,
 }
 
 impl Talk {
     /// Nothing was said yet.
     pub(super) fn over(stream: Stream) -> Self {
-        Self { stream, codec: ValueCodec::default(), unread: BytesMut::new() }
+        Self { stream, codec: ValueCodec::default(), unread: BytesMut::new(), partial: 0 }
     }
 
     /// Sends all commands at once; one answer each, pushes left out.
     ///
     /// Dropped before its end it leaves answers to come: the connection is of no use then.
     pub(super) async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
+        self.tell(commands).await?;
+        let mut answers = Vec::with_capacity(commands.len());
+        while answers.len() < commands.len() {
+            match self.next().await? {
+                // What changed before the connection was ready is told as "all" once it is.
+                Value::Push { .. } => {}
+                value => answers.push(value),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Sends all commands at once, and reads nothing.
+    pub(super) async fn tell(&mut self, commands: &[Cmd]) -> Result<(), Fault> {
         let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         self.stream.write_all(&bytes).await.map_err(broken)?;
         // TLS may have taken bytes that it has not written yet.
-        self.stream.flush().await.map_err(broken)?;
-        let mut answers = Vec::with_capacity(commands.len());
-        // Bytes read since the last whole answer: the codec may have taken them already.
-        let mut partial = 0;
-        while answers.len() < commands.len() {
+        self.stream.flush().await.map_err(broken)
+    }
+
+    /// What is said next, of its own accord or as an answer. Dropped, it loses nothing.
+    pub(super) async fn next(&mut self) -> Result<Value, Fault> {
+        loop {
             match self.codec.decode(&mut self.unread) {
-                // What changed before the connection was ready is told as "all" once it is.
-                Ok(Some(Value::Push { .. })) => {}
                 Ok(Some(value)) => {
-                    answers.push(value);
-                    partial = self.unread.len();
+                    self.partial = self.unread.len();
+                    return Ok(value);
                 }
-                Ok(None) if partial > LARGEST => {
+                Ok(None) if self.partial > LARGEST => {
                     return Err(Fault::new("the greeting was answered by too much"));
                 }
                 Ok(None) => {
@@ -59,14 +74,13 @@ impl Talk {
                             "the server closed the connection during the greeting",
                         ));
                     }
-                    partial += read;
+                    self.partial += read;
                 }
                 Err(_) => {
                     return Err(Fault::new("the greeting was not answered in Redis' protocol"));
                 }
             }
         }
-        Ok(answers)
     }
 }
 

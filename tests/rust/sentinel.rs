@@ -1,0 +1,205 @@
+//! Primaries that Sentinel manages, over real servers and sentinels: found, followed, and not believed when they are none.
+
+use std::time::{Duration, Instant};
+
+use redlock::{ErrorKind, LossReason, Redlock};
+
+use crate::support::{SERVERS_PASSWORD, Sentinels, millis};
+
+/// What a failover takes, with time to spare.
+const LONG: Duration = Duration::from_secs(30);
+
+fn client(sentinels: &Sentinels) -> Redlock {
+    Redlock::builder([sentinels.url(0)]).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_lease_is_on_the_primary_and_follows_it_through_a_failover() {
+    let mut sentinels = Sentinels::start(1, 2);
+    let old = sentinels.services[0].servers[0].port;
+    let redlock = client(&sentinels);
+    let lease = redlock.lock("job").ttl(millis(20_000)).acquire().await.unwrap();
+    assert_eq!(sentinels.server(old).ask("GET lock:job"), lease.token());
+    sentinels.fail_over(0);
+    let new = sentinels.wait_switched(0, old);
+    // It goes on, and is extended where the primary is now.
+    lease.extend(millis(60_000)).await.unwrap();
+    assert!(lease.held());
+    let left: u64 = sentinels.server(new).ask("PTTL lock:job")[1..].parse().unwrap();
+    assert!(left > 50_000, "{left}");
+    lease.release().await.unwrap();
+    assert_eq!(sentinels.server(new).ask("EXISTS lock:job"), ":0");
+}
+
+#[tokio::test]
+async fn a_holder_whose_key_was_not_replicated_is_told_at_the_switch() {
+    let mut sentinels = Sentinels::start(1, 2);
+    let old = sentinels.services[0].servers[0].port;
+    let redlock = client(&sentinels);
+    // Its next renewal is a minute away.
+    let lease = redlock.lock("job").ttl(millis(180_000)).acquire().await.unwrap();
+    for replica in &sentinels.services[0].servers[1..] {
+        replica.ask("CONFIG SET replica-read-only no");
+        while replica.ask("DEL lock:job") != ":1" {
+            tokio::time::sleep(millis(5)).await;
+        }
+    }
+    sentinels.fail_over(0);
+    let lost = tokio::time::timeout(LONG, lease.lost()).await.expect("told at the switch");
+    // The failover is not even over by then; what it waits for afterwards is the old primary's own turn.
+    assert_eq!(lost.loss_reason(), Some(LossReason::Missing), "{lost}");
+    let new = sentinels.wait_switched(0, old);
+    let next = redlock.lock("job").try_acquire().await.unwrap().expect("free at the new one");
+    assert_eq!(sentinels.server(new).ask("GET lock:job"), next.token());
+}
+
+#[tokio::test]
+async fn a_lease_survives_the_death_of_the_primary() {
+    let mut sentinels = Sentinels::start(1, 2);
+    let old = sentinels.services[0].servers[0].port;
+    let redlock = client(&sentinels);
+    let lease = redlock.lock("job").ttl(millis(20_000)).acquire().await.unwrap();
+    while sentinels.services[0].servers[1..].iter().any(|one| one.ask("EXISTS lock:job") != ":1") {
+        tokio::time::sleep(millis(5)).await;
+    }
+    sentinels.server(old).kill();
+    // What is given back while there is nobody is deleted at the primary that comes.
+    let other = redlock.lock("other");
+    let error = other.clone().wait(millis(100)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let new = sentinels.wait_switched(0, old);
+    let found = tokio::time::timeout(millis(3000), other.acquire()).await;
+    found.expect("followed at once").unwrap().release().await.unwrap();
+    assert!(lease.held());
+    assert_eq!(sentinels.server(new).ask("GET lock:job"), lease.token());
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_delete_that_the_old_primary_never_confirmed_is_paid_at_the_new_one() {
+    let mut sentinels = Sentinels::start(1, 2);
+    let old = sentinels.services[0].servers[0].port;
+    let redlock = client(&sentinels);
+    let lease = redlock.lock("job").ttl(millis(60_000)).acquire().await.unwrap();
+    while sentinels.services[0].servers[1..].iter().any(|one| one.ask("EXISTS lock:job") != ":1") {
+        tokio::time::sleep(millis(5)).await;
+    }
+    sentinels.server(old).kill();
+    lease.release().await.unwrap_err();
+    let new = sentinels.wait_switched(0, old);
+    let end = Instant::now() + millis(3000);
+    while sentinels.server(new).ask("EXISTS lock:job") != ":0" {
+        assert!(Instant::now() < end, "still there");
+        tokio::time::sleep(millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_is_named_as_the_primary_is_not_used() {
+    let mut sentinels = Sentinels::start(1, 1);
+    let primary = sentinels.services[0].servers[0].port;
+    let redlock = client(&sentinels);
+    // Demoted behind the sentinels' back: they go on naming it for a while.
+    let other = sentinels.services[0].servers[1].port;
+    sentinels.server(primary).ask(&format!("REPLICAOF 127.0.0.1 {other}"));
+    let error = redlock.lock("job").wait(millis(200)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let cause = error.nodes()[0].error.clone().unwrap_or_default();
+    assert!(cause.contains("its role is slave"), "{cause}");
+    sentinels.server(primary).ask("REPLICAOF NO ONE");
+    redlock.lock("job").wait(LONG).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_primary_that_is_demoted_ends_the_connection_and_keeps_no_delete() {
+    let mut sentinels = Sentinels::start(1, 1);
+    let primary = sentinels.services[0].servers[0].port;
+    let redlock = client(&sentinels);
+    let lease = redlock.lock("job").ttl(millis(60_000)).acquire().await.unwrap();
+    let other = sentinels.services[0].servers[1].port;
+    while sentinels.server(other).ask("EXISTS lock:job") != ":1" {
+        tokio::time::sleep(millis(5)).await;
+    }
+    // Its connections stay: only what it answers tells that it is none any more.
+    sentinels.server(primary).ask(&format!("REPLICAOF 127.0.0.1 {other}"));
+    let error = lease.release().await.unwrap_err();
+    assert!(format!("{:?}", error.nodes()).contains("READONLY"), "{error}");
+    sentinels.server(primary).ask("REPLICAOF NO ONE");
+    let end = Instant::now() + LONG;
+    while sentinels.server(primary).ask("EXISTS lock:job") != ":0" {
+        assert!(Instant::now() < end, "the delete was not owed");
+        tokio::time::sleep(millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_quorum_of_services_keeps_a_new_primary_out_of_first_votes() {
+    let sentinels = Sentinels::start(3, 1);
+    let urls = || (0..3).map(|service| sentinels.url(service));
+    let guard = millis(8000);
+    let made = || Redlock::builder(urls()).restart_guard(guard).build().unwrap();
+    let redlock = made();
+    // The sentinels are young, too: they cannot have seen these primaries for longer than the guard.
+    tokio::time::sleep(guard + millis(1500)).await;
+    let lease = redlock.lock("job").ttl(millis(5000)).wait(LONG).acquire().await.unwrap();
+    let old = sentinels.services[0].servers[0].port;
+    sentinels.fail_over(0);
+    sentinels.wait_switched(0, old);
+    let switched = Instant::now();
+    // Who was there, and who comes now and sees an old server: both know that it is a new primary.
+    for client in [&redlock, &made()] {
+        let votes = client
+            .lock("other")
+            .ttl(millis(5000))
+            .try_acquire()
+            .await
+            .unwrap()
+            .expect("two of three");
+        let seen = client.lock("other").ttl(millis(5000)).inspect().await.unwrap();
+        let states: Vec<_> = seen.nodes.iter().map(|node| node.state).collect();
+        assert_eq!(states, ["free", "held", "held"], "{:?}", switched.elapsed());
+        votes.release().await.unwrap();
+    }
+    assert!(switched.elapsed() < guard, "too slow to see anything");
+    // What was held goes on, there too.
+    lease.extend(millis(7000)).await.unwrap();
+    tokio::time::sleep(guard.saturating_sub(switched.elapsed()) + millis(1500)).await;
+    for client in [&redlock, &made()] {
+        let lease = client.lock("other").ttl(millis(5000)).try_acquire().await.unwrap().unwrap();
+        let seen = client.lock("other").ttl(millis(5000)).inspect().await.unwrap();
+        assert!(seen.nodes.iter().all(|node| node.state == "held"), "{seen:?}");
+        lease.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn passwords_of_sentinels_and_servers_are_two_and_neither_is_shown() {
+    let sentinels = Sentinels::with(1, 1, Some("s3cret-sentinels"));
+    let redlock = client(&sentinels);
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    let right = sentinels.url(0);
+    let no_sentinel = right.split('?').next().unwrap().to_owned();
+    let wrong_sentinel = right.replace("s3cret-sentinels", "s3cret-wrong");
+    let wrong_server = right.replace(SERVERS_PASSWORD, "s3cret-wrong");
+    for (url, says) in [
+        (no_sentinel, "no sentinel says where service-0 is"),
+        (wrong_sentinel, "WRONGPASS"),
+        (wrong_server, "WRONGPASS"),
+    ] {
+        let redlock = Redlock::builder([url]).build().unwrap();
+        let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+        let all = format!("{error} {error:?} {redlock:?}");
+        assert!(all.contains(says), "{all}");
+        assert!(!all.contains("s3cret"), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_no_sentinel_knows_is_the_options_fault() {
+    let sentinels = Sentinels::start(1, 1);
+    let url = sentinels.url(0).replace("service-0", "service-9");
+    let redlock = Redlock::builder([url]).build().unwrap();
+    let error = redlock.lock("job").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("know no service service-9"), "{error}");
+}

@@ -1,0 +1,193 @@
+//! Services of throw-away servers under throw-away sentinels.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::server::user;
+use super::{Server, free_port};
+
+/// A service in which a primary fails over to one of its replicas.
+pub(crate) struct Service {
+    /// As the sentinels call it.
+    pub(crate) name: String,
+    /// The first one is the primary to begin with.
+    pub(crate) servers: Vec<Server>,
+}
+
+/// Some sentinels, and what they keep alive.
+pub(crate) struct Sentinels {
+    children: Vec<Child>,
+    pub(crate) ports: Vec<u16>,
+    folder: PathBuf,
+    pub(crate) services: Vec<Service>,
+    /// Of the sentinels; the servers have one of their own.
+    password: Option<&'static str>,
+}
+
+/// The servers' password, where there is one.
+pub(crate) const SERVERS_PASSWORD: &str = "s3cret-servers";
+
+impl Sentinels {
+    /// Three sentinels, and services of a primary and so many replicas each.
+    pub(crate) fn start(services: usize, replicas: usize) -> Self {
+        Self::with(services, replicas, None)
+    }
+
+    /// The same, with passwords: this one for sentinels, and another for servers.
+    pub(crate) fn with(services: usize, replicas: usize, password: Option<&'static str>) -> Self {
+        let services: Vec<_> =
+            (0..services).map(|at| Service::start(at, replicas, password.is_some())).collect();
+        let ports: Vec<_> = (0..3).map(|_| free_port()).collect();
+        let folder = std::env::temp_dir().join(format!(
+            "redlock-sentinels-{}-{}",
+            std::process::id(),
+            ports[0]
+        ));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut this = Self { children: Vec::new(), ports, folder, services, password };
+        for at in 0..this.ports.len() {
+            let child = this.spawn(at);
+            this.children.push(child);
+        }
+        this.wait_ready();
+        this
+    }
+
+    fn spawn(&self, at: usize) -> Child {
+        let port = self.ports[at];
+        let mut lines = vec![format!("port {port}"), "bind 127.0.0.1".into()];
+        if let Some(password) = self.password {
+            lines.push(format!("requirepass {password}"));
+            lines.push(format!("sentinel sentinel-pass {password}"));
+        }
+        for service in &self.services {
+            let (name, primary) = (&service.name, service.servers[0].port);
+            lines.push(format!("sentinel monitor {name} 127.0.0.1 {primary} 2"));
+            for (option, value) in [("down-after-milliseconds", 500), ("failover-timeout", 3000)] {
+                lines.push(format!("sentinel {option} {name} {value}"));
+            }
+            if self.password.is_some() {
+                lines.push(format!("sentinel auth-pass {name} {SERVERS_PASSWORD}"));
+            }
+        }
+        // Sentinels write into it what they learn.
+        let file = self.folder.join(format!("{port}.conf"));
+        std::fs::write(&file, lines.join("\n")).unwrap();
+        Command::new("redis-server")
+            .arg(file)
+            .arg("--sentinel")
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is needed by the tests")
+    }
+
+    /// Until each knows of the others, and of all replicas.
+    fn wait_ready(&self) {
+        let end = Instant::now() + Duration::from_secs(30);
+        for port in &self.ports {
+            for service in &self.services {
+                let replicas = (service.servers.len() - 1).to_string();
+                while self.told(*port, &service.name, "num-other-sentinels").as_deref() != Some("2")
+                    || self.told(*port, &service.name, "num-slaves") != Some(replicas.clone())
+                {
+                    assert!(Instant::now() < end, "the sentinels do not find each other");
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            }
+        }
+    }
+
+    /// What a sentinel says; empty while it does not run.
+    pub(crate) fn ask(&self, port: u16, words: &[&str]) -> String {
+        let mut client = Command::new("redis-cli");
+        client.args(["-p", &port.to_string(), "--no-auth-warning"]);
+        client.args(self.password.map(|password| ["-a", password]).into_iter().flatten());
+        let said = client.args(words).output().expect("redis-cli is needed by the tests");
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    }
+
+    /// One field of what a sentinel says of a service.
+    fn told(&self, port: u16, service: &str, field: &str) -> Option<String> {
+        let text = self.ask(port, &["SENTINEL", "MASTER", service]);
+        let mut lines = text.lines();
+        lines.find(|line| *line == field)?;
+        lines.next().map(str::to_owned)
+    }
+
+    /// The port of a service's primary by a sentinel's word.
+    pub(crate) fn primary_by(&self, port: u16, service: &str) -> Option<u16> {
+        let text = self.ask(port, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service]);
+        text.lines().nth(1)?.parse().ok()
+    }
+
+    /// Has one of a service's replicas promoted, as soon as the sentinels can; ends when it was begun.
+    pub(crate) fn fail_over(&self, service: usize) {
+        let (name, end) = (&self.services[service].name, Instant::now() + Duration::from_secs(20));
+        while !self.ask(self.ports[0], &["SENTINEL", "FAILOVER", name]).starts_with("OK") {
+            assert!(Instant::now() < end, "no replica can be promoted");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Waits until all sentinels name another primary than this; answers which.
+    pub(crate) fn wait_switched(&self, service: usize, from: u16) -> u16 {
+        let (name, end) = (&self.services[service].name, Instant::now() + Duration::from_secs(30));
+        loop {
+            let named: Vec<_> =
+                self.ports.iter().filter_map(|port| self.primary_by(*port, name)).collect();
+            if let [first, rest @ ..] = &named[..]
+                && *first != from
+                && rest.iter().all(|port| port == first)
+            {
+                return *first;
+            }
+            assert!(Instant::now() < end, "no failover: {named:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The service's server at this port.
+    pub(crate) fn server(&mut self, port: u16) -> &mut Server {
+        let mut servers = self.services.iter_mut().flat_map(|service| &mut service.servers);
+        servers.find(|server| server.port == port).unwrap()
+    }
+
+    /// The URL of one service.
+    pub(crate) fn url(&self, service: usize) -> String {
+        let hosts: Vec<_> = self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let (hosts, name) = (hosts.join(","), &self.services[service].name);
+        match self.password {
+            None => format!("redis+sentinel://{}{hosts}/{name}", user()),
+            Some(password) => format!(
+                "redis+sentinel://:{SERVERS_PASSWORD}@{hosts}/{name}?sentinel_password={password}"
+            ),
+        }
+    }
+}
+
+impl Service {
+    fn start(at: usize, replicas: usize, secret: bool) -> Self {
+        let password = ["--requirepass", SERVERS_PASSWORD, "--masterauth", SERVERS_PASSWORD];
+        let password = if secret { &password[..] } else { &[] };
+        // Who follows is found out, and follows, within a moment.
+        let quick = ["--repl-ping-replica-period", "1", "--repl-diskless-sync-delay", "0"];
+        let mut servers = vec![Server::with(&[&quick[..], password].concat())];
+        let primary = servers[0].port.to_string();
+        for _ in 0..replicas {
+            let follow = ["--replicaof", "127.0.0.1", &primary];
+            servers.push(Server::with(&[&quick[..], password, &follow].concat()));
+        }
+        Self { name: format!("service-{at}"), servers }
+    }
+}
+
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
