@@ -177,7 +177,7 @@ export interface OptionRow {
   /** As JavaScript writes it. */
   name: string
   /** What type its value has. */
-  kind: 'milliseconds' | 'boolean' | 'string'
+  kind: 'milliseconds' | 'count' | 'boolean' | 'string'
 }
 
 /** Columns of an outcome: its slot, its value, the token as four 32-bit integers, the fencing token or 0. */

@@ -14,6 +14,12 @@ export interface RedlockOptions {
    * 0: no guard. Default 60 s.
    */
   restartGuard?: number;
+  /** So many replicas of a node must have a grant or an extension before it counts (`WAIT`). Default 0. */
+  minReplicas?: number;
+  /**
+   * A grant or an extension must be on disk before it counts (`WAITAOF`), which then may take a second. Default false.
+   */
+  fsync?: boolean;
   /** For `rediss://`: PEM file of the certificates to trust instead of the system's. */
   tlsCa?: string;
   /** PEM file of the client's certificate, where the servers ask for one; needs `tlsKey`. */
@@ -129,6 +135,8 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
     if (!Number.isInteger(value) && value !== Number.POSITIVE_INFINITY) {
       throw fail(`a whole number of milliseconds; ${name} is in milliseconds`);
     }
+  } else if (kind === "count") {
+    if (!Number.isInteger(value)) throw fail("a whole number");
   } else if (kind === "signal") {
     if (!attemptTo(() => isSignal(value), call, name)) throw fail("an AbortSignal");
   } else if (typeof value !== kind) {

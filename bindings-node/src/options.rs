@@ -14,7 +14,7 @@ pub struct OptionRow {
     /// As JavaScript writes it.
     pub name: String,
     /// What type its value has.
-    #[napi(ts_type = "'milliseconds' | 'boolean' | 'string'")]
+    #[napi(ts_type = "'milliseconds' | 'count' | 'boolean' | 'string'")]
     pub kind: String,
 }
 
@@ -40,6 +40,7 @@ impl<T> From<&Row<T>> for OptionRow {
     fn from(row: &Row<T>) -> Self {
         let kind = match row.kind {
             Kind::Time(_) | Kind::TimeOrForEver(_) => "milliseconds",
+            Kind::Count(_) => "count",
             Kind::Switch(_) => "boolean",
             Kind::Text(_) | Kind::Path(_) => "string",
         };
@@ -61,7 +62,9 @@ fn read<T>(mut args: Args<T>, table: &[Row<T>], given: &Object<'_>) -> napi::Res
     for row in table {
         let (to, name) = (row.name, ffi::spelled(row.name));
         args = match row.kind {
-            Kind::Time(_) | Kind::TimeOrForEver(_) => args.with(to, given.get::<f64>(&name)?),
+            Kind::Time(_) | Kind::TimeOrForEver(_) | Kind::Count(_) => {
+                args.with(to, given.get::<f64>(&name)?)
+            }
             Kind::Switch(_) => args.with(to, given.get::<bool>(&name)?),
             Kind::Text(_) => args.with(to, given.get::<String>(&name)?),
             Kind::Path(_) => args.with(to, given.get::<String>(&name)?.map(PathBuf::from)),

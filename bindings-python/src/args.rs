@@ -101,6 +101,17 @@ pub(crate) fn switch(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<O
     yes.map_err(|_| invalid(format!("{name} is {}: it must be True or False", shown(value))))
 }
 
+/// A count; which numbers are one is core's to say.
+pub(crate) fn count(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<f64>> {
+    let Some(value) = value else { return Ok(None) };
+    if !is_bool(value)
+        && let Some(number) = tried(value.py(), value.extract::<f64>())?
+    {
+        return Ok(Some(number));
+    }
+    Err(invalid(format!("{name} is {}: it must be a whole number", shown(value))))
+}
+
 /// Text; what it is instead is not shown, as it may be a secret in the wrong place.
 pub(crate) fn text(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
     let Some(value) = value else { return Ok(None) };

@@ -99,6 +99,11 @@ client_functions! {
     /// - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
     ///   on every client; 0: no guard; default 60
     restart_guard: "float | datetime.timedelta | None",
+    /// - min_replicas: so many replicas of a node must have a grant or an extension before it counts (WAIT); default 0
+    min_replicas: "int | None",
+    /// - fsync: whether a grant or an extension must be on disk before it counts (WAITAOF), which may take a second then;
+    ///   default False
+    fsync: "bool | None",
     /// - tls_ca: for `rediss://`, a PEM file of whom to trust; default: the system's trust
     tls_ca: "str | os.PathLike[str] | None",
     /// - tls_cert: a PEM file of the client's certificate chain, where the server asks for one; with tls_key

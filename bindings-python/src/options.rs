@@ -36,6 +36,7 @@ fn converted<T>(
             Kind::Time(_) | Kind::TimeOrForEver(_) => {
                 options.with(name, args::seconds(name, *value)?)
             }
+            Kind::Count(_) => options.with(name, args::count(name, *value)?),
             Kind::Switch(_) => options.with(name, args::switch(name, *value)?),
             Kind::Text(_) => options.with(name, args::text(name, *value)?),
             Kind::Path(_) => options.with(name, args::path(name, *value)?),

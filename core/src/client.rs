@@ -8,13 +8,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Clock;
+use crate::builder::Builder;
 use crate::config::Settings;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::lease::LeaseHandle;
 use crate::lock::Lock;
-use crate::node::{Address, TlsOptions};
+use crate::node::Address;
 use crate::options::{Names, Options};
 
 /// The client: nodes and options. Cheap to clone and to share; nothing connects before the first use.
@@ -177,70 +177,7 @@ impl fmt::Debug for Redlock {
     }
 }
 
-/// Options of a client; [`Builder::build`] checks them.
-///
-/// ```
-/// # fn main() -> redlock::Result<()> {
-/// use redlock::{Redlock, clock::SystemClock};
-/// use std::{sync::Arc, time::Duration};
-/// let client = Redlock::builder(["memory://a", "memory://b", "memory://c"])
-///     .key_prefix("app:")
-///     .node_timeout(Duration::from_millis(200))
-///     .restart_guard(Duration::from_secs(30))
-///     .clock(Arc::new(SystemClock))
-///     .build()?;
-/// assert_eq!(client.lock("job").key(), "app:job");
-/// # Ok(()) }
-/// ```
-pub struct Builder(pub(crate) Settings);
-
 impl Builder {
-    /// Goes before every name; default `lock:`. An empty one shares keys with other libraries.
-    #[must_use]
-    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.0.key_prefix = Some(prefix.into());
-        self
-    }
-
-    /// How long to wait for one node's answer; default min(1 s, ttl / 5).
-    ///
-    /// Above zero and below any ttl; a lock may have its own. A late answer costs that vote, not the
-    /// connection.
-    #[must_use]
-    pub fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.0.node_timeout = Some(timeout);
-        self
-    }
-
-    /// Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every
-    /// client; default 60 s. Zero turns it off: then a node that restarts without its data may vote for a second
-    /// holder.
-    ///
-    /// The default over one node is none: nobody else's memory could correct what it forgot.
-    #[must_use]
-    pub fn restart_guard(mut self, guard: Duration) -> Self {
-        self.0.restart_guard = Some(guard);
-        self
-    }
-
-    /// Whom `rediss://` nodes must be and who we are to them; default: the system's trust, the URL's host.
-    ///
-    /// Given without a `rediss://` node it is an error, as it would secure nothing.
-    #[must_use]
-    pub fn tls(mut self, tls: TlsOptions) -> Self {
-        self.0.tls = tls;
-        self
-    }
-
-    /// Another clock, for tests; default [`SystemClock`](crate::clock::SystemClock).
-    ///
-    /// It must count while the machine sleeps, or leases will be believed in for too long.
-    #[must_use]
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.0.clock = Some(clock);
-        self
-    }
-
     /// The client, or the rule that an option broke. Nothing is sent.
     ///
     /// Fails with `Invalid`. Certificates are read here, servers are asked at the first use.

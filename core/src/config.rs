@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
-use crate::node::{Address, Tls, TlsOptions};
-use crate::options::check_time;
+use crate::node::{Address, Durability, Tls, TlsOptions};
+use crate::options::{Options, check_time, longest_vote};
 use crate::spelling::spelled;
 
 /// Goes before every name where nothing else is said.
@@ -32,6 +32,8 @@ pub(crate) struct Config {
     /// A node younger than this takes no first vote; zero: there is no guard.
     /// The same number bounds every ttl.
     pub(crate) guard: Duration,
+    /// What must have become of a grant before it counts.
+    pub(crate) durability: Durability,
     /// Every deadline comes from here.
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -46,6 +48,8 @@ pub struct Settings {
     pub(crate) node_timeout: Option<Duration>,
     /// Over several nodes, one younger than this takes no first vote.
     pub(crate) restart_guard: Option<Duration>,
+    /// What must have become of a grant before it counts.
+    pub(crate) durability: Durability,
     /// Another clock than the machine's.
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Whom `rediss://` nodes must be, and who we are to them.
@@ -56,8 +60,8 @@ impl Settings {
     /// All by default.
     pub(crate) fn of(nodes: Vec<String>) -> Self {
         let (key_prefix, node_timeout, restart_guard, clock) = (None, None, None, None);
-        let tls = TlsOptions::default();
-        Self { nodes, key_prefix, node_timeout, restart_guard, clock, tls }
+        let (durability, tls) = Default::default();
+        Self { nodes, key_prefix, node_timeout, restart_guard, durability, clock, tls }
     }
 
     /// The options, or the rule that one broke. Nothing is sent.
@@ -77,6 +81,7 @@ impl Settings {
         }
         // Before any file is read: the rules cost nothing.
         check_distinct(&nodes)?;
+        check_durability(&nodes, self.durability)?;
         let nodes = with_tls(nodes, &self.tls)?;
         // One node is a quorum by itself, which no other node's memory could correct.
         let guard = if nodes.len() > 1 { DEFAULT_GUARD } else { Duration::ZERO };
@@ -85,6 +90,7 @@ impl Settings {
             key_prefix: self.key_prefix.unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
             node_timeout: self.node_timeout,
             guard: self.restart_guard.unwrap_or(guard),
+            durability: self.durability,
             clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
         })
     }
@@ -95,7 +101,13 @@ impl Config {
     ///
     /// Only for what has no ttl to go by: a lock's own default is min(1 s, ttl / 5).
     pub(crate) fn node_timeout(&self) -> Duration {
-        self.node_timeout.unwrap_or(Duration::from_secs(1))
+        self.node_timeout.unwrap_or(longest_vote(self.durability.fsync))
+    }
+
+    /// Gives a lock the client's options where it has none of its own.
+    pub(crate) fn complete(&self, options: &mut Options) {
+        options.node_timeout = options.node_timeout.or(self.node_timeout);
+        options.fsync = self.durability.fsync;
     }
 
     /// The Redis key of a name.
@@ -115,6 +127,27 @@ fn check_distinct(nodes: &[Address]) -> Result<()> {
             Err(Error::invalid(text))
         }
     }
+}
+
+/// No set-up has more replicas of one primary; beyond it a number is a mistake.
+const MOST_REPLICAS: u32 = 100;
+
+/// What can be had of these nodes at all.
+fn check_durability(nodes: &[Address], durability: Durability) -> Result<()> {
+    let min_replicas = durability.min_replicas;
+    if min_replicas > MOST_REPLICAS {
+        let (option, most) = (spelled("min_replicas"), MOST_REPLICAS);
+        let text = format!("{option} is {min_replicas}: it must be at most {most}");
+        return Err(Error::invalid(text));
+    }
+    let memory = nodes.iter().find(|node| matches!(node, Address::Memory(_)));
+    let Some(memory) = memory.filter(|_| !durability.is_none()) else { return Ok(()) };
+    let (option, lacks) =
+        if min_replicas > 0 { ("min_replicas", "replicas") } else { ("fsync", "disk") };
+    let (option, url) = (spelled(option), memory.redacted());
+    Err(Error::invalid(format!(
+        "{option} is given, and {url} has no {lacks}: leave it out, or use Redis servers"
+    )))
 }
 
 /// Files are read only where a node is reached by TLS.

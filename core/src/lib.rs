@@ -19,6 +19,7 @@
 #[doc(hidden)]
 pub mod ffi;
 
+mod builder;
 mod client;
 mod lock;
 
@@ -46,7 +47,8 @@ mod spelling;
 mod text;
 
 // All that Rust users see, flat: where a word lives is no business of theirs.
-pub use client::{Builder, Redlock};
+pub use builder::Builder;
+pub use client::Redlock;
 pub use error::{Error, ErrorKind, LossReason, NodeReport, Result};
 pub use inspect::{Inspection, NodeInspection};
 pub use lease::{Lease, LeaseHandle};

@@ -42,7 +42,7 @@ impl Lock {
     /// Nothing is checked yet.
     pub(crate) fn new(engine: &Arc<Engine>, names: Vec<String>, mut options: Options) -> Self {
         let keys: Arc<[String]> = names.iter().map(|name| engine.config.key(name)).collect();
-        options.node_timeout = options.node_timeout.or(engine.config.node_timeout);
+        engine.config.complete(&mut options);
         let (engine, request) = (Arc::clone(engine), OnceLock::new());
         Self { engine, names: names.into(), keys, options, request }
     }

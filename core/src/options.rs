@@ -74,6 +74,8 @@ pub struct Options {
     pub(crate) node_timeout: Option<Duration>,
     /// Ask for a fencing token.
     pub(crate) fencing: bool,
+    /// Every grant waits for a disk: votes take longer.
+    pub(crate) fsync: bool,
     /// In which messages about the ttl are.
     pub(crate) unit: Unit,
 }
@@ -87,15 +89,16 @@ impl Default for Options {
             max_hold: None,
             node_timeout: None,
             fencing: false,
+            fsync: false,
             unit: Unit::Seconds,
         }
     }
 }
 
 impl Options {
-    /// The deadline of one vote: min(1 s, ttl/5) unless chosen.
+    /// The deadline of one vote: min(1 s, ttl/5) unless chosen, with `fsync` min(2 s, ttl/5).
     pub(crate) fn node_timeout(&self) -> Duration {
-        self.node_timeout.unwrap_or_else(|| (self.ttl / 5).min(Duration::from_secs(1)))
+        self.node_timeout.unwrap_or_else(|| (self.ttl / 5).min(longest_vote(self.fsync)))
     }
 
     /// Every rule, with its reason.
@@ -125,6 +128,11 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// What a vote may take at most where nothing is chosen: a disk that is written to once a second needs more than that.
+pub(crate) fn longest_vote(fsync: bool) -> Duration {
+    Duration::from_secs(if fsync { 2 } else { 1 })
 }
 
 /// No time of any language may be so long that arithmetic with it, here or in a server, runs over.

@@ -46,7 +46,7 @@ class Server:
         options |= {"dir": self.folder, "maxmemory-policy": "noeviction"}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return subprocess.Popen(
-            ["redis-server", *words, *USER],
+            [os.environ.get("REDLOCK_TEST_SERVER", "redis-server"), *words, *USER],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=self.environment,

@@ -99,7 +99,9 @@ export class Server {
   }
 
   async begin() {
-    this.process = spawn("redis-server", this.args, { stdio: "ignore" });
+    this.process = spawn(process.env.REDLOCK_TEST_SERVER ?? "redis-server", this.args, {
+      stdio: "ignore",
+    });
     await eventually(async () => assert.equal(await this.cli("PING"), "PONG"));
   }
 

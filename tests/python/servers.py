@@ -1,6 +1,7 @@
 """A throw-away Redis on a free port of the loopback address, and a node that nobody may call."""
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -47,7 +48,7 @@ class Server:
         options |= {"dir": self.folder, "maxmemory-policy": "noeviction"}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return subprocess.Popen(
-            ["redis-server", *words, *USER, *self.options],
+            [os.environ.get("REDLOCK_TEST_SERVER", "redis-server"), *words, *USER, *self.options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )

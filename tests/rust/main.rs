@@ -23,6 +23,7 @@ mod minority;
 mod options;
 mod polling;
 mod quorum;
+mod replicas;
 mod rights;
 mod secrets;
 mod sentinel;

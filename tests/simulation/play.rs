@@ -10,7 +10,7 @@ use crate::client::Redlock;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::{Engine, Running};
-use crate::node::{Change, Node};
+use crate::node::{Change, Durability, Node};
 
 use super::chance::plain;
 use super::clock::{ClientClock, Time};
@@ -112,6 +112,7 @@ impl<'a> Player<'a> {
             key_prefix: String::new(),
             node_timeout: None,
             guard: self.scenario.guard,
+            durability: Durability::default(),
             clock: shared,
         };
         let mut world = self.world.lock().unwrap();

@@ -408,6 +408,9 @@ class Redlock:
     - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
     - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
       on every client; 0: no guard; default 60
+    - min_replicas: so many replicas of a node must have a grant or an extension before it counts (WAIT); default 0
+    - fsync: whether a grant or an extension must be on disk before it counts (WAITAOF), which may take a second then;
+      default False
     - tls_ca: for `rediss://`, a PEM file of whom to trust; default: the system's trust
     - tls_cert: a PEM file of the client's certificate chain, where the server asks for one; with tls_key
     - tls_key: a PEM file of the certificate's private key
@@ -423,7 +426,7 @@ class Redlock:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
     def __enter__(self, /) -> Redlock: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock: ...
     def __repr__(self, /) -> str: ...
     def _let_go(self, /) -> None:
         """
@@ -563,7 +566,7 @@ def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None"
     What a failed release does to the end of a with statement that `error` may be leaving: what the body raised stands.
     """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
     """
     Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else
     redis://127.0.0.1:6379.

@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::LossReason;
 use crate::lease::{Leases, Registry, State, monitor};
-use crate::node::{Address, Changes, MemoryNode, Node, RedisNode, RunIds, Target, Watch};
+use crate::node::{Address, Changes, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch};
 use crate::quorum::Nodes;
 
 /// What works for a client in this process; a forked child makes its own.
@@ -107,7 +107,10 @@ fn connect(
                 url: address.redacted(),
                 route: route.clone(),
                 guard: config.guard,
-                key_prefix: config.key_prefix.clone(),
+                needs: Needs {
+                    key_prefix: config.key_prefix.clone(),
+                    durability: config.durability,
+                },
                 run_ids: Arc::clone(run_ids),
             };
             Arc::new(RedisNode::new(target, clock, watch))

@@ -22,6 +22,8 @@ pub enum Kind<T> {
     TimeOrForEver(fn(&mut T, Option<Duration>)),
     /// Yes or no.
     Switch(fn(&mut T, bool)),
+    /// A whole number, 0 or more.
+    Count(fn(&mut T, u32)),
     /// Text.
     Text(fn(&mut T, String)),
     /// The path of a file.
@@ -117,6 +119,20 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         about: "over several nodes, one younger than this takes no first vote, and no ttl may exceed it",
     },
     Row {
+        name: "min_replicas",
+        kind: Kind::Count(|settings, replicas| settings.durability.min_replicas = replicas),
+        default: "0: the server's own word is enough",
+        rule: "at most 100",
+        about: "so many replicas of a node must have a grant or an extension before it counts (WAIT)",
+    },
+    Row {
+        name: "fsync",
+        kind: Kind::Switch(|settings, fsync| settings.durability.fsync = fsync),
+        default: "off",
+        rule: "Redis 7.2 or Valkey, with appendonly yes",
+        about: "whether a grant or an extension must be on disk before it counts (WAITAOF)",
+    },
+    Row {
         name: "tls_ca",
         kind: Kind::Path(|settings, path| settings.tls.ca = Some(path)),
         default: "the system's trust",
@@ -149,7 +165,7 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
 /// A value as another language gives it.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A time, in the caller's unit.
+    /// A time, in the caller's unit; or a count.
     Number(f64),
     /// Yes or no.
     Switch(bool),
@@ -195,6 +211,7 @@ impl<T> Row<T> {
                 set(into, Some(unit.duration(self.name, *time)?));
             }
             (Kind::Time(set), Value::Number(time)) => set(into, unit.duration(self.name, *time)?),
+            (Kind::Count(set), Value::Number(count)) => set(into, whole(self.name, *count)?),
             (Kind::Switch(set), Value::Switch(yes)) => set(into, *yes),
             (Kind::Text(set), Value::Text(text)) => set(into, text.clone()),
             (Kind::Path(set), Value::Path(path)) => set(into, path.clone()),
@@ -202,4 +219,18 @@ impl<T> Row<T> {
         }
         Ok(())
     }
+}
+
+/// The count that a number is. Languages that have no other numbers give a float.
+fn whole(name: &str, number: f64) -> Result<u32> {
+    let whole = number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "whole, and within bounds"
+    )]
+    whole.then_some(number as u32).ok_or_else(|| {
+        let name = spelled(name);
+        Error::invalid(format!("{name} is {number}: it must be a whole number, 0 or more"))
+    })
 }

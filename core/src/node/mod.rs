@@ -26,7 +26,7 @@ pub(crate) use fault::Fault;
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
 pub use redis::TlsOptions;
-pub(crate) use redis::{RedisNode, RunIds, Target, Tls};
+pub(crate) use redis::{Durability, Needs, RedisNode, RunIds, Target, Tls};
 pub(crate) use vote::{Claim, Expect, Extension, Holder, Taken, Vote, VoteParams};
 pub(crate) use watch::Watch;
 

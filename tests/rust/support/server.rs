@@ -38,6 +38,11 @@ impl Server {
             assert!(Instant::now() < end, "redis-server did not start");
             std::thread::sleep(Duration::from_millis(10));
         }
+        // It listens before it has read what it has on disk.
+        while self.ask("PING").starts_with("-LOADING") {
+            assert!(Instant::now() < end, "redis-server did not load its data");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -53,6 +58,18 @@ impl Server {
     pub(crate) fn restart(&mut self) {
         self.child = spawn(self.port, &self.folder, &self.extra);
         self.wait_ready();
+    }
+
+    /// A server that follows `primary`, once it has all that is there.
+    pub(crate) fn replica_of(primary: &Self) -> Self {
+        let port = primary.port.to_string();
+        let replica = Self::with(&["--replicaof", "127.0.0.1", &port]);
+        let end = Instant::now() + Duration::from_secs(20);
+        while replica.info("replication", "master_link_status").as_deref() != Some("up") {
+            assert!(Instant::now() < end, "the replica does not follow");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        replica
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -113,8 +130,13 @@ pub(super) fn user() -> &'static str {
     if std::env::var_os("REDLOCK_TEST_ACL").is_some() { "least:s3cret-word@" } else { "" }
 }
 
+/// `make test-servers` has the tests start another program.
+fn program() -> std::ffi::OsString {
+    std::env::var_os("REDLOCK_TEST_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
 fn spawn(port: u16, folder: &std::path::Path, extra: &[String]) -> Child {
-    Command::new("redis-server")
+    Command::new(program())
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
         .args(["--appendonly", "no", "--dir"])
         .arg(folder)

@@ -48,8 +48,10 @@ if fencing then
   for i = locks + 1, #KEYS do redis.call('SET', KEYS[i], fence, 'PXAT', forget) end
 end
 
+local set = false
 for i = 1, locks do
-  if not owners[i] or redis.call('PTTL', KEYS[i]) < ttl then redis.call('SET', KEYS[i], token, 'PX', ARGV[2]) end
+  if not owners[i] or redis.call('PTTL', KEYS[i]) < ttl then set = redis.call('SET', KEYS[i], token, 'PX', ARGV[2]) end
 end
+if not set then rewrite() end
 track(locks)
 return {1, ttl, fence, token}

@@ -16,7 +16,17 @@ pub(super) fn fits(in_flight: &InFlight, value: &Value) -> bool {
         Expects::Anything => true,
         Expects::Echo(echo) => reply::echoes(value, echo),
         Expects::Owner => reply::owns(value),
+        Expects::Durable(wanted) => wanted.fits(value),
         Expects::Time => reply::time(value).is_some() || matches!(value, Value::ServerError(_)),
+    }
+}
+
+/// Whether it may be a grant. What is none is told at once, whatever replicas and disks have.
+pub(super) fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
+    match value {
+        Value::Array(parts) => parts.first() == Some(&Value::Int(1)),
+        // The owner, where the `SET` before it was carried out.
+        _ => in_flight.first == Some(Value::Okay),
     }
 }
 

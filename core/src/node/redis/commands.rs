@@ -114,7 +114,7 @@ pub(super) fn extend_script(claim: &Claim, params: VoteParams) -> Command {
     if let Fencing::AtLeast(fence) = params.fencing {
         command.arg(fence);
     }
-    script_call(&command, &claim.token, Purpose::Plain, params.timeout)
+    script_call(&command, &claim.token, Purpose::Keep, params.timeout)
 }
 
 /// Who has the key. Nobody waits to be told of it.
@@ -139,10 +139,15 @@ pub(super) fn force(keys: &[String]) -> Command {
 
 /// Answered behind everything that was asked before, whatever the answer says: PING may not be allowed.
 pub(super) fn ping() -> Command {
+    plain(&cmd("PING"), Purpose::Plain)
+}
+
+/// A command whatever its answer is; nobody's deadline but the connection's own.
+pub(super) fn plain(command: &Cmd, purpose: Purpose) -> Command {
     Command {
-        bytes: cmd("PING").get_packed_command().into(),
+        bytes: command.get_packed_command().into(),
         expects: Expects::Anything,
-        purpose: Purpose::Plain,
+        purpose,
         timeout: TIMEOUT,
         untracked: false,
     }

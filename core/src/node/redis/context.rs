@@ -11,6 +11,7 @@ use super::debts::Debts;
 use super::handshake::{Greeting, guard_time};
 use super::in_flight::{InFlight, Purpose};
 use super::link::{Link, VotesFrom};
+use super::rights::Needs;
 use super::route::{Finder, Found, News, Route};
 use super::run_ids::RunIds;
 use crate::clock::{Clock, Instant};
@@ -26,8 +27,8 @@ pub(crate) struct Target {
     pub(crate) route: Route,
     /// `restart_guard`: a server younger than this takes no first vote.
     pub(crate) guard: Duration,
-    /// Before every key: what the server's user may do is tried below it.
-    pub(crate) key_prefix: String,
+    /// What the server, and its user, must be able to do.
+    pub(crate) needs: Needs,
     /// The servers behind the client's other nodes.
     /// One server behind two of them would vote twice.
     pub(crate) run_ids: Arc<RunIds>,

@@ -5,15 +5,17 @@
 
 use std::sync::Arc;
 
-use redis::{Cmd, PushKind, Value};
+use redis::{PushKind, Value};
 
-use super::answers::{believed, fits, lost_scripts};
+use super::answers::{fits, lost_scripts};
+use super::commands::plain;
+use super::confirm::Confirm;
 use super::context::Context;
 use super::flood::Flood;
 use super::handshake::{about, load_scripts, text, votes_in};
-use super::in_flight::{Command, Expects, InFlight, Purpose};
+use super::in_flight::{Command, InFlight, Purpose};
 use super::link::VotesFrom;
-use super::pipeline::{Pipeline, SILENCE};
+use super::pipeline::Pipeline;
 use super::reply;
 use super::stream::Stream;
 use crate::clock::Instant;
@@ -29,6 +31,8 @@ pub(super) struct Dialogue<'a> {
     pub(super) context: &'a mut Context,
     /// What is asked and not answered yet.
     pub(super) pipeline: Pipeline,
+    /// Grants that replicas and disks must have before they count.
+    confirm: Confirm,
     /// When it began, if the former connection may still be alive for the server.
     /// Deletes are then repeated until what it carried must have expired.
     unkilled: Option<Instant>,
@@ -51,6 +55,7 @@ impl<'a> Dialogue<'a> {
         let ageless = matches!(context.link.votes_from(), VotesFrom::Never);
         let now = context.clock.now();
         let mut dialogue = Self {
+            confirm: Confirm::new(context.target.needs.durability),
             context,
             pipeline: Pipeline::over(stream),
             unkilled: (!killed).then_some(now),
@@ -83,13 +88,22 @@ impl<'a> Dialogue<'a> {
     }
 
     /// Whatever goes out goes through here: from now on its vote may be on a key, and its keys may be told of.
-    fn ask(&mut self, in_flight: InFlight) {
+    fn ask(&mut self, mut in_flight: InFlight) {
         self.context.debts.sending(&in_flight.command);
         self.flood.asked(&in_flight.command.bytes);
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) && !in_flight.again {
             self.context.link.delete_asked();
         }
+        let clock = &self.context.clock;
+        in_flight.confirm_by = self.confirm.sending(&in_flight.command, || clock.now());
         self.pipeline.add(in_flight);
+    }
+
+    /// Behind the votes that were asked: whether replicas and disks have them, where that is wanted.
+    pub(super) fn ask_to_confirm(&mut self) {
+        if let Some(question) = self.confirm.question(|| self.context.clock.now()) {
+            self.ask(InFlight::unheard(question));
+        }
     }
 
     /// Untracked: the keys are probably gone, and nobody waits to be told of them.
@@ -160,6 +174,7 @@ impl<'a> Dialogue<'a> {
         }
         match (&in_flight.command.purpose, self.unkilled) {
             (Purpose::Age, _) => self.read_age(&value),
+            (Purpose::Confirm, _) => self.confirm.answered(&value, self.context.clock.now()),
             // Its second step: the delete, good until the server's own clock has passed the caller's patience.
             (Purpose::Force { keys, delete }, _) if let Some(now) = reply::time(&value) => {
                 let timeout = in_flight.command.timeout.as_micros();
@@ -178,8 +193,7 @@ impl<'a> Dialogue<'a> {
             }
             _ => {}
         }
-        let answer = believed(&in_flight.command, in_flight.first.as_ref(), value);
-        let _ = in_flight.answer.send(Ok(answer));
+        self.confirm.deliver(in_flight, value);
     }
 
     /// An age that can be read now lets the server vote from when it is old enough.
@@ -223,6 +237,7 @@ impl<'a> Dialogue<'a> {
 
     /// The connection broke: what has no answer is refused, and what was never sent is not owed.
     pub(super) fn broken(&mut self, fault: &Fault) {
+        self.confirm.broken(fault);
         // Two passes: all votes that were not sent are known before the first delete could be owed for one.
         let mut open: Vec<_> = self.pipeline.end().collect();
         for (in_flight, _) in open.iter().filter(|(_, sent)| !sent) {
@@ -231,17 +246,5 @@ impl<'a> Dialogue<'a> {
         for (in_flight, _) in open.drain(..) {
             self.context.refuse(in_flight, fault);
         }
-    }
-}
-
-/// A command of the connection's own.
-/// Nobody's deadline but the connection's own.
-fn plain(command: &Cmd, purpose: Purpose) -> Command {
-    Command {
-        bytes: command.get_packed_command().into(),
-        expects: Expects::Anything,
-        purpose,
-        timeout: SILENCE,
-        untracked: false,
     }
 }

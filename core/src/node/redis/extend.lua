@@ -26,13 +26,15 @@ if ARGV[3] then
   end
 end
 -- Of many keys each read would cost too much: GT, since Redis 7, needs none, and leaves keys without ttl to NX.
-local reads = locks == 1
+local reads, set = locks == 1, 0
 for i = 1, locks do
   if not reads then
-    reads = type(redis.pcall('PEXPIRE', KEYS[i], ARGV[2], 'GT')) == 'table'
-    if not reads then redis.call('PEXPIRE', KEYS[i], ARGV[2], 'NX') end
+    local longer = redis.pcall('PEXPIRE', KEYS[i], ARGV[2], 'GT')
+    reads = type(longer) == 'table'
+    if not reads then set = set + longer + redis.call('PEXPIRE', KEYS[i], ARGV[2], 'NX') end
   end
-  if reads and redis.call('PTTL', KEYS[i]) < ttl then redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+  if reads and redis.call('PTTL', KEYS[i]) < ttl then set = set + redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
 end
+if set == 0 then rewrite() end
 track(locks)
 return {1, token}

@@ -8,10 +8,11 @@ use std::time::Duration;
 use redis::{Cmd, ServerError, Value, cmd};
 
 use super::endpoint::Endpoint;
+use super::reply;
+use super::rights::Needs;
 use super::script::SCRIPTS;
 use super::stream::Stream;
 use super::talk::Talk;
-use super::{reply, rights};
 use crate::node::Fault;
 
 /// A name that cannot be resolved or a host that drops packets would hold a connection attempt much longer.
@@ -44,9 +45,9 @@ pub(super) async fn open(
     endpoint: &Endpoint,
     primary: bool,
     guard: Duration,
-    key_prefix: &str,
+    needs: &Needs,
 ) -> Result<Greeting, Fault> {
-    let greeted = greet(endpoint, primary, guard, key_prefix).await;
+    let greeted = greet(endpoint, primary, guard, needs).await;
     greeted.map_err(|fault| endpoint.redact_fault(fault))
 }
 
@@ -55,7 +56,7 @@ async fn greet(
     endpoint: &Endpoint,
     primary: bool,
     guard: Duration,
-    key_prefix: &str,
+    needs: &Needs,
 ) -> Result<Greeting, Fault> {
     let stream = Stream::connect(endpoint)
         .await
@@ -63,7 +64,7 @@ async fn greet(
     // First and alone: which protocol the rest is answered in depends on it.
     let mut talk = Talk::over(stream);
     let hello = log_in(&mut talk, endpoint).await?;
-    let mut steps = steps(endpoint, hello.is_some(), key_prefix);
+    let mut steps = steps(endpoint, hello.is_some(), needs);
     if primary {
         // First: what a replica says to the rest is beside the point.
         steps.insert(0, (Step::Role, cmd("ROLE")));
@@ -75,7 +76,7 @@ async fn greet(
             (Step::Role, role) => is_primary(&role)?,
             (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
             (Step::Right(name), answer) => {
-                rights::denied(name, &answer).map_or(Ok(()), Err)?;
+                needs.lack(name, &answer).map_or(Ok(()), Err)?;
             }
             // A server, or a proxy, without it still makes locks: waiters poll.
             (Step::Tracking, answer) => pushes = answer == Value::Okay,
@@ -107,7 +108,7 @@ enum Step {
     Id,
 }
 
-fn steps(endpoint: &Endpoint, resp3: bool, key_prefix: &str) -> Vec<(Step, Cmd)> {
+fn steps(endpoint: &Endpoint, resp3: bool, needs: &Needs) -> Vec<(Step, Cmd)> {
     // The name shows in CLIENT LIST, for whoever looks for the cause of a load.
     let mut steps = vec![(Step::Optional, cmd("CLIENT").arg("SETNAME").arg("redlock").clone())];
     if endpoint.db != 0 {
@@ -118,9 +119,7 @@ fn steps(endpoint: &Endpoint, resp3: bool, key_prefix: &str) -> Vec<(Step, Cmd)>
     }
     // Loaded each time: after this EVALSHA fails only if somebody flushes them.
     steps.extend(load_scripts().map(|load| (Step::Required, load)));
-    steps.extend(
-        rights::trials(key_prefix).into_iter().map(|(name, try_it)| (Step::Right(name), try_it)),
-    );
+    steps.extend(needs.trials().into_iter().map(|(name, try_it)| (Step::Right(name), try_it)));
     // After the trials, whose key the server need not remember.
     if resp3 {
         // OPTOUT: every key that is read is told of, unless CACHING NO goes before. NOLOOP: not what we changed

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use redis::Value;
 use tokio::sync::oneshot;
 
+use super::durability::Durability;
 use crate::clock::Instant;
 use crate::exit::UnderWay;
 use crate::node::Fault;
@@ -22,6 +23,10 @@ pub(super) enum Purpose {
     FirstVote { token: Arc<str>, sent: bool },
     /// A later one: it, too, may put its token on a key.
     Heal(Arc<str>),
+    /// What is ours is to live longer: nothing is owed for it.
+    Keep,
+    /// Whether replicas and disks have what was written.
+    Confirm,
     /// Nothing is owed for it.
     Plain,
     /// If its answer was never read, it is owed on the next connection. The keys live for `owed` at most; `until` then
@@ -31,6 +36,13 @@ pub(super) enum Purpose {
     Force { keys: Arc<[String]>, delete: fn(&[String], u64) -> Command },
     /// How old the server is, asked for again.
     Age,
+}
+
+impl Purpose {
+    /// Whether it asks for a lease, or for more of one.
+    pub(super) fn is_vote(&self) -> bool {
+        matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Keep)
+    }
 }
 
 /// Which answer a command can have; another one is an answer to something else.
@@ -44,6 +56,8 @@ pub(super) enum Expects {
     Owner,
     /// The server's own time.
     Time,
+    /// On how many replicas and disks it is.
+    Durable(Durability),
 }
 
 /// Goes before a command whose reads the server is not to remember: `CLIENT CACHING NO`, under tracking by
@@ -76,6 +90,8 @@ pub(super) struct InFlight {
     pub(super) again: bool,
     /// The first of two answers, where it is there.
     pub(super) first: Option<Value>,
+    /// A grant counts only if replicas and disks have it by then.
+    pub(super) confirm_by: Option<Instant>,
     /// The end of the process waits for it.
     /// Only for deletes: whatever else is cut off at the end leaves nothing that these do not take away.
     _under_way: Option<UnderWay>,
@@ -86,7 +102,7 @@ impl InFlight {
     pub(super) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
         let delete = matches!(command.purpose, Purpose::Delete { .. });
         let under_way = delete.then(UnderWay::begin);
-        Self { command, answer, again: false, first: None, _under_way: under_way }
+        Self { command, answer, again: false, first: None, confirm_by: None, _under_way: under_way }
     }
 
     /// A command whose answer nobody waits for.

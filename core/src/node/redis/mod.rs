@@ -6,11 +6,13 @@
 
 mod answers;
 mod commands;
+mod confirm;
 mod connection;
 mod context;
 mod debts;
 mod dial;
 mod dialogue;
+mod durability;
 mod endpoint;
 mod flood;
 mod formers;
@@ -54,7 +56,9 @@ use link::Link;
 use reply::Answer;
 
 pub(crate) use context::Target;
+pub(crate) use durability::Durability;
 pub(crate) use endpoint::invalid_url;
+pub(crate) use rights::Needs;
 pub(crate) use route::Route;
 pub(crate) use run_ids::RunIds;
 pub(crate) use tls::Tls;
@@ -136,7 +140,8 @@ impl Node for RedisNode {
         let (queue, claim) = (self.queue.clone(), claim.clone());
         let route = Arc::clone(&self.route);
         Box::pin(async move {
-            if matches!(owner.await?, Value::BulkString(token) if token == claim.token.as_bytes()) {
+            let owner = owner.await.map_err(|fault| route.redact_fault(fault))?;
+            if matches!(owner, Value::BulkString(token) if token == claim.token.as_bytes()) {
                 return Ok(Vote::Granted(None));
             }
             // Whoever listens no longer asks no more: a delete that follows finds nothing behind it.

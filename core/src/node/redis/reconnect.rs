@@ -197,7 +197,7 @@ async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
 async fn reach(target: &Target, finder: &Finder) -> Result<(Found, Greeting), Fault> {
     let (found, mut news) = (finder.find().await?, finder.news());
     let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
-    let greeting = handshake::open(endpoint, primary, target.guard, &target.key_prefix).await;
+    let greeting = handshake::open(endpoint, primary, target.guard, &target.needs).await;
     let greeting =
         greeting.map_err(|fault| if primary { fault.of(&endpoint.authority()) } else { fault })?;
     // While it was greeted another one may have taken its place, and a vote of it would count for nothing.

@@ -2,17 +2,45 @@
 //! renewed, and end; without `EVALSHA` it could not be given back.
 //!
 //! Each command is tried on a key that nobody has: it changes nothing, and is no error where it is allowed. The
-//! greeting is pipelined anyway, so six more questions cost nothing; they come before tracking, so that the server
-//! remembers no key.
+//! greeting is pipelined anyway, so some more questions cost nothing; they come before tracking, so that the server
+//! remembers no key. What options ask of the server beyond that ([`Durability`]) is tried with them.
 
 use redis::{Cmd, Value, cmd};
 use uuid::Uuid;
 
+use super::durability::Durability;
 use super::script::{INSPECT, SCRIPTS};
 use crate::node::Fault;
 
-/// The commands, by name; the last one wants the scripts loaded.
-pub(super) fn trials(key_prefix: &str) -> Vec<(&'static str, Cmd)> {
+/// What a client's options ask of a server and of its user.
+#[derive(Clone)]
+pub(crate) struct Needs {
+    /// Before every key: what the server's user may do is tried below it.
+    pub(crate) key_prefix: String,
+    /// What must have become of a grant before it counts.
+    pub(crate) durability: Durability,
+}
+
+impl Needs {
+    /// The commands, by name; the last of a lock's own wants the scripts loaded.
+    pub(super) fn trials(&self) -> Vec<(&'static str, Cmd)> {
+        let mut trials = every_lock(&self.key_prefix);
+        trials.extend(self.durability.trial());
+        trials
+    }
+
+    /// A fault if the server, or its user, cannot do this.
+    pub(super) fn lack(&self, name: &str, answer: &Value) -> Option<Fault> {
+        if name == self.durability.name() {
+            self.durability.unmet(answer)
+        } else {
+            denied(name, answer)
+        }
+    }
+}
+
+/// The commands of every lock.
+fn every_lock(key_prefix: &str) -> Vec<(&'static str, Cmd)> {
     // Below the prefix, where rights by key pattern apply; random, so that it is nobody's.
     let key = format!("{key_prefix}redlock-rights-{}", Uuid::new_v4().simple());
     let on = |name: &str| cmd(name).arg(&key).clone();
@@ -28,7 +56,7 @@ pub(super) fn trials(key_prefix: &str) -> Vec<(&'static str, Cmd)> {
 }
 
 /// A fault if the command itself is denied; whether this key is says nothing about those of locks.
-pub(super) fn denied(name: &str, answer: &Value) -> Option<Fault> {
+fn denied(name: &str, answer: &Value) -> Option<Fault> {
     let Value::ServerError(error) = answer else { return None };
     let details = error.details().unwrap_or_default();
     // The text names what was denied: a command by its name, in quotes, a key as a key.

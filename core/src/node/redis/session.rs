@@ -100,6 +100,7 @@ impl<'a> Session<'a> {
         // The first one in a while, not at once: the greeting has just asked all that they ask.
         chores.reset();
         loop {
+            self.dialogue.ask_to_confirm();
             let busy = self.dialogue.has_chores();
             let pipeline = &self.dialogue.pipeline;
             let (open, unwritten) = (pipeline.is_open(), pipeline.is_unwritten());
@@ -126,9 +127,7 @@ impl<'a> Session<'a> {
                 taken = context.commands.recv_many(&mut batch, BATCH), if room => {
                     // None: every sender is gone, and with them the client.
                     self.more = taken > 0;
-                    batch.drain(..).for_each(|command| self.dialogue.take(command));
-                    // Nearly always the socket has room: writing now spares a turn of the loop.
-                    self.dialogue.pipeline.write_now(&self.stream);
+                    self.ask(&mut batch);
                 }
                 written = pipeline.write(&mut writer), if unwritten => if let Err(error) = written {
                     return End::Broken(broken(&error));
@@ -143,6 +142,14 @@ impl<'a> Session<'a> {
                 }
             }
         }
+    }
+
+    /// Asks what the client wants to know, and behind it for what confirms it.
+    fn ask(&mut self, batch: &mut Vec<InFlight>) {
+        batch.drain(..).for_each(|command| self.dialogue.take(command));
+        self.dialogue.ask_to_confirm();
+        // Nearly always the socket has room: writing now spares a turn of the loop.
+        self.dialogue.pipeline.write_now(&self.stream);
     }
 
     /// Bytes came, or the end did. A fault ends the session.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::in_flight::Command;
-use super::{RedisNode, Target};
+use super::{Durability, Needs, RedisNode, Target};
 use crate::clock::SystemClock;
 use crate::node::{Address, Node, Watch};
 
@@ -78,8 +78,8 @@ async fn a_task_that_panics_refuses_what_was_under_way_and_begins_anew() {
     let url = server();
     let Address::Redis(route) = Address::parse(&url).unwrap() else { unreachable!() };
     let run_ids = Arc::default();
-    let key_prefix = "lock:".to_owned();
-    let target = Target { url, route, guard: Duration::ZERO, key_prefix, run_ids };
+    let needs = Needs { key_prefix: "lock:".to_owned(), durability: Durability::default() };
+    let target = Target { url, route, guard: Duration::ZERO, needs, run_ids };
     let watch = Arc::new(Watch::new(Arc::default()));
     let node = RedisNode::new(target, Arc::new(SystemClock), watch);
     for _ in 0..3 {

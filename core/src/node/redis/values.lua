@@ -17,6 +17,11 @@ local function track(last)
     for i = 1, last do redis.call('PTTL', KEYS[i]) end
   end
 end
+-- Writes what is there already: WAIT knows only of what its own connection has written, and a grant that wrote nothing
+-- would be confirmed by replicas that lack what an earlier connection wrote.
+local function rewrite()
+  redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]))
+end
 -- The fencing token that a key keeps, 0 for none; nil or false for one that no client can have stored.
 local function kept(text, most)
   local fence = string.match(text or '0', '^%d+$') and tonumber(text or '0')

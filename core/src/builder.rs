@@ -1,0 +1,94 @@
+//! Options of a client, as they are chosen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::node::TlsOptions;
+
+/// Options of a client; [`Builder::build`] checks them.
+///
+/// ```
+/// # fn main() -> redlock::Result<()> {
+/// use redlock::{Redlock, clock::SystemClock};
+/// use std::{sync::Arc, time::Duration};
+/// let client = Redlock::builder(["memory://a", "memory://b", "memory://c"])
+///     .key_prefix("app:")
+///     .node_timeout(Duration::from_millis(200))
+///     .restart_guard(Duration::from_secs(30))
+///     .clock(Arc::new(SystemClock))
+///     .build()?;
+/// assert_eq!(client.lock("job").key(), "app:job");
+/// # Ok(()) }
+/// ```
+pub struct Builder(pub(crate) Settings);
+
+impl Builder {
+    /// Goes before every name; default `lock:`. An empty one shares keys with other libraries.
+    #[must_use]
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.0.key_prefix = Some(prefix.into());
+        self
+    }
+
+    /// How long to wait for one node's answer; default min(1 s, ttl / 5).
+    ///
+    /// Above zero and below any ttl; a lock may have its own. A late answer costs that vote, not the
+    /// connection.
+    #[must_use]
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.0.node_timeout = Some(timeout);
+        self
+    }
+
+    /// Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every
+    /// client; default 60 s. Zero turns it off: then a node that restarts without its data may vote for a second
+    /// holder.
+    ///
+    /// The default over one node is none: nobody else's memory could correct what it forgot.
+    #[must_use]
+    pub fn restart_guard(mut self, guard: Duration) -> Self {
+        self.0.restart_guard = Some(guard);
+        self
+    }
+
+    /// So many replicas of a node must have a grant or an extension before it counts (`WAIT`); default 0: the server's
+    /// own word is enough. With fewer, that node is a fault.
+    ///
+    /// A primary that is cut off from its replicas renews nobody's lease then. [`Builder::build`] refuses it for
+    /// `memory://`.
+    #[must_use]
+    pub fn min_replicas(mut self, replicas: u32) -> Self {
+        self.0.durability.min_replicas = replicas;
+        self
+    }
+
+    /// A grant or an extension must be on the server's disk before it counts, and on those of `min_replicas` replicas
+    /// (`WAITAOF`); default off. It survives the node's crash then.
+    ///
+    /// Redis 7.2 or Valkey, with `appendonly yes`. With `appendfsync everysec` each vote may take a second.
+    #[must_use]
+    pub fn fsync(mut self, fsync: bool) -> Self {
+        self.0.durability.fsync = fsync;
+        self
+    }
+
+    /// Whom `rediss://` nodes must be and who we are to them; default: the system's trust, the URL's host.
+    ///
+    /// Given without a `rediss://` node it is an error, as it would secure nothing.
+    #[must_use]
+    pub fn tls(mut self, tls: TlsOptions) -> Self {
+        self.0.tls = tls;
+        self
+    }
+
+    /// Another clock, for tests; default [`SystemClock`](crate::clock::SystemClock).
+    ///
+    /// It must count while the machine sleeps, or leases will be believed in for too long.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.0.clock = Some(clock);
+        self
+    }
+}

@@ -1,0 +1,153 @@
+//! What must have become of a grant before it counts: on how many replicas it is, and whether on disk.
+//!
+//! Pure: the question for it and what the answer says. When it is asked, and which grants wait for it, is
+//! [`super::confirm`]'s.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value, cmd};
+
+use super::reply;
+use crate::error::seconds;
+use crate::node::Fault;
+use crate::spelling::spelled;
+
+/// What a client asks of each grant beyond the server's word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Durability {
+    /// So many replicas have it.
+    pub(crate) min_replicas: u32,
+    /// It is on the server's disk, and on those of so many replicas.
+    pub(crate) fsync: bool,
+}
+
+impl Durability {
+    /// Whether the server's word is enough.
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::default()
+    }
+
+    /// The command's name.
+    pub(super) fn name(self) -> &'static str {
+        if self.fsync { "WAITAOF" } else { "WAIT" }
+    }
+
+    /// Asks for all that this connection has written, and is answered after `time` at the latest.
+    pub(super) fn question(self, time: Duration) -> Cmd {
+        // 0 would be without an end, and everything behind it on this connection waits, too.
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
+        let mut question = cmd(self.name());
+        if self.fsync {
+            question.arg(1);
+        }
+        question.arg(self.min_replicas).arg(millis);
+        question
+    }
+
+    /// The same of a connection that has written nothing, which any server can tell at once that has the command.
+    pub(super) fn trial(self) -> Option<(&'static str, Cmd)> {
+        let mut trial = cmd(self.name());
+        if self.fsync {
+            // Refused by a server without an append-only file. Of one it waits for what others wrote: no longer.
+            trial.arg(1);
+        }
+        (!self.is_none()).then(|| (self.name(), trial.arg(0).arg(1).clone()))
+    }
+
+    /// Why this server's grants can never be confirmed, by its answer to the trial.
+    pub(super) fn unmet(self, answer: &Value) -> Option<Fault> {
+        let Value::ServerError(error) = answer else { return None };
+        let said = error.details().unwrap_or_default();
+        let (option, name) = (spelled(self.option()), self.name());
+        let why = if said.contains("unknown command") {
+            let from = if self.fsync { "Redis 7.2 and Valkey have it" } else { "Redis has it" };
+            format!("{option} needs {name}, which the server does not know ({from}): ")
+        } else if said.contains("appendonly is disabled") {
+            format!("{option} needs a server that writes an append-only file (appendonly yes): ")
+        } else {
+            // A right that is missing; that it is a replica, for as long as it is one.
+            let text = format!("{option} needs {name}, which the server refuses: ");
+            return Some(Fault::new(text).saying(&reply::words(answer), ""));
+        };
+        Some(Fault::invalid(why).saying(&reply::words(answer), ""))
+    }
+
+    /// The option that wants it, for messages.
+    fn option(self) -> &'static str {
+        if self.fsync { "fsync" } else { "min_replicas" }
+    }
+
+    /// Whether it can be an answer to the question.
+    pub(super) fn fits(self, value: &Value) -> bool {
+        self.counts(value).is_some() || matches!(value, Value::ServerError(_))
+    }
+
+    /// What the answer lacks, if it lacks something; the grant was waited for so long.
+    pub(super) fn shortfall(self, answer: &Value, waited: Duration) -> Option<Fault> {
+        let Some((disks, replicas)) = self.counts(answer) else {
+            let before = format!("whether {} is met cannot be told: ", spelled(self.option()));
+            return Some(Fault::new(before).saying(&reply::words(answer), ""));
+        };
+        let within = seconds(waited);
+        if disks < i64::from(self.fsync) {
+            let text = format!("the grant was not on the server's disk within {within}");
+            return Some(Fault::new(text));
+        }
+        let least = self.min_replicas;
+        let places = if self.fsync { "disks of replicas" } else { "replicas" };
+        (replicas < i64::from(least)).then(|| {
+            Fault::new(format!("the grant reached {replicas} of {least} {places} within {within}"))
+        })
+    }
+
+    /// On how many disks of its own, and on how many replicas it is.
+    fn counts(self, answer: &Value) -> Option<(i64, i64)> {
+        match answer {
+            Value::Int(replicas @ 0..) if !self.fsync => Some((0, *replicas)),
+            Value::Array(counts) if self.fsync => match counts[..] {
+                [Value::Int(disks @ 0..), Value::Int(replicas @ 0..)] => Some((disks, replicas)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_as_many_as_were_asked_for_are_enough() {
+        let (waited, two) = (Duration::from_millis(200), Value::Array(vec![Value::Int(1); 2]));
+        let replicas = Durability { min_replicas: 2, fsync: false };
+        let says = |fault: Option<Fault>| fault.map(|fault| fault.to_string());
+        for (answer, fault) in [
+            (Value::Int(3), None),
+            (Value::Int(2), None),
+            (Value::Int(1), Some("the grant reached 1 of 2 replicas within 0.200 s")),
+            (two.clone(), Some("whether min_replicas is met cannot be told: (unread)")),
+        ] {
+            assert_eq!(says(replicas.shortfall(&answer, waited)).as_deref(), fault, "{answer:?}");
+        }
+        let disk = Durability { min_replicas: 1, fsync: true };
+        let counts = |of: [i64; 2]| Value::Array(of.map(Value::Int).to_vec());
+        for (answer, fault) in [
+            (two, None),
+            (counts([0, 1]), Some("the grant was not on the server's disk within 0.200 s")),
+            (counts([1, 0]), Some("the grant reached 0 of 1 disks of replicas within 0.200 s")),
+            (Value::Int(1), Some("whether fsync is met cannot be told: (unread)")),
+        ] {
+            assert_eq!(says(disk.shortfall(&answer, waited)).as_deref(), fault, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn no_question_is_without_an_end() {
+        let bytes = |of: Durability| of.question(Duration::ZERO).get_packed_command();
+        let replicas = bytes(Durability { min_replicas: 2, fsync: false });
+        assert_eq!(replicas, b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n1\r\n");
+        let disk = bytes(Durability { min_replicas: 0, fsync: true });
+        assert_eq!(disk, b"*4\r\n$7\r\nWAITAOF\r\n$1\r\n1\r\n$1\r\n0\r\n$1\r\n1\r\n");
+    }
+}
