@@ -169,8 +169,9 @@ export class Redlock {
   /**
    * Ends it in order: acquires reject with `ClientClosed` from now on, also those that wait. Running leases have `timeout`
    * ms (default 10,000) to be released; what is left then is given back, and told as lost with reason `released`. Settles
-   * once the nodes have confirmed that, with how many were left. Rejects with `QuorumUnavailable` where they did not: those
-   * keys end with their ttl. Closed it is in any case.
+   * once the nodes have confirmed that, with how many were left; a node that is away and is owed a delete is waited for
+   * within `timeout`. Rejects with `QuorumUnavailable` where they did not: those keys end with their ttl. Closed it is in
+   * any case.
    *
    * @example
    * ```js

@@ -28,6 +28,13 @@ export interface RedlockOptions {
   tlsKey?: string;
   /** The name that the servers' certificates must carry (and SNI asks for) instead of the URL's host. */
   tlsServerName?: string;
+  /**
+   * Whether the servers must prove who they are. Default true. With false whoever answers is believed, and hears the
+   * password: only for a network that nobody else is in.
+   */
+  tlsVerify?: boolean;
+  /** What the connections are called in the server's `CLIENT LIST` and log. Default `redlock`. */
+  clientName?: string;
 }
 
 /** Options of a lock. Times are whole milliseconds. */

@@ -112,4 +112,9 @@ client_functions! {
     tls_key: "str | os.PathLike[str] | None",
     /// - tls_server_name: the name that the server's certificate must carry; default the URL's host
     tls_server_name: "str | None",
+    /// - tls_verify: whether the server must prove who it is; default True. With False whoever answers is believed, and
+    ///   hears the password: only for a network that nobody else is in
+    tls_verify: "bool | None",
+    /// - client_name: what the connections are called in the server's CLIENT LIST and log; default `redlock`
+    client_name: "str | None",
 }

@@ -17,6 +17,7 @@ use crate::node::TlsOptions;
 ///     .key_prefix("app:")
 ///     .node_timeout(Duration::from_millis(200))
 ///     .restart_guard(Duration::from_secs(30))
+///     .client_name("billing")
 ///     .clock(Arc::new(SystemClock))
 ///     .build()?;
 /// assert_eq!(client.lock("job").key(), "app:job");
@@ -80,6 +81,15 @@ impl Builder {
     #[must_use]
     pub fn tls(mut self, tls: TlsOptions) -> Self {
         self.0.tls = tls;
+        self
+    }
+
+    /// What the connections are called in the server's `CLIENT LIST` and log; default `redlock`.
+    ///
+    /// 1 to 255 letters, digits and signs of ASCII, without spaces.
+    #[must_use]
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.0.client_name = Some(name.into());
         self
     }
 

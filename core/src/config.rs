@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
-use crate::node::{Address, Durability, Tls, TlsOptions};
+use crate::log;
+use crate::node::{Address, Durability, Shared, TlsOptions, client_name};
 use crate::options::{Options, check_time, longest_vote};
 use crate::spelling::spelled;
 
@@ -54,14 +55,16 @@ pub struct Settings {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Whom `rediss://` nodes must be, and who we are to them.
     pub(crate) tls: TlsOptions,
+    /// How the connections are called.
+    pub(crate) client_name: Option<String>,
 }
 
 impl Settings {
     /// All by default.
     pub(crate) fn of(nodes: Vec<String>) -> Self {
         let (key_prefix, node_timeout, restart_guard, clock) = (None, None, None, None);
-        let (durability, tls) = Default::default();
-        Self { nodes, key_prefix, node_timeout, restart_guard, durability, clock, tls }
+        let (durability, tls, client_name) = Default::default();
+        Self { nodes, key_prefix, node_timeout, restart_guard, durability, clock, tls, client_name }
     }
 
     /// The options, or the rule that one broke. Nothing is sent.
@@ -79,16 +82,21 @@ impl Settings {
         for (name, time) in times {
             time.map_or(Ok(()), |time| check_time(name, time))?;
         }
+        if self.client_name.as_deref().is_some_and(|name| !client_name::fits(name)) {
+            let (option, rule) = (spelled("client_name"), client_name::RULE);
+            return Err(Error::invalid(format!("{option} {rule}")));
+        }
         // Before any file is read: the rules cost nothing.
         check_distinct(&nodes)?;
         check_durability(&nodes, self.durability)?;
-        let nodes = with_tls(nodes, &self.tls)?;
+        let node_timeout = node_timeout(&nodes, self.node_timeout)?;
+        let nodes = with_shared(nodes, self.tls, self.client_name)?;
         // One node is a quorum by itself, which no other node's memory could correct.
         let guard = if nodes.len() > 1 { DEFAULT_GUARD } else { Duration::ZERO };
         Ok(Config {
             nodes,
             key_prefix: self.key_prefix.unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
-            node_timeout: self.node_timeout,
+            node_timeout,
             guard: self.restart_guard.unwrap_or(guard),
             durability: self.durability,
             clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
@@ -150,12 +158,43 @@ fn check_durability(nodes: &[Address], durability: Durability) -> Result<()> {
     )))
 }
 
-/// Files are read only where a node is reached by TLS.
-fn with_tls(nodes: Vec<Address>, options: &TlsOptions) -> Result<Vec<Address>> {
-    if !nodes.iter().any(Address::is_tls) {
-        options.check_unused()?;
-        return Ok(nodes);
+/// The deadline of one vote, of the option or of the nodes' URLs: it is one for all nodes.
+fn node_timeout(nodes: &[Address], option: Option<Duration>) -> Result<Option<Duration>> {
+    let mut chosen = option;
+    for node in nodes {
+        let Some(given) = node.node_timeout() else { continue };
+        if chosen.is_some_and(|chosen| chosen != given.value) {
+            return Err(Error::invalid(format!(
+                "the parameter {} of node {} says something else than {}, or than another node's: it is one for \
+                 all nodes; give it once",
+                given.by,
+                node.redacted(),
+                spelled("node_timeout")
+            )));
+        }
+        chosen = Some(given.value);
     }
-    let tls = Tls::load(options)?;
-    Ok(nodes.into_iter().map(|node| node.with_tls(&tls)).collect())
+    Ok(chosen)
+}
+
+/// Files are read only where a node is reached by TLS.
+fn with_shared(
+    nodes: Vec<Address>,
+    tls: TlsOptions,
+    client_name: Option<String>,
+) -> Result<Vec<Address>> {
+    if !nodes.iter().any(Address::is_tls) {
+        tls.check_unused()?;
+    }
+    let shared = Shared::new(tls, client_name);
+    let nodes = nodes.into_iter().map(|node| node.with(&shared)).collect::<Result<Vec<_>>>()?;
+    if shared.unverified() {
+        let urls = nodes.iter().map(Address::redacted).collect::<Vec<_>>().join(" ");
+        log::event!(
+            WARN, { nodes: urls },
+            "{option} is off: whoever answers is taken for the server, and hears what is said to it, passwords too",
+            option = spelled("tls_verify")
+        );
+    }
+    Ok(nodes)
 }

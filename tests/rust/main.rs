@@ -32,5 +32,6 @@ mod support;
 mod tidy;
 mod tls;
 mod tls_stall;
+mod urls;
 mod vectors;
 mod waiting;

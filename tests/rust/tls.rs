@@ -86,7 +86,7 @@ impl Drop for Papers {
     }
 }
 
-async fn locks(url: String, tls: TlsOptions) -> Result<(), Error> {
+pub(crate) async fn locks(url: String, tls: TlsOptions) -> Result<(), Error> {
     let redlock = Redlock::builder([url]).tls(tls).build()?;
     redlock.lock("job").wait(millis(1000)).acquire().await?.release().await
 }

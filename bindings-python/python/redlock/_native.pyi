@@ -402,7 +402,7 @@ class Redlock:
     Nothing connects here. `with client:` and `async with client:` end in `shutdown(0)`.
 
     `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
-    (TLS), `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
+    (TLS), `redis+sentinel://host,host/service`, `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
 
     - key_prefix: goes before every name; default `lock:`. An empty one shares keys with other libraries
     - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
@@ -415,6 +415,9 @@ class Redlock:
     - tls_cert: a PEM file of the client's certificate chain, where the server asks for one; with tls_key
     - tls_key: a PEM file of the certificate's private key
     - tls_server_name: the name that the server's certificate must carry; default the URL's host
+    - tls_verify: whether the server must prove who it is; default True. With False whoever answers is believed, and
+      hears the password: only for a network that nobody else is in
+    - client_name: what the connections are called in the server's CLIENT LIST and log; default `redlock`
 
     Raises InvalidOption for a value that breaks a rule.
 
@@ -426,7 +429,7 @@ class Redlock:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
     def __enter__(self, /) -> Redlock: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock: ...
     def __repr__(self, /) -> str: ...
     def _let_go(self, /) -> None:
         """
@@ -531,7 +534,8 @@ class Redlock:
         """
         Ends it in order: acquires fail with ClientClosed from now on, running leases have `timeout` seconds (default 10) to
         be released, and what is left is given back. Whoever still runs under one is told: LockLost, reason `released`. Says
-        how many leases it had to give back.
+        how many leases it had to give back. A node that is away and is owed a delete is waited for within `timeout`, as it
+        may be back.
 
         Raises QuorumUnavailable when too few nodes confirmed: those keys expire by themselves. It is closed all the same.
 
@@ -566,7 +570,7 @@ def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None"
     What a failed release does to the end of a with statement that `error` may be leaving: what the body raised stands.
     """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
     """
     Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else
     redis://127.0.0.1:6379.

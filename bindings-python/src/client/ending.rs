@@ -16,7 +16,8 @@ use crate::runtime::wait::wait;
 impl Redlock {
     /// Ends it in order: acquires fail with ClientClosed from now on, running leases have `timeout` seconds (default 10) to
     /// be released, and what is left is given back. Whoever still runs under one is told: LockLost, reason `released`. Says
-    /// how many leases it had to give back.
+    /// how many leases it had to give back. A node that is away and is owed a delete is waited for within `timeout`, as it
+    /// may be back.
     ///
     /// Raises QuorumUnavailable when too few nodes confirmed: those keys expire by themselves. It is closed all the same.
     ///

@@ -160,6 +160,20 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         rule: "for rediss:// only",
         about: "the name that the server's certificate must carry",
     },
+    Row {
+        name: "tls_verify",
+        kind: Kind::Switch(|settings, verify| settings.tls.verify = Some(verify)),
+        default: "on",
+        rule: "for rediss:// only; off: not with tls_ca",
+        about: "whether the server must prove who it is",
+    },
+    Row {
+        name: "client_name",
+        kind: Kind::Text(|settings, name| settings.client_name = Some(name)),
+        default: "redlock",
+        rule: "1 to 255 letters, digits and signs of ASCII, without spaces",
+        about: "what the connections are called in the server's CLIENT LIST and log",
+    },
 ];
 
 /// A value as another language gives it.

@@ -3,7 +3,9 @@
 //! It reads text and touches no network. What is wrong is told by the rule that was broken: the text itself is
 //! not quoted, as a password may stand in any part of a URL that somebody got wrong.
 
-use super::redis::{Route, Tls, invalid_url};
+use std::time::Duration;
+
+use super::redis::{Given, Route, Shared, invalid_url};
 use crate::error::Result;
 
 /// Where a node is, and as whom to go there.
@@ -46,12 +48,20 @@ impl Address {
         matches!(self, Self::Redis(route) if route.is_tls())
     }
 
-    /// The same place, reached with these TLS options.
-    pub(crate) fn with_tls(self, tls: &Tls) -> Self {
+    /// The same place, reached with the options that all nodes of a client share.
+    pub(crate) fn with(self, shared: &Shared) -> Result<Self> {
         match self {
-            Self::Redis(route) => Self::Redis(route.with_tls(tls)),
-            // No wire, nothing to secure.
-            memory @ Self::Memory(_) => memory,
+            Self::Redis(route) => route.with(shared).map(Self::Redis),
+            // No wire, nothing to secure, and nobody to whom to give a name.
+            memory @ Self::Memory(_) => Ok(memory),
+        }
+    }
+
+    /// The deadline of one vote, where the URL has one.
+    pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
+        match self {
+            Self::Redis(route) => route.node_timeout(),
+            Self::Memory(_) => None,
         }
     }
 

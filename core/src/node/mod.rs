@@ -9,6 +9,7 @@
 
 mod address;
 mod changes;
+pub(crate) mod client_name;
 mod fault;
 mod fencing;
 mod memory;
@@ -26,7 +27,7 @@ pub(crate) use fault::Fault;
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
 pub use redis::TlsOptions;
-pub(crate) use redis::{Durability, Needs, RedisNode, RunIds, Target, Tls};
+pub(crate) use redis::{Durability, Needs, RedisNode, RunIds, Shared, Target};
 pub(crate) use vote::{Claim, Expect, Extension, Holder, Taken, Vote, VoteParams};
 pub(crate) use watch::Watch;
 

@@ -99,12 +99,18 @@ impl Server {
         if first.starts_with('$') && first != "$-1" { line(&mut text) } else { first }
     }
 
-    /// What a section of `INFO` says of something.
-    pub(crate) fn info(&self, section: &str, of: &str) -> Option<String> {
+    /// All that the server says to a command of an inline kind.
+    pub(crate) fn text(&self, command: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.write_all(format!("INFO {section}\r\nQUIT\r\n").as_bytes()).unwrap();
+        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// What a section of `INFO` says of something.
+    pub(crate) fn info(&self, section: &str, of: &str) -> Option<String> {
+        let text = self.text(&format!("INFO {section}"));
         text.lines().find_map(|line| Some(line.strip_prefix(of)?.strip_prefix(':')?.to_owned()))
     }
 }

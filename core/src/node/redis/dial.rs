@@ -20,9 +20,29 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// Half of what a greeting may take, which is still to come.
 const ALL: Duration = Duration::from_secs(1);
 
+/// Which of a name's addresses are tried.
+#[derive(Clone, Copy)]
+pub(super) enum Family {
+    /// Both, by turns.
+    Any,
+    V4,
+    V6,
+}
+
+impl Family {
+    fn has(self, address: &SocketAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::V4 => address.is_ipv4(),
+            Self::V6 => address.is_ipv6(),
+        }
+    }
+}
+
 /// A connection to whichever address of the name answers first.
-pub(super) async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = first_of(by_turns(lookup_host((host, port)).await?)).await?;
+pub(super) async fn dial(host: &str, port: u16, family: Family) -> io::Result<TcpStream> {
+    let found = lookup_host((host, port)).await?.filter(|address| family.has(address));
+    let stream = first_of(by_turns(found)).await?;
     // Small commands, each waited for: Nagle's delay would be in every one of them.
     stream.set_nodelay(true)?;
     Ok(stream)
@@ -53,7 +73,10 @@ fn by_turns(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr>
 async fn first_of(mut addresses: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
     let stagger = STAGGER.min(ALL / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1));
     let mut attempts = FuturesUnordered::new();
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut last = io::Error::new(
+        io::ErrorKind::NotFound,
+        "the name has no address, or none of the URL's family",
+    );
     loop {
         // A refusal lets the next one begin at once, silence after a while.
         attempts.extend(addresses.pop_front().map(TcpStream::connect));

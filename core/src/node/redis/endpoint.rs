@@ -3,13 +3,19 @@
 //! It reads text and opens nothing. It also knows the password, and so is where a server's words are redacted.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use url::Url;
 
+use super::dial::Family;
+use super::query::{self, Parameters};
+use super::shared::Shared;
 use super::tls::Tls;
-use crate::error::{Error, Result};
-use crate::node::Fault;
+use super::tls_options::one;
+use super::url_rules::{check, invalid_url, unreadable};
+use crate::error::Result;
+use crate::node::{Fault, client_name};
 use crate::text::shown;
 
 /// Where a server is, and as whom to go there.
@@ -23,6 +29,10 @@ pub(crate) struct Endpoint {
     pub(super) password: Option<String>,
     /// Selected at connect; 0 is where a connection begins.
     pub(super) db: i64,
+    /// What stands after the ? of the URL.
+    pub(super) parameters: Arc<Parameters>,
+    /// How the connection is called there.
+    pub(super) client_name: String,
     /// Whom to trust there; filled in once the client's options were read.
     pub(super) tls: Option<Tls>,
 }
@@ -37,9 +47,6 @@ pub(super) enum Place {
     /// A socket of this machine.
     Unix(PathBuf),
 }
-
-/// What can be given: every refusal ends with it.
-const SCHEMES: &str = "use redis://[user:pass@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/service, unix:///path or memory://[name]";
 
 impl Endpoint {
     /// What the URL says, or the error that says which rule it broke.
@@ -56,31 +63,62 @@ impl Endpoint {
         if tls && url.set_scheme("redis").is_err() {
             return Err("its scheme is unknown".into());
         }
+        let parameters = query::read(url.query().unwrap_or_default())?;
+        url.set_query(None);
         // Its own rules for hosts, ports and databases, so that a URL means what it means to other programs.
+        let path = !matches!(url.path(), "" | "/");
         let info = url
             .into_connection_info()
             .map_err(|_| "the path after the host must be a database number")?;
         let settings = info.redis_settings();
-        // Some clients log in as nobody then, and redis-cli takes it for the password.
-        if settings.username().is_some() && settings.password().is_none_or(str::is_empty) {
-            return Err(
-                "it has a user without a password: write user:pass@host, or :pass@host for a password alone"
-                    .into(),
-            );
-        }
         let place = match info.addr() {
             ConnectionAddr::Tcp(host, port) if tls => Place::Tls(host.clone(), *port),
             ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
             _ => return Err("its kind of connection is not supported".into()),
         };
-        Ok(Self {
-            place,
+        let path = path && !matches!(place, Place::Unix(_));
+        let this = Self {
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
             db: settings.db(),
+            place,
+            client_name: client_name::DEFAULT.to_owned(),
             tls: None,
-        })
+            parameters: Arc::new(parameters),
+        };
+        this.with_parameters(path)
+    }
+
+    /// What stands after the ? says the same as what stands before it, or says it alone; `path`: a database does.
+    fn with_parameters(mut self, path: bool) -> std::result::Result<Self, String> {
+        let Parameters { db, username, password, family, tls_by, .. } = (*self.parameters).clone();
+        if path && db.is_some_and(|db| db != self.db) {
+            return Err("its path and its parameter db name two databases: write one".to_owned());
+        }
+        self.db = db.unwrap_or(self.db);
+        let twice = (username.is_some() && self.username.is_some())
+            || (password.is_some() && self.password.is_some());
+        if twice {
+            return Err("a user or a password stands before the @ and after the ?: write it once"
+                .to_owned());
+        }
+        self.username = self.username.or(username);
+        self.password = self.password.or(password);
+        // Some clients log in as nobody then, and redis-cli takes it for the password.
+        if self.username.is_some() && self.password.as_deref().is_none_or(str::is_empty) {
+            return Err(
+                "it has a user without a password: write user:pass@host, or :pass@host for a password alone"
+                    .to_owned(),
+            );
+        }
+        if let (Some(by), false) = (tls_by, self.is_tls()) {
+            return Err(format!("its parameter {by} is for TLS: write rediss:// for it"));
+        }
+        if family.is_some() && matches!(self.place, Place::Unix(_)) {
+            return Err("a socket has no family of addresses: leave the parameter out".to_owned());
+        }
+        Ok(self)
     }
 
     /// The URL without user, password and database, written in one way.
@@ -110,9 +148,28 @@ impl Endpoint {
         matches!(self.place, Place::Tls(..))
     }
 
-    /// The same place, reached with these TLS options.
-    pub(crate) fn with_tls(self, tls: &Tls) -> Self {
-        Self { tls: Some(tls.clone()), ..self }
+    /// The same place, reached with the options that all nodes of a client share.
+    pub(crate) fn with(mut self, shared: &Shared) -> Result<Self> {
+        let url = self.redacted();
+        if self.is_tls() {
+            self.tls = Some(shared.tls(&self.parameters.tls, &url)?);
+        }
+        if let Some(given) = &self.parameters.client_name {
+            one(shared.client_name.as_ref(), Some(&given.value), (given.by, "client_name", &url))?;
+            self.client_name.clone_from(&given.value);
+        } else if let Some(name) = &shared.client_name {
+            self.client_name.clone_from(name);
+        }
+        Ok(self)
+    }
+
+    /// Which addresses of the host are tried.
+    pub(super) fn family(&self) -> Family {
+        match self.parameters.family {
+            Some(4) => Family::V4,
+            Some(6) => Family::V6,
+            _ => Family::Any,
+        }
     }
 
     /// What makes two entries of a node list one node: the place and the database, whoever logs in.
@@ -153,56 +210,4 @@ impl Endpoint {
             db => format!("{}/{db}", self.place()),
         }
     }
-}
-
-/// What the parser lets pass and no node can mean; the rule that it broke.
-///
-/// What would be ignored is refused: whoever wrote it believes that it does something.
-fn check(url: &Url) -> std::result::Result<(), &'static str> {
-    let unix = url.scheme() == "unix";
-    // A path has no room for these: they stand behind it.
-    let unknown = |key: &str| !(unix && matches!(key, "db" | "user" | "pass"));
-    if url.query_pairs().any(|(key, _)| unknown(&key)) {
-        return Err(if unix {
-            "a parameter after the ? is none of db, user and pass"
-        } else {
-            "parameters after a ? are unknown"
-        });
-    }
-    let hosts = url.host_str().is_some_and(|host| !host.is_empty());
-    if hosts && unix {
-        return Err("a path has no host: write three slashes");
-    }
-    if !hosts && !unix {
-        return Err("it names no host");
-    }
-    // Else the end of the password would be looked up as a host, and shown in errors.
-    if url.host_str().is_some_and(|host| host.contains('%')) {
-        return Err("its host has a %: is the @ after a password written as %40?");
-    }
-    if url.fragment().is_some() {
-        return Err("what follows the # is unknown");
-    }
-    Ok(())
-}
-
-/// What is not accepted is not quoted beyond its scheme: a password may stand anywhere in a URL that somebody got
-/// wrong.
-pub(crate) fn invalid_url(text: &str, rule: &str) -> Error {
-    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-    // What cannot be a scheme may be the beginning of a password.
-    let plain = |c: char| c.is_ascii_lowercase() || c == '+';
-    let node = if scheme.is_empty() || scheme.len() > 16 || !scheme.chars().all(plain) {
-        "a node".to_owned()
-    } else {
-        format!("a node ({scheme}://...)")
-    };
-    Error::invalid(format!("{node} cannot be used: {rule}; {SCHEMES}"))
-}
-
-/// The parser's own words name no part of the text.
-fn unreadable(error: url::ParseError) -> String {
-    format!(
-        "{error}, as far as it can be read; write @, :, / and the like in a password as %40, %3A, %2F"
-    )
 }

@@ -49,7 +49,7 @@ impl Formers {
         match tokio::time::timeout(TIMEOUT, greeting.talk.ask(&[kill])).await {
             // How many it ended: none is as good, it is gone. An error is a right that we lack.
             Ok(answers) => Ok(matches!(answers?[..], [Value::Int(_)])),
-            Err(_) => Err(too_long()),
+            Err(_) => Err(too_long(TIMEOUT)),
         }
     }
 }

@@ -5,14 +5,16 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, ServerError, Value, cmd};
+use redis::{Cmd, Value, cmd};
 
 use super::endpoint::Endpoint;
+use super::login::{log_in, no_redis, refused};
 use super::reply;
 use super::rights::Needs;
 use super::script::SCRIPTS;
 use super::stream::Stream;
 use super::talk::Talk;
+use crate::error::seconds;
 use crate::node::Fault;
 
 /// A name that cannot be resolved or a host that drops packets would hold a connection attempt much longer.
@@ -35,9 +37,9 @@ pub(super) struct Greeting {
     pub(super) id: Option<i64>,
 }
 
-/// No connection within [`TIMEOUT`].
-pub(super) fn too_long() -> Fault {
-    Fault::new(format!("no connection within {} s", TIMEOUT.as_secs()))
+/// No connection within this time.
+pub(super) fn too_long(within: Duration) -> Fault {
+    Fault::new(format!("no connection within {}", seconds(within)))
 }
 
 /// Connects and logs in. `primary`: to one that is a replica nobody comes for a lock.
@@ -110,7 +112,13 @@ enum Step {
 
 fn steps(endpoint: &Endpoint, resp3: bool, needs: &Needs) -> Vec<(Step, Cmd)> {
     // The name shows in CLIENT LIST, for whoever looks for the cause of a load.
-    let mut steps = vec![(Step::Optional, cmd("CLIENT").arg("SETNAME").arg("redlock").clone())];
+    let named = cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone();
+    let mut steps = vec![(Step::Optional, named)];
+    // Since Redis 7.2, and no part of the name that users choose.
+    for (what, value) in [("LIB-NAME", "redlock"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
+        let about_us = cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
+        steps.push((Step::Optional, about_us));
+    }
     if endpoint.db != 0 {
         steps.push((Step::Required, cmd("SELECT").arg(endpoint.db).clone()));
     }
@@ -151,64 +159,6 @@ fn is_primary(role: &Value) -> Result<(), Fault> {
 /// Asks what the server says about itself.
 pub(super) fn about(section: &str) -> Cmd {
     cmd("INFO").arg(section).clone()
-}
-
-/// With RESP3, our own id if the server says it; servers that do not know it are spoken to in RESP2, without pushes.
-pub(super) async fn log_in(
-    talk: &mut Talk,
-    endpoint: &Endpoint,
-) -> Result<Option<Option<i64>>, Fault> {
-    let mut hello = cmd("HELLO");
-    hello.arg(3);
-    if let Some(password) = &endpoint.password {
-        // HELLO wants a name: `default` is whom a password alone logs in.
-        hello.arg("AUTH").arg(endpoint.username.as_deref().unwrap_or("default")).arg(password);
-    }
-    match talk.ask(&[hello]).await?.remove(0) {
-        Value::Map(words) => return Ok(Some(own_id(&words))),
-        // RESP3 in RESP2's form: pushes are tried, our id is not known.
-        Value::Array(_) => return Ok(Some(None)),
-        Value::ServerError(error) => {
-            // Before Redis 6 there is no HELLO. Any other refusal is about us: a wrong password must not be
-            // sent twice.
-            let unknown = error.details().unwrap_or_default().contains("unknown command");
-            if !unknown && error.code() != "NOPROTO" {
-                return Err(refused(&error));
-            }
-        }
-        other => return Err(no_redis(&other)),
-    }
-    let Some(password) = &endpoint.password else {
-        return Ok(None);
-    };
-    let mut auth = cmd("AUTH");
-    if let Some(username) = &endpoint.username {
-        auth.arg(username);
-    }
-    auth.arg(password);
-    match talk.ask(&[auth]).await?.remove(0) {
-        Value::Okay => Ok(None),
-        Value::ServerError(error) => Err(refused(&error)),
-        other => Err(no_redis(&other)),
-    }
-}
-
-fn own_id(words: &[(Value, Value)]) -> Option<i64> {
-    words.iter().find_map(|(word, value)| match (word, value) {
-        (Value::BulkString(word), Value::Int(id)) if word == b"id" => Some(*id),
-        (Value::SimpleString(word), Value::Int(id)) if word == "id" => Some(*id),
-        _ => None,
-    })
-}
-
-fn refused(error: &ServerError) -> Fault {
-    reply::refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
-}
-
-/// What greets in another way is shown: an HTTP server says so itself.
-fn no_redis(value: &Value) -> Fault {
-    let said = reply::words(value);
-    Fault::new("the greeting was answered by ").saying(&said, ": is it a Redis server?")
 }
 
 /// Gives the server the scripts, which it may have forgotten.

@@ -19,7 +19,9 @@ mod formers;
 mod handshake;
 mod in_flight;
 mod link;
+mod login;
 mod pipeline;
+mod query;
 mod reconnect;
 mod reply;
 mod rights;
@@ -27,11 +29,15 @@ mod route;
 mod run_ids;
 mod script;
 mod session;
+mod shared;
 mod stream;
 mod talk;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tls_options;
+mod unverified;
+mod url_rules;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,12 +63,13 @@ use reply::Answer;
 
 pub(crate) use context::Target;
 pub(crate) use durability::Durability;
-pub(crate) use endpoint::invalid_url;
+pub(crate) use query::Given;
 pub(crate) use rights::Needs;
 pub(crate) use route::Route;
 pub(crate) use run_ids::RunIds;
-pub(crate) use tls::Tls;
-pub use tls::TlsOptions;
+pub(crate) use shared::Shared;
+pub use tls_options::TlsOptions;
+pub(crate) use url_rules::invalid_url;
 
 /// A server that is reached by one connection.
 pub(crate) struct RedisNode {

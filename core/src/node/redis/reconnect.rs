@@ -174,8 +174,9 @@ fn not_connected(fault: &Fault) -> Fault {
 /// One attempt: find the server, connect, log in, see that it is no other node's, and have the former connection
 /// ended.
 async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
-    let reached = tokio::time::timeout(TIMEOUT, reach(&target, &finder)).await;
-    let (found, mut greeting) = reached.unwrap_or_else(|_| Err(handshake::too_long()))?;
+    let within = target.route.parameters().connect_timeout.unwrap_or(TIMEOUT).min(TIMEOUT);
+    let reached = tokio::time::timeout(within, reach(&target, &finder)).await;
+    let (found, mut greeting) = reached.unwrap_or_else(|_| Err(handshake::too_long(within)))?;
     let Target { url, route, run_ids, .. } = target;
     if let Some(run_id) = &greeting.run_id {
         run_ids.enter(&url, run_id).map_err(|fault| route.redact_fault(fault))?;

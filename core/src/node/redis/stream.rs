@@ -33,13 +33,13 @@ impl Stream {
     /// Opens it; what goes wrong is explained in words.
     pub(super) async fn connect(endpoint: &Endpoint) -> io::Result<Self> {
         match &endpoint.place {
-            Place::Tcp(host, port) => Ok(Self::Tcp(dial(host, *port).await?)),
+            Place::Tcp(host, port) => Ok(Self::Tcp(dial(host, *port, endpoint.family()).await?)),
             Place::Tls(host, port) => {
                 let tls =
                     endpoint.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
                 // Before anything is opened: a wrong name is the options' fault.
                 let name = tls.name_for(host).map_err(io::Error::other)?;
-                let stream = dial(host, *port).await?;
+                let stream = dial(host, *port, endpoint.family()).await?;
                 let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
                 let secured = connector.connect(name, stream).await;
                 let stream = secured.map_err(|error| io::Error::other(explained(&error)))?;

@@ -3,71 +3,18 @@
 //! Files are read once, when the client is made, so that a wrong one is an error there and not at the first
 //! lock. What is in a file, or in what should have been a path, is never shown: it may be a key.
 
-use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore, crypto::ring};
 
+use super::tls_options::{TlsOptions, shown_path};
+use super::unverified::Unverified;
 use crate::error::{Error, Result};
 use crate::spelling::spelled;
-use crate::text::shown;
-
-/// PEM files and a name for TLS connections; everything is optional.
-///
-/// ```
-/// use redlock::{Redlock, TlsOptions};
-/// let tls = TlsOptions { ca: Some("no-such-ca.pem".into()), ..TlsOptions::default() };
-/// let client = Redlock::builder(["rediss://10.0.0.7"]).tls(tls).build();
-/// assert_eq!(client.unwrap_err().kind(), redlock::ErrorKind::Invalid); // files are read here
-/// ```
-#[derive(Clone, Default)]
-pub struct TlsOptions {
-    /// The certificates to trust instead of the system's.
-    pub ca: Option<PathBuf>,
-    /// The client's certificate chain, where the server asks for one; needs `key`.
-    pub cert: Option<PathBuf>,
-    /// The private key of `cert`.
-    pub key: Option<PathBuf>,
-    /// The name the server's certificate must carry (and SNI asks for) instead of the URL's host.
-    pub server_name: Option<String>,
-}
-
-impl fmt::Debug for TlsOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = |path: &Option<PathBuf>| path.as_deref().map(shown_path);
-        f.debug_struct("TlsOptions")
-            .field("ca", &named(&self.ca))
-            .field("cert", &named(&self.cert))
-            .field("key", &named(&self.key))
-            .field("server_name", &self.server_name)
-            .finish()
-    }
-}
-
-impl TlsOptions {
-    /// Where no node is reached by TLS: whoever gave options thought otherwise.
-    ///
-    /// Ignored, they would have it believe that the connection is secured.
-    pub(crate) fn check_unused(&self) -> Result<()> {
-        let given = [
-            ("tls_ca", self.ca.is_some()),
-            ("tls_cert", self.cert.is_some()),
-            ("tls_key", self.key.is_some()),
-            ("tls_server_name", self.server_name.is_some()),
-        ];
-        match given.into_iter().find(|(_, given)| *given) {
-            None => Ok(()),
-            Some((option, _)) => Err(Error::invalid(format!(
-                "{} is given, but no node is reached by TLS: write rediss:// instead of redis://",
-                spelled(option)
-            ))),
-        }
-    }
-}
 
 /// Options, read and checked.
 #[derive(Clone)]
@@ -81,16 +28,20 @@ pub(crate) struct Tls {
 impl Tls {
     /// Reads the files, and says which rule one broke.
     pub(crate) fn load(options: &TlsOptions) -> Result<Self> {
-        let trust = match &options.ca {
-            Some(path) => trust_in(path)?,
-            None => system_trust()?,
-        };
+        options.check()?;
         // The provider is named, not taken from the process: another library may have installed its own, or
         // none.
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let provider = Arc::new(ring::default_provider());
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|error| Error::invalid(format!("TLS: {error}")))?
-            .with_root_certificates(trust);
+            .map_err(|error| Error::invalid(format!("TLS: {error}")))?;
+        let config = match &options.ca {
+            _ if !options.verifies() => config
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Unverified::by(provider))),
+            Some(path) => config.with_root_certificates(trust_in(path)?),
+            None => config.with_root_certificates(system_trust()?),
+        };
         let config = match (&options.cert, &options.key) {
             (None, None) => config.with_no_client_auth(),
             (Some(cert), Some(key)) => {
@@ -101,12 +52,7 @@ impl Tls {
                     .with_client_auth_cert(chain, secret)
                     .map_err(|error| unreadable("tls_cert", cert, &error.to_string()))?
             }
-            _ => {
-                let (cert, key) = (spelled("tls_cert"), spelled("tls_key"));
-                return Err(Error::invalid(format!(
-                    "{cert} and {key} belong together: give both or none"
-                )));
-            }
+            _ => return Err(TlsOptions::apart()),
         };
         let server_name = options.server_name.as_deref().map(name).transpose()?;
         Ok(Self { config: Arc::new(config), server_name })
@@ -224,12 +170,4 @@ fn unreadable(option: &str, path: &Path, why: &str) -> Error {
         return Error::invalid(text);
     }
     Error::invalid(format!("{option} is {}: {why}", shown_path(path)))
-}
-
-/// Whatever does not look like the path of a file may be a secret that was put into the wrong place.
-fn shown_path(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let ending = path.extension().is_some_and(|ending| ending.len() <= 4);
-    let named = ending && text.len() <= 200 && !text.contains(char::is_control);
-    if named || path.exists() { shown(&text) } else { "no file".to_owned() }
 }

@@ -15,8 +15,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::endpoint::{Endpoint, invalid_url};
-use super::tls::Tls;
+use super::endpoint::Endpoint;
+use super::query::{Given, Parameters};
+use super::shared::Shared;
+use super::url_rules::invalid_url;
 use crate::error::Result;
 use crate::node::Fault;
 use sentinels::Sentinels;
@@ -52,11 +54,24 @@ impl Route {
         }
     }
 
-    /// The same way, with these TLS options.
-    pub(crate) fn with_tls(self, tls: &Tls) -> Self {
+    /// The same way, with the options that all nodes of a client share.
+    pub(crate) fn with(self, shared: &Shared) -> Result<Self> {
         match self {
-            Self::Fixed(endpoint) => Self::Fixed(endpoint.with_tls(tls)),
-            Self::Sentinel(service) => Self::Sentinel(Box::new(service.with_tls(tls))),
+            Self::Fixed(endpoint) => endpoint.with(shared).map(Self::Fixed),
+            Self::Sentinel(service) => service.with(shared).map(Box::new).map(Self::Sentinel),
+        }
+    }
+
+    /// The deadline of one vote, where the URL has one.
+    pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
+        self.parameters().node_timeout.as_ref()
+    }
+
+    /// What stands after the ? of the URL.
+    pub(super) fn parameters(&self) -> &Parameters {
+        match self {
+            Self::Fixed(endpoint) => &endpoint.parameters,
+            Self::Sentinel(service) => service.parameters(),
         }
     }
 

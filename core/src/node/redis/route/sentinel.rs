@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{Cmd, Value, cmd};
 
 use super::super::endpoint::Endpoint;
-use super::super::handshake::log_in;
+use super::super::login::log_in;
 use super::super::stream::Stream;
 use super::super::talk::Talk;
 use super::word::Word;

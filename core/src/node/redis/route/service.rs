@@ -2,10 +2,13 @@
 //!
 //! Each host is read by the rules of `redis://`, so that a name, a port, a password means the same in both.
 
+use std::sync::Arc;
+
 use url::{Url, form_urlencoded};
 
 use super::super::endpoint::{Endpoint, Place};
-use super::super::tls::Tls;
+use super::super::query::Parameters;
+use super::super::shared::Shared;
 use super::word::Word;
 
 /// Sentinels' own port, where a URL names none.
@@ -41,10 +44,15 @@ impl Service {
         let (own, query) = own_parameters(parts.query)?;
         let scheme = if parts.tls { "rediss" } else { "redis" };
         let hosts = parts.hosts.iter();
-        let sentinels = hosts.map(|host| sentinel(scheme, host, &own)).collect::<Result<_, _>>()?;
+        let sentinels = hosts.map(|host| sentinel(scheme, host, &own));
+        let sentinels: Vec<_> = sentinels.collect::<Result<_, _>>()?;
         // Its rules for users, passwords, databases and parameters; where it is, sentinels say.
         let server = format!("{scheme}://{}{}{}{query}", parts.user, parts.hosts[0], parts.db);
-        Ok(Self { name: parts.name.to_owned(), sentinels, server: Endpoint::read(&server)? })
+        let server = Endpoint::read(&server)?;
+        // TLS, family and name are the same on the way to either.
+        let alike = |sentinel| Endpoint { parameters: Arc::clone(&server.parameters), ..sentinel };
+        let sentinels = sentinels.into_iter().map(alike).collect();
+        Ok(Self { name: parts.name.to_owned(), sentinels, server })
     }
 
     /// The server that a sentinel has named.
@@ -59,10 +67,16 @@ impl Service {
         self.server.is_tls()
     }
 
-    /// The same service, reached with these TLS options.
-    pub(super) fn with_tls(self, tls: &Tls) -> Self {
-        let sentinels = self.sentinels.into_iter().map(|sentinel| sentinel.with_tls(tls)).collect();
-        Self { sentinels, server: self.server.with_tls(tls), ..self }
+    /// The same service, reached with the options that all nodes of a client share.
+    pub(super) fn with(self, shared: &Shared) -> crate::error::Result<Self> {
+        let sentinels = self.sentinels.into_iter().map(|sentinel| sentinel.with(shared));
+        let sentinels = sentinels.collect::<crate::error::Result<_>>()?;
+        Ok(Self { sentinels, server: self.server.with(shared)?, ..self })
+    }
+
+    /// What stands after the ? of the URL and is not for the sentinels alone.
+    pub(super) fn parameters(&self) -> &Parameters {
+        &self.server.parameters
     }
 
     /// The URL without users and passwords.

@@ -1,0 +1,230 @@
+//! What stands after the `?` of a node's URL: the parameters of other clients that have a meaning here.
+//!
+//! One table of those that are understood, with the rule of each, and one of those that are not, with what to use
+//! instead. A name is quoted only where it stands in one of them, a value never: either may be a piece of a password.
+
+use std::time::Duration;
+
+use url::form_urlencoded;
+
+use super::tls_options::TlsOptions;
+use crate::node::client_name;
+use crate::spelling::spelled;
+
+/// What a URL's parameters say; `None`: nothing.
+#[derive(Clone, Default)]
+pub(super) struct Parameters {
+    /// The database.
+    pub(super) db: Option<i64>,
+    /// As whom to log in.
+    pub(super) username: Option<String>,
+    /// Never shown.
+    pub(super) password: Option<String>,
+    /// The version of the protocol, 2 or 3.
+    pub(super) protocol: Option<u8>,
+    /// The addresses to try: 4 or 6; 0: both.
+    pub(super) family: Option<u8>,
+    /// How the connection is called.
+    pub(super) client_name: Option<Given<String>>,
+    /// The deadline of one vote.
+    pub(super) node_timeout: Option<Given<Duration>>,
+    /// That of an attempt to connect.
+    pub(super) connect_timeout: Option<Duration>,
+    /// What there is for TLS.
+    pub(super) tls: TlsOptions,
+    /// The first parameter that is for TLS.
+    pub(super) tls_by: Option<&'static str>,
+}
+
+/// What one parameter says, and which one: an option may say otherwise.
+#[derive(Clone)]
+pub(crate) struct Given<T> {
+    pub(crate) value: T,
+    pub(crate) by: &'static str,
+}
+
+/// One parameter.
+struct Row {
+    /// As other clients call it.
+    names: &'static [&'static str],
+    /// What it must be.
+    rule: &'static str,
+    /// Whether only a connection by TLS can use it.
+    tls: bool,
+    set: fn(&mut Parameters, &'static str, &str) -> Set,
+}
+
+/// What became of a value.
+enum Set {
+    Done,
+    /// It breaks the row's rule.
+    Wrong,
+    /// There is one already.
+    Twice,
+}
+
+const TIME: &str = "must be a time above 0, ten years at most";
+/// As for every option that is a time.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const PATH: &str = "must be the path of a PEM file";
+
+/// What is understood: of redis-py and celery, go-redis, ioredis, lettuce and the redis crate.
+const UNDERSTOOD: &[Row] = &[
+    row(&["db", "database"], "must be a number, 0 or more", |to, _, value| {
+        fill(&mut to.db, value.parse().ok().filter(|db| *db >= 0))
+    }),
+    row(&["username", "user"], "must be a name", |to, _, value| {
+        fill(&mut to.username, Some(value.to_owned()))
+    }),
+    row(&["password", "pass"], "must be a password", |to, _, value| {
+        fill(&mut to.password, Some(value.to_owned()))
+    }),
+    row(&["protocol"], "must be 2 or 3", |to, _, value| {
+        let version = value.strip_prefix("resp").unwrap_or(value);
+        fill(&mut to.protocol, version.parse().ok().filter(|version| matches!(version, 2 | 3)))
+    }),
+    row(&["family"], "must be 4, 6 or 0", |to, _, value| {
+        fill(&mut to.family, value.parse().ok().filter(|family| matches!(family, 0 | 4 | 6)))
+    }),
+    row(&["client_name", "clientName", "connectionName"], client_name::RULE, |to, by, value| {
+        let name = client_name::fits(value).then(|| value.to_owned());
+        fill(&mut to.client_name, name.map(|value| Given { value, by }))
+    }),
+    row(&["socket_timeout", "read_timeout"], TIME, |to, by, value| {
+        fill(&mut to.node_timeout, time(value, 1.0).map(|value| Given { value, by }))
+    }),
+    row(&["commandTimeout"], TIME, |to, by, value| {
+        fill(&mut to.node_timeout, time(value, 1e-3).map(|value| Given { value, by }))
+    }),
+    row(&["socket_connect_timeout", "dial_timeout"], TIME, |to, _, value| {
+        fill(&mut to.connect_timeout, time(value, 1.0))
+    }),
+    row(&["connectTimeout"], TIME, |to, _, value| fill(&mut to.connect_timeout, time(value, 1e-3))),
+    for_tls(&["ssl_ca_certs"], PATH, |to, _, value| fill(&mut to.tls.ca, Some(value.into()))),
+    for_tls(&["ssl_certfile"], PATH, |to, _, value| fill(&mut to.tls.cert, Some(value.into()))),
+    for_tls(&["ssl_keyfile"], PATH, |to, _, value| fill(&mut to.tls.key, Some(value.into()))),
+    for_tls(&["ssl_cert_reqs"], "must be required or none", |to, _, value| {
+        let value = value.to_ascii_lowercase();
+        let verify = match value.strip_prefix("cert_").unwrap_or(&value) {
+            // Of the server's certificate, which always comes, "optional" asks the same.
+            "required" | "optional" => Some(true),
+            "none" => Some(false),
+            _ => None,
+        };
+        fill(&mut to.tls.verify, verify)
+    }),
+    for_tls(&["skip_verify"], "must be true or false", |to, _, value| {
+        fill(&mut to.tls.verify, yes(value).map(|skip| !skip))
+    }),
+    for_tls(
+        &["ssl_check_hostname"],
+        "must be true: where a certificate is for another name, tls_server_name says which one",
+        |_, _, value| if yes(value) == Some(true) { Set::Done } else { Set::Wrong },
+    ),
+];
+
+const ONE: &str = "every node has one connection here: leave it out";
+const ALIVE: &str = "a dead connection is noticed by itself: leave it out";
+const AGAIN: &str = "what fails is tried again within wait: leave it out";
+const BYTES: &str = "no value is given out here: leave it out";
+
+/// What is not: where it stands, its reader believes that it does something.
+const INSTEAD: &[(&[&str], &str)] = &[
+    (&["max_connections", "pool_size", "pool_timeout", "min_idle_conns"], ONE),
+    (&["health_check_interval", "socket_keepalive", "keepAlive", "idle_timeout"], ALIVE),
+    (&["retry_on_timeout", "retry_on_error", "max_retries", "maxRetriesPerRequest"], AGAIN),
+    (&["decode_responses", "encoding", "encoding_errors", "charset", "errors"], BYTES),
+    (&["ssl", "tls"], "write rediss:// instead of redis://"),
+    (&["ssl_ca_path", "ssl_ca_data"], "give ssl_ca_certs, the path of a PEM file"),
+    (&["verifyPeer"], "give ssl_cert_reqs=none or leave it out"),
+    (&["timeout", "write_timeout", "socket_read_timeout"], "give socket_timeout, in seconds"),
+    (&["lib_name", "libraryName", "libraryVersion", "lib_version"], "give client_name"),
+    (&["allowUsernameInURI"], "a user in a URL always counts here: leave it out"),
+    (&["key_prefix", "keyPrefix"], "it is an option of the client, for all nodes"),
+    (&["addr"], "write every server as a node of its own"),
+    (&["sentinelMasterId", "master_name"], "write redis+sentinel://host:port/service"),
+];
+
+const fn row(
+    names: &'static [&'static str],
+    rule: &'static str,
+    set: fn(&mut Parameters, &'static str, &str) -> Set,
+) -> Row {
+    Row { names, rule, tls: false, set }
+}
+
+const fn for_tls(
+    names: &'static [&'static str],
+    rule: &'static str,
+    set: fn(&mut Parameters, &'static str, &str) -> Set,
+) -> Row {
+    Row { names, rule, tls: true, set }
+}
+
+/// What a query says, without its `?`, or the rule that it broke.
+pub(super) fn read(query: &str) -> Result<Parameters, String> {
+    let mut found = Parameters::default();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let known = UNDERSTOOD.iter().find_map(|row| {
+            row.names.iter().find(|known| **known == name).map(|known| (row, *known))
+        });
+        let Some((row, known)) = known else { return Err(unknown(&name)) };
+        if value.is_empty() {
+            return Err(format!("its parameter {known} is empty: leave it out"));
+        }
+        match (row.set)(&mut found, known, &value) {
+            Set::Done => {}
+            Set::Wrong => {
+                let rule = row.rule.replace("tls_server_name", &spelled("tls_server_name"));
+                return Err(format!("its parameter {known} {rule}"));
+            }
+            Set::Twice => {
+                return Err(format!("its parameter {known} says what another one says already"));
+            }
+        }
+        found.tls_by = found.tls_by.or(row.tls.then_some(known));
+    }
+    Ok(found)
+}
+
+fn unknown(name: &str) -> String {
+    for (names, instead) in INSTEAD {
+        if let Some(known) = names.iter().find(|known| **known == name) {
+            return format!("its parameter {known} has no meaning here: {instead}");
+        }
+    }
+    let understood: Vec<&str> = UNDERSTOOD.iter().map(|row| row.names[0]).collect();
+    let understood = understood.join(", ");
+    format!(
+        "a parameter after the ? is unknown (of a password it is written %3F); there are: {understood}"
+    )
+}
+
+fn fill<T>(slot: &mut Option<T>, value: Option<T>) -> Set {
+    match (slot.is_some(), value) {
+        (_, None) => Set::Wrong,
+        (true, _) => Set::Twice,
+        (false, value) => {
+            *slot = value;
+            Set::Done
+        }
+    }
+}
+
+/// As go-redis and redis-py read it.
+fn yes(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" => Some(true),
+        "false" | "0" | "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// A number of the parameter's own unit, in seconds, or one with its unit behind it, as in `500ms`.
+fn time(value: &str, unit: f64) -> Option<Duration> {
+    let units = [("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let given = units.iter().find_map(|(name, unit)| Some((value.strip_suffix(name)?, *unit)));
+    let (number, unit) = given.unwrap_or((value, unit));
+    let seconds = number.parse::<f64>().ok()? * unit;
+    Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero() && *time <= LONGEST)
+}

@@ -1,0 +1,211 @@
+//! Node URLs as other clients write them (vectors/urls.toml), and what their parameters do to a real connection.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use redlock::ffi::{ClientArgs, Unit};
+use redlock::{ErrorKind, Redlock, TlsOptions};
+use serde::Deserialize;
+
+use crate::support::{Server, Silent, millis};
+use crate::tls::{Papers, locks, trusting};
+use crate::vectors::read;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cases {
+    url: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    about: String,
+    node: String,
+    shown: Option<String>,
+    #[serde(default)]
+    options: BTreeMap<String, Word>,
+    #[serde(default)]
+    error: Vec<String>,
+    #[serde(default)]
+    never: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Word {
+    Yes(bool),
+    Text(String),
+}
+
+/// The options of a row, as bindings give them.
+fn args(options: &BTreeMap<String, Word>) -> ClientArgs {
+    let text = |name: &str| match options.get(name) {
+        Some(Word::Text(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let yes = |name: &str| match options.get(name) {
+        Some(Word::Yes(yes)) => Some(*yes),
+        _ => None,
+    };
+    ClientArgs::of_client(Unit::Seconds)
+        .with("tls_ca", text("tls_ca").map(PathBuf::from))
+        .with("tls_verify", yes("tls_verify"))
+        .with("client_name", text("client_name"))
+}
+
+#[test]
+fn parameters_of_other_clients_are_understood_or_refused_by_name() {
+    let silent = Silent::listen();
+    let here = |text: &String| text.replace("PORT", &silent.port().to_string());
+    for case in read::<Cases>("urls").url {
+        let about = &case.about;
+        let made = redlock::ffi::client(vec![here(&case.node)], &args(&case.options));
+        let error = match made {
+            Ok(client) => {
+                let shown = case.shown.unwrap_or_else(|| panic!("{about}: was allowed"));
+                assert_eq!(client.nodes(), [here(&shown)], "{about}");
+                continue;
+            }
+            Err(error) => error,
+        };
+        let text = error.to_string();
+        assert!(case.shown.is_none() && error.code() == "invalid", "{about}: {text}");
+        for word in &case.error {
+            let word = here(&word.replace(['<', '>'], ""));
+            assert!(text.contains(&word), "{about}: {text}");
+        }
+        assert!(!case.never.iter().any(|word| text.contains(word)), "{about}: {text}");
+    }
+    std::thread::sleep(millis(50));
+    assert!(!silent.called(), "something was sent");
+}
+
+/// The line of `CLIENT LIST` that is this client's, and what it says of something.
+fn listed(server: &Server, name: &str, of: &str) -> Option<String> {
+    let list = server.text("CLIENT LIST");
+    let line = list.lines().find(|line| line.contains(&format!(" name={name} ")))?;
+    line.split(' ').find_map(|word| Some(word.strip_prefix(of)?.strip_prefix('=')?.to_owned()))
+}
+
+#[tokio::test]
+async fn a_database_and_a_protocol_and_a_name_reach_the_server() {
+    let server = Server::start();
+    let url = |query: &str| format!("redis://127.0.0.1:{}{query}", server.port);
+    let client = |query: &str| Redlock::builder([url(query)]).build().unwrap();
+    let redlock = client("?db=3&protocol=2&client_name=by-url&socket_connect_timeout=30");
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    assert_eq!(listed(&server, "by-url", "db").as_deref(), Some("3"));
+    // Redis says it since 7.0.
+    assert!(matches!(listed(&server, "by-url", "resp").as_deref(), Some("2") | None));
+    // Another place than the same name in database 0.
+    let beside = client("").lock("job").try_acquire().await.unwrap();
+    assert!(beside.is_some());
+    assert_eq!(listed(&server, "redlock", "db").as_deref(), Some("0"));
+    assert!(matches!(listed(&server, "redlock", "resp").as_deref(), Some("3") | None));
+    let named = Redlock::builder([url("")]).client_name("by-option").build().unwrap();
+    assert!(named.lock("job").try_acquire().await.unwrap().is_none());
+    assert!(listed(&server, "by-option", "id").is_some());
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_user_and_a_password_may_stand_behind_the_question_mark() {
+    let server = Server::with(&["--user", "me", "on", ">s3cret", "~*", "+@all"]);
+    let url = |query: &str| format!("redis://127.0.0.1:{}{query}", server.port);
+    for (query, granted) in [("?username=me&password=s3cret", true), ("?user=me&pass=wrong", false)]
+    {
+        let redlock = Redlock::builder([url(query)]).build().unwrap();
+        let outcome = redlock.lock("job").wait(Duration::ZERO).acquire().await;
+        assert_eq!(outcome.is_ok(), granted, "{outcome:?}");
+        if granted {
+            assert!(server.text("CLIENT LIST").contains(" user=me "));
+        }
+    }
+}
+
+#[tokio::test]
+async fn times_and_families_of_a_url_bound_what_they_name() {
+    let silent = Silent::listen();
+    for (query, words) in [
+        ("?socket_timeout=0.125", "no answer within 0.125 s"),
+        ("?socket_timeout=1.5&socket_connect_timeout=0.25", "no connection within 0.250 s"),
+        ("?family=6", "none of the URL's family"),
+    ] {
+        let url = format!("{}{query}", silent.url());
+        let redlock = Redlock::builder([url]).build().unwrap();
+        let lock = redlock.lock("job").wait(Duration::ZERO);
+        let error = lock.acquire().await.unwrap_err();
+        assert!(error.to_string().contains(words), "{query}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_timeout_of_two_urls_is_one() {
+    let silent = Silent::listen();
+    let nodes = |first: &str, second: &str| {
+        [format!("{}?{first}", silent.url()), format!("redis://127.0.0.1:1?{second}")]
+    };
+    let both = nodes("socket_timeout=0.5", "commandTimeout=500");
+    let same = Redlock::builder(both.clone()).node_timeout(millis(500)).build();
+    assert!(same.is_ok(), "{same:?}");
+    for other in [
+        Redlock::builder(both).node_timeout(millis(501)).build(),
+        Redlock::builder(nodes("socket_timeout=0.5", "commandTimeout=501")).build(),
+    ] {
+        let error = other.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let text = error.to_string();
+        assert!(text.contains("Timeout of node") || text.contains("timeout of node"), "{text}");
+        assert!(text.contains("node_timeout"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_proves_nothing_is_believed_only_where_that_was_asked_for() {
+    let papers = Papers::new();
+    let (_server, port) = papers.server("no");
+    let (_strict, strict_port) = papers.server("yes");
+    // Of an authority that this machine does not trust, and for another name.
+    let unverified = |name: &str| TlsOptions {
+        verify: Some(false),
+        server_name: Some(name.into()),
+        ..TlsOptions::default()
+    };
+    let verified = TlsOptions {
+        verify: Some(true),
+        server_name: Some("other.test".into()),
+        ..trusting(&papers.path("ca.crt"))
+    };
+    let url = format!("rediss://127.0.0.1:{port}");
+    let error = locks(url.clone(), verified).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    locks(url.clone(), unverified("other.test")).await.unwrap();
+    locks(format!("{url}?ssl_cert_reqs=none"), TlsOptions::default()).await.unwrap();
+    // Who we are is proved all the same.
+    let strict = format!("rediss://127.0.0.1:{strict_port}?skip_verify=1");
+    let shown = TlsOptions {
+        cert: Some(papers.path("client.crt")),
+        key: Some(papers.path("client.key")),
+        ..TlsOptions::default()
+    };
+    assert!(locks(strict.clone(), TlsOptions::default()).await.is_err());
+    locks(strict, shown).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_files_of_a_url_are_those_of_the_options() {
+    let papers = Papers::new();
+    let (_strict, port) = papers.server("yes");
+    let path = |name: &str| papers.path(name).to_string_lossy().into_owned();
+    let url = format!(
+        "rediss://127.0.0.1:{port}?ssl_ca_certs={}&ssl_certfile={}&ssl_keyfile={}&ssl_cert_reqs=required",
+        path("ca.crt"),
+        path("client.crt"),
+        path("client.key")
+    );
+    locks(url, TlsOptions::default()).await.unwrap();
+    let other = format!("rediss://127.0.0.1:{port}?ssl_ca_certs={}", path("other-ca.crt"));
+    assert!(locks(other, TlsOptions::default()).await.is_err());
+}
