@@ -77,9 +77,9 @@ impl<'a> Attempt<'a> {
         loop {
             // Read before asking: a change that comes while the nodes answer is a reason to ask again.
             let mark = interest.mark();
-            let end = self.end();
-            let cut = end.since(clock.now()) < self.request.node_timeout();
-            let expect = self.outlook.ask(clock.now());
+            let (end, now) = (self.end(), clock.now());
+            let cut = end.since(now) < self.request.node_timeout();
+            let expect = self.outlook.ask(now);
             match round(self.request, self.acquirer, end, expect).await {
                 Round::Granted(lease) => {
                     contention.note(keys, self.outlook.expect == Expect::Contended);

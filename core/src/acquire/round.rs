@@ -39,46 +39,46 @@ pub(crate) async fn round(
     // Without a bound such an acquire came too late in every round, and kept its place in the line for ever.
     let scouts = expect == Expect::Contended && nodes.list.len() > 1 && patience * 4 <= ttl;
     let mut round = if scouts {
-        match VoteRound::scout(nodes, request.claim(), params, patience).await {
+        // In a box, as all that is rare here: it would make every acquire's future larger, which is moved about.
+        match Box::pin(VoteRound::scout(nodes, request.claim(), params, patience)).await {
             Ok(round) => round,
             Err((left, taken)) => return Round::Refused(Refusal::Scouted(left, taken)),
         }
     } else {
         VoteRound::open(nodes, request.claim(), params)
     };
-    if round.count().await.met() {
-        granted(request, acquirer, round, until).await
-    } else {
-        Round::Refused(refused(request, &round))
+    if !round.count().await.met() {
+        return Round::Refused(refused(request, &round));
     }
+    let fencing = request.options.fencing;
+    // Before the lease is looked at: settling a token takes another round trip, and the lease's time goes on.
+    let fence = if fencing { Box::pin(fencing::agree(&mut round, until)).await } else { None };
+    granted(request, acquirer, round, fence)
 }
 
 /// A lease on what a quorum granted, if its fencing token stands and there is something left of it.
-async fn granted(
+fn granted(
     request: &Request,
     acquirer: &Acquirer,
     mut round: VoteRound,
-    until: Instant,
+    fence: Option<u64>,
 ) -> Round {
-    let (leases, fencing) = (&acquirer.leases, request.options.fencing);
-    let clock = &*leases.nodes.clock;
-    // Before the lease is looked at: settling a token takes another round trip, and the lease's time goes on.
-    let fence = if fencing { fencing::agree(&mut round, until).await } else { None };
-    let validity = request.validity(round.started);
+    let leases = &acquirer.leases;
+    let now = leases.nodes.clock.now();
+    let (validity, took) = (request.validity(round.started), now.since(round.started));
     // A grant that took so long that nothing is left of it is never handed out.
-    if clock.now() >= validity.ends() {
-        let took = clock.now().since(round.started);
+    if now >= validity.ends() {
         let nodes = leases.nodes.report(&round.votes, round.params.timeout);
         return Round::Refused(Refusal::Late(took, nodes));
     }
-    if fencing && fence.is_none() {
+    if request.options.fencing && fence.is_none() {
         // Nobody else is known to have the keys: the next round proposes anew.
         return Round::Refused(Refusal::Split(Taken::default()));
     }
     // Nothing is rolled back from here on, and nothing is awaited: the lease is there before anybody can drop
     // us.
     let votes = round.keep();
-    acquirer.contention.took(clock.now().since(round.started));
+    acquirer.contention.took(took);
     let params = request.lease_params(round.claim.clone(), round.started, fence);
     let state = State::new(params, validity, leases);
     state.keep_votes(votes);
