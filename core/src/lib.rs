@@ -42,6 +42,7 @@ mod exit;
 mod log;
 
 mod background;
+mod keyed;
 mod per_process;
 mod spelling;
 mod text;

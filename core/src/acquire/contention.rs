@@ -3,10 +3,11 @@
 //! All of it is a guess about others, and decides only who asks first and how long a scout is listened to: no
 //! lease is granted or refused by it. It is this process's own knowledge; no node is asked for it.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::keyed::Keyed;
 
 use super::backoff::jittered;
 
@@ -34,7 +35,7 @@ pub(crate) struct Contention {
     /// For each contended key, how many such acquires are missing.
     ///
     /// Nothing is asked, awaited or woken under the lock.
-    keys: Mutex<HashMap<String, u32>>,
+    keys: Mutex<Keyed<u32>>,
 }
 
 impl Contention {

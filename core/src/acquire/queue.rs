@@ -14,6 +14,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use crate::keyed::Keyed;
 use crate::node::Taken;
 
 /// The lines of one client's callers, one for each key.
@@ -25,7 +26,7 @@ struct Lines {
     /// Never given twice: a smaller number came earlier, in every line.
     next: u64,
     /// A line goes with its last caller: names that come and go leave nothing.
-    by_key: HashMap<String, VecDeque<Place>>,
+    by_key: Keyed<VecDeque<Place>>,
     /// Whose turn it is not yet, and how to tell them.
     waiting: HashMap<u64, Waiting>,
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::params::LeaseParams;
 use super::validity::Validity;
 use crate::clock::Instant;
 use crate::error::LossReason;
@@ -64,5 +65,10 @@ impl Phase {
             longest: granted.wanted,
             votes: None,
         }
+    }
+
+    /// A third of the ttl after the round began, if it is to be renewed at all.
+    pub(super) fn first_renewal(&self, params: &LeaseParams) -> Option<Instant> {
+        (params.renew && !self.capped).then(|| params.acquired + self.ttl / 3)
     }
 }

@@ -4,13 +4,14 @@
 //! a lease's state beside it. Its lock may be held while a lease's own is taken, never the other way round; and
 //! no lease may be let go of under it, for the end of the last handle comes here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::clock::{Instant, NEVER};
+use crate::keyed::Keyed;
 
 /// New leases are looked at this often; one that is gone by then was never looked at.
 /// Most leases live for a moment only, and looking at each would wake the monitor for each.
@@ -32,7 +33,7 @@ struct Entries<L> {
     /// more.
     leases: BTreeMap<u64, Weak<L>>,
     /// The leases on each key; several where tokens were attached to.
-    by_key: HashMap<String, Vec<u64>>,
+    by_key: Keyed<Vec<u64>>,
     /// Those that the monitor has not seen.
     new: Vec<u64>,
     /// When the monitor looks here by itself.
@@ -45,7 +46,7 @@ impl<L> Registry<L> {
         let entries = Entries {
             next_id: 0,
             leases: BTreeMap::new(),
-            by_key: HashMap::new(),
+            by_key: Keyed::default(),
             new: Vec::new(),
             planned: NEVER,
         };

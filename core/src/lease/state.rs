@@ -54,6 +54,9 @@ pub(crate) struct State {
 impl State {
     /// A lease on what a quorum granted, watched over from now on.
     pub(crate) fn new(params: LeaseParams, granted: Validity, leases: &Arc<Leases>) -> Arc<Self> {
+        let phase = Phase::granted(granted);
+        // Whichever is first wakes the monitor: after a slow round the deadline may come before the renewal.
+        let first = phase.first_renewal(&params).unwrap_or(NEVER).min(phase.deadline);
         let state = Arc::new(Self {
             id: leases.registry.new_id(),
             params,
@@ -61,19 +64,19 @@ impl State {
             generation: fork_generation(),
             call_site: OnceLock::new(),
             owner: OnceLock::new(),
-            phase: Mutex::new(Phase::granted(granted)),
+            phase: Mutex::new(phase),
             checks: Checks::default(),
             bell: Notify::new(),
         });
-        // Whichever is first wakes the monitor: after a slow round the deadline may come before the renewal.
-        let first = state.first_events().into_iter().flatten().min();
-        leases.registry.add(state.id, state.keys(), &state, first.unwrap_or(NEVER));
+        leases.registry.add(state.id, state.keys(), &state, first);
         state
     }
 
     /// Votes that may still be under way, or not even sent, belong to the lease.
     pub(crate) fn keep_votes(&self, votes: Collect<Vote>) {
-        if let Some(mut phase) = self.held_phase() {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whether its time is over does not matter: it is the lease's end that lets go of them.
+        if phase.status == Status::Held {
             phase.votes = Some(votes);
         }
     }
@@ -164,14 +167,7 @@ impl State {
 
     /// A third of the ttl after the round began, however long that took: it may be near, or over.
     pub(crate) fn first_renewal(&self) -> Option<Instant> {
-        self.first_events()[1]
-    }
-
-    /// Its deadline and its first renewal, by one look: every acquire asks.
-    fn first_events(&self) -> [Option<Instant>; 2] {
-        let Some(phase) = self.held_phase() else { return [None; 2] };
-        let renewed = self.params.renew && !phase.capped;
-        [Some(phase.deadline), renewed.then(|| self.params.acquired + phase.ttl / 3)]
+        self.held_phase().and_then(|phase| phase.first_renewal(&self.params))
     }
 
     /// A quorum confirmed an extend: the deadline moves, but only forward.

@@ -26,15 +26,15 @@ pub(super) fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
     match value {
         Value::Array(parts) => parts.first() == Some(&Value::Int(1)),
         // The owner, where the `SET` before it was carried out.
-        _ => in_flight.first == Some(Value::Okay),
+        _ => in_flight.set == Some(true),
     }
 }
 
 /// A `GET` says whose a key is only for whoever set it just before: the other answers are the script's to give.
 ///
 /// A `SET` that was refused behind a read that shows our token would be a grant by what an earlier command did.
-pub(super) fn believed(command: &Command, first: Option<&Value>, value: Value) -> Value {
-    let set = !matches!(command.expects, Expects::Owner) || first == Some(&Value::Okay);
+pub(super) fn believed(command: &Command, set: Option<bool>, value: Value) -> Value {
+    let set = !matches!(command.expects, Expects::Owner) || set == Some(true);
     if set { value } else { Value::Nil }
 }
 

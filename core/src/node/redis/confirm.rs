@@ -89,7 +89,7 @@ impl Confirm {
     /// The answer to whoever asked; a grant that is not confirmed yet is held back.
     pub(super) fn deliver(&mut self, in_flight: InFlight, value: Value) {
         let grants = may_grant(&in_flight, &value);
-        let answer = believed(&in_flight.command, in_flight.first.as_ref(), value);
+        let answer = believed(&in_flight.command, in_flight.set, value);
         match in_flight.confirm_by.filter(|_| grants) {
             Some(by) => self.held.push(Held { in_flight, answer, by }),
             None => drop(in_flight.answer.send(Ok(answer))),

@@ -150,7 +150,7 @@ impl<'a> Dialogue<'a> {
             return Some(fault);
         }
         if in_flight.has_two_answers() {
-            in_flight.first = Some(value);
+            in_flight.set = Some(value == Value::Okay);
             // In front: the next answer is its, too.
             self.pipeline.put_back(in_flight);
         } else if lost_scripts(&in_flight, &value) {
@@ -159,7 +159,7 @@ impl<'a> Dialogue<'a> {
             for load in load_scripts() {
                 self.ask(InFlight::unheard(plain(&load, Purpose::Plain)));
             }
-            (in_flight.again, in_flight.first) = (true, None);
+            (in_flight.again, in_flight.set) = (true, None);
             self.ask(in_flight);
         } else {
             self.deliver(in_flight, value);

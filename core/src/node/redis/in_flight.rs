@@ -88,8 +88,8 @@ pub(super) struct InFlight {
     pub(super) answer: oneshot::Sender<Result<Value, Fault>>,
     /// Sent again once, after the server had forgotten the scripts.
     pub(super) again: bool,
-    /// The first of two answers, where it is there.
-    pub(super) first: Option<Value>,
+    /// Whether the `SET` was carried out, once the first of two answers is there.
+    pub(super) set: Option<bool>,
     /// A grant counts only if replicas and disks have it by then.
     pub(super) confirm_by: Option<Instant>,
     /// The end of the process waits for it.
@@ -102,7 +102,7 @@ impl InFlight {
     pub(super) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
         let delete = matches!(command.purpose, Purpose::Delete { .. });
         let under_way = delete.then(UnderWay::begin);
-        Self { command, answer, again: false, first: None, confirm_by: None, _under_way: under_way }
+        Self { command, answer, again: false, set: None, confirm_by: None, _under_way: under_way }
     }
 
     /// A command whose answer nobody waits for.
@@ -119,6 +119,6 @@ impl InFlight {
     /// Whether its answer comes in two parts, of which the first is still to come.
     pub(super) fn has_two_answers(&self) -> bool {
         let two = self.command.untracked || matches!(self.command.expects, Expects::Owner);
-        two && self.first.is_none()
+        two && self.set.is_none()
     }
 }
