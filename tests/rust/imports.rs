@@ -116,6 +116,7 @@ const CORE: &[&str] = &[
     "per_process",
     "error",
     "error::kind",
+    "keyed",
     "spelling",
     "text",
 ];
