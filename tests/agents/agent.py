@@ -93,7 +93,7 @@ class Agent:
 
 def main() -> None:
     nodes, guard_ms = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0
-    agent = Agent(nodes.split(","), guard_ms / 1000)
+    agent = Agent(nodes.split(), guard_ms / 1000)
     print(json.dumps({"ready": True, "pid": os.getpid()}), flush=True)
     for line in sys.stdin:
         command = json.loads(line)

@@ -136,7 +136,7 @@ class Agent(Program):
         self, language: str, nodes: list[str], guard_ms: int = 0, env: dict[str, str] | None = None
     ) -> None:
         self.language = language
-        super().__init__(*command_line(language), ",".join(nodes), str(guard_ms), env=env)
+        super().__init__(*command_line(language), " ".join(nodes), str(guard_ms), env=env)
         assert self.receive()["ready"]
 
     def send(self, do: str, **fields: object) -> None:

@@ -140,7 +140,7 @@ async fn a_quorum_of_services_keeps_a_new_primary_out_of_first_votes() {
     let made = || Redlock::builder(urls()).restart_guard(guard).build().unwrap();
     let redlock = made();
     // The sentinels are young, too: they cannot have seen these primaries for longer than the guard.
-    tokio::time::sleep(guard + millis(1500)).await;
+    tokio::time::sleep(guard + millis(3500)).await;
     let lease = redlock.lock("job").ttl(millis(5000)).wait(LONG).acquire().await.unwrap();
     let old = sentinels.services[0].servers[0].port;
     sentinels.fail_over(0);
@@ -163,7 +163,7 @@ async fn a_quorum_of_services_keeps_a_new_primary_out_of_first_votes() {
     assert!(switched.elapsed() < guard, "too slow to see anything");
     // What was held goes on, there too.
     lease.extend(millis(7000)).await.unwrap();
-    tokio::time::sleep(guard.saturating_sub(switched.elapsed()) + millis(1500)).await;
+    tokio::time::sleep(guard.saturating_sub(switched.elapsed()) + millis(3500)).await;
     for client in [&redlock, &made()] {
         let lease = client.lock("other").ttl(millis(5000)).try_acquire().await.unwrap().unwrap();
         let seen = client.lock("other").ttl(millis(5000)).inspect().await.unwrap();

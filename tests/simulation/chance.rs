@@ -23,7 +23,7 @@ impl Scenario {
             for _ in 0..rng.usize(1..=2) {
                 self.late_vote(rng, length);
             }
-        } else if kind < 11 && self.promise == Promise::Kept {
+        } else if kind < 11 && self.promise.is_all() {
             self.situations(rng, length);
         } else {
             for _ in 0..rng.usize(4..=20) {
@@ -39,7 +39,7 @@ impl Scenario {
                 self.burst(rng, length, amnesia);
             }
         }
-        self.unpromised(rng, length);
+        self.unpromised(rng, length, amnesia);
     }
 
     fn step(&mut self, rng: &mut Rng, length: u64, action: Action) {
@@ -138,14 +138,14 @@ impl Scenario {
         (rng.usize(..self.clients.len()), rng.usize(..self.nodes.len()))
     }
 
-    fn unpromised(&mut self, rng: &mut Rng, length: u64) {
+    fn unpromised(&mut self, rng: &mut Rng, length: u64, amnesia: bool) {
         let nodes = self.nodes.len();
         for _ in 0..4 {
             let at = some_time(rng, length);
             let everywhere = |action: &dyn Fn(usize) -> Action, nodes: usize| {
                 (0..nodes).map(|node| Step { at, action: action(node) }).collect::<Vec<_>>()
             };
-            self.steps.extend(match self.promise {
+            let steps = match self.promise {
                 Promise::KeysAreDeleted | Promise::TokensDespiteDeletes => {
                     let name = ["a", "b"][rng.usize(..2)];
                     everywhere(&|node| Action::Delete { node, name }, nodes)
@@ -157,9 +157,31 @@ impl Scenario {
                     let node = rng.usize(..nodes);
                     vec![Step { at, action: Action::Flush { node } }]
                 }
+                Promise::ServersChange | Promise::LastWritesAreLost => {
+                    let lost = amnesia || self.promise == Promise::LastWritesAreLost;
+                    self.switch(rng, at, lost)
+                }
                 Promise::Kept | Promise::NoGuard | Promise::FreedByForce => Vec::new(),
+            };
+            self.steps.extend(steps);
+        }
+    }
+
+    /// A failover, and what leads to it. `lost`: the last writes may be, and the old server may live on for a moment.
+    fn switch(&self, rng: &mut Rng, at: Time, lost: bool) -> Vec<Step> {
+        let (node, mut steps) = (rng.usize(..self.nodes.len()), Vec::new());
+        let longest = [20, 300, 2000].map(|ms| rng.u64(1..ms));
+        let (lag, late) = (pick(rng, &longest), pick(rng, &longest));
+        if lost && rng.u8(..4) != 0 {
+            steps.push(Step {
+                at: at.saturating_sub(lag * MS).max(BEGIN),
+                action: Action::Lag { node },
             });
         }
+        let stale = if lost { late } else { 0 };
+        let down = pick(rng, &longest);
+        steps.push(Step { at, action: Action::Switch { node, stale, down } });
+        steps
     }
 
     /// A long lease, its keys deleted by hand, and somebody who comes after that.

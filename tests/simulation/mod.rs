@@ -84,12 +84,22 @@ fn nothing_promised_is_broken() {
 
 #[test]
 fn what_is_not_promised_is_found() {
-    for promise in [Promise::KeysAreDeleted, Promise::NodesAreFlushed, Promise::NoGuard] {
+    for promise in [
+        Promise::KeysAreDeleted,
+        Promise::NodesAreFlushed,
+        Promise::NoGuard,
+        Promise::LastWritesAreLost,
+    ] {
         let (seed, scenario, violation) = search(promise, 0, 20_000)
             .unwrap_or_else(|| panic!("{promise:?} was never seen to break anything"));
         assert!(violation.starts_with("two holders"), "{promise:?}: {violation}");
         println!("{promise:?}: {}", report(seed, &scenario, &violation));
     }
+}
+
+#[test]
+fn servers_that_change_break_nothing() {
+    none_of(Promise::ServersChange);
 }
 
 #[test]

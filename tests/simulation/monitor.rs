@@ -106,7 +106,7 @@ impl Monitor {
     /// those that were there `before` its acquire began: which of two at once is the later one nobody can say.
     fn exceeded(&self, name: &str, before: &Tokens) -> Option<u64> {
         match self.promise {
-            Some(Promise::Kept) => self.last_token.get(name).copied(),
+            Some(promise) if promise.is_all() => self.last_token.get(name).copied(),
             Some(Promise::TokensDespiteDeletes) => before.get(name).copied(),
             _ => None,
         }
@@ -155,7 +155,7 @@ impl Monitor {
 
     /// Whoever held one of these names before, and runs, knew that it is over before this moment.
     fn everybody_was_told(&mut self, client: usize, names: &[&str], hold: &LeaseHandle, now: Time) {
-        if self.promise != Some(Promise::Kept) {
+        if !self.promise.is_some_and(Promise::is_all) {
             return;
         }
         let late = self.live.iter().find(|record| {

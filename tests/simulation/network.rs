@@ -50,6 +50,10 @@ pub(super) struct Link {
     pub(super) up: bool,
     up_since: Time,
     epoch: u32,
+    /// Of the server that it leads to.
+    incarnation: u32,
+    /// It leads to a replica, which writes nothing.
+    to_replica: bool,
     /// Of each connection that broke.
     fates: Vec<Fate>,
     /// Connections before this one were killed on the server.
@@ -126,8 +130,7 @@ impl World {
         let link = &mut self.links[client][node];
         link.open.push_back(Open { id, request: request.clone(), ttl, until, answer });
         link.last_there = link.last_there.max(self.now + delay);
-        let (epoch, at) = (link.epoch, link.last_there);
-        let incarnation = self.servers[node].incarnation;
+        let (epoch, at, incarnation) = (link.epoch, link.last_there, link.incarnation);
         let peer = (client, epoch);
         self.at(at, Event::Arrive { peer, node, incarnation, id, request, there: false });
     }
@@ -165,8 +168,25 @@ impl World {
                 return self.at(fate.held_until, arrive);
             }
         }
+        if self.links[client][node].to_replica && current {
+            return self.refuse(peer, node, id);
+        }
         let server = &mut self.servers[node];
         if server.incarnation != incarnation {
+            if let Some((old, until)) = self.old.get_mut(&node)
+                && old.incarnation == incarnation
+                && now < *until
+            {
+                // It goes on for those who have not heard that it is none any more.
+                let (answer, told) = old.run(&request, peer, now);
+                self.log(|| {
+                    format!("old node {node} <- client {client}: {} -> {answer:?}", short(&request))
+                });
+                let at = self.back(client, node);
+                self.at(at, Event::Answer { client, node, epoch, id, answer });
+                self.tell(node, told);
+                return;
+            }
             if current {
                 let delay = self.delay(client, node);
                 self.at(now + delay, Event::Broken { client, node, epoch });
@@ -191,6 +211,26 @@ impl World {
         let at = self.back(client, node);
         self.at(at, Event::Answer { client, node, epoch, id, answer });
         self.tell(node, told);
+    }
+
+    /// A replica answers: READONLY.
+    fn refuse(&mut self, (client, epoch): Peer, node: usize, id: u64) {
+        let (answer, at) = (Answer::Refused, self.back(client, node));
+        self.at(at, Event::Answer { client, node, epoch, id, answer });
+        // It is as good as a broken connection.
+        self.at(at, Event::Broken { client, node, epoch });
+    }
+
+    /// The node's replica takes its place.
+    pub(super) fn switch(&mut self, node: usize, stale: Time, down: Time) {
+        let now = self.now;
+        let old = self.servers[node].switch(now);
+        self.old.insert(node, (old, now + stale));
+        for client in 0..self.clocks.len() {
+            let epoch = self.links[client][node].epoch;
+            let at = now + self.rng.u64(0..=stale);
+            self.at(at, Event::Heard { client, node, epoch, down });
+        }
     }
 
     pub(super) fn tell(&mut self, node: usize, told: Vec<(Peer, String)>) {
@@ -241,6 +281,7 @@ impl World {
     pub(super) fn sound(&self, client: usize, node: usize, since: Time) -> bool {
         let (link, server) = (&self.links[client][node], &self.servers[node]);
         link.up
+            && link.incarnation == server.incarnation
             && !server.poisoned
             && link.up_since.max(link.slow_over).max(server.paused_until) <= since
             && link.votes_from.is_none_or(|from| self.clocks[client].local(since) >= from)
@@ -290,11 +331,22 @@ impl World {
             self.at(self.now + retry, Event::Connect { client, node, epoch });
             return;
         }
+        // A sentinel that is behind leads to the server that was the primary; ROLE says that it is one no more.
+        let behind = self.old.get(&node).is_some_and(|(_, until)| self.now < until + 300 * MS);
+        let demoted = behind && self.rng.u8(..4) == 0;
+        if demoted {
+            self.at(self.now + retry, Event::Connect { client, node, epoch });
+            return;
+        }
+        let server = &self.servers[node];
         let local = self.clocks[client].local(self.now);
         let uptime = Duration::from_secs(server.uptime_seconds(self.now));
         let quarantine = (self.guard.mul_f64(1.01) + Duration::from_secs(1)).saturating_sub(uptime);
+        let quarantine = quarantine.max(self.new_for(node));
+        let incarnation = self.servers[node].incarnation;
         let link = &mut self.links[client][node];
         link.up = true;
+        (link.incarnation, link.to_replica) = (incarnation, demoted);
         (link.up_since, link.last_there, link.last_back) = (self.now, self.now, self.now);
         link.votes_from = (!self.guard.is_zero()).then(|| local + quarantine);
         // Before any debt is paid: nothing that the former connection still carries can come after its delete.
@@ -311,6 +363,13 @@ impl World {
         if let Some(watch) = &self.watches[client] {
             watch.changed(Change::All);
         }
+    }
+
+    /// How long a server that took another's place is too new to take first votes: by the sentinels' word.
+    fn new_for(&self, node: usize) -> Duration {
+        let Some(switched) = self.servers[node].switched else { return Duration::ZERO };
+        let age = Duration::from_nanos(self.now - switched);
+        (self.guard.mul_f64(1.01) + HEARD).saturating_sub(age)
     }
 
     /// Whether every lease outlives the loss of what this node has: so many others have its keys for as long as it
@@ -336,5 +395,7 @@ impl World {
     }
 }
 
+/// By then every client has left the server before: `context::HEARD`.
+const HEARD: Duration = Duration::from_secs(2);
 /// A connection on which nothing was read for so long, with questions open, is given up.
 const SILENCE: Time = 1_200 * MS;

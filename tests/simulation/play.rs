@@ -254,6 +254,11 @@ impl<'a> Player<'a> {
                 self.look();
             }
             Event::Connect { client, node, epoch } => world.connect(client, node, epoch),
+            Event::Heard { client, node, epoch, down } => {
+                if world.is_current(client, node, epoch) {
+                    world.cut(client, node, down);
+                }
+            }
             Event::Resume(client) => {
                 drop(world);
                 if !self.pauses(client) {
@@ -311,6 +316,8 @@ impl<'a> Player<'a> {
                 server.paused_until = server.paused_until.max(now + ms * MS);
             }
             Action::Crash { node, keep, down } => Self::crash(&mut world, node, keep, down),
+            Action::Lag { node } => world.servers[node].lag(),
+            Action::Switch { node, stale, down } => world.switch(node, stale * MS, down * MS),
             Action::Delete { node, name } => {
                 let told = world.servers[node].delete(Some(name), false);
                 world.tell(node, told);

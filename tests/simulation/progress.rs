@@ -112,7 +112,7 @@ impl World {
 impl Monitor {
     /// Looks at all that should get on; `rested` tells which client has run since the last look.
     pub(super) fn look(&mut self, world: &World, rested: impl Fn(usize) -> bool) {
-        if self.promise != Some(Promise::Kept) {
+        if !self.promise.is_some_and(Promise::is_all) {
             return;
         }
         self.look_at_waiters(world, &rested);

@@ -24,6 +24,17 @@ pub(super) enum Promise {
     FreedByForce,
     /// Nodes restart without their data and vote at once.
     NoGuard,
+    /// Servers change, as by a failover: with the last writes, and over a quorum with a guard without them.
+    ServersChange,
+    /// A single server changes without its last writes.
+    LastWritesAreLost,
+}
+
+impl Promise {
+    /// Everything is promised that ever is.
+    pub(super) fn is_all(self) -> bool {
+        matches!(self, Self::Kept | Self::ServersChange)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -112,6 +123,17 @@ pub(super) enum Action {
         node: usize,
         ms: u64,
     },
+    /// From here on nothing that the node does reaches its replica.
+    Lag {
+        node: usize,
+    },
+    /// The node's replica takes its place. Clients hear of it within `stale` ms, and until then use the old server, which
+    /// some of them are led to for so long, too; a connection takes `down` ms.
+    Switch {
+        node: usize,
+        stale: u64,
+        down: u64,
+    },
     Delete {
         node: usize,
         name: &'static str,
@@ -181,6 +203,7 @@ impl Scenario {
         let pick = |rng: &mut Rng, from: &[u64]| from[rng.usize(..from.len())];
         let nodes = match promise {
             Promise::NoGuard | Promise::FlushesAreSurvived => pick(&mut rng, &[3, 5]),
+            Promise::LastWritesAreLost => 1,
             _ => pick(&mut rng, &[1, 2, 3, 3, 3, 4, 5, 5]),
         };
         let steady = matches!(promise, Promise::FlushesAreSurvived | Promise::FreedByForce);

@@ -72,7 +72,7 @@ pub(super) enum Answer {
 /// One connection as the node knows it: client and epoch.
 pub(super) type Peer = (usize, u32);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Server {
     /// Stopped until then: what arrives waits.
     pub(super) paused_until: Time,
@@ -81,14 +81,21 @@ pub(super) struct Server {
     pub(super) started: Time,
     pub(super) ppm: i64,
     pub(super) offset_us: i64,
-    keys: BTreeMap<String, (String, u64)>,
-    fences: BTreeMap<String, (u64, u64)>,
+    /// When it took another one's place.
+    pub(super) switched: Option<Time>,
+    keys: Keys,
+    fences: Fences,
+    /// What its replica has, if that is not everything.
+    replica: Option<(Keys, Fences)>,
     tracked: BTreeMap<String, Vec<Peer>>,
     /// A fencing token was set by hand: it is a fault of its own for all who ask for one.
     pub(super) poisoned: bool,
     /// What it says once instead of a fencing token.
     pub(super) lie: Option<u64>,
 }
+
+type Keys = BTreeMap<String, (String, u64)>;
+type Fences = BTreeMap<String, (u64, u64)>;
 
 /// The end of a key that has none.
 const NO_END: u64 = u64::MAX;
@@ -155,6 +162,25 @@ impl Server {
     pub(super) fn lose_data(&mut self) {
         self.keys.clear();
         self.fences.clear();
+    }
+
+    /// From here on its replica gets nothing any more.
+    pub(super) fn lag(&mut self) {
+        self.replica.get_or_insert_with(|| (self.keys.clone(), self.fences.clone()));
+    }
+
+    /// Its replica in its place: as old as it is, and with what it has. Answers the one that it was.
+    pub(super) fn switch(&mut self, now: Time) -> Self {
+        let old = self.clone();
+        if let Some((keys, fences)) = self.replica.take() {
+            (self.keys, self.fences) = (keys, fences);
+        }
+        self.incarnation += 1;
+        self.switched = Some(now);
+        self.tracked.clear();
+        self.backlog.clear();
+        self.paused_until = now;
+        old
     }
 
     pub(super) fn restart(&mut self, now: Time) {

@@ -58,6 +58,13 @@ pub(super) enum Event {
         node: usize,
         epoch: u32,
     },
+    /// The client hears that the node's server is another one.
+    Heard {
+        client: usize,
+        node: usize,
+        epoch: u32,
+        down: Time,
+    },
     Thaw(usize),
     Step(usize),
     Look,
@@ -75,6 +82,8 @@ pub(super) struct World {
     /// Tokens whose deletes were given out, by which client and when.
     pub(super) given_up: BTreeMap<String, (usize, Time)>,
     pub(super) servers: Vec<Server>,
+    /// Those that others took the place of, until when they live, still as primaries.
+    pub(super) old: BTreeMap<usize, (Server, Time)>,
     pub(super) links: Vec<Vec<Link>>,
     pub(super) clocks: Vec<Rate>,
     pub(super) watches: Vec<Option<Arc<Watch>>>,
@@ -97,6 +106,7 @@ impl World {
             kills,
             given_up: BTreeMap::new(),
             servers: Vec::new(),
+            old: BTreeMap::new(),
             links: Vec::new(),
             clocks: Vec::new(),
             watches: Vec::new(),

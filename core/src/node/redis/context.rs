@@ -18,6 +18,10 @@ use crate::clock::{Clock, Instant};
 use crate::log;
 use crate::node::{Fault, Watch};
 
+/// By then whoever can hear of a switch has left the old primary, which may have granted something until then.
+/// Sentinels are asked every second, and tell before that.
+const HEARD: Duration = Duration::from_secs(2);
+
 /// Where a connection goes, and what it must find there.
 #[derive(Clone)]
 pub(crate) struct Target {
@@ -78,7 +82,9 @@ impl Context {
         commands: UnboundedReceiver<InFlight>,
     ) -> Self {
         let debts = Debts::default();
-        let finder = Arc::new(Finder::new(&target.route, guard_time(target.guard)));
+        let guard = Some(target.guard).filter(|guard| !guard.is_zero());
+        let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + HEARD);
+        let finder = Arc::new(Finder::new(&target.route, old));
         let (news, run_id, not_before) = (finder.news(), None, None);
         Self { target, finder, news, clock, watch, link, commands, debts, run_id, not_before }
     }
@@ -113,14 +119,14 @@ impl Context {
         let guard = self.target.guard;
         if let Some(age) = found.primary_for() {
             // Who never saw another one does not know it for a replica that was promoted; the sentinels do.
-            let old = self.clock.now() + guard_time(guard).saturating_sub(age);
+            let old = self.clock.now() + (guard_time(guard) + HEARD).saturating_sub(age);
             self.not_before = self.not_before.max(Some(old));
         }
         if let Some(run_id) = &greeting.run_id {
             let known = self.run_id.replace(run_id.clone());
             if known.is_some_and(|known| known != *run_id) {
                 // Of whatever age, it may lack what the one before it knew: a replica that was promoted.
-                self.not_before = Some(self.clock.now() + guard_time(guard));
+                self.not_before = self.not_before.max(Some(self.clock.now() + guard_time(guard)));
             }
         }
         match greeting.votes_in {

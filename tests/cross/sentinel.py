@@ -1,0 +1,152 @@
+"""A service under Sentinel: a primary, a replica whose replication can be held up, and three sentinels."""
+
+import contextlib
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import redis
+
+from tests.least import LOGIN
+
+from .agents import now
+from .proxy import Proxy
+from .servers import Server
+
+SERVICE = "service"
+#: Who the sentinels and the replicas are on the servers: locked out, they are cut off.
+SENTINELS, REPLICAS = "sentinels", "replicas"
+#: What is told of a switch, the first of it included.
+EVENTS = ("+promoted-slave", "+switch-master")
+PATIENCE = 40.0
+
+
+class Sentinel(Server):
+    """One of the sentinels; it writes what it learns into its file."""
+
+    def __init__(self, primary: int) -> None:
+        self.primary = primary
+        super().__init__()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        lines = [
+            f"port {self.port}",
+            "bind 127.0.0.1",
+            f"dir {self.folder}",
+            f"sentinel monitor {SERVICE} 127.0.0.1 {self.primary} 2",
+            f"sentinel down-after-milliseconds {SERVICE} 500",
+            # So long a replica may follow a proxy before the sentinels put that right.
+            f"sentinel failover-timeout {SERVICE} 60000",
+            f"sentinel auth-user {SERVICE} {SENTINELS}",
+            f"sentinel auth-pass {SERVICE} {SENTINELS}",
+        ]
+        file = Path(self.folder) / "sentinel.conf"
+        file.write_text("\n".join(lines))
+        return subprocess.Popen(
+            ["redis-server", str(file), "--sentinel"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def knows(self) -> tuple[int, int]:
+        """How many replicas and how many other sentinels it sees."""
+        with redis.Redis(port=self.port, decode_responses=True, socket_timeout=5) as client:
+            told = client.sentinel_master(SERVICE)
+        return told["num-slaves"], told["num-other-sentinels"]
+
+    def names(self) -> int:
+        """The port that it names as the primary's."""
+        _, port = self.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+        return int(port)
+
+
+class Service:
+    """The servers, the sentinels, and when each of them told of a switch."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self.servers = [self._stack.enter_context(Server()) for _ in range(2)]
+        self.primary, self.replica = self.servers
+        for server in self.servers:
+            for user in (SENTINELS, REPLICAS):
+                server.command("ACL", "SETUSER", user, "on", f">{user}", "~*", "&*", "+@all")
+                server.command("CONFIG", "SET", "masteruser", REPLICAS, "masterauth", REPLICAS)
+            server.command("CONFIG", "SET", "repl-diskless-sync-delay", "0")
+        #: Between the replica and the primary: what it swallows is not replicated.
+        self.replication = self._stack.enter_context(Proxy(self.primary))
+        port = self.replication.url.rsplit(":", 1)[1]
+        self.replica.command("REPLICAOF", "127.0.0.1", port)
+        self.sentinels = [self._stack.enter_context(Sentinel(self.primary.port)) for _ in range(3)]
+        self._until(lambda: all(one.knows() == (1, 2) for one in self.sentinels))
+        self.events: list[int] = []
+        for sentinel in self.sentinels:
+            threading.Thread(target=self._listen, args=(sentinel.port,), daemon=True).start()
+
+    def _listen(self, port: int) -> None:
+        with contextlib.suppress(redis.ConnectionError, OSError, ValueError):
+            client = redis.Redis(port=port, decode_responses=True)
+            with client.pubsub(ignore_subscribe_messages=True) as events:
+                events.subscribe(*EVENTS)
+                for _ in events.listen():
+                    self.events.append(now())
+
+    @staticmethod
+    def _until(done: Callable[[], object]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not done():
+            assert time.monotonic() < end, "it does not come to that"
+            time.sleep(0.01)
+
+    def url(self, ports: list[int] | None = None) -> str:
+        """By which clients find it; `ports`: those of proxies to the sentinels."""
+        ports = ports or [sentinel.port for sentinel in self.sentinels]
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+        return f"redis+sentinel://{LOGIN}{hosts}/{SERVICE}"
+
+    def replicated(self, key: str) -> None:
+        """Waits until the replica has the key."""
+        self._until(lambda: self.replica.command("EXISTS", key))
+
+    def fail_over(self) -> None:
+        """Has the replica promoted, with the primary alive, as soon as the sentinels can."""
+
+        def begun() -> bool:
+            with contextlib.suppress(redis.ResponseError):
+                return bool(self.sentinels[0].command("SENTINEL", "FAILOVER", SERVICE))
+            time.sleep(0.1)
+            return False
+
+        self._until(begun)
+
+    def isolate(self) -> None:
+        """Cuts the primary off from sentinels and replicas; clients still reach it."""
+        port = self.primary.port
+        with redis.Redis(port=port, single_connection_client=True, socket_timeout=5) as admin:
+            # Who is not logged in is "default": its connections go on, and nobody has a new one.
+            for user in ("default", SENTINELS, REPLICAS):
+                admin.execute_command("ACL", "SETUSER", user, "off")
+            for user in (SENTINELS, REPLICAS):
+                admin.execute_command("CLIENT", "KILL", "USER", user)
+
+    def switched(self) -> int:
+        """Waits until all sentinels name the replica; when the first of them told."""
+        self._until(lambda: all(one.names() == self.replica.port for one in self.sentinels))
+        return min(self.events)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
