@@ -4,7 +4,10 @@ import { createInterface } from "node:readline";
 import { LockError, Redlock } from "redlock-native";
 
 const [nodes, restartGuard] = process.argv.slice(2);
-const client = new Redlock(nodes.split(" "), { restartGuard: Number(restartGuard ?? 0) });
+const client = new Redlock(nodes.split(" "), {
+  restartGuard: Number(restartGuard ?? 0),
+  minReplicas: Number(process.env.MIN_REPLICAS ?? 0),
+});
 let lease;
 
 // Node's clock does not count suspend; the difference to the clock that does is fixed while nothing suspends.

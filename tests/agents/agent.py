@@ -23,7 +23,8 @@ def now() -> int:
 
 class Agent:
     def __init__(self, nodes: list[str], guard: float) -> None:
-        self.client = redlock.Redlock(nodes, restart_guard=guard)
+        replicas = int(os.environ.get("MIN_REPLICAS", "0"))
+        self.client = redlock.Redlock(nodes, restart_guard=guard, min_replicas=replicas)
         self.lease: redlock.Lease | None = None
 
     def lock(self, command: Reply) -> redlock.Lock:

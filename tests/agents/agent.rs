@@ -11,7 +11,10 @@ fn main() {
     let nodes = words.next().expect("agent NODES");
     let guard = words.next().map_or(0, |ms| ms.parse().expect("milliseconds"));
     let guard = Duration::from_millis(guard);
-    let client = Redlock::builder(nodes.split(' ')).restart_guard(guard).build().expect("a client");
+    let replicas =
+        std::env::var("MIN_REPLICAS").map_or(0, |count| count.parse().expect("a number"));
+    let builder = Redlock::builder(nodes.split(' ')).restart_guard(guard).min_replicas(replicas);
+    let client = builder.build().expect("a client");
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut agent = Agent { client, lease: None };

@@ -1,4 +1,4 @@
-"""A service under Sentinel: a primary, a replica whose replication can be held up, and three sentinels."""
+"""A service under Sentinel: a primary, two replicas whose replication can be held up, and three sentinels."""
 
 import contextlib
 import subprocess
@@ -69,19 +69,20 @@ class Service:
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
-        self.servers = [self._stack.enter_context(Server()) for _ in range(2)]
-        self.primary, self.replica = self.servers
+        self.servers = [self._stack.enter_context(Server()) for _ in range(3)]
+        self.primary, *self.replicas = self.servers
         for server in self.servers:
             for user in (SENTINELS, REPLICAS):
                 server.command("ACL", "SETUSER", user, "on", f">{user}", "~*", "&*", "+@all")
                 server.command("CONFIG", "SET", "masteruser", REPLICAS, "masterauth", REPLICAS)
             server.command("CONFIG", "SET", "repl-diskless-sync-delay", "0")
-        #: Between the replica and the primary: what it swallows is not replicated.
+        #: Between the replicas and the primary: what it swallows is not replicated.
         self.replication = self._stack.enter_context(Proxy(self.primary))
         port = self.replication.url.rsplit(":", 1)[1]
-        self.replica.command("REPLICAOF", "127.0.0.1", port)
+        for replica in self.replicas:
+            replica.command("REPLICAOF", "127.0.0.1", port)
         self.sentinels = [self._stack.enter_context(Sentinel(self.primary.port)) for _ in range(3)]
-        self._until(lambda: all(one.knows() == (1, 2) for one in self.sentinels))
+        self._until(lambda: all(one.knows() == (2, 2) for one in self.sentinels))
         self.events: list[int] = []
         for sentinel in self.sentinels:
             threading.Thread(target=self._listen, args=(sentinel.port,), daemon=True).start()
@@ -108,11 +109,11 @@ class Service:
         return f"redis+sentinel://{LOGIN}{hosts}/{SERVICE}"
 
     def replicated(self, key: str) -> None:
-        """Waits until the replica has the key."""
-        self._until(lambda: self.replica.command("EXISTS", key))
+        """Waits until the replicas have the key."""
+        self._until(lambda: all(replica.command("EXISTS", key) for replica in self.replicas))
 
     def fail_over(self) -> None:
-        """Has the replica promoted, with the primary alive, as soon as the sentinels can."""
+        """Has a replica promoted, with the primary alive, as soon as the sentinels can."""
 
         def begun() -> bool:
             with contextlib.suppress(redis.ResponseError):
@@ -133,9 +134,20 @@ class Service:
                 admin.execute_command("CLIENT", "KILL", "USER", user)
 
     def switched(self) -> int:
-        """Waits until all sentinels name the replica; when the first of them told."""
-        self._until(lambda: all(one.names() == self.replica.port for one in self.sentinels))
+        """Waits until all sentinels name the same replica; when the first of them told."""
+        ports = [replica.port for replica in self.replicas]
+
+        def agree() -> bool:
+            named = {sentinel.names() for sentinel in self.sentinels}
+            return len(named) == 1 and named < set(ports)
+
+        self._until(agree)
         return min(self.events)
+
+    def promoted(self) -> Server:
+        """The replica that is the primary now."""
+        port = self.sentinels[0].names()
+        return next(replica for replica in self.replicas if replica.port == port)
 
     def close(self) -> None:
         self._stack.close()
