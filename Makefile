@@ -128,6 +128,11 @@ RUNS ?= 10000
 soak-fencing: build ## fencing tokens over RUNS handoffs between three languages, clocks hours apart (docs/testing.md)
 	RUNS=$(RUNS) $(PY) -m pytest -q -s tests/cross/test_fencing.py -k only_grow
 
+.PHONY: soak-failover
+FAILOVERS ?= 7
+soak-failover: build ## fail over under holders, FAILOVERS times each way in each language: who holds when, who is told when (docs/testing.md)
+	RUNS=$(FAILOVERS) $(PY) -m pytest -q -s tests/cross/test_failover.py
+
 .PHONY: measure-loss
 CUTS ?= 20
 measure-loss: build ## cut holders off and take their leases, CUTS times each way: how soon they are told (docs/testing.md)

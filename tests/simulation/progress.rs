@@ -169,7 +169,9 @@ impl Monitor {
     /// A key whose owner has given it up is gone soon wherever its client can reach the node.
     fn look_for_what_is_left(&mut self, world: &World) {
         let since = world.now - LEFT;
-        for (node, server) in world.servers.iter().enumerate() {
+        // A replica may bring back what was deleted before it took its place: that lives out its ttl.
+        let same = world.servers.iter().enumerate().filter(|(_, server)| server.switched.is_none());
+        for (node, server) in same {
             for owner in server.owners(world.now).filter(|owner| *owner != FOREIGN) {
                 if let Some(&(client, at)) = world.given_up.get(owner)
                     && at < since

@@ -1,0 +1,42 @@
+"""A service under Sentinel, by its URL alone: found, and followed to its next primary."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+import redlock
+
+from tests.cross.sentinel import Service
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service() as service:
+        yield service
+
+
+def test_a_failover_is_followed_sync_and_async(service: Service, name: str) -> None:
+    with redlock.Redlock(service.url()) as client:
+        lock = client.lock(name, ttl=30, wait=20)
+        with lock as lease:
+            assert service.primary.get(lease.key) == lease.token
+            service.replicated(lease.key)
+            service.fail_over()
+            service.switched()
+            lease.extend(ttl=40)
+            assert service.promoted().get(lease.key) == lease.token
+        assert service.promoted().get(lock.key) is None
+
+        async def one() -> None:
+            async with lock as lease:
+                assert service.promoted().get(lease.key) == lease.token
+
+        asyncio.run(one())
+
+
+def test_who_knows_no_such_service_says_so(service: Service, name: str) -> None:
+    with (
+        redlock.Redlock(service.url() + "-2") as client,
+        pytest.raises(redlock.InvalidOption, match="know no service service-2"),
+    ):
+        client.lock(name).acquire()
