@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import redlock
-
-from tests.cross.sentinel import Service
+from cross.sentinel import Service
 
 
 @pytest.fixture(scope="module")
