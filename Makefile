@@ -71,6 +71,10 @@ test-node:
 test-acl: build ## every test that uses a server, as a user who has no right but those that docs/security.md lists
 	@scripts/test-acl
 
+.PHONY: test-servers
+test-servers: build ## Redis 6.2 and 8.0 and Valkey 9.1, which it fetches: the core's, Python's and Node's tests on each
+	@scripts/test-servers
+
 .PHONY: test-migration
 test-migration: build ## six other lock libraries on the same keys (docs/migration.md)
 	@tests/migration/setup

@@ -22,6 +22,7 @@ mod load;
 mod minority;
 mod options;
 mod polling;
+mod proxies;
 mod quorum;
 mod replicas;
 mod rights;

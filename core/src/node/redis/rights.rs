@@ -55,10 +55,16 @@ fn every_lock(key_prefix: &str) -> Vec<(&'static str, Cmd)> {
     ]
 }
 
-/// A fault if the command itself is denied; whether this key is says nothing about those of locks.
+/// A fault if the command itself is denied, or unknown; whether this key is says nothing about those of locks.
 fn denied(name: &str, answer: &Value) -> Option<Fault> {
     let Value::ServerError(error) = answer else { return None };
     let details = error.details().unwrap_or_default();
+    if details.contains("unknown command") {
+        let text = format!(
+            "the server does not know {name}, which every lock needs (a proxy, or rename-command, hides it): "
+        );
+        return Some(Fault::invalid(text).saying(details, ""));
+    }
     // The text names what was denied: a command by its name, in quotes, a key as a key.
     let about = details.contains(&format!("'{}", name.to_lowercase()));
     (error.code() == "NOPERM" && about).then(|| {

@@ -1,0 +1,26 @@
+"""docs/operations.md says of each server what it was seen to do."""
+
+import os
+from pathlib import Path
+
+from .features import FEATURES, column
+
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+
+
+def test_the_page_says_what_this_server_can_do() -> None:
+    program = os.environ.get("REDLOCK_TEST_SERVER", "redis-server")
+    try:
+        name, words = column(program)
+    finally:
+        os.environ.pop("REDLOCK_TEST_SERVER")
+        if program != "redis-server":
+            os.environ["REDLOCK_TEST_SERVER"] = program
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in PAGE.read_text().splitlines()
+        if line.startswith("|")
+    ]
+    (head,) = [row for row in rows if name in row]
+    said = {row[0]: row[head.index(name)] for row in rows if len(row) == len(head)}
+    assert [said.get(feature) for feature, _ in FEATURES] == words
