@@ -36,7 +36,7 @@ export class Redlock {
 
   /**
    * A client over these nodes: one URL, or several of independent servers: `redis://[user:password@]host[:port][/db]`,
-   * `rediss://` (TLS), `redis+sentinel://host,host/service`, `unix:///path`, `memory://[name]`. Throws `InvalidOption` for a value that breaks a rule.
+   * `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`, `memory://[name]`. Throws `InvalidOption` for a value that breaks a rule.
    */
   constructor(nodes: string | readonly string[], options?: RedlockOptions) {
     const urls = nameList(nodes, NODES, "Redlock()");

@@ -18,7 +18,7 @@ macro_rules! client_functions {
         /// Nothing connects here. `with client:` and `async with client:` end in `shutdown(0)`.
         ///
         /// `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
-        /// (TLS), `redis+sentinel://host,host/service`, `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
+        /// (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
         ///
         $($(#[$($about)+])+)+
         ///

@@ -37,7 +37,7 @@ impl Redlock {
     }
 
     /// A client over these nodes, one URL each: `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS),
-    /// `redis+sentinel://host,host/service`, `unix:///path` or `memory://[name]`. Several are a quorum of independent servers.
+    /// `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path` or `memory://[name]`. Several are a quorum of independent servers.
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {

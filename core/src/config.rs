@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::log;
-use crate::node::{Address, Durability, Shared, TlsOptions, client_name};
+use crate::node::{Address, Durability, Shared, TlsOptions, client_name, several_slots};
 use crate::options::{Options, check_time, longest_vote};
 use crate::spelling::spelled;
 
@@ -116,6 +116,15 @@ impl Config {
     pub(crate) fn complete(&self, options: &mut Options) {
         options.node_timeout = options.node_timeout.or(self.node_timeout);
         options.fsync = self.durability.fsync;
+    }
+
+    /// Over a Redis Cluster the keys of one lock must be in one of its hash slots.
+    pub(crate) fn check_slots(&self, keys: &[String]) -> Result<()> {
+        let clustered = self.nodes.iter().any(|node| matches!(node, Address::Cluster(_)));
+        match several_slots(keys).filter(|_| clustered) {
+            None => Ok(()),
+            Some(rule) => Err(Error::invalid(rule).about(&keys.join(", "))),
+        }
     }
 
     /// The Redis key of a name.

@@ -113,7 +113,7 @@ fn word(
     answer: Option<Result<Option<Holder>, Fault>>,
 ) -> NodeInspection {
     // Free, but not to be had: that is why an acquire fails although nobody holds the lock.
-    let guarded = node.guard_fault().map(|fault| fault.to_string());
+    let guarded = node.guard_fault(key).map(|fault| fault.to_string());
     let (state, holder, error) = match answer {
         Some(Ok(Some(holder))) => ("held", Some(holder), guarded),
         Some(Ok(None)) => ("free", None, guarded),

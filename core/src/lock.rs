@@ -116,6 +116,7 @@ impl Lock {
 
     fn checked(&self) -> Result<Request> {
         let keys = Arc::clone(&self.keys);
+        self.engine.config.check_slots(&keys)?;
         checked(&self.names, keys, self.options.clone(), self.engine.config.guard)
     }
 
@@ -207,9 +208,9 @@ impl Lock {
     /// Deletes the keys whoever has them; true if there was one. Of the options only `node_timeout` matters.
     pub(crate) async fn force_release(self) -> Result<bool> {
         check_keys(&self.names, &self.keys)?;
-        let (keys, options) = (self.keys, self.options);
-        let guard = self.engine.config.guard;
-        let request = Request { keys, fences: Arc::default(), options, guard };
+        self.engine.config.check_slots(&self.keys)?;
+        let (guard, fences) = (self.engine.config.guard, Arc::default());
+        let request = Request { keys: self.keys, fences, options: self.options, guard };
         self.engine.force_release(&request).await
     }
 }

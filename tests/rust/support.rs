@@ -1,5 +1,6 @@
 //! Throw-away servers, a proxy that misbehaves, and small helpers.
 
+mod cluster;
 mod proxy;
 mod sentinel;
 mod server;
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 use redlock::Redlock;
 
+#[allow(unused_imports, reason = "not every test program needs all of it")]
+pub(crate) use cluster::{Cluster, wait};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use proxy::{DELAY, Mode, Proxy};
 #[allow(unused_imports, reason = "not every test program needs all of it")]

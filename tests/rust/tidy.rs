@@ -50,6 +50,7 @@ fn each_dependency_stays_in_its_place() {
             "ffi/driver.rs",
             "ffi/completions.rs",
             "node/redis/mod.rs",
+            "node/redis/cluster/mod.rs",
             "node/redis/route/sentinels.rs",
         ],
     );

@@ -63,7 +63,7 @@ impl Node for SimulatedNode {
         &self.url
     }
 
-    fn pushes(&self) -> bool {
+    fn pushes(&self, _key: &str) -> bool {
         self.world.lock().unwrap().links[self.client][self.node].up
     }
 

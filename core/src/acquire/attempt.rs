@@ -212,10 +212,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether more than half of the nodes tell of changes.
+    /// Whether more than half of the nodes tell of changes. Keys that are locked together are told of together.
     fn is_told(&self) -> bool {
         let nodes = &self.acquirer.leases.nodes.list;
-        nodes.iter().filter(|node| node.pushes()).count() * 2 > nodes.len()
+        let key = self.request.keys.first().map_or("", String::as_str);
+        nodes.iter().filter(|node| node.pushes(key)).count() * 2 > nodes.len()
     }
 
     /// Said once: whoever waits without an end may wait for a server that nobody has started.

@@ -8,7 +8,7 @@ use super::vote_round::VoteRound;
 use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::lease::{ExtendRound, Validity};
-use crate::node::{Fencing, Vote};
+use crate::node::{Fencing, Vote, hash_tag};
 use crate::quorum::Collect;
 use crate::text::shown;
 
@@ -18,7 +18,7 @@ const SUFFIX: &str = ":fence";
 /// The key beside a lock key that keeps its last fencing token: in the same hash slot, so that one script may
 /// write both on a Cluster. <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 pub(crate) fn fence_key(key: &str) -> Result<String> {
-    match tag(key) {
+    match hash_tag(key) {
         // What stands behind a tag does not move a key to another slot.
         Some(_) => Ok(format!("{key}{SUFFIX}")),
         // In braces of ours, its tag would end at its own brace: another slot.
@@ -31,18 +31,11 @@ pub(crate) fn fence_key(key: &str) -> Result<String> {
     }
 }
 
-/// What decides the key's hash slot, where that is not the whole key.
-fn tag(key: &str) -> Option<&str> {
-    let (tag, _) = key.split_once('{')?.1.split_once('}')?;
-    // `{}` is no tag: the whole key decides then.
-    Some(tag).filter(|tag| !tag.is_empty())
-}
-
 /// A key that keeps the fencing tokens of another lock cannot be a lock.
 pub(crate) fn check_lock_key(key: &str) -> Result<()> {
     match key.strip_suffix(SUFFIX) {
         // Without a tag of its own, `NAME:fence` is nobody's fence key: that one would be `{NAME}:fence`.
-        Some(lock) if tag(lock).is_some() => Err(Error::invalid(format!(
+        Some(lock) if hash_tag(lock).is_some() => Err(Error::invalid(format!(
             "the key {:?} is where the fencing tokens of another lock are kept: \
              a name with a hash tag cannot end in {SUFFIX:?}",
             shown(key)
@@ -93,6 +86,7 @@ pub(super) async fn agree(round: &mut VoteRound, until: Instant) -> Option<u64> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::slot;
 
     #[test]
     fn no_lock_has_the_key_of_anothers_fence() {
@@ -101,6 +95,13 @@ mod tests {
             if let Ok(fence) = fence_key(key) {
                 check_lock_key(&fence).unwrap_err();
             }
+        }
+    }
+
+    #[test]
+    fn a_fence_is_in_the_slot_of_its_lock() {
+        for key in ["lock:job", "x{t}y", "a{b", "{x}", "{{x}", "lock:{a}:{b}"] {
+            assert_eq!(slot(&fence_key(key).unwrap()), slot(key), "{key}");
         }
     }
 }

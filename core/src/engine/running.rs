@@ -17,7 +17,9 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::LossReason;
 use crate::lease::{Leases, Registry, State, monitor};
-use crate::node::{Address, Changes, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch};
+use crate::node::{
+    Address, Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
+};
 use crate::quorum::Nodes;
 
 /// What works for a client in this process; a forked child makes its own.
@@ -99,21 +101,18 @@ fn connect(
     run_ids: &Arc<RunIds>,
 ) -> Arc<dyn Node> {
     let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
+    let guard = config.guard;
+    let needs = Needs { key_prefix: config.key_prefix.clone(), durability: config.durability };
+    let run_ids = Arc::clone(run_ids);
     match address {
         // By name, not by client: another client of the process meets the same keys.
         Address::Memory(name) => Arc::new(MemoryNode::new(name, clock, watch)),
         Address::Redis(route) => {
-            let target = Target {
-                url: address.redacted(),
-                route: route.clone(),
-                guard: config.guard,
-                needs: Needs {
-                    key_prefix: config.key_prefix.clone(),
-                    durability: config.durability,
-                },
-                run_ids: Arc::clone(run_ids),
-            };
+            let target = Target::alone(route.clone(), guard, needs, run_ids);
             Arc::new(RedisNode::new(target, clock, watch))
+        }
+        Address::Cluster(seeds) => {
+            Arc::new(ClusterNode::new(seeds.clone(), (guard, needs), run_ids, clock, watch))
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::redis::{Given, Route, Shared, invalid_url};
+use super::redis::{Given, Route, Seeds, Shared, invalid_url};
 use crate::error::Result;
 
 /// Where a node is, and as whom to go there.
@@ -15,6 +15,8 @@ pub(crate) enum Address {
     Memory(String),
     /// A server, and how to find it.
     Redis(Route),
+    /// A Redis Cluster.
+    Cluster(Seeds),
 }
 
 impl Address {
@@ -36,7 +38,7 @@ impl Address {
             }
             "redis+sentinel" | "rediss+sentinel" => Route::by_sentinels(text).map(Self::Redis),
             // Named, so that nobody looks for the mistake in the rest of the URL.
-            "redis+cluster" => Err(invalid_url(text, "Cluster is not supported yet")),
+            "redis+cluster" | "rediss+cluster" => Seeds::parse(text).map(Self::Cluster),
             _ => Err(invalid_url(text, "its scheme is unknown")),
         }
     }
@@ -45,13 +47,18 @@ impl Address {
     ///
     /// Their files are read only where one needs them.
     pub(crate) fn is_tls(&self) -> bool {
-        matches!(self, Self::Redis(route) if route.is_tls())
+        match self {
+            Self::Memory(_) => false,
+            Self::Redis(route) => route.is_tls(),
+            Self::Cluster(seeds) => seeds.is_tls(),
+        }
     }
 
     /// The same place, reached with the options that all nodes of a client share.
     pub(crate) fn with(self, shared: &Shared) -> Result<Self> {
         match self {
             Self::Redis(route) => route.with(shared).map(Self::Redis),
+            Self::Cluster(seeds) => seeds.with(shared).map(Self::Cluster),
             // No wire, nothing to secure, and nobody to whom to give a name.
             memory @ Self::Memory(_) => Ok(memory),
         }
@@ -61,6 +68,7 @@ impl Address {
     pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
         match self {
             Self::Redis(route) => route.node_timeout(),
+            Self::Cluster(seeds) => seeds.node_timeout(),
             Self::Memory(_) => None,
         }
     }
@@ -70,6 +78,7 @@ impl Address {
         match self {
             Self::Memory(name) => format!("memory://{name}"),
             Self::Redis(route) => route.redacted(),
+            Self::Cluster(seeds) => seeds.redacted(),
         }
     }
 
@@ -78,6 +87,7 @@ impl Address {
         match self {
             Self::Memory(name) => format!("memory://{name}"),
             Self::Redis(route) => route.identity(),
+            Self::Cluster(seeds) => seeds.identity(),
         }
     }
 }

@@ -100,7 +100,7 @@ impl Node for MemoryNode {
         &self.url
     }
 
-    fn pushes(&self) -> bool {
+    fn pushes(&self, _key: &str) -> bool {
         true
     }
 

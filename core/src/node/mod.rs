@@ -1,7 +1,6 @@
 //! One logical Redis, as the algorithm sees it: it votes, and it tells when a key changed.
 //!
-//! [`redis`] is a server, whichever way it is found, [`memory`] lives in this process. What comes beside them is one
-//! more [`Node`].
+//! [`redis`] is a server, whichever way it is found, or a Redis Cluster, [`memory`] lives in this process.
 //!
 //! The algorithm above sees nothing but this trait: what a vote is worth, and how many make a quorum, is not
 //! known here, nor who waits for a lock. Nothing here retries; each question is asked once, and its answer is
@@ -14,6 +13,7 @@ mod fault;
 mod fencing;
 mod memory;
 mod redis;
+mod slots;
 mod vote;
 mod watch;
 
@@ -27,7 +27,8 @@ pub(crate) use fault::Fault;
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
 pub use redis::TlsOptions;
-pub(crate) use redis::{Durability, Needs, RedisNode, RunIds, Shared, Target};
+pub(crate) use redis::{ClusterNode, Durability, Needs, RedisNode, RunIds, Shared, Target};
+pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
 pub(crate) use vote::{Claim, Expect, Extension, Holder, Taken, Vote, VoteParams};
 pub(crate) use watch::Watch;
 
@@ -47,14 +48,14 @@ pub(crate) trait Node: Send + Sync {
     /// It names the node in errors and logs.
     fn url(&self) -> &str;
 
-    /// Whether changes of keys are told by push at this moment.
+    /// Whether changes of the key are told by push at this moment.
     /// Without it waiters ask from time to time, and a holder learns of a loss at its next renewal.
-    fn pushes(&self) -> bool;
+    fn pushes(&self, key: &str) -> bool;
 
-    /// Why it takes no first vote now, if it does not: it restarted within `restart_guard`.
+    /// Why it takes no first vote for the key now, if it does not: its server restarted within `restart_guard`.
     /// Only first votes are refused: extends, heals and releases always go through, or a restart would end live
     /// leases.
-    fn guard_fault(&self) -> Option<Fault> {
+    fn guard_fault(&self, _key: &str) -> Option<Fault> {
         None
     }
 

@@ -11,6 +11,8 @@ use super::free_port;
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
+    /// Where a cluster's servers talk to each other.
+    pub(crate) bus: u16,
     folder: std::path::PathBuf,
     extra: Vec<String>,
 }
@@ -27,7 +29,7 @@ impl Server {
         std::fs::create_dir_all(&folder).unwrap();
         let extra: Vec<String> = extra.iter().map(|arg| (*arg).to_owned()).collect();
         let child = spawn(port, &folder, &extra);
-        let server = Self { child, port, folder, extra };
+        let server = Self { child, port, bus: 0, folder, extra };
         server.wait_ready();
         server
     }
@@ -105,14 +107,22 @@ impl Server {
         stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        text
+        text.strip_suffix("+OK\r\n").unwrap_or(&text).to_owned()
     }
 
     /// What a section of `INFO` says of something.
     pub(crate) fn info(&self, section: &str, of: &str) -> Option<String> {
-        let text = self.text(&format!("INFO {section}"));
-        text.lines().find_map(|line| Some(line.strip_prefix(of)?.strip_prefix(':')?.to_owned()))
+        line(&self.text(&format!("INFO {section}")), of)
     }
+
+    /// What `CLUSTER INFO` says of something.
+    pub(crate) fn cluster_info(&self, of: &str) -> String {
+        line(&self.text("CLUSTER INFO"), of).unwrap_or_default()
+    }
+}
+
+fn line(text: &str, of: &str) -> Option<String> {
+    text.lines().find_map(|line| Some(line.strip_prefix(of)?.strip_prefix(':')?.to_owned()))
 }
 
 impl Drop for Server {

@@ -86,7 +86,9 @@ pub(super) fn release_script(claim: &Claim, owed: Duration) -> Command {
 pub(super) fn force_script(keys: &[String], by: u64) -> Command {
     let mut command = SCRIPTS[FORCE].on(keys);
     command.arg(by);
-    script_call(&command, &by.to_string(), Purpose::Plain, TIMEOUT)
+    // Where a cluster's server sends it elsewhere, it begins anew there.
+    let purpose = Purpose::Force { keys: keys.into(), delete: force_script };
+    script_call(&command, &by.to_string(), purpose, TIMEOUT)
 }
 
 /// The keys that a script needs: the locks', and with fencing the fences'.

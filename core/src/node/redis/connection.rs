@@ -16,6 +16,7 @@ use super::context::{Context, Opening};
 use super::in_flight::InFlight;
 use super::reconnect::Reconnect;
 use super::session::{End, Session};
+use super::strays::Stray;
 use crate::log;
 use crate::node::{Change, Fault};
 
@@ -91,6 +92,8 @@ impl Connection {
                 Err(fault) => fault,
             };
             self.note(fault, &mut waiting);
+            // Behind what was owed: by then another server may have the key.
+            self.context.target.say(Stray::Ended);
             // Twice as long after each failure; half of it at least is at random.
             pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         }
@@ -125,6 +128,7 @@ impl Connection {
                 "the server offers no client tracking: waiters poll, holders learn of a loss at the next renewal"
             );
         }
+        context.target.say(Stray::Opened);
         // Before it serves: however it ends, its successor knows whom to have killed.
         self.reconnect.formers.add(greeting);
         // Nobody was told of what changed while there was no connection.

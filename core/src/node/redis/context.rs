@@ -5,8 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::commands::force;
 use super::debts::Debts;
 use super::handshake::{Greeting, guard_time};
 use super::in_flight::{InFlight, Purpose};
@@ -14,6 +16,7 @@ use super::link::{Link, VotesFrom};
 use super::rights::Needs;
 use super::route::{Finder, Found, News, Route};
 use super::run_ids::RunIds;
+use super::strays::{Outlet, Redirect, Stray};
 use crate::clock::{Clock, Instant};
 use crate::log;
 use crate::node::{Fault, Watch};
@@ -36,6 +39,28 @@ pub(crate) struct Target {
     /// The servers behind the client's other nodes.
     /// One server behind two of them would vote twice.
     pub(crate) run_ids: Arc<RunIds>,
+    /// The way to the cluster that the server is one of; `None`: it stands alone.
+    pub(super) outlet: Option<Outlet>,
+}
+
+impl Target {
+    /// A server that stands alone.
+    pub(crate) fn alone(route: Route, guard: Duration, needs: Needs, run_ids: Arc<RunIds>) -> Self {
+        let (url, outlet) = (route.redacted(), None);
+        Self { url, route, guard, needs, run_ids, outlet }
+    }
+
+    /// Where a cluster's server sends the command that has this answer.
+    pub(super) fn redirect(&self, in_flight: &InFlight, value: &Value) -> Option<Redirect> {
+        self.outlet.as_ref()?.redirect(in_flight, value)
+    }
+
+    /// Says it to the cluster, if there is one.
+    pub(super) fn say(&self, stray: Stray) {
+        if let Some(outlet) = &self.outlet {
+            outlet.say(stray);
+        }
+    }
 }
 
 /// A connection that was opened.
@@ -99,10 +124,28 @@ impl Context {
     /// A command whose answer will not come: whether it was carried out is not known.
     /// A delete is owed, whatever became of it.
     pub(super) fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
+        if let Some(outlet) = &self.target.outlet {
+            outlet.owed(&in_flight.command);
+        }
         if let Some(until) = self.debts.owe(in_flight.command, self.clock.now()) {
             self.link.owe(until);
         }
         let _ = in_flight.answer.send(Err(fault.clone()));
+    }
+
+    /// To whoever knows the way. What goes elsewhere is not asked here any more.
+    pub(super) fn send_on(&self, mut in_flight: InFlight, redirect: Redirect) {
+        let delete = matches!(in_flight.command.purpose, Purpose::Delete { .. });
+        if let Purpose::Force { keys, .. } = &in_flight.command.purpose {
+            // By the other server's clock: it is asked for its time first.
+            in_flight.command = force(keys);
+        }
+        (in_flight.again, in_flight.set) = (false, None);
+        self.target.say(Stray::Redirected(in_flight, redirect));
+        // Behind it: at every moment it is counted here, or to be found there.
+        if delete {
+            self.link.delete_answered();
+        }
     }
 
     /// Why this vote may not be given, if it may not.

@@ -73,9 +73,8 @@ impl<'a> Dialogue<'a> {
     pub(super) fn take(&mut self, in_flight: InFlight) {
         #[cfg(test)]
         super::tests::may_panic(&in_flight.command);
-        let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
         // Its caller has gone: the vote could only be deleted again.
-        if first && in_flight.answer.is_closed() {
+        if in_flight.is_unwanted() {
             self.context.debts.never_sent(&in_flight.command);
             return;
         }
@@ -138,13 +137,8 @@ impl<'a> Dialogue<'a> {
         let Some(mut in_flight) = self.pipeline.next() else {
             return Some(Fault::new("the server answered what nobody asked"));
         };
-        if !fits(&in_flight, &value) {
-            let fault = self.context.target.route.redact_fault(reply::unexpected(&value));
-            self.context.refuse(in_flight, &fault);
-            return Some(fault);
-        }
-        if reply::is_replicas(&value) {
-            // It was a primary: another one is now, and no delete is done that this one refuses.
+        // A replica's: it was a primary, another one is now, and no delete is done that this one refuses.
+        if !fits(&in_flight, &value) || reply::is_replicas(&value) {
             let fault = self.context.target.route.redact_fault(reply::unexpected(&value));
             self.context.refuse(in_flight, &fault);
             return Some(fault);
@@ -161,6 +155,8 @@ impl<'a> Dialogue<'a> {
             }
             (in_flight.again, in_flight.set) = (true, None);
             self.ask(in_flight);
+        } else if let Some(redirect) = self.context.target.redirect(&in_flight, &value) {
+            self.context.send_on(in_flight, redirect);
         } else {
             self.deliver(in_flight, value);
         }
@@ -180,7 +176,7 @@ impl<'a> Dialogue<'a> {
                 let timeout = in_flight.command.timeout.as_micros();
                 let by = now.saturating_add(u64::try_from(timeout).unwrap_or(u64::MAX));
                 let (keys, delete) = (Arc::clone(keys), delete(keys, by));
-                self.ask(InFlight::new(delete, in_flight.answer));
+                self.ask(in_flight.followed_by(delete));
                 // The server does not push to the connection that deleted; what is asked now goes behind the delete.
                 self.context.watch.changed_keys(&keys);
                 return;

@@ -30,6 +30,8 @@ pub(super) struct Greeting {
     pub(super) votes_in: Option<Duration>,
     /// Which run of which server it is, where it says so.
     pub(super) run_id: Option<String>,
+    /// Whether it is one of a cluster's servers, where it says so.
+    pub(super) clustered: Option<bool>,
     /// What it does when its memory is full, where it says so.
     pub(super) eviction: Option<String>,
     /// What the server calls this connection, where it says so.
@@ -90,7 +92,8 @@ async fn greet(
     let votes_in = votes_in(&about, guard);
     let own = |name| field(&about, name).map(str::to_owned);
     let (run_id, eviction) = (own("run_id"), own("maxmemory_policy"));
-    Ok(Greeting { talk, pushes, votes_in, run_id, eviction, id })
+    let clustered = own("redis_mode").map(|mode| mode == "cluster");
+    Ok(Greeting { talk, pushes, votes_in, run_id, clustered, eviction, id })
 }
 
 /// What an answer of the greeting is for.

@@ -3,6 +3,7 @@
 //! Plain data: it is made by [`super::commands`], queued by [`super::pipeline`] and judged by
 //! [`super::answers`].
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +66,10 @@ pub(super) enum Expects {
 /// for each name that was ever inspected, or whose delete came too late.
 pub(super) const UNTRACKED: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$2\r\nNO\r\n";
 
+/// Goes before a command for a key that is on its way to a cluster's other server, which serves it to whoever knows.
+/// It cannot be said together with [`UNTRACKED`]: each ends with the next command.
+pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
 /// A command for the server, with all that is known of its answer.
 #[derive(Clone)]
 pub(super) struct Command {
@@ -80,12 +85,65 @@ pub(super) struct Command {
     pub(super) untracked: bool,
 }
 
+impl Command {
+    /// The first of its keys, which has the hash slot of all; `None`: it has none.
+    ///
+    /// Read from the bytes, where it is wanted: that is rarely, and a key each would be much to keep.
+    pub(super) fn key(&self) -> Option<Cow<'_, str>> {
+        if let Purpose::Force { keys, .. } = &self.purpose {
+            return keys.first().map(|key| Cow::Borrowed(key.as_str()));
+        }
+        // `EVALSHA digest count key`, or `SET key`.
+        let mut words = Words(&self.bytes);
+        let at = match words.nth(0)? {
+            b"EVALSHA" => 2,
+            b"SET" => 0,
+            _ => return None,
+        };
+        words.nth(at).map(String::from_utf8_lossy)
+    }
+}
+
+/// The words of a command's bytes.
+struct Words<'a>(&'a [u8]);
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            let end = self.0.windows(2).position(|two| two == b"\r\n")?;
+            let (line, rest) = (&self.0[..end], &self.0[end + 2..]);
+            self.0 = rest;
+            // Before the first word is how many there are.
+            let Some(length) = line.strip_prefix(b"$") else { continue };
+            let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
+            let word = rest.get(..length)?;
+            self.0 = rest.get(length + 2..).unwrap_or_default();
+            return Some(word);
+        }
+    }
+}
+
+/// How a command came to a server that was not asked first.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Detour {
+    /// The key is on its way here: the server is told that we know.
+    pub(super) asking: bool,
+    /// How many servers have sent it on.
+    pub(super) hops: u32,
+    /// When the first one did.
+    pub(super) since: Option<Instant>,
+}
+
 /// A command that was given to the connection and has no answer yet.
 pub(super) struct InFlight {
     /// As it was asked: a delete may have to be asked again.
     pub(super) command: Command,
     /// To whoever asked. Closed once nobody listens: then a first vote is not sent any more.
     pub(super) answer: oneshot::Sender<Result<Value, Fault>>,
+    /// How it came here, if it was not asked here first.
+    pub(super) detour: Detour,
     /// Sent again once, after the server had forgotten the scripts.
     pub(super) again: bool,
     /// Whether the `SET` was carried out, once the first of two answers is there.
@@ -102,7 +160,13 @@ impl InFlight {
     pub(super) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
         let delete = matches!(command.purpose, Purpose::Delete { .. });
         let under_way = delete.then(UnderWay::begin);
-        Self { command, answer, again: false, set: None, confirm_by: None, _under_way: under_way }
+        let (detour, confirm_by) = (Detour::default(), None);
+        Self { command, answer, detour, again: false, set: None, confirm_by, _under_way: under_way }
+    }
+
+    /// The command that its answer leads to, for whoever asked.
+    pub(super) fn followed_by(self, command: Command) -> Self {
+        Self { detour: self.detour, ..Self::new(command, self.answer) }
     }
 
     /// A command whose answer nobody waits for.
@@ -110,15 +174,34 @@ impl InFlight {
         Self::new(command, oneshot::channel().0)
     }
 
+    /// What goes before it on the wire, and has an answer of its own.
+    pub(super) fn before(&self) -> &'static [u8] {
+        match (self.detour.asking, self.command.untracked) {
+            (true, _) => ASKING,
+            (false, true) => UNTRACKED,
+            (false, false) => &[],
+        }
+    }
+
     /// How many bytes it is on the wire.
     pub(super) fn length(&self) -> usize {
-        let before = if self.command.untracked { UNTRACKED.len() } else { 0 };
-        before + self.command.bytes.len()
+        self.before().len() + self.command.bytes.len()
+    }
+
+    /// Nobody listens to it any more, and so nobody wants what it would make: a first vote, or one that was sent on
+    /// from another server and may come behind its own delete.
+    pub(super) fn is_unwanted(&self) -> bool {
+        let makes = match self.command.purpose {
+            Purpose::FirstVote { .. } => true,
+            Purpose::Heal(_) => self.detour.hops > 0,
+            _ => false,
+        };
+        makes && self.answer.is_closed()
     }
 
     /// Whether its answer comes in two parts, of which the first is still to come.
     pub(super) fn has_two_answers(&self) -> bool {
-        let two = self.command.untracked || matches!(self.command.expects, Expects::Owner);
+        let two = !self.before().is_empty() || matches!(self.command.expects, Expects::Owner);
         two && self.set.is_none()
     }
 }

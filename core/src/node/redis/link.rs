@@ -26,6 +26,8 @@ pub(super) enum VotesFrom {
 pub(super) struct Link {
     pushes: AtomicBool,
     votes_from: Mutex<VotesFrom>,
+    /// Whatever its age: before then it may lack what another server had granted whose place it took.
+    not_before: Mutex<Option<Instant>>,
     /// Deletes that were asked over this connection and have no answer yet.
     deletes: AtomicUsize,
     /// Until when deletes are owed on the next one: the keys expire by then.
@@ -42,15 +44,16 @@ impl Link {
     ///
     /// Its text says when it will, for whoever waits for a quorum meanwhile.
     pub(super) fn guard_fault(&self, now: Instant) -> Option<Fault> {
+        let not_before = *self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
         let left = match self.votes_from() {
-            VotesFrom::Now => return None,
+            VotesFrom::Now => not_before?.since(now),
             VotesFrom::Never => {
                 let option = spelled("restart_guard");
                 return Some(Fault::new(format!(
                     "its uptime cannot be read (INFO), so it takes no first vote while {option} is on"
                 )));
             }
-            VotesFrom::At(from) => from.since(now),
+            VotesFrom::At(from) => not_before.map_or(from, |at| at.max(from)).since(now),
         };
         (!left.is_zero()).then(|| {
             let (left, option) = (left.as_secs_f64(), spelled("restart_guard"));
@@ -61,6 +64,12 @@ impl Link {
     /// From when on the server takes first votes.
     pub(super) fn votes_from(&self) -> VotesFrom {
         *self.votes_from.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It took another's place: no first vote before then.
+    pub(super) fn votes_not_before(&self, at: Instant) {
+        let mut not_before = self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
+        *not_before = (*not_before).max(Some(at));
     }
 
     /// Its age was read.

@@ -5,6 +5,7 @@
 //! reads what comes back. The `redis` crate packs, parses and reads URLs, and is named in this folder alone.
 
 mod answers;
+mod cluster;
 mod commands;
 mod confirm;
 mod connection;
@@ -30,6 +31,7 @@ mod run_ids;
 mod script;
 mod session;
 mod shared;
+mod strays;
 mod stream;
 mod talk;
 #[cfg(test)]
@@ -61,6 +63,7 @@ use in_flight::{Command, InFlight};
 use link::Link;
 use reply::Answer;
 
+pub(crate) use cluster::{ClusterNode, Seeds};
 pub(crate) use context::Target;
 pub(crate) use durability::Durability;
 pub(crate) use query::Given;
@@ -101,6 +104,30 @@ impl RedisNode {
         Self { url, route, queue, link, clock }
     }
 
+    /// A node whose commands somebody else takes: what waits there for its way.
+    fn leading_to(queue: Queue, url: String, route: Route, clock: Arc<dyn Clock>) -> Self {
+        Self { url, route: Arc::new(route), queue, link: Arc::default(), clock }
+    }
+
+    /// A question of the library's own, and the answer as it comes.
+    fn question(
+        &self,
+        command: Command,
+    ) -> impl Future<Output = Result<Value, Fault>> + Send + use<> {
+        send(&self.queue, command)
+    }
+
+    /// The fault with the server's own words as everybody may see them.
+    fn redact(&self, fault: Fault) -> Fault {
+        self.route.redact_fault(fault)
+    }
+
+    /// What was asked elsewhere, or of nobody yet, goes on here.
+    fn give(&self, in_flight: InFlight) {
+        // A send can fail only when the connection is gone for good; the dropped answer says so.
+        let _ = self.queue.send(in_flight);
+    }
+
     /// Sends, and reads the answer where it is awaited: on the caller's thread, not on that of all connections.
     fn ask<T: Send + 'static>(&self, command: Command, read: fn(&Value) -> Answer<T>) -> Reply<T> {
         let answer = send(&self.queue, command);
@@ -129,11 +156,11 @@ impl Node for RedisNode {
         &self.url
     }
 
-    fn pushes(&self) -> bool {
+    fn pushes(&self, _key: &str) -> bool {
         self.link.pushes()
     }
 
-    fn guard_fault(&self) -> Option<Fault> {
+    fn guard_fault(&self, _key: &str) -> Option<Fault> {
         self.link.guard_fault(self.clock.now())
     }
 

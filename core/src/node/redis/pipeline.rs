@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::in_flight::{InFlight, UNTRACKED};
+use super::in_flight::InFlight;
 use super::stream::Stream;
 use crate::node::Fault;
 
@@ -57,9 +57,7 @@ impl Pipeline {
         if self.open.is_empty() {
             self.silence = Duration::ZERO;
         }
-        if in_flight.command.untracked {
-            self.unsent.extend_from_slice(UNTRACKED);
-        }
+        self.unsent.extend_from_slice(in_flight.before());
         self.unsent.extend_from_slice(&in_flight.command.bytes);
         self.unflushed |= self.tls;
         self.open.push_back(in_flight);

@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::context::{Context, Opening, Target};
+use super::endpoint::Endpoint;
 use super::formers::Formers;
 use super::handshake::{self, Greeting, TIMEOUT};
 use super::in_flight::InFlight;
@@ -171,15 +172,36 @@ fn not_connected(fault: &Fault) -> Fault {
     if fault.is_invalid() { fault.clone() } else { Fault::new(format!("not connected: {fault}")) }
 }
 
+/// Of a cluster each server has some of the keys: a lock of another one's would be refused, now or after a migration.
+fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
+    let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
+    Fault::invalid(if clustered {
+        format!(
+            "it is a server of a Redis Cluster, and has some of the keys only: use {scheme}+cluster://host:port"
+        )
+    } else {
+        format!("it is a server that stands alone, of no Redis Cluster: use {scheme}://host:port")
+    })
+}
+
 /// One attempt: find the server, connect, log in, see that it is no other node's, and have the former connection
 /// ended.
 async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
     let within = target.route.parameters().connect_timeout.unwrap_or(TIMEOUT).min(TIMEOUT);
     let reached = tokio::time::timeout(within, reach(&target, &finder)).await;
     let (found, mut greeting) = reached.unwrap_or_else(|_| Err(handshake::too_long(within)))?;
-    let Target { url, route, run_ids, .. } = target;
+    let Target { url, route, run_ids, outlet, .. } = target;
+    // A server that does not say is believed: what it answers will tell.
+    if let Some(clustered) = greeting.clustered
+        && clustered != outlet.is_some()
+    {
+        return Err(mistaken(&found.endpoint, clustered));
+    }
     if let Some(run_id) = &greeting.run_id {
-        run_ids.enter(&url, run_id).map_err(|fault| route.redact_fault(fault))?;
+        // A node of one server has one at a time, wherever that is.
+        let address = outlet.map_or_else(String::new, |outlet| outlet.from.to_string());
+        let entered = run_ids.enter(&url, &address, run_id);
+        entered.map_err(|fault| route.redact_fault(fault))?;
     }
     // Before anything is paid or asked: nothing of the former one may come after it.
     let killed = formers.kill(&mut greeting).await?;

@@ -169,10 +169,11 @@ pub(super) fn refusal(text: &str) -> Fault {
         "NOPERM" => {
             " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys: docs/security.md)"
         }
+        "CLUSTERDOWN" => " (nobody has the key's hash slot now: docs/cluster.md)",
         "NOAUTH" => " (put the password into the node's URL)",
         "READONLY" => " (the server is a replica)",
         "MOVED" | "ASK" | "CROSSSLOT" => {
-            " (this is a Redis Cluster, and clusters are not supported yet: a lock needs standalone servers)"
+            " (this is a Redis Cluster: use redis+cluster://host:port)"
         }
         "FENCE" => FENCE_HINT,
         _ => "",

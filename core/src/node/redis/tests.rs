@@ -77,9 +77,8 @@ fn answer(words: &[String]) -> String {
 async fn a_task_that_panics_refuses_what_was_under_way_and_begins_anew() {
     let url = server();
     let Address::Redis(route) = Address::parse(&url).unwrap() else { unreachable!() };
-    let run_ids = Arc::default();
     let needs = Needs { key_prefix: "lock:".to_owned(), durability: Durability::default() };
-    let target = Target { url, route, guard: Duration::ZERO, needs, run_ids };
+    let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
     let watch = Arc::new(Watch::new(Arc::default()));
     let node = RedisNode::new(target, Arc::new(SystemClock), watch);
     for _ in 0..3 {

@@ -5,7 +5,7 @@ use url::Url;
 use crate::error::Error;
 
 /// What can be given: every refusal ends with it.
-const SCHEMES: &str = "use redis://[user:pass@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/service, unix:///path or memory://[name]";
+const SCHEMES: &str = "use redis://[user:pass@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/service, redis+cluster://host,host, unix:///path or memory://[name]";
 
 /// What the parser lets pass and no node can mean; the rule that it broke.
 ///

@@ -1,0 +1,158 @@
+//! A Redis Cluster as one node: a connection for each of its servers, and each key's commands to its slot's owner.
+//!
+//! The way of a command is a look at the map and the way of [`RedisNode`]. What a server sends elsewhere (MOVED, ASK)
+//! goes through the task of [`router`], which keeps the map; before there is a map, all does.
+
+mod atlas;
+mod ending;
+mod map;
+mod members;
+mod router;
+mod seeds;
+mod survey;
+#[cfg(test)]
+mod tests;
+mod topology;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::future::join_all;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::oneshot;
+
+use super::{Needs, RedisNode, Route, RunIds};
+use crate::background;
+use crate::clock::Clock;
+use crate::node::{Claim, Extension, Fault, Holder, Node, Reply, Vote, VoteParams, Watch, slot};
+use atlas::Atlas;
+use map::{Map, Member};
+use members::{Maker, Members};
+use router::Router;
+
+pub(crate) use seeds::Seeds;
+
+/// A cluster: one logical node.
+pub(crate) struct ClusterNode {
+    /// Without its password.
+    url: String,
+    map: Arc<ArcSwap<Map>>,
+    clock: Arc<dyn Clock>,
+    /// Its end is the client's, and by and by the router's.
+    _client: oneshot::Sender<()>,
+}
+
+impl ClusterNode {
+    /// Starts the cluster's task, which waits for the first command before anything connects.
+    pub(crate) fn new(
+        seeds: Seeds,
+        (guard, needs): (Duration, Needs),
+        run_ids: Arc<RunIds>,
+        clock: Arc<dyn Clock>,
+        watch: Arc<Watch>,
+    ) -> Self {
+        let url = seeds.redacted();
+        let ((to_lobby, lobby), (to_router, strays)) = (unbounded_channel(), unbounded_channel());
+        let node = RedisNode::leading_to(
+            to_lobby,
+            url.clone(),
+            Route::Fixed(seeds.first()),
+            Arc::clone(&clock),
+        );
+        let map = Map::new(Arc::new(Member { address: None, node }));
+        let map = Arc::new(ArcSwap::from_pointee(map));
+        let maker = Maker {
+            url: url.clone(),
+            seeds,
+            guard,
+            needs,
+            run_ids,
+            clock: Arc::clone(&clock),
+            watch: Arc::clone(&watch),
+            strays: to_router,
+        };
+        let (members, time) = (Members::new(maker), Arc::clone(&clock));
+        let router = Router::new(lobby, strays, Atlas::new(Arc::clone(&map), members, time, watch));
+        let (client, gone) = oneshot::channel();
+        // It outlives the node for as long as something is owed.
+        background::spawn(router.run(gone)).detach();
+        Self { url, map, clock, _client: client }
+    }
+
+    /// Asks the owner of the key's slot. The map is held until then: whoever changes it waits for those who read it.
+    fn of<T>(&self, key: Option<&String>, ask: impl FnOnce(&RedisNode) -> T) -> T {
+        let map = self.map.load();
+        // A lock without a key there is not.
+        ask(&map.owner(key.map_or(0, |key| slot(key))).node)
+    }
+
+    /// Deletes at the owner, and behind the votes that are unanswered where the slot was before.
+    ///
+    /// What was asked there may be carried out yet, and come over with the slot; or be answered by the way to the
+    /// new owner, to which the delete goes once more, then. By one map: each server is one or the other.
+    fn delete(
+        &self,
+        claim: &Claim,
+        owed: Duration,
+        delete: impl FnOnce(&RedisNode) -> Reply<bool>,
+    ) -> Reply<bool> {
+        let map = self.map.load();
+        let slot = claim.keys.first().map_or(0, |key| slot(key));
+        for member in map.former(slot) {
+            drop(member.node.release_late(claim, owed));
+        }
+        delete(&map.owner(slot).node)
+    }
+}
+
+impl Node for ClusterNode {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn pushes(&self, key: &str) -> bool {
+        self.map.load().owner(slot(key)).node.pushes(key)
+    }
+
+    fn guard_fault(&self, key: &str) -> Option<Fault> {
+        self.map.load().owner(slot(key)).node.guard_fault(key)
+    }
+
+    fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
+        self.of(claim.keys.first(), |owner| owner.acquire(claim, params))
+    }
+
+    fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
+        self.of(claim.keys.first(), |owner| owner.extend(claim, params))
+    }
+
+    fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
+        self.delete(claim, owed, |owner| owner.release(claim, owed))
+    }
+
+    fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
+        self.delete(claim, owed, |owner| owner.release_late(claim, owed))
+    }
+
+    fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
+        self.map.load().owner(slot(key)).node.inspect(key)
+    }
+
+    fn force_release(&self, keys: &[String]) -> Reply<bool> {
+        self.of(keys.first(), |owner| owner.force_release(keys))
+    }
+
+    fn owes(&self) -> bool {
+        let (map, now) = (self.map.load(), self.clock.now());
+        map.servers().iter().chain([map.lobby()]).any(|member| member.node.link.owes(now))
+    }
+
+    fn drained(&self) -> Reply<()> {
+        let map = self.map.load_full();
+        Box::pin(async move {
+            let all = map.servers().iter().chain([map.lobby()]).map(|member| member.node.drained());
+            join_all(all).await.into_iter().collect()
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! Asking servers which of them has which slots, and when to ask again.
+//!
+//! One survey at a time, however many commands were sent elsewhere meanwhile. A slot's new owner knows best that it is
+//! the owner; when a server is gone, any other one tells who took its place.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use redis::cmd;
+use tokio::time::timeout;
+
+use super::super::commands::plain;
+use super::super::in_flight::Purpose;
+use super::super::strays::Address;
+use super::map::Member;
+use super::topology::{Range, ranges};
+use crate::clock::{Clock, Instant};
+use crate::node::Fault;
+
+/// As long as a connection may take to be opened, and an answer after it.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// Between two surveys at least.
+const BETWEEN: Duration = Duration::from_millis(20);
+/// While a server is gone it is asked so often at least who took its place; and after a while, so often.
+const LONGEST_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+/// Longer than a failover takes.
+const WHILE: Duration = Duration::from_secs(30);
+
+/// What a survey came to.
+pub(super) type Found = Result<Vec<Range>, Fault>;
+
+/// When to ask, and the question under way.
+pub(super) struct Survey {
+    clock: Arc<dyn Clock>,
+    running: Option<Pin<Box<dyn Future<Output = Found> + Send>>>,
+    /// When the last one began.
+    begun: Option<Instant>,
+    /// When the next one begins.
+    due: Option<Instant>,
+    pause: Duration,
+    /// Since when something is wrong.
+    since: Option<Instant>,
+    /// Something happened since the one under way began.
+    outdated: bool,
+}
+
+impl Survey {
+    /// Nobody was asked yet.
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        let (running, begun, due, since) = (None, None, None, None);
+        Self { clock, running, begun, due, since, pause: Duration::ZERO, outdated: false }
+    }
+
+    /// Whether one is under way.
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Another one is to begin, soon.
+    pub(super) fn want(&mut self) {
+        self.outdated = true;
+        if self.running.is_none() && self.due.is_none() {
+            let now = self.clock.now();
+            self.due = Some(self.begun.map_or(now, |begun| (begun + BETWEEN).max(now)));
+        }
+    }
+
+    /// As long as something is wrong: again after a pause, longer each time.
+    pub(super) fn again(&mut self) {
+        let since = *self.since.get_or_insert(self.clock.now());
+        let (soon, later) = LONGEST_PAUSE;
+        let longest = if self.clock.now().since(since) < WHILE { soon } else { later };
+        self.pause = (self.pause * 2).clamp(BETWEEN, longest);
+        if self.due.is_none() {
+            self.due = Some(self.clock.now() + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0));
+        }
+    }
+
+    /// All is well.
+    pub(super) fn rest(&mut self) {
+        (self.pause, self.since) = (Duration::ZERO, None);
+    }
+
+    /// Asks these.
+    pub(super) fn begin(&mut self, members: Vec<Arc<Member>>) {
+        (self.due, self.outdated, self.begun) = (None, false, Some(self.clock.now()));
+        self.running = Some(Box::pin(ask(members)));
+    }
+
+    /// Ends when there is something to do: `Some`, what was found; `None`: the next one is due.
+    pub(super) async fn next(&mut self) -> Option<Found> {
+        if let Some(running) = &mut self.running {
+            let found = running.await;
+            self.running = None;
+            if self.outdated {
+                self.want();
+            }
+            return Some(found);
+        }
+        match self.due {
+            Some(due) => self.clock.sleep_until(due).await,
+            None => std::future::pending().await,
+        }
+        None
+    }
+}
+
+/// The first answer that says something; else why there is none.
+async fn ask(members: Vec<Arc<Member>>) -> Found {
+    let mut answers: FuturesUnordered<_> = members.into_iter().map(ask_one).collect();
+    let mut why: Option<Fault> = None;
+    while let Some(found) = answers.next().await {
+        match found {
+            Ok(found) => return Ok(found),
+            // What is wrong with the options is told before what is wrong with a server.
+            Err(fault) if fault.is_invalid() || why.is_none() => why = Some(fault),
+            Err(_) => {}
+        }
+    }
+    Err(why.unwrap_or_else(|| Fault::new("no server of the cluster is known")))
+}
+
+async fn ask_one(member: Arc<Member>) -> Found {
+    let nowhere = Address::new("", 0);
+    let address = member.address.as_ref().unwrap_or(&nowhere);
+    let slots = plain(cmd("CLUSTER").arg("SLOTS"), Purpose::Plain);
+    let answer = match timeout(TIMEOUT, member.node.question(slots)).await {
+        Ok(answer) => answer.and_then(|value| ranges(&value, address)),
+        Err(_) => Err(Fault::new("it did not say in time which server has which slots")),
+    };
+    match answer {
+        // A cluster of which nobody knows anything yet is none to work with.
+        Ok(found) if found.is_empty() => {
+            Err(Fault::new("it knows of no server that has slots").of(&address.to_string()))
+        }
+        Ok(found) => Ok(found),
+        Err(fault) => Err(member.node.redact(fault).of(&address.to_string())),
+    }
+}

@@ -1,0 +1,123 @@
+//! Throw-away clusters.
+
+use std::time::{Duration, Instant};
+
+use super::free_port;
+use super::server::Server;
+
+/// Slots of every cluster.
+const SLOTS: usize = 16_384;
+
+/// Masters that share the slots evenly, and a replica of each where they are asked for.
+pub(crate) struct Cluster {
+    pub(crate) masters: Vec<Server>,
+    pub(crate) replicas: Vec<Server>,
+}
+
+impl Cluster {
+    pub(crate) fn start(masters: usize, replicas: bool) -> Self {
+        let masters: Vec<Server> = (0..masters).map(|_| server()).collect();
+        let replicas: Vec<Server> =
+            (0..if replicas { masters.len() } else { 0 }).map(|_| server()).collect();
+        for (at, master) in masters.iter().enumerate() {
+            let (first, last) = (at * SLOTS / masters.len(), (at + 1) * SLOTS / masters.len() - 1);
+            assert_eq!(master.ask(&format!("CLUSTER ADDSLOTSRANGE {first} {last}")), "+OK");
+            assert_eq!(master.ask(&format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1)), "+OK");
+        }
+        for other in masters[1..].iter().chain(&replicas) {
+            let (port, bus) = (other.port, other.bus);
+            assert_eq!(masters[0].ask(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}")), "+OK");
+        }
+        let cluster = Self { masters, replicas };
+        cluster.until("all know all", |server| {
+            let known = cluster.masters.len() + cluster.replicas.len();
+            server.ask("CLUSTER INFO") == "cluster_state:ok"
+                && server.cluster_info("cluster_known_nodes") == known.to_string()
+        });
+        for (master, replica) in cluster.masters.iter().zip(&cluster.replicas) {
+            let id = master.ask("CLUSTER MYID");
+            assert_eq!(replica.ask(&format!("CLUSTER REPLICATE {id}")), "+OK");
+        }
+        let up = |server: &Server| server.info("replication", "master_link_status");
+        wait(|| cluster.replicas.iter().all(|replica| up(replica).as_deref() == Some("up")));
+        // Who would take a master's place is known everywhere: else nobody votes for it.
+        cluster.until("all know the replicas", |server| {
+            server.text("CLUSTER NODES").matches(" slave ").count()
+                + server.text("CLUSTER NODES").matches("myself,slave").count()
+                == cluster.replicas.len()
+        });
+        cluster
+    }
+
+    fn until(&self, what: &str, ready: impl Fn(&Server) -> bool) {
+        let all = || self.masters.iter().chain(&self.replicas).all(&ready);
+        let end = Instant::now() + Duration::from_secs(20);
+        while !all() {
+            assert!(Instant::now() < end, "{what}: not in time");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// All masters as seeds.
+    pub(crate) fn url(&self) -> String {
+        let hosts: Vec<String> =
+            self.masters.iter().map(|master| format!("127.0.0.1:{}", master.port)).collect();
+        format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// The place of the master that has the key's slot.
+    pub(crate) fn owner_of(&self, key: &str) -> usize {
+        let has = |master: &Server| !master.ask(&format!("GET {key}")).starts_with("-MOVED");
+        self.masters.iter().position(has).expect("a master of this slot")
+    }
+
+    /// Moves the slot of a key with what is in it, as `redis-cli --cluster reshard` does.
+    pub(crate) fn move_slot(&self, key: &str, to: usize) {
+        let (from, to) = (&self.masters[self.owner_of(key)], &self.masters[to]);
+        if from.port == to.port {
+            return;
+        }
+        let slot = from.ask(&format!("CLUSTER KEYSLOT {key}")).split_off(1);
+        let (source, target) = (from.ask("CLUSTER MYID"), to.ask("CLUSTER MYID"));
+        assert_eq!(to.ask(&format!("CLUSTER SETSLOT {slot} IMPORTING {source}")), "+OK");
+        assert_eq!(from.ask(&format!("CLUSTER SETSLOT {slot} MIGRATING {target}")), "+OK");
+        loop {
+            let listed = from.text(&format!("CLUSTER GETKEYSINSLOT {slot} 10"));
+            let keys: Vec<&str> =
+                listed.lines().filter(|line| !line.starts_with(['*', '$'])).collect();
+            if keys.is_empty() {
+                break;
+            }
+            let keys = keys.join(" ");
+            from.ask(&format!("MIGRATE 127.0.0.1 {} \"\" 0 5000 KEYS {keys}", to.port));
+        }
+        for server in [to, from].into_iter().chain(&self.masters) {
+            assert_eq!(server.ask(&format!("CLUSTER SETSLOT {slot} NODE {target}")), "+OK");
+        }
+    }
+}
+
+/// Waits for something for as long as a busy machine may take.
+pub(crate) fn wait(ready: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !ready() {
+        assert!(Instant::now() < end, "not in time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn server() -> Server {
+    let bus = free_port();
+    let mut server = Server::with(&[
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        &bus.to_string(),
+        "--cluster-node-timeout",
+        "1000",
+        "--cluster-replica-validity-factor",
+        "0",
+    ]);
+    server.bus = bus;
+    server
+}
