@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use redlock::{ErrorKind, LossReason, Redlock};
+use redlock::{ErrorKind, LossReason, Redlock, TlsOptions};
 
 use crate::support::{SERVERS_PASSWORD, Sentinels, millis};
+use crate::tls::Papers;
 
 /// What a failover takes, with time to spare.
 const LONG: Duration = Duration::from_secs(30);
@@ -202,4 +203,23 @@ async fn a_service_that_no_sentinel_knows_is_the_options_fault() {
     let error = redlock.lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert!(error.to_string().contains("know no service service-9"), "{error}");
+}
+
+#[tokio::test]
+async fn tls_is_for_the_sentinels_and_for_the_servers() {
+    let papers = Papers::new();
+    let (_server, tls_port) = papers.server("no");
+    let sentinel = Sentinels::alone(tls_port, |name| papers.path(name));
+    let url = format!("rediss+sentinel://127.0.0.1:{}/service-0", sentinel.ports[0]);
+    let tls = TlsOptions { ca: Some(papers.path("ca.crt")), ..TlsOptions::default() };
+    let redlock = Redlock::builder([url.clone()]).tls(tls).build().unwrap();
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    let tls = TlsOptions { ca: Some(papers.path("other-ca.crt")), ..TlsOptions::default() };
+    let stranger = Redlock::builder([url.clone()]).tls(tls).build().unwrap();
+    let plain = Redlock::builder([url.replace("rediss", "redis")]).build().unwrap();
+    for redlock in [stranger, plain] {
+        let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+        let cause = error.nodes()[0].error.clone().unwrap_or_default();
+        assert!(cause.contains("no sentinel says where service-0 is"), "{cause}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Services of throw-away servers under throw-away sentinels.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,30 @@ impl Sentinels {
         this
     }
 
+    /// One that speaks TLS alone, and names this port as `service-0`'s.
+    pub(crate) fn alone(primary: u16, papers: impl Fn(&str) -> PathBuf) -> Self {
+        let port = free_port();
+        let name = format!("redlock-sentinels-{}-{port}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut lines = vec!["port 0".into(), "bind 127.0.0.1".into(), format!("tls-port {port}")];
+        lines.push("tls-auth-clients no".into());
+        for (option, name) in
+            [("cert-file", "server.crt"), ("key-file", "server.key"), ("ca-cert-file", "ca.crt")]
+        {
+            lines.push(format!("tls-{option} {}", papers(name).display()));
+        }
+        lines.push(format!("sentinel monitor service-0 127.0.0.1 {primary} 1"));
+        let child = run(&folder.join("sentinel.conf"), &lines);
+        let end = Instant::now() + Duration::from_secs(20);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < end, "the sentinel does not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let (ports, services) = (vec![port], Vec::new());
+        Self { children: vec![child], ports, folder, services, password: None }
+    }
+
     fn spawn(&self, at: usize) -> Child {
         let port = self.ports[at];
         let mut lines = vec![format!("port {port}"), "bind 127.0.0.1".into()];
@@ -71,15 +95,7 @@ impl Sentinels {
                 lines.push(format!("sentinel auth-pass {name} {SERVERS_PASSWORD}"));
             }
         }
-        // Sentinels write into it what they learn.
-        let file = self.folder.join(format!("{port}.conf"));
-        std::fs::write(&file, lines.join("\n")).unwrap();
-        Command::new("redis-server")
-            .arg(file)
-            .arg("--sentinel")
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server is needed by the tests")
+        run(&self.folder.join(format!("{port}.conf")), &lines)
     }
 
     /// Until each knows of the others, and of all replicas.
@@ -180,6 +196,17 @@ impl Service {
         }
         Self { name: format!("service-{at}"), servers }
     }
+}
+
+/// Sentinels write into their file what they learn.
+fn run(file: &Path, lines: &[String]) -> Child {
+    std::fs::write(file, lines.join("\n")).unwrap();
+    Command::new("redis-server")
+        .arg(file)
+        .arg("--sentinel")
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("redis-server is needed by the tests")
 }
 
 impl Drop for Sentinels {
