@@ -1,6 +1,7 @@
 /** The client: nodes and options. */
 
 import { attempt, settled, unwrap } from "./calls.js";
+import type { Kept } from "./credentials.js";
 import { InvalidOption, type QuorumUnavailable } from "./errors.js";
 import { Lease } from "./lease.js";
 import { Bound, Lock } from "./lock.js";
@@ -11,6 +12,7 @@ import {
   LOCK,
   type LockOptions,
   nameList,
+  nativeOptions,
   type RedlockOptions,
   SHUTDOWN,
 } from "./options.js";
@@ -33,6 +35,8 @@ export const NODES = "nodes (URLs such as redis://host:6379)";
  */
 export class Redlock {
   readonly #native: NativeClient;
+  /** What its connections ask for credentials. */
+  readonly #kept: Kept | undefined;
 
   /**
    * A client over these nodes: one URL, or several of independent servers: `redis://[user:password@]host[:port][/db]`,
@@ -40,7 +44,8 @@ export class Redlock {
    */
   constructor(nodes: string | readonly string[], options?: RedlockOptions) {
     const urls = nameList(nodes, NODES, "Redlock()");
-    const args = checked(options, CLIENT, "Redlock()");
+    const [args, kept] = nativeOptions(checked(options, CLIENT, "Redlock()"));
+    this.#kept = kept;
     this.#native = attempt(() => new NativeClient(native(), urls, args));
   }
 
@@ -73,6 +78,7 @@ export class Redlock {
     const bound = new Bound(
       attempt(() => this.#native.lock(list, args)),
       list,
+      this.#kept,
     );
     return new Lock(() => bound, list);
   }
@@ -150,7 +156,9 @@ export class Redlock {
    * ```
    */
   leases(): Lease[] {
-    return this.#ready().leases().map(leaseOf);
+    return this.#ready()
+      .leases()
+      .map((id) => leaseOf(id, this.#kept));
   }
 
   /**
@@ -222,10 +230,10 @@ export class Redlock {
   }
 }
 
-function leaseOf(id: number): Lease {
+function leaseOf(id: number, kept: Kept | undefined): Lease {
   const known = native();
   const keys = known.leaseKeys(id) ?? [];
-  return new Lease(id, { key: known.leaseKey(id) ?? "", keys, ttl: known.leaseTtl(id) ?? 0 });
+  return new Lease(id, { key: known.leaseKey(id) ?? "", keys, ttl: known.leaseTtl(id) ?? 0, kept });
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import { attempt } from "./calls.js";
 import { type Body, bodyOf, NODES } from "./client.js";
+import type { Kept } from "./credentials.js";
 import { Bound, Lock } from "./lock.js";
 import { checkLock } from "./native.js";
 import {
@@ -10,12 +11,15 @@ import {
   LOCK,
   type LockOptions,
   nameList,
+  nativeOptions,
   type RedlockOptions,
 } from "./options.js";
 import { native } from "./runtime.js";
 
 /** How often the default client was chosen: the locks that were made before look it up again. */
 let choice = 0;
+/** What the default client's connections ask for credentials. */
+let kept: Kept | undefined;
 
 /**
  * Chooses the nodes behind `lock()` and `using()`: without it, those of REDLOCK_NODES, else REDIS_URL, else
@@ -34,7 +38,9 @@ export function configure(
 ): void {
   const { replace = false, ...rest } = checked(options, CONFIGURE, "configure()");
   const urls = nameList(nodes, NODES, "configure()");
-  attempt(() => native().configure(urls, rest, replace));
+  const [args, credentials] = nativeOptions(rest);
+  attempt(() => native().configure(urls, args, replace));
+  kept = credentials;
   choice += 1;
 }
 
@@ -63,7 +69,7 @@ export function lock(names: string | readonly string[], options?: LockOptions): 
 function defaultBound(names: string[], options: LockOptions): Bound {
   const { REDLOCK_NODES, REDIS_URL } = process.env;
   const bound = () => native().defaultLock(names, options, REDLOCK_NODES, REDIS_URL);
-  return new Bound(attempt(bound), names);
+  return new Bound(attempt(bound), names, kept);
 }
 
 /**

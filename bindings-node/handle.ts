@@ -3,6 +3,7 @@
 import type { Grant } from "./batch.js";
 import { attempt, failing, settled, unwrap } from "./calls.js";
 import { type CallSite, type Remains, where } from "./collection.js";
+import type { Kept } from "./credentials.js";
 import { InvalidOption, LockLost, toError } from "./errors.js";
 import { forget } from "./loss.js";
 import { shown } from "./native.js";
@@ -15,6 +16,8 @@ export interface Locked {
   readonly key: string;
   readonly keys: readonly string[];
   readonly ttl: number;
+  /** What its client's connections ask for credentials. */
+  readonly kept?: Kept | undefined;
 }
 
 /** What stands behind a `Lease`, whose methods say what each of these gives. */

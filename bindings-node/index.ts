@@ -9,6 +9,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
 export { type Body, Redlock } from "./client.js";
+export type { Credentials, CredentialsSource } from "./credentials.js";
 export { configure, lock, using } from "./default.js";
 export {
   ClientClosed,

@@ -3,6 +3,7 @@
 import type { Grant } from "./batch.js";
 import { begin, cancelOn, failing, reasonOf, settled, unwrap } from "./calls.js";
 import type { CallSite } from "./collection.js";
+import type { Kept } from "./credentials.js";
 import type { Locked } from "./handle.js";
 import { Lease } from "./lease.js";
 import type { Inspection, NativeLock } from "./native.js";
@@ -22,10 +23,11 @@ export class Bound {
   constructor(
     readonly native: NativeLock,
     names: readonly string[],
+    kept?: Kept,
   ) {
     const { key, number, ttl } = native;
     this.number = number;
-    this.locked = { key, keys: names.length === 1 ? [key] : native.keys, ttl };
+    this.locked = { key, keys: names.length === 1 ? [key] : native.keys, ttl, kept };
   }
 }
 

@@ -60,6 +60,8 @@ export declare class Runtime {
    * two variables.
    */
   defaultLock(names: Array<string>, options: object, redlockNodes?: string | undefined | null, redisUrl?: string | undefined | null): NativeLock
+  /** What the function says to a question, or why it says nothing. */
+  giveCredentials(question: number, failure?: string | undefined | null, username?: string | undefined | null, password?: string | undefined | null, lifetime?: number | undefined | null): void
   /** Whether the lease is valid now. */
   leaseHeld(id: number): boolean
   /** Milliseconds that are left for sure. */
@@ -108,6 +110,9 @@ export declare function checkLock(names: Array<string>, options: object): void
 
 /** The options of a client. */
 export declare function clientOptions(): Array<OptionRow>
+
+/** Not a call's outcome: the function of this number is asked for credentials. */
+export declare const CREDENTIALS: number
 
 /** What went wrong, in the words of core. Times are whole milliseconds. */
 export interface Failure {
@@ -177,7 +182,7 @@ export interface OptionRow {
   /** As JavaScript writes it. */
   name: string
   /** What type its value has. */
-  kind: 'milliseconds' | 'count' | 'boolean' | 'string'
+  kind: 'milliseconds' | 'count' | 'boolean' | 'string' | 'function'
 }
 
 /** Columns of an outcome: its slot, its value, the token as four 32-bit integers, the fencing token or 0. */

@@ -1,5 +1,6 @@
 /** Arguments as JavaScript gives them: names and types are checked here, values by core. */
 
+import { type CredentialsSource, Kept } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "./native.js";
 
@@ -35,6 +36,11 @@ export interface RedlockOptions {
   tlsVerify?: boolean;
   /** What the connections are called in the server's `CLIENT LIST` and log. Default `redlock`. */
   clientName?: string;
+  /**
+   * Who says as whom to log in: a function, or an async one, that gives a password or `{ username, password, lifetime }`;
+   * asked at each connect and, on the open connection, before the `lifetime` (ms) ends.
+   */
+  credentials?: CredentialsSource;
 }
 
 /** Options of a lock. Times are whole milliseconds. */
@@ -146,6 +152,9 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
     if (!Number.isInteger(value)) throw fail("a whole number");
   } else if (kind === "signal") {
     if (!attemptTo(() => isSignal(value), call, name)) throw fail("an AbortSignal");
+  } else if (kind === "function") {
+    // Not shown: it may be the secret itself.
+    if (typeof value !== kind) throw new InvalidOption(`${call}: ${name} is no function`);
   } else if (typeof value !== kind) {
     throw fail(`a ${kind}`);
   } else if (typeof value === "string" && LONE_SURROGATE.test(value)) {
@@ -212,4 +221,12 @@ export function tokenText(token: unknown): string {
 export function callback<T>(given: T, call: string): T {
   if (typeof given === "function") return given;
   throw new InvalidOption(`${call}: ${printed(given)} stands where a function belongs`);
+}
+
+/** A client's options as the native part reads them, and what has to be kept for them. */
+export function nativeOptions(options: RedlockOptions): [object, Kept | undefined] {
+  const { credentials, ...rest } = options;
+  if (credentials === undefined) return [rest, undefined];
+  const kept = new Kept(credentials);
+  return [{ ...rest, credentials: kept.number }, kept];
 }

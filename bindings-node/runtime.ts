@@ -10,7 +10,16 @@ import {
   readGrant,
   writeCall,
 } from "./batch.js";
-import { ACQUIRE, type Failure, OUTCOME_COLUMNS, RELEASE, Runtime, WARNING } from "./native.js";
+import { asked } from "./credentials.js";
+import {
+  ACQUIRE,
+  CREDENTIALS,
+  type Failure,
+  OUTCOME_COLUMNS,
+  RELEASE,
+  Runtime,
+  WARNING,
+} from "./native.js";
 import { deliver, Failed, hearInstead, type Receiver, slotFor, vacate } from "./pending.js";
 
 /** Warnings of this package carry this code. */
@@ -146,6 +155,10 @@ async function deliverAll(batch: Float64Array, beside: unknown[]): Promise<void>
 const losses = new Map<number, (failure: Failure) => void>();
 
 function unasked(kind: number, value: number, about: unknown): void {
+  if (kind === CREDENTIALS) {
+    void asked(value).then((told) => runtime.giveCredentials(about as number, ...told));
+    return;
+  }
   if (kind === WARNING) {
     warn(about as string);
     return;

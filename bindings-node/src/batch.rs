@@ -28,6 +28,9 @@ pub const WARNING: i32 = -1;
 /// Not a call's outcome: the lease of this number is lost.
 #[napi]
 pub const LOSS: i32 = -2;
+/// Not a call's outcome: the function of this number is asked for credentials.
+#[napi]
+pub const CREDENTIALS: i32 = -3;
 
 /// One call, as JavaScript wrote it.
 pub(crate) struct Call {

@@ -8,6 +8,7 @@ use napi_derive::napi;
 use redlock::Redlock;
 use redlock::ffi::{self, Unit};
 
+use crate::credentials::asker;
 use crate::errors::throw;
 use crate::lock::NativeLock;
 use crate::options::{client_args, lock_args};
@@ -31,7 +32,9 @@ impl NativeClient {
         nodes: Vec<String>,
         options: Object<'_>,
     ) -> napi::Result<Self> {
-        let client = ffi::client(nodes, &client_args(&options)?);
+        let local = &runtime.local;
+        let args = client_args(&options, |source| asker(local, source))?;
+        let client = ffi::client(nodes, &args);
         let client = client.map_err(|error| throw(env, &error))?;
         Ok(Self { local: runtime.local.clone(), client })
     }
@@ -103,7 +106,8 @@ impl Runtime {
             let nodes = client.nodes();
             self.local.default_client.configure(client, &nodes, replace)
         };
-        let configured = ffi::client(nodes, &client_args(&options)?).and_then(configure);
+        let args = client_args(&options, |source| asker(&self.local, source))?;
+        let configured = ffi::client(nodes, &args).and_then(configure);
         configured.map(drop).map_err(|error| throw(self.local.env, &error))
     }
 

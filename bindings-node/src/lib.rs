@@ -13,6 +13,7 @@
 mod batch;
 mod calls;
 mod client;
+mod credentials;
 mod errors;
 mod held;
 mod inspection;

@@ -1,11 +1,12 @@
 //! Options as JavaScript gives them: objects, read by the core's table.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use napi::bindgen_prelude::Object;
 use napi_derive::napi;
 use redlock::ffi::{
-    self, Args, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row, Unit,
+    self, Args, Ask, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row, Unit,
 };
 
 /// One option of the table.
@@ -14,7 +15,7 @@ pub struct OptionRow {
     /// As JavaScript writes it.
     pub name: String,
     /// What type its value has.
-    #[napi(ts_type = "'milliseconds' | 'count' | 'boolean' | 'string'")]
+    #[napi(ts_type = "'milliseconds' | 'count' | 'boolean' | 'string' | 'function'")]
     pub kind: String,
 }
 
@@ -43,22 +44,35 @@ impl<T> From<&Row<T>> for OptionRow {
             Kind::Count(_) => "count",
             Kind::Switch(_) => "boolean",
             Kind::Text(_) | Kind::Path(_) => "string",
+            Kind::Credentials(_) => "function",
         };
         Self { name: ffi::spelled(row.name).into_owned(), kind: kind.to_owned() }
     }
 }
 
 /// A client's options, of an object whose names and types were checked.
-pub(crate) fn client_args(given: &Object<'_>) -> napi::Result<ClientArgs> {
-    read(ClientArgs::of_client(Unit::Milliseconds), CLIENT_OPTIONS, given)
+///
+/// `ask` makes of a function's number who asks it.
+pub(crate) fn client_args(
+    given: &Object<'_>,
+    ask: impl Fn(u32) -> Arc<dyn Ask>,
+) -> napi::Result<ClientArgs> {
+    read(ClientArgs::of_client(Unit::Milliseconds), CLIENT_OPTIONS, given, |number| {
+        Some(ask(number))
+    })
 }
 
 /// A lock's options, likewise.
 pub(crate) fn lock_args(given: &Object<'_>) -> napi::Result<LockArgs> {
-    read(LockArgs::of_lock(Unit::Milliseconds), LOCK_OPTIONS, given)
+    read(LockArgs::of_lock(Unit::Milliseconds), LOCK_OPTIONS, given, |_| None)
 }
 
-fn read<T>(mut args: Args<T>, table: &[Row<T>], given: &Object<'_>) -> napi::Result<Args<T>> {
+fn read<T>(
+    mut args: Args<T>,
+    table: &[Row<T>],
+    given: &Object<'_>,
+    ask: impl Fn(u32) -> Option<Arc<dyn Ask>>,
+) -> napi::Result<Args<T>> {
     for row in table {
         let (to, name) = (row.name, ffi::spelled(row.name));
         args = match row.kind {
@@ -68,6 +82,7 @@ fn read<T>(mut args: Args<T>, table: &[Row<T>], given: &Object<'_>) -> napi::Res
             Kind::Switch(_) => args.with(to, given.get::<bool>(&name)?),
             Kind::Text(_) => args.with(to, given.get::<String>(&name)?),
             Kind::Path(_) => args.with(to, given.get::<String>(&name)?.map(PathBuf::from)),
+            Kind::Credentials(_) => args.with(to, given.get::<u32>(&name)?.and_then(&ask)),
         };
     }
     Ok(args)

@@ -2,6 +2,7 @@
 
 use napi::bindgen_prelude::{Null, ToNapiValue};
 use napi::sys;
+use redlock::ffi::Answer;
 
 use crate::errors::Failure;
 use crate::inspection::Inspection;
@@ -38,6 +39,8 @@ pub enum Outcome {
     Lost(u32, redlock::Error),
     /// Something that the program should know. No call's outcome.
     Warning(String),
+    /// A function is asked for credentials. No call's outcome.
+    Asked(Answer),
     /// The future panicked.
     Broken,
 }
@@ -54,9 +57,11 @@ impl ToNapiValue for Outcome {
         // SAFETY: the caller's promise, passed on.
         unsafe {
             match value {
-                Self::Acquired(_) | Self::Attached(_) | Self::Released(_) | Self::Done => {
-                    Null::to_napi_value(env, Null)
-                }
+                Self::Acquired(_)
+                | Self::Attached(_)
+                | Self::Released(_)
+                | Self::Asked(_)
+                | Self::Done => Null::to_napi_value(env, Null),
                 Self::Yes(yes) => bool::to_napi_value(env, yes),
                 Self::Count(count) => u32::to_napi_value(env, count),
                 Self::Inspection(seen) => ToNapiValue::to_napi_value(env, Inspection::from(*seen)),

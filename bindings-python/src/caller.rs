@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use redlock::ffi::{self, NOT_REENTRANT};
 
 use crate::call_site::{CallSite, warn};
+use crate::credentials::Kept;
 use crate::owner::Owner;
 use crate::registry;
 use crate::runtime::{event_loop, exit, wait};
@@ -16,6 +17,8 @@ pub(crate) struct Caller {
     pub(crate) lock: Arc<redlock::Lock>,
     /// The number of the lock's client.
     pub(crate) client: u64,
+    /// What the client's connections ask for credentials.
+    pub(crate) kept: Option<Kept>,
     pub(crate) owner: Owner,
     pub(crate) call_site: CallSite,
 }

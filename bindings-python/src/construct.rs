@@ -50,8 +50,8 @@ macro_rules! client_functions {
                 kwargs: Option<&Bound<'_, PyDict>>,
             ) -> PyResult<Self> {
                 refuse_client("Redlock()", args, kwargs)?;
-                let options = client_args(&[$((stringify!($option), $option)),+])?;
-                Ok(Self { client: Numbered::make(py, args::nodes(nodes)?, &options)? })
+                let (options, kept) = client_args(&[$((stringify!($option), $option)),+])?;
+                Ok(Self { client: Numbered::make(py, args::nodes(nodes)?, (&options, kept))? })
             }
         }
 
@@ -83,8 +83,8 @@ macro_rules! client_functions {
         ) -> PyResult<Redlock> {
             refuse_client("configure()", args, kwargs)?;
             let replace = args::switch("replace", replace)?.unwrap_or_default();
-            let options = client_args(&[$((stringify!($option), $option)),+])?;
-            let client = Numbered::make(py, args::nodes(nodes)?, &options)?;
+            let (options, kept) = client_args(&[$((stringify!($option), $option)),+])?;
+            let client = Numbered::make(py, args::nodes(nodes)?, (&options, kept))?;
             client.configure(py, replace)?;
             Ok(Redlock { client })
         }
@@ -117,4 +117,7 @@ client_functions! {
     tls_verify: "bool | None",
     /// - client_name: what the connections are called in the server's CLIENT LIST and log; default `redlock`
     client_name: "str | None",
+    /// - credentials: a function that gives a password, (user, password) or (user, password, lifetime in seconds); asked
+    ///   at each connect and, on the open connection, before the lifetime ends. It runs on a thread of its own
+    credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None",
 }

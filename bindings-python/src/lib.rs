@@ -31,6 +31,8 @@ mod registry;
 
 mod options;
 
+mod credentials;
+
 mod args;
 
 mod runtime;

@@ -7,6 +7,7 @@ use redlock::ffi::{
 };
 
 use crate::args;
+use crate::credentials::{self, Kept};
 use crate::errors::invalid;
 
 /// An option's name, and what was given for it.
@@ -14,18 +15,23 @@ type Given<'a, 'py> = (&'static str, Option<&'a Bound<'py, PyAny>>);
 
 /// The options of a lock, as given.
 pub(crate) fn lock_args(given: &[Given<'_, '_>]) -> PyResult<LockArgs> {
-    converted(LockArgs::of_lock(Unit::Seconds), LOCK_OPTIONS, given)
+    converted(LockArgs::of_lock(Unit::Seconds), LOCK_OPTIONS, given, &mut None)
 }
 
 /// The options of a client, as given.
-pub(crate) fn client_args(given: &[Given<'_, '_>]) -> PyResult<ClientArgs> {
-    converted(ClientArgs::of_client(Unit::Seconds), CLIENT_OPTIONS, given)
+///
+/// And what a client has to keep for them.
+pub(crate) fn client_args(given: &[Given<'_, '_>]) -> PyResult<(ClientArgs, Option<Kept>)> {
+    let mut kept = None;
+    let args = converted(ClientArgs::of_client(Unit::Seconds), CLIENT_OPTIONS, given, &mut kept)?;
+    Ok((args, kept))
 }
 
 fn converted<T>(
     mut options: Args<T>,
     table: &'static [Row<T>],
     given: &[Given<'_, '_>],
+    kept: &mut Option<Kept>,
 ) -> PyResult<Args<T>> {
     for (name, value) in given {
         // A mistake in this binding: every call fails, so that no test can miss it.
@@ -40,6 +46,11 @@ fn converted<T>(
             Kind::Switch(_) => options.with(name, args::switch(name, *value)?),
             Kind::Text(_) => options.with(name, args::text(name, *value)?),
             Kind::Path(_) => options.with(name, args::path(name, *value)?),
+            Kind::Credentials(_) => {
+                let (keep, ask) = credentials::given(name, *value)?.unzip();
+                *kept = keep;
+                options.with(name, ask)
+            }
         };
     }
     Ok(options)

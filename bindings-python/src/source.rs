@@ -4,8 +4,10 @@ use std::env::VarError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
 use redlock::ffi::{self, ClientArgs, DefaultClient, LockArgs, Unit};
 
+use crate::credentials::Kept;
 use crate::errors::{check, invalid};
 use crate::runtime::log;
 
@@ -16,22 +18,28 @@ static DEFAULT: DefaultClient<Numbered> = DefaultClient::new();
 pub(crate) struct Numbered {
     pub(crate) number: u64,
     pub(crate) client: redlock::Redlock,
+    /// What its connections ask for credentials.
+    pub(crate) kept: Option<Kept>,
 }
 
 impl Numbered {
     /// A new client; nothing connects.
-    pub(crate) fn make(py: Python<'_>, nodes: Vec<String>, args: &ClientArgs) -> PyResult<Self> {
+    pub(crate) fn make(
+        py: Python<'_>,
+        nodes: Vec<String>,
+        (args, kept): (&ClientArgs, Option<Kept>),
+    ) -> PyResult<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         log::start(py)?;
         let client = check(py, ffi::client(nodes, args))?;
-        Ok(Self { number: NUMBER.fetch_add(1, Ordering::Relaxed), client })
+        Ok(Self { number: NUMBER.fetch_add(1, Ordering::Relaxed), client, kept })
     }
 
     /// The default client, in use from now on.
     fn default(py: Python<'_>) -> PyResult<Self> {
         let make = || {
             let nodes = ffi::default_nodes(set("REDLOCK_NODES")?, set("REDIS_URL")?);
-            Self::make(py, check(py, nodes)?, &ClientArgs::of_client(Unit::Seconds))
+            Self::make(py, check(py, nodes)?, (&ClientArgs::of_client(Unit::Seconds), None))
         };
         DEFAULT.get(make, |made| made.client.nodes())
     }
@@ -67,6 +75,14 @@ impl Source {
         match self {
             Self::Client(client) => Ok(client.clone()),
             Self::Default => Numbered::default(py),
+        }
+    }
+
+    /// What a lock keeps of a client.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::Client(client) => Kept::traverse(client.kept.as_ref(), visit),
+            Self::Default => Ok(()),
         }
     }
 

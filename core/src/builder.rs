@@ -1,11 +1,13 @@
 //! Options of a client, as they are chosen.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::node::TlsOptions;
+use crate::node::credentials::{Credentials, OnThread};
 
 /// Options of a client; [`Builder::build`] checks them.
 ///
@@ -90,6 +92,34 @@ impl Builder {
     #[must_use]
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.0.client_name = Some(name.into());
+        self
+    }
+
+    /// Who says as whom to log in: asked at each connect, and on the open connection before a lifetime ends. For tokens
+    /// that expire.
+    ///
+    /// The future runs on a thread of its own, in a tokio runtime, and may block. It has 1.5 s where a connection waits
+    /// for it; what takes longer serves the next attempt. What it fails with is not shown: it may hold the secret.
+    /// [`Builder::build`] refuses it beside a user or a password in a URL.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// use redlock::{Credentials, Redlock};
+    /// use std::time::Duration;
+    /// let client = Redlock::builder(["rediss://cache.example.com"]).credentials(|| async {
+    ///     let token = std::fs::read_to_string("/var/run/secrets/token")?;
+    ///     Ok::<_, std::io::Error>(Credentials::new(token).user("app").lifetime(Duration::from_secs(900)))
+    /// });
+    /// # let _ = client; Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn credentials<F, Fut, E>(mut self, ask: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Credentials, E>> + 'static,
+        E: 'static,
+    {
+        self.0.credentials = Some(Arc::new(OnThread::new(ask)));
         self
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::log;
+use crate::node::credentials::Ask;
 use crate::node::{Address, Durability, Shared, TlsOptions, client_name, several_slots};
 use crate::options::{Options, check_time, longest_vote};
 use crate::spelling::spelled;
@@ -57,14 +58,26 @@ pub struct Settings {
     pub(crate) tls: TlsOptions,
     /// How the connections are called.
     pub(crate) client_name: Option<String>,
+    /// Who says as whom to log in.
+    pub(crate) credentials: Option<Arc<dyn Ask>>,
 }
 
 impl Settings {
     /// All by default.
     pub(crate) fn of(nodes: Vec<String>) -> Self {
         let (key_prefix, node_timeout, restart_guard, clock) = (None, None, None, None);
-        let (durability, tls, client_name) = Default::default();
-        Self { nodes, key_prefix, node_timeout, restart_guard, durability, clock, tls, client_name }
+        let (durability, tls, client_name, credentials) = Default::default();
+        Self {
+            nodes,
+            key_prefix,
+            node_timeout,
+            restart_guard,
+            durability,
+            clock,
+            tls,
+            client_name,
+            credentials,
+        }
     }
 
     /// The options, or the rule that one broke. Nothing is sent.
@@ -90,7 +103,8 @@ impl Settings {
         check_distinct(&nodes)?;
         check_durability(&nodes, self.durability)?;
         let node_timeout = node_timeout(&nodes, self.node_timeout)?;
-        let nodes = with_shared(nodes, self.tls, self.client_name)?;
+        let shared = Shared::new(self.tls, self.client_name, self.credentials);
+        let nodes = with_shared(nodes, &shared)?;
         // One node is a quorum by itself, which no other node's memory could correct.
         let guard = if nodes.len() > 1 { DEFAULT_GUARD } else { Duration::ZERO };
         Ok(Config {
@@ -187,16 +201,11 @@ fn node_timeout(nodes: &[Address], option: Option<Duration>) -> Result<Option<Du
 }
 
 /// Files are read only where a node is reached by TLS.
-fn with_shared(
-    nodes: Vec<Address>,
-    tls: TlsOptions,
-    client_name: Option<String>,
-) -> Result<Vec<Address>> {
+fn with_shared(nodes: Vec<Address>, shared: &Shared) -> Result<Vec<Address>> {
     if !nodes.iter().any(Address::is_tls) {
-        tls.check_unused()?;
+        shared.options.check_unused()?;
     }
-    let shared = Shared::new(tls, client_name);
-    let nodes = nodes.into_iter().map(|node| node.with(&shared)).collect::<Result<Vec<_>>>()?;
+    let nodes = nodes.into_iter().map(|node| node.with(shared)).collect::<Result<Vec<_>>>()?;
     if shared.unverified() {
         let urls = nodes.iter().map(Address::redacted).collect::<Vec<_>>().join(" ");
         log::event!(

@@ -55,6 +55,7 @@ pub use inspect::{Inspection, NodeInspection};
 pub use lease::{Lease, LeaseHandle};
 pub use lock::Lock;
 pub use node::TlsOptions;
+pub use node::credentials::Credentials;
 pub use options::{LONG_TTL, MIN_TTL, Names};
 
 #[cfg(all(test, target_os = "linux"))]

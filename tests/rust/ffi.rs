@@ -18,6 +18,13 @@ fn lock(client: &Redlock, ttl: f64, wait: f64) -> Lock {
     ffi::lock(client, vec!["job".into()], &args).unwrap()
 }
 
+/// Gives no credentials.
+struct Nobody;
+
+impl redlock::ffi::Ask for Nobody {
+    fn ask(&self, _: redlock::ffi::Answer) {}
+}
+
 fn any<T>(kind: &Kind<T>) -> Value {
     match kind {
         Kind::Time(_) | Kind::TimeOrForEver(_) => Value::Number(20.0),
@@ -25,6 +32,7 @@ fn any<T>(kind: &Kind<T>) -> Value {
         Kind::Switch(_) => Value::Switch(true),
         Kind::Text(_) => Value::Text("text".into()),
         Kind::Path(_) => Value::Path("file.pem".into()),
+        Kind::Credentials(_) => Value::Credentials(std::sync::Arc::new(Nobody)),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::tidy::{files, root};
 const RUST: &[&str] = &[
     "panic",
     "client",
+    "credentials",
     "calls",
     "lock",
     "lease",
@@ -43,6 +44,7 @@ const TYPESCRIPT: &[&str] = &[
     "batch.ts",
     "pending.ts",
     "options.ts",
+    "credentials.ts",
     "errors.ts",
 ];
 

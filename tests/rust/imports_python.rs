@@ -29,6 +29,7 @@ const RUST: &[&str] = &[
     "call_site",
     "source",
     "options",
+    "credentials",
     "args",
     "runtime::event_loop",
     "runtime::completions",

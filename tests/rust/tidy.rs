@@ -51,6 +51,8 @@ fn each_dependency_stays_in_its_place() {
             "ffi/completions.rs",
             "node/redis/mod.rs",
             "node/redis/cluster/mod.rs",
+            "node/credentials/provider.rs",
+            "node/credentials/thread.rs",
             "node/redis/route/sentinels.rs",
         ],
     );

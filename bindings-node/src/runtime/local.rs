@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use napi::bindgen_prelude::Env;
 use redlock::Redlock;
-use redlock::ffi::{Acquire, DefaultClient, Driver};
+use redlock::ffi::{Acquire, Answer, DefaultClient, Driver};
 use slab::Slab;
 
 use super::event_loop::EventLoop;
@@ -40,6 +40,8 @@ pub(crate) struct Local {
     /// Started with the first call: an import starts no thread.
     driver: OnceCell<Driver<Ended>>,
     last_number: Cell<u32>,
+    /// What JavaScript was asked and has not answered.
+    pub(super) questions: RefCell<Slab<Answer>>,
 }
 
 impl Local {
@@ -62,6 +64,7 @@ impl Local {
             delivered: RefCell::default(),
             driver: OnceCell::new(),
             last_number: Cell::new(0),
+            questions: RefCell::default(),
         }
     }
 
@@ -135,6 +138,22 @@ impl Local {
             let event_loop = Arc::clone(&self.event_loop);
             Driver::start(move |outcomes| event_loop.push(outcomes))
         })
+    }
+
+    /// Leaves an outcome for this thread, from any.
+    pub(crate) fn pusher(&self) -> impl Fn(Ended) + Send + Sync + 'static {
+        // Weakly: who asks must not keep what belongs to the thread.
+        let event_loop = Arc::downgrade(&self.event_loop);
+        move |ended| {
+            if let Some(event_loop) = event_loop.upgrade().filter(|known| known.alive()) {
+                event_loop.push([ended]);
+            }
+        }
+    }
+
+    /// Whoever waits for the answer to this question, if somebody does.
+    pub(crate) fn take_question(&self, question: u32) -> Option<Answer> {
+        self.questions.borrow_mut().try_remove(question as usize)
     }
 
     /// A number that no other call, and no other lease, has.

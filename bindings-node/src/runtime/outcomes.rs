@@ -9,7 +9,7 @@ use redlock::ffi::{Acquire, fence};
 use super::event_loop::Queue;
 use super::local::Local;
 use super::log;
-use crate::batch::{LOSS, Row, WARNING, integers};
+use crate::batch::{CREDENTIALS, LOSS, Row, WARNING, integers};
 use crate::outcome::{Ended, Outcome};
 use crate::pending::Call;
 
@@ -41,6 +41,14 @@ impl Local {
     /// An outcome's row, and what goes beside it. None for a call that was cancelled: its outcome is dropped, and a lease
     /// in it released by that.
     fn row(&self, Ended { slot, number, outcome }: Ended) -> Option<(Row, Option<Outcome>)> {
+        let outcome = match outcome {
+            Outcome::Asked(answer) => {
+                let question = self.questions.borrow_mut().insert(answer);
+                let question = u32::try_from(question).ok().map(Outcome::Count);
+                return Some((Row::plain(CREDENTIALS.into(), number.into()), question));
+            }
+            outcome => outcome,
+        };
         match outcome {
             Outcome::Warning(_) => {
                 return Some((Row::plain(WARNING.into(), Row::ANSWER), Some(outcome)));

@@ -418,6 +418,8 @@ class Redlock:
     - tls_verify: whether the server must prove who it is; default True. With False whoever answers is believed, and
       hears the password: only for a network that nobody else is in
     - client_name: what the connections are called in the server's CLIENT LIST and log; default `redlock`
+    - credentials: a function that gives a password, (user, password) or (user, password, lifetime in seconds); asked
+      at each connect and, on the open connection, before the lifetime ends. It runs on a thread of its own
 
     Raises InvalidOption for a value that breaks a rule.
 
@@ -429,7 +431,7 @@ class Redlock:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
     def __enter__(self, /) -> Redlock: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock: ...
     def __repr__(self, /) -> str: ...
     def _let_go(self, /) -> None:
         """
@@ -570,7 +572,7 @@ def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None"
     What a failed release does to the end of a with statement that `error` may be leaving: what the body raised stands.
     """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, **kwargs: "typing.Never") -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock:
     """
     Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else
     redis://127.0.0.1:6379.

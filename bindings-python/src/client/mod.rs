@@ -4,9 +4,11 @@ mod asyncio;
 mod ending;
 
 use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::args;
 pub(crate) use crate::construct::Redlock;
+use crate::credentials::Kept;
 use crate::errors::check;
 use crate::lease::Lease;
 use crate::lock::{Lock, Names};
@@ -17,6 +19,10 @@ use crate::source::Source;
 
 #[pymethods]
 impl Redlock {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        Kept::traverse(self.client.kept.as_ref(), &visit)
+    }
+
     /// Continues the lease that another process holds under this token, with this `ttl` (default 10 seconds) from now on:
     /// `lock(name).attach(token)`, which says more. Raises LockLost if it is not held.
     ///

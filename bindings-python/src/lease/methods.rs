@@ -5,6 +5,7 @@ use redlock::ffi::{self, Unit};
 
 use super::Lease;
 use crate::args;
+use crate::credentials::Kept;
 use crate::errors::check;
 use crate::runtime::wait::wait;
 use crate::runtime::{event_loop, lock, watch};
@@ -177,6 +178,7 @@ impl Lease {
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        Kept::traverse(self.kept.as_ref(), &visit)?;
         // Whoever has still to be told of a loss must not be collected: that callback is out of the collector's reach.
         if let Ok(watches) = self.watches.try_lock()
             && !watches.is_empty()

@@ -12,6 +12,7 @@ use redlock::ffi;
 use redlock::{LeaseHandle, LossReason};
 
 use crate::caller::Caller;
+use crate::credentials::Kept;
 use crate::errors::conclude;
 use crate::owner::Owner;
 use crate::registry;
@@ -40,18 +41,20 @@ pub(crate) struct Lease {
     watches: Mutex<Vec<Arc<Watch>>>,
     /// Of an `async with` over the lease itself.
     body: Mutex<Option<Py<PyAny>>>,
+    /// What its renewals may have to ask for credentials.
+    kept: Option<Kept>,
 }
 
 impl Lease {
     /// The object for a lease that this caller was granted.
     pub(crate) fn make(py: Python<'_>, hold: LeaseHandle, caller: &Caller) -> PyResult<Py<Self>> {
         let Caller { client, owner, .. } = *caller;
-        let lock = Arc::clone(&caller.lock);
+        let (lock, kept) = (Arc::clone(&caller.lock), caller.kept.clone());
         ffi::note_call_site(&hold, caller.call_site.clone());
         ffi::note_owner(&hold, owner.plain());
         let id = ID.fetch_add(1, Ordering::Relaxed);
         let (watches, body) = Default::default();
-        let lease = Bound::new(py, Self { hold, lock, owner, id, watches, body })?;
+        let lease = Bound::new(py, Self { hold, lock, owner, id, watches, body, kept })?;
         registry::add(owner, id, client, &lease.get().hold, lease.as_any())?;
         Ok(lease.unbind())
     }

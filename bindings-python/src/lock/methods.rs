@@ -147,6 +147,7 @@ impl Lock {
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        self.source.traverse(&visit)?;
         if let Names::Of(function) = &self.names {
             visit.call(function)?;
         }

@@ -83,7 +83,7 @@ impl Lock {
                 "this lock's name is a function of arguments: it can only decorate functions",
             ));
         };
-        let Numbered { number, client } = self.source.client(py)?;
+        let Numbered { number, client, .. } = self.source.client(py)?;
         if let Some((of, lock)) = &*runtime::lock(&self.core)
             && *of == number
         {
@@ -98,7 +98,8 @@ impl Lock {
     /// Who asks now, for what.
     fn caller(&self, py: Python<'_>, call_site: CallSite) -> PyResult<Caller> {
         let (client, lock) = self.core(py)?;
-        Ok(Caller { lock, client, owner: Owner::current(py)?, call_site })
+        let kept = self.source.client(py)?.kept;
+        Ok(Caller { lock, client, kept, owner: Owner::current(py)?, call_site })
     }
 
     /// An acquire that begins now, for as long as `wait` says; without it one round. Warns of one that would wait for itself.

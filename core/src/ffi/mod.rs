@@ -15,6 +15,7 @@ mod driver;
 mod foreign_options;
 mod log;
 mod options;
+mod value;
 
 pub use acquire::{Acquire, acquire, extend, fence, own_ttl};
 pub use args::{Args, ClientArgs, LockArgs, check_lock, client, lock};
@@ -32,6 +33,7 @@ pub use crate::acquire::NOT_REENTRANT;
 pub use crate::background::{Task, spawn};
 pub use crate::lease::Owner;
 pub use crate::log::log_in_place;
+pub use crate::node::credentials::{Answer, Ask, Credentials};
 pub use crate::options::Unit;
 pub use crate::per_process::{PerProcess, fork_generation};
 pub use crate::quorum::{Tally, drift};

@@ -6,10 +6,13 @@
 //! is not here is told as unknown, or as another library's ([`super::foreign_options`]).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+pub use super::value::Value;
 use crate::config::Settings;
 use crate::error::{Error, Result};
+use crate::node::credentials::Ask;
 use crate::options::{Options, Unit};
 use crate::spelling::spelled;
 
@@ -28,6 +31,8 @@ pub enum Kind<T> {
     Text(fn(&mut T, String)),
     /// The path of a file.
     Path(fn(&mut T, PathBuf)),
+    /// A function that is asked for credentials.
+    Credentials(fn(&mut T, Arc<dyn Ask>)),
 }
 
 /// One option.
@@ -174,44 +179,14 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         rule: "1 to 255 letters, digits and signs of ASCII, without spaces",
         about: "what the connections are called in the server's CLIENT LIST and log",
     },
+    Row {
+        name: "credentials",
+        kind: Kind::Credentials(|settings, ask| settings.credentials = Some(ask)),
+        default: "those of the URLs",
+        rule: "a function; not beside a user or a password in a URL",
+        about: "who says as whom to log in, asked at each connect and before what it said expires",
+    },
 ];
-
-/// A value as another language gives it.
-#[derive(Clone, Debug)]
-pub enum Value {
-    /// A time, in the caller's unit; or a count.
-    Number(f64),
-    /// Yes or no.
-    Switch(bool),
-    /// Text.
-    Text(String),
-    /// The path of a file.
-    Path(PathBuf),
-}
-
-impl From<f64> for Value {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<bool> for Value {
-    fn from(yes: bool) -> Self {
-        Self::Switch(yes)
-    }
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<PathBuf> for Value {
-    fn from(path: PathBuf) -> Self {
-        Self::Path(path)
-    }
-}
 
 impl<T> Row<T> {
     /// Puts the value where it belongs.
@@ -229,6 +204,7 @@ impl<T> Row<T> {
             (Kind::Switch(set), Value::Switch(yes)) => set(into, *yes),
             (Kind::Text(set), Value::Text(text)) => set(into, text.clone()),
             (Kind::Path(set), Value::Path(path)) => set(into, path.clone()),
+            (Kind::Credentials(set), Value::Credentials(ask)) => set(into, Arc::clone(ask)),
             _ => return Err(Error::invalid(format!("{} is of another kind", spelled(self.name)))),
         }
         Ok(())

@@ -9,6 +9,7 @@
 mod address;
 mod changes;
 pub(crate) mod client_name;
+pub(crate) mod credentials;
 mod fault;
 mod fencing;
 mod memory;

@@ -187,6 +187,13 @@ impl Context {
         VotesFrom::At(self.not_before.map_or(from, |at| at.max(from)))
     }
 
+    /// Says that the connection goes on with a login that will end.
+    pub(super) fn warn_of_login(&self, fault: Fault) {
+        let fault = self.target.route.redact_fault(fault);
+        let text = format!("it cannot be logged in anew, which is tried until it ends: {fault}");
+        self.warn(&Fault::new(text));
+    }
+
     /// Logs what is wrong with the node.
     pub(super) fn warn(&self, fault: &Fault) {
         log::event!(WARN, { node: self.target.url }, "{fault}", fault = fault);

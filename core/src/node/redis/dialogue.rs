@@ -87,7 +87,7 @@ impl<'a> Dialogue<'a> {
     }
 
     /// Whatever goes out goes through here: from now on its vote may be on a key, and its keys may be told of.
-    fn ask(&mut self, mut in_flight: InFlight) {
+    pub(super) fn ask(&mut self, mut in_flight: InFlight) {
         self.context.debts.sending(&in_flight.command);
         self.flood.asked(&in_flight.command.bytes);
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) && !in_flight.again {

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use url::Url;
@@ -14,8 +15,10 @@ use super::shared::Shared;
 use super::tls::Tls;
 use super::tls_options::one;
 use super::url_rules::{check, invalid_url, unreadable};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::node::credentials::{Credentials, Granted, Provider};
 use crate::node::{Fault, client_name};
+use crate::spelling::spelled;
 use crate::text::shown;
 
 /// Where a server is, and as whom to go there.
@@ -33,6 +36,8 @@ pub(crate) struct Endpoint {
     pub(super) parameters: Arc<Parameters>,
     /// How the connection is called there.
     pub(super) client_name: String,
+    /// Who says as whom to log in, where the URL does not.
+    pub(super) provider: Option<Provider>,
     /// Whom to trust there; filled in once the client's options were read.
     pub(super) tls: Option<Tls>,
 }
@@ -47,6 +52,9 @@ pub(super) enum Place {
     /// A socket of this machine.
     Unix(PathBuf),
 }
+
+/// So long credentials are waited for: connecting with them must fit into an attempt, too.
+const ASKING: Duration = Duration::from_millis(1500);
 
 impl Endpoint {
     /// What the URL says, or the error that says which rule it broke.
@@ -84,6 +92,7 @@ impl Endpoint {
             db: settings.db(),
             place,
             client_name: client_name::DEFAULT.to_owned(),
+            provider: None,
             tls: None,
             parameters: Arc::new(parameters),
         };
@@ -163,6 +172,33 @@ impl Endpoint {
         Ok(self)
     }
 
+    /// The same place, where somebody says at each connect as whom to log in.
+    pub(super) fn asking(mut self, shared: &Shared) -> Result<Self> {
+        self.provider.clone_from(&shared.provider);
+        if self.provider.is_none() || (self.username.is_none() && self.password.is_none()) {
+            return Ok(self);
+        }
+        Err(Error::invalid(format!(
+            "{} is given, and node {} has a user or a password in its URL: give one of them",
+            spelled("credentials"),
+            self.redacted()
+        )))
+    }
+
+    /// Who logs in, where somebody has to be asked.
+    pub(super) async fn granted(&self) -> std::result::Result<Option<Granted>, Fault> {
+        match &self.provider {
+            Some(provider) => provider.get(ASKING).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The same place, to log in there with these.
+    pub(super) fn with_login(&self, granted: &Credentials) -> Self {
+        let username = granted.username.clone();
+        Self { username, password: Some(granted.password.clone()), ..self.clone() }
+    }
+
     /// Which addresses of the host are tried.
     pub(super) fn family(&self) -> Family {
         match self.parameters.family {
@@ -195,11 +231,12 @@ impl Endpoint {
 
     /// The words without the password, and still as long as they came.
     pub(super) fn without_password(&self, text: &str) -> String {
-        match self.password.as_deref() {
+        let text = match self.password.as_deref() {
             // An empty one is in every text.
             None | Some("") => text.to_owned(),
             Some(password) => text.replace(password, "***"),
-        }
+        };
+        self.provider.as_ref().map_or_else(|| text.clone(), |provider| provider.redact(&text))
     }
 
     /// The URL without user and password.

@@ -16,6 +16,7 @@ use super::stream::Stream;
 use super::talk::Talk;
 use crate::error::seconds;
 use crate::node::Fault;
+use crate::node::credentials::{Granted, Provider};
 
 /// A name that cannot be resolved or a host that drops packets would hold a connection attempt much longer.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,6 +38,8 @@ pub(super) struct Greeting {
     /// What the server calls this connection, where it says so.
     /// By it the successor has it ended.
     pub(super) id: Option<i64>,
+    /// With what we logged in, where somebody had to be asked, and who that is.
+    pub(super) login: Option<(Provider, Granted)>,
 }
 
 /// No connection within this time.
@@ -62,6 +65,10 @@ async fn greet(
     guard: Duration,
     needs: &Needs,
 ) -> Result<Greeting, Fault> {
+    // Before anything is opened: a server ends who says nothing for long.
+    let granted = endpoint.granted().await?;
+    let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
+    let endpoint = login.as_ref().unwrap_or(endpoint);
     let stream = Stream::connect(endpoint)
         .await
         .map_err(|error| Fault::new("cannot connect: ").saying(&error.to_string(), ""))?;
@@ -93,7 +100,8 @@ async fn greet(
     let own = |name| field(&about, name).map(str::to_owned);
     let (run_id, eviction) = (own("run_id"), own("maxmemory_policy"));
     let clustered = own("redis_mode").map(|mode| mode == "cluster");
-    Ok(Greeting { talk, pushes, votes_in, run_id, clustered, eviction, id })
+    let login = endpoint.provider.clone().zip(granted);
+    Ok(Greeting { talk, pushes, votes_in, run_id, clustered, eviction, id, login })
 }
 
 /// What an answer of the greeting is for.

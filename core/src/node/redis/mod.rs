@@ -24,6 +24,7 @@ mod login;
 mod pipeline;
 mod query;
 mod reconnect;
+mod renewal;
 mod reply;
 mod rights;
 mod route;

@@ -17,6 +17,7 @@ use super::context::{Context, Opening};
 use super::dialogue::Dialogue;
 use super::in_flight::InFlight;
 use super::pipeline::TICK;
+use super::renewal::Renewal;
 use super::route::{Found, News};
 use super::stream::Stream;
 use super::talk::Talk;
@@ -52,6 +53,8 @@ pub(super) struct Session<'a> {
     found: Found,
     /// Word that it is another one now.
     news: News,
+    /// Logs in again, where a login does not last.
+    renewal: Option<Renewal>,
     /// Keeps the beginning of an answer that has not come as a whole.
     codec: ValueCodec,
     /// Read, and not parsed yet.
@@ -68,6 +71,8 @@ impl<'a> Session<'a> {
     /// A session over a connection that is ready for locks.
     pub(super) fn new(context: &'a mut Context, opening: Opening, waiting: Vec<InFlight>) -> Self {
         let Opening { greeting, killed, found } = opening;
+        let renewal =
+            greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
         let Talk { stream, codec, unread, .. } = greeting.talk;
         let news = context.finder.news();
         Self {
@@ -75,6 +80,7 @@ impl<'a> Session<'a> {
             stream,
             found,
             news,
+            renewal,
             codec,
             unread,
             partial: 0,
@@ -132,6 +138,7 @@ impl<'a> Session<'a> {
                 written = pipeline.write(&mut writer), if unwritten => if let Err(error) = written {
                     return End::Broken(broken(&error));
                 },
+                login = Renewal::next(&mut self.renewal), if self.more => self.log_in(login),
                 // At once, not at the next failure: a primary that was left goes on answering for a while.
                 fault = self.news.left(&self.found) => return End::Broken(fault),
                 _ = chores.tick(), if busy => self.dialogue.do_chores(),
@@ -150,6 +157,18 @@ impl<'a> Session<'a> {
         self.dialogue.ask_to_confirm();
         // Nearly always the socket has room: writing now spares a turn of the loop.
         self.dialogue.pipeline.write_now(&self.stream);
+    }
+
+    /// A login that does not last is made anew, or cannot be.
+    fn log_in(&mut self, login: Result<InFlight, Fault>) {
+        match login {
+            Ok(login) => self.dialogue.ask(login),
+            Err(fault) => {
+                if self.renewal.as_mut().is_some_and(Renewal::is_news) {
+                    self.dialogue.context.warn_of_login(fault);
+                }
+            }
+        }
     }
 
     /// Bytes came, or the end did. A fault ends the session.

@@ -1,10 +1,12 @@
-//! What all nodes of a client share on their way to a server: TLS options, and a name.
+//! What all nodes of a client share on their way to a server: TLS options, a name, and credentials.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use super::tls::Tls;
 use super::tls_options::TlsOptions;
 use crate::error::Result;
+use crate::node::credentials::{Ask, Provider};
 
 /// The client's options, before each node adds what its URL says.
 pub(crate) struct Shared {
@@ -12,14 +14,21 @@ pub(crate) struct Shared {
     pub(crate) options: TlsOptions,
     /// How connections are called.
     pub(crate) client_name: Option<String>,
+    /// Who says as whom to log in, where no URL does.
+    pub(crate) provider: Option<Provider>,
     /// What was read already: most nodes need the same files.
     read: RefCell<Vec<(TlsOptions, Tls)>>,
 }
 
 impl Shared {
     /// No file is read yet.
-    pub(crate) fn new(options: TlsOptions, client_name: Option<String>) -> Self {
-        Self { options, client_name, read: RefCell::default() }
+    pub(crate) fn new(
+        options: TlsOptions,
+        client_name: Option<String>,
+        source: Option<Arc<dyn Ask>>,
+    ) -> Self {
+        let provider = source.map(Provider::new);
+        Self { options, client_name, provider, read: RefCell::default() }
     }
 
     /// The client's TLS with what a URL adds to it; `url`: the node, for messages.

@@ -52,7 +52,11 @@ impl Seeds {
 
     /// The same places, reached with the options that all nodes of a client share.
     pub(crate) fn with(self, shared: &Shared) -> Result<Self> {
-        self.0.into_iter().map(|seed| seed.with(shared)).collect::<Result<_>>().map(Self)
+        self.0
+            .into_iter()
+            .map(|seed| seed.with(shared)?.asking(shared))
+            .collect::<Result<_>>()
+            .map(Self)
     }
 
     /// The deadline of one vote, where the URL has one.

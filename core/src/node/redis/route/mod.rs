@@ -57,7 +57,7 @@ impl Route {
     /// The same way, with the options that all nodes of a client share.
     pub(crate) fn with(self, shared: &Shared) -> Result<Self> {
         match self {
-            Self::Fixed(endpoint) => endpoint.with(shared).map(Self::Fixed),
+            Self::Fixed(endpoint) => endpoint.with(shared)?.asking(shared).map(Self::Fixed),
             Self::Sentinel(service) => service.with(shared).map(Box::new).map(Self::Sentinel),
         }
     }

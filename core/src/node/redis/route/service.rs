@@ -71,7 +71,7 @@ impl Service {
     pub(super) fn with(self, shared: &Shared) -> crate::error::Result<Self> {
         let sentinels = self.sentinels.into_iter().map(|sentinel| sentinel.with(shared));
         let sentinels = sentinels.collect::<crate::error::Result<_>>()?;
-        Ok(Self { sentinels, server: self.server.with(shared)?, ..self })
+        Ok(Self { sentinels, server: self.server.with(shared)?.asking(shared)?, ..self })
     }
 
     /// What stands after the ? of the URL and is not for the sentinels alone.

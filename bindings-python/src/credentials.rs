@@ -1,0 +1,191 @@
+//! Who says as whom to log in: a function of the program's, asked on a thread of Python's own.
+//!
+//! Never on the thread of all connections, which must not wait for the GIL. A short native thread starts Python's: no frame of
+//! Rust is below the function, so that an interpreter which ends may end its thread.
+//!
+//! A client's objects keep the function, its connections do not: one that refers to its client is collected with it.
+
+use std::sync::{Arc, Mutex};
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCFunction, PyModule, PyTuple, PyWeakrefReference};
+use pyo3::{PyTraverseError, PyVisit};
+use redlock::ffi::{Answer, Ask, Credentials, Unit};
+
+use crate::args;
+use crate::errors::invalid;
+use crate::runtime::lock;
+
+/// Python's side: a thread that asks and tells.
+const BEGIN: &std::ffi::CStr = c"
+import _thread, sys
+
+def begin(ask, tell):
+    start = _thread.start_new_thread
+    # A greenlet would hold up the thread that it runs in.
+    if 'gevent.monkey' in sys.modules:
+        start = sys.modules['gevent.monkey'].get_original('_thread', 'start_new_thread')
+    elif 'eventlet.patcher' in sys.modules:
+        start = sys.modules['eventlet.patcher'].original('_thread').start_new_thread
+    start(run, (ask, tell))
+
+def run(ask, tell):
+    try:
+        answer = ask()
+    except BaseException as error:
+        tell(None, type(error).__name__)
+    else:
+        tell(answer, None)
+";
+
+/// The function, which garbage collection can see.
+#[pyclass(frozen, weakref, module = "redlock")]
+pub(crate) struct Source {
+    function: Py<PyAny>,
+}
+
+#[pymethods]
+impl Source {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)
+    }
+}
+
+/// What keeps the function, in each object that needs it.
+pub(crate) struct Kept(Py<Source>);
+
+impl Clone for Kept {
+    fn clone(&self) -> Self {
+        Python::attach(|py| Self(self.0.clone_ref(py)))
+    }
+}
+
+impl Kept {
+    /// For a class that keeps one.
+    pub(crate) fn traverse(
+        this: Option<&Self>,
+        visit: &PyVisit<'_>,
+    ) -> Result<(), PyTraverseError> {
+        this.map_or(Ok(()), |kept| visit.call(&kept.0))
+    }
+}
+
+/// `credentials=`: what keeps the function, and who asks it.
+pub(crate) fn given(
+    name: &str,
+    value: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<(Kept, Arc<dyn Ask>)>> {
+    let Some(value) = value else { return Ok(None) };
+    let py = value.py();
+    if !value.is_callable() {
+        // Not shown: it may be the secret itself.
+        let class = args::class(value);
+        return Err(invalid(format!(
+            "{name} is of type {class}: it must be a function that gives a password"
+        )));
+    }
+    if py.import("inspect")?.call_method1("iscoroutinefunction", (value,))?.is_truthy()? {
+        return Err(invalid(format!(
+            "{name} is a coroutine function: it is called on a thread of its own, where no event loop runs; give a function, \
+             which may call asyncio.run()"
+        )));
+    }
+    let source = Bound::new(py, Source { function: value.clone().unbind() })?;
+    let weak = PyWeakrefReference::new(source.as_any())?.unbind();
+    Ok(Some((Kept(source.unbind()), Arc::new(Asker { weak: Arc::new(weak) }))))
+}
+
+/// Asks the function, unless it was collected.
+struct Asker {
+    weak: Arc<Py<PyWeakrefReference>>,
+}
+
+impl Ask for Asker {
+    fn ask(&self, answer: Answer) {
+        let weak = Arc::clone(&self.weak);
+        let work = move || {
+            Python::try_attach(|py| {
+                let answer = Arc::new(Mutex::new(Some(answer)));
+                if let Err(error) = begin(py, &weak, &answer) {
+                    give(&answer, Err(format!("cannot be asked: {}", class_of(py, &error))));
+                }
+            });
+        };
+        // Without a thread, or an interpreter, the answer is dropped with the work, which says so.
+        let _ = std::thread::Builder::new().name("redlock-credentials".into()).spawn(work);
+    }
+}
+
+type Owed = Arc<Mutex<Option<Answer>>>;
+
+fn give(owed: &Owed, given: Result<Credentials, String>) {
+    if let Some(answer) = lock(owed).take() {
+        answer.give(given);
+    }
+}
+
+fn begin(py: Python<'_>, weak: &Py<PyWeakrefReference>, owed: &Owed) -> PyResult<()> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let Some(source) = weak.bind(py).upgrade_as::<Source>()? else {
+        give(owed, Err("cannot be asked: the client was collected".to_owned()));
+        return Ok(());
+    };
+    let module = MODULE.get_or_try_init(py, || {
+        PyModule::from_code(py, BEGIN, c"redlock/credentials", c"_redlock_credentials")
+            .map(Bound::unbind)
+    })?;
+    let owed = Arc::clone(owed);
+    let tell = PyCFunction::new_closure(py, Some(c"tell"), None, move |told, _| {
+        give(&owed, read(told));
+        PyResult::Ok(())
+    })?;
+    let function = source.get().function.clone_ref(py);
+    module.bind(py).call_method1("begin", (function, tell)).map(drop)
+}
+
+/// The class of an error: its text may hold the secret.
+fn class_of(py: Python<'_>, error: &PyErr) -> String {
+    error.get_type(py).name().map_or_else(|_| "an error".to_owned(), |name| name.to_string())
+}
+
+/// What the thread tells: the function's answer, or the class of what it raised.
+fn read(told: &Bound<'_, PyTuple>) -> Result<Credentials, String> {
+    let py = told.py();
+    let answer = told.get_item(0).map_err(|error| class_of(py, &error))?;
+    if let Ok(raised) = told.get_item(1).and_then(|raised| raised.extract::<String>()) {
+        return Err(format!("raised {raised}, whose text is not shown"));
+    }
+    if answer.hasattr("__await__").unwrap_or_default() {
+        // Else it would be warned of as never awaited.
+        let _ = answer.call_method0("close");
+        return Err("gave an awaitable: no event loop runs where it is asked".to_owned());
+    }
+    credentials(&answer).ok_or_else(|| {
+        format!(
+            "gave a value of type {}: it must be a password, (user, password) or (user, password, lifetime in seconds)",
+            args::class(&answer)
+        )
+    })
+}
+
+fn credentials(answer: &Bound<'_, PyAny>) -> Option<Credentials> {
+    if let Ok(password) = answer.extract::<String>() {
+        return Some(Credentials::new(password));
+    }
+    let (user, password, lifetime) =
+        match answer.cast::<PyTuple>().ok()?.iter().collect::<Vec<_>>().as_slice() {
+            [user, password] => (user.clone(), password.clone(), None),
+            [user, password, lifetime] => (user.clone(), password.clone(), Some(lifetime.clone())),
+            _ => return None,
+        };
+    let mut found = Credentials::new(password.extract::<String>().ok()?);
+    if let Some(user) = user.extract::<Option<String>>().ok()? {
+        found = found.user(user);
+    }
+    if let Some(lifetime) = lifetime.filter(|lifetime| !lifetime.is_none()) {
+        let seconds = args::seconds("lifetime", Some(&lifetime)).ok()??;
+        found = found.lifetime(Unit::Seconds.duration("lifetime", seconds).ok()?);
+    }
+    Some(found)
+}

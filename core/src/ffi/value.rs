@@ -1,0 +1,51 @@
+//! A value of an option, as other languages give it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::node::credentials::Ask;
+
+/// A value as another language gives it.
+#[derive(Clone)]
+pub enum Value {
+    /// A time, in the caller's unit; or a count.
+    Number(f64),
+    /// Yes or no.
+    Switch(bool),
+    /// Text.
+    Text(String),
+    /// The path of a file.
+    Path(PathBuf),
+    /// Who is asked for credentials.
+    Credentials(Arc<dyn Ask>),
+}
+
+impl From<Arc<dyn Ask>> for Value {
+    fn from(source: Arc<dyn Ask>) -> Self {
+        Self::Credentials(source)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(yes: bool) -> Self {
+        Self::Switch(yes)
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<PathBuf> for Value {
+    fn from(path: PathBuf) -> Self {
+        Self::Path(path)
+    }
+}

@@ -1,0 +1,94 @@
+// Credentials that change: who is asked, and what becomes of those who give none.
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redlock-native";
+import { eventually, Server } from "./helper.mjs";
+import { after, before, describe, test } from "./testing.mjs";
+
+let server;
+let url;
+before(async () => {
+  server = await Server.start(["--user", "app", "on", ">s3cret", ">s3cret-2", "~*", "+@all"]);
+  url = `redis://127.0.0.1:${server.port}`;
+});
+after(() => server?.stop());
+
+test("a function is asked at each connect, and may be async", async () => {
+  let asked = 0;
+  const credentials = async () => {
+    asked += 1;
+    await sleep(10);
+    return { username: "app", password: "s3cret" };
+  };
+  const client = new Redlock(url, { credentials });
+  assert.equal(asked, 0);
+  await (await client.lock("job").acquire()).release();
+  assert.equal(asked, 1);
+  assert.match(await server.cli("CLIENT", "LIST"), / user=app /);
+  await server.cli("CLIENT", "KILL", "TYPE", "normal");
+  await (await client.lock("job", { wait: 5000 }).acquire()).release();
+  assert.ok(asked >= 2);
+  client.close();
+});
+
+test("the open connection logs in again before a lifetime ends", async () => {
+  let asked = 0;
+  const credentials = () => {
+    asked += 1;
+    return { username: "app", password: asked % 2 ? "s3cret" : "s3cret-2", lifetime: 1000 };
+  };
+  const client = new Redlock(url, { credentials, clientName: "renewed" });
+  const lease = await client.lock("job").acquire();
+  const id = async () => /^id=\d+(?=.* name=renewed )/m.exec(await server.cli("CLIENT", "LIST"))[0];
+  const before = await id();
+  const stats = async () => await server.cli("INFO", "commandstats");
+  await eventually(async () => assert.match(await stats(), /cmdstat_auth:calls=([2-9]|\d\d)/));
+  assert.equal(await id(), before);
+  assert.ok(lease.held);
+  await lease.release();
+  client.close();
+});
+
+describe("who gives none is a fault in time:", () => {
+  const throwing = () => {
+    throw new TypeError("s3cret");
+  };
+  const rows = [
+    ["throws", throwing, "credentials raised TypeError, whose text is not shown"],
+    ["rejects", async () => throwing(), "credentials raised TypeError"],
+    ["hangs", () => new Promise(() => undefined), "credentials gave no answer within 1.500 s"],
+    ["gives nothing", () => undefined, "gave a value of type undefined"],
+    ["gives nonsense", () => ({ password: 7 }), "gave a value of type object"],
+    ["gives an empty one", () => "", "gave an empty password"],
+    ["gives a short one", () => ({ password: "s3cret", lifetime: 5 }), "less than a second"],
+    ["gives a wrong one", () => ({ username: "app", password: "x-s3cret" }), "WRONGPASS"],
+  ];
+  for (const [about, credentials, words] of rows) {
+    test(about, async () => {
+      const client = new Redlock(url, { credentials, nodeTimeout: 3000 });
+      await assert.rejects(client.lock("job", { wait: 0 }).acquire(), (error) => {
+        assert.equal(error.code, "unavailable");
+        assert.ok(error.message.includes(words), error.message);
+        assert.ok(!`${error.message} ${JSON.stringify(error.nodes)}`.includes("s3cret"));
+        return true;
+      });
+      client.close();
+    });
+  }
+});
+
+test("what is wrong at once is said at once", () => {
+  const refused = (nodes, credentials, ...words) =>
+    assert.throws(
+      () => new Redlock(nodes, { credentials }),
+      (error) => {
+        assert.equal(error.code, "invalid");
+        for (const word of words) assert.ok(error.message.includes(word), error.message);
+        assert.ok(!error.message.includes("s3cret"), error.message);
+        return true;
+      },
+    );
+  refused(url, "s3cret", "credentials", "no function");
+  const node = "redis://:s3cret@127.0.0.1:1";
+  refused(node, () => "s3cret", "credentials is given", "redis://127.0.0.1:1");
+});

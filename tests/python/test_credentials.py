@@ -1,0 +1,161 @@
+"""Credentials that change: who is asked, on which thread, and what becomes of those who give none."""
+
+import gc
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redlock
+
+from .servers import Server
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server("--user", "app", "on", ">s3cret", ">s3cret-2", "~*", "+@all")
+    yield server
+    server.close()
+
+
+def url(server: Server) -> str:
+    return f"redis://127.0.0.1:{server.port}"
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 15
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("lifetime", [(), (None,), (900,), (timedelta(minutes=15),)])
+def test_a_function_is_asked_on_a_thread_of_its_own(server: Server, lifetime: Any) -> None:
+    asked = []
+
+    def ask() -> Any:
+        asked.append(threading.get_ident())
+        return ("app", "s3cret", *lifetime)
+
+    with redlock.Redlock(url(server), credentials=ask) as client:
+        assert not asked
+        client.lock("job").acquire().release()
+        assert len(asked) == 1
+        assert asked[0] != threading.get_ident()
+        assert "app" in {each["user"] for each in server.client.client_list()}
+        server.client.client_kill_filter(_type="normal", skipme=True)
+        until(lambda: len(asked) == 2)
+        client.lock("job", wait=5).acquire().release()
+
+
+def test_the_open_connection_logs_in_again(server: Server) -> None:
+    given = iter(["s3cret", "s3cret-2"] * 20)
+    with redlock.Redlock(url(server), credentials=lambda: ("app", next(given), 1)) as client:
+        lease = client.lock("job").acquire()
+
+        def ids() -> list[str]:
+            return [each["id"] for each in server.client.client_list() if each["name"] == "redlock"]
+
+        before = ids()
+        until(
+            lambda: server.client.info("commandstats").get("cmdstat_auth", {}).get("calls", 0) > 1
+        )
+        assert ids() == before
+        assert lease.held
+        lease.release()
+
+
+def fails() -> Any:
+    raise ValueError("s3cret")
+
+
+class Awaitable:
+    def __await__(self) -> Iterator[None]:
+        yield None
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (fails, "credentials raised ValueError, whose text is not shown"),
+        (lambda: time.sleep(3) or "s3cret", "credentials gave no answer within 1.500 s"),
+        (lambda: None, "gave a value of type NoneType"),
+        (lambda: ("s3cret",), "gave a value of type tuple"),
+        (lambda: ("app", "s3cret", "soon"), "gave a value of type tuple"),
+        (lambda: ("app", "s3cret", 0), "a lifetime of less than a second"),
+        (lambda: "", "gave an empty password"),
+        (Awaitable, "gave an awaitable"),
+        (lambda: ("app", "wrong-s3cret"), "WRONGPASS"),
+    ],
+)
+def test_who_gives_none_is_a_fault_in_time(server: Server, ask: Any, words: str) -> None:
+    begun = time.monotonic()
+    with (
+        redlock.Redlock(url(server), credentials=ask, node_timeout=3) as client,
+        pytest.raises(redlock.QuorumUnavailable) as caught,
+    ):
+        client.lock("job", wait=0).acquire()
+    assert words in str(caught.value)
+    assert "s3cret" not in f"{caught.value!r} {caught.value.nodes}"
+    assert time.monotonic() - begun < 8
+
+
+async def coroutine() -> str:
+    return "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("node", "ask", "words"),
+    [
+        ("redis://127.0.0.1", coroutine, ["coroutine function", "asyncio.run"]),
+        ("redis://127.0.0.1", "s3cret", ["credentials is of type str", "function"]),
+        ("redis://:s3cret@127.0.0.1:1", fails, ["credentials is given", "redis://127.0.0.1:1"]),
+    ],
+)
+def test_what_is_wrong_at_once_is_said_at_once(node: str, ask: Any, words: list[str]) -> None:
+    with pytest.raises(redlock.InvalidOption) as caught:
+        redlock.Redlock(node, credentials=ask)
+    assert all(word in str(caught.value) for word in words)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_function_that_refers_to_its_client_is_collected_with_it(server: Server) -> None:
+    class App:
+        def __init__(self) -> None:
+            self.client = redlock.Redlock(url(server), credentials=self.ask)
+            self.lock = self.client.lock("job")
+
+        def ask(self) -> tuple[str, str]:
+            return ("app", "s3cret")
+
+    app = App()
+    app.lock.acquire().release()
+    gone = weakref.ref(app)
+    # What is left of it still asks.
+    lock = app.lock
+    del app
+    gc.collect()
+    server.client.client_kill_filter(_type="normal", skipme=True)
+    lock = lock
+    lock.acquire(wait=5).release()
+    assert gone() is not None
+    del lock
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_forked_child_asks_for_itself(server: Server) -> None:
+    with redlock.Redlock(url(server), credentials=lambda: ("app", "s3cret")) as client:
+        client.lock("job").acquire().release()
+        child = os.fork()
+        if child == 0:
+            try:
+                client.lock("job", wait=5).acquire().release()
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0

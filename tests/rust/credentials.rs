@@ -1,0 +1,164 @@
+//! Credentials that change: asked for at each connect and before they expire, on a thread of their own, and never shown.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redlock::{Credentials, ErrorKind, Redlock};
+
+use crate::support::{Proxy, Server, millis};
+
+/// A server that lets in whoever has this password; its own tests ask as `default`.
+fn guarded(password: &str) -> Server {
+    Server::with(&["--user", "app", "on", &format!(">{password}"), "~*", "+@all"])
+}
+
+fn url(server: &Server) -> String {
+    format!("redis://127.0.0.1:{}", server.port)
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        tokio::time::sleep(millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn each_connection_asks_anew() {
+    let server = guarded("first");
+    let proxy = Proxy::to(server.port);
+    let secret = Arc::new(Mutex::new("first".to_owned()));
+    let (asked, known) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&secret));
+    let count = Arc::clone(&asked);
+    let redlock = Redlock::builder([proxy.url()])
+        .credentials(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            // Not on the thread of all connections: that one must never block.
+            assert_eq!(std::thread::current().name(), Some("redlock-credentials"));
+            let password = known.lock().unwrap().clone();
+            async move { Ok::<_, std::io::Error>(Credentials::new(password).user("app")) }
+        })
+        .build()
+        .unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), 0, "nothing connects before the first use");
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    assert!(server.text("CLIENT LIST").contains(" user=app "));
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    // The old one is worth nothing any more, and the connection breaks.
+    server.ask("ACL SETUSER app resetpass >second");
+    *secret.lock().unwrap() = "second".into();
+    proxy.reset();
+    until("it was not asked again", || asked.load(Ordering::SeqCst) > 1).await;
+    until("it did not come back", || server.text("CLIENT LIST").contains(" user=app ")).await;
+    lease.extend(millis(10_000)).await.unwrap();
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_open_connection_logs_in_again_before_a_lifetime_ends() {
+    let server = guarded("token-1");
+    server.ask("ACL SETUSER app >token-2 >token-3 >token-4 >token-5 >token-6");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let redlock = Redlock::builder([url(&server)])
+        .credentials(move || {
+            let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+            let token = Credentials::new(format!("token-{}", number.min(6)));
+            async move { Ok::<_, ()>(token.user("app").lifetime(Duration::from_secs(1))) }
+        })
+        .build()
+        .unwrap();
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    let id = || {
+        let list = server.text("CLIENT LIST");
+        let line = list.lines().find(|line| line.contains(" name=redlock "));
+        line.and_then(|line| line.split(' ').next()).unwrap().to_owned()
+    };
+    let (before, auths) = (id(), || server.info("commandstats", "cmdstat_auth"));
+    assert_eq!(auths(), None, "the greeting logs in by HELLO");
+    until("it did not log in again", || auths().is_some_and(|auth| !auth.contains("calls=1,")))
+        .await;
+    assert!(asked.load(Ordering::SeqCst) >= 3);
+    assert_eq!(id(), before, "the same connection");
+    // Tracking is on as before: the loss is told by push, long before the renewal.
+    assert!(lease.held());
+    let begun = Instant::now();
+    server.ask("DEL lock:job");
+    assert_eq!(lease.lost().await.reason(), Some("missing"));
+    assert!(begun.elapsed() < Duration::from_secs(3), "it was not told");
+}
+
+#[tokio::test]
+async fn who_gives_none_is_a_fault_in_time_that_says_so_and_no_more() {
+    let server = guarded("s3cret");
+    let unavailable = async |redlock: Redlock, words: &str| {
+        let begun = Instant::now();
+        let lock = redlock.lock("job").node_timeout(millis(3000)).wait(Duration::ZERO);
+        let error = lock.acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+        assert!(begun.elapsed() < Duration::from_secs(4), "{words}");
+    };
+    let builder = || Redlock::builder([url(&server)]);
+    let failing = builder().credentials(async || Err(std::io::Error::other("s3cret")));
+    unavailable(failing.build().unwrap(), "credentials failed with std::io::error::Error").await;
+    let panicking = builder().credentials(|| {
+        assert!(std::thread::current().name().is_none(), "deliberate");
+        async { Ok::<_, ()>(Credentials::new("s3cret")) }
+    });
+    unavailable(panicking.build().unwrap(), "credentials panicked").await;
+    let hanging = builder().credentials(async || {
+        std::future::pending::<()>().await;
+        Ok::<_, ()>(Credentials::new("s3cret"))
+    });
+    unavailable(hanging.build().unwrap(), "credentials gave no answer within 1.500 s").await;
+    let blocking = builder().credentials(async || {
+        std::thread::sleep(Duration::from_secs(5));
+        Ok::<_, ()>(Credentials::new("s3cret"))
+    });
+    unavailable(blocking.build().unwrap(), "credentials gave no answer within 1.500 s").await;
+    let empty = builder().credentials(async || Ok::<_, ()>(Credentials::new("")));
+    unavailable(empty.build().unwrap(), "credentials gave an empty password").await;
+    let short = builder()
+        .credentials(async || Ok::<_, ()>(Credentials::new("s3cret").lifetime(millis(10))));
+    unavailable(short.build().unwrap(), "a lifetime of less than a second").await;
+    let wrong =
+        builder().credentials(async || Ok::<_, ()>(Credentials::new("wrong-s3cret").user("app")));
+    unavailable(wrong.build().unwrap(), "WRONGPASS").await;
+}
+
+#[tokio::test]
+async fn an_answer_that_came_late_serves_the_next_attempt() {
+    let server = guarded("s3cret");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let redlock = Redlock::builder([url(&server)])
+        .credentials(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            async {
+                tokio::time::sleep(millis(2500)).await;
+                Ok::<_, ()>(Credentials::new("s3cret").user("app"))
+            }
+        })
+        .build()
+        .unwrap();
+    let lock = redlock.lock("job").wait(Duration::from_secs(20));
+    lock.acquire().await.unwrap().release().await.unwrap();
+    assert!(asked.load(Ordering::SeqCst) <= 2, "each attempt asked anew and none had an answer");
+}
+
+#[tokio::test]
+async fn a_password_in_a_url_beside_it_is_refused() {
+    for node in ["redis://:s3cret@127.0.0.1:1", "redis://127.0.0.1:1?password=s3cret"] {
+        let made =
+            Redlock::builder([node]).credentials(async || Ok::<_, ()>(Credentials::new("x")));
+        let error = made.build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let text = error.to_string();
+        assert!(text.contains("credentials is given, and node redis://127.0.0.1:1 has"), "{text}");
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+}
