@@ -20,6 +20,8 @@ use crate::node::credentials::{Credentials, OnThread};
 ///     .node_timeout(Duration::from_millis(200))
 ///     .restart_guard(Duration::from_secs(30))
 ///     .client_name("billing")
+///     .min_replicas(0)
+///     .fsync(false)
 ///     .clock(Arc::new(SystemClock))
 ///     .build()?;
 /// assert_eq!(client.lock("job").key(), "app:job");

@@ -402,7 +402,7 @@ class Redlock:
     Nothing connects here. `with client:` and `async with client:` end in `shutdown(0)`.
 
     `nodes` is one URL or several, of independent servers: `redis://[user:password@]host[:port][/db]`, `rediss://`
-    (TLS), `redis+sentinel://host,host/service`, `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
+    (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`, `memory://[name]`. Times are seconds or timedelta.
 
     - key_prefix: goes before every name; default `lock:`. An empty one shares keys with other libraries
     - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
