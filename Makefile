@@ -142,6 +142,10 @@ CUTS ?= 20
 measure-loss: build ## cut holders off and take their leases, CUTS times each way: how soon they are told (docs/testing.md)
 	RUNS=$(CUTS) $(PY) -m pytest -q -s tests/cross/test_told.py tests/cross/test_loss.py
 
+.PHONY: measure-cluster
+measure-cluster: build ## fail a Redis Cluster over CUTS times each way under a holder, and move its slot 50 times (docs/cluster.md)
+	RUNS=$(CUTS) $(PY) -m pytest -q -s tests/cross/test_cluster.py
+
 ##@ Packages
 
 .PHONY: wheels

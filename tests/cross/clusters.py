@@ -1,0 +1,135 @@
+"""Throw-away Redis Clusters on free ports of the loopback address: three masters, each with a replica."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from tests.least import LOGIN, USER
+
+from .servers import Server, free_port
+
+SLOTS = 16384
+#: After so long without an answer a master counts as gone.
+NODE_TIMEOUT_MS = 1000
+
+
+class Member(Server):
+    """One server of a cluster."""
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        self.bus = free_port()
+        options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no"}
+        options |= {"dir": self.folder, "cluster-enabled": "yes", "cluster-port": self.bus}
+        options |= {"cluster-node-timeout": NODE_TIMEOUT_MS, "repl-diskless-sync-delay": 0}
+        options |= {"cluster-replica-validity-factor": 0}
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        return subprocess.Popen(
+            ["redis-server", *words, *USER], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+
+    def id(self) -> str:
+        """What the cluster calls it."""
+        return str(self.command("CLUSTER", "MYID"))
+
+    def role(self) -> str:
+        return str(self.command("ROLE")[0])
+
+
+def until(ready: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + 30
+    while not ready():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+class Cluster:
+    """Three masters that share the slots, three replicas."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self.members = [self._stack.enter_context(Member()) for _ in range(6)]
+        masters, replicas = self.members[:3], self.members[3:]
+        for at, master in enumerate(masters):
+            first, last = at * SLOTS // 3, (at + 1) * SLOTS // 3 - 1
+            master.command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            master.command("CLUSTER", "SET-CONFIG-EPOCH", at + 1)
+        for other in self.members[1:]:
+            masters[0].command("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus)
+        until(lambda: all(self._known(member) == 6 for member in self.members), "all know all")
+        for master, replica in zip(masters, replicas, strict=True):
+            replica.command("CLUSTER", "REPLICATE", master.id())
+        self.settle()
+
+    @staticmethod
+    def _known(member: Member) -> int:
+        nodes: dict[str, object] = member.command("CLUSTER NODES")
+        return len(nodes)
+
+    @property
+    def url(self) -> str:
+        """By one seed: agents take commas for the end of a URL."""
+        return f"redis+cluster://{LOGIN}127.0.0.1:{self.members[0].port}"
+
+    def masters(self) -> list[Member]:
+        return [member for member in self.members if member.role() == "master"]
+
+    def owner(self, key: str) -> Member:
+        """The master that has the key's slot, as the first one says."""
+        asked = self.members[0]
+        slot = asked.command("CLUSTER", "KEYSLOT", key)
+        rows = asked.command("CLUSTER", "SLOTS")
+        port = next(row[2][1] for row in rows if row[0] <= slot <= row[1])
+        return next(member for member in self.members if member.port == port)
+
+    def replica_of(self, master: Member) -> Member:
+        name = master.id()
+        nodes = master.command("CLUSTER NODES")
+        ports = [
+            int(address.rsplit(":", 1)[1])
+            for address, node in nodes.items()
+            if node["master_id"] == name
+        ]
+        return next(member for member in self.members if member.port in ports)
+
+    def settle(self) -> None:
+        """Until every master has a replica that has all of it, and everybody knows."""
+
+        def settled() -> bool:
+            for member in self.members:
+                if member.command("CLUSTER INFO")["cluster_state"] != "ok":
+                    return False
+                flags = [node["flags"] for node in member.command("CLUSTER NODES").values()]
+                if sum("slave" in flag and "fail" not in flag for flag in flags) != 3:
+                    return False
+                if member.role() == "slave" and member.command("ROLE")[3] != "connected":
+                    return False
+            return len(self.masters()) == 3
+
+        until(settled, "the cluster does not settle")
+
+    def move_slot(self, key: str, to: Member) -> None:
+        """The key's slot with what is in it, as `redis-cli --cluster reshard` does."""
+        source = self.owner(key)
+        if source is to:
+            return
+        slot = source.command("CLUSTER", "KEYSLOT", key)
+        to.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id())
+        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", to.id())
+        while keys := source.command("CLUSTER", "GETKEYSINSLOT", slot, 10):
+            source.command("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", *keys)
+        for member in (to, source, *self.masters()):
+            member.command("CLUSTER", "SETSLOT", slot, "NODE", to.id())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
