@@ -19,12 +19,16 @@ NODE_TIMEOUT_MS = 1000
 class Member(Server):
     """One server of a cluster."""
 
-    def _start(self) -> "subprocess.Popen[bytes]":
+    def __init__(self) -> None:
+        # The others look for it there, also after a restart.
         self.bus = free_port()
+        super().__init__()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
         options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no"}
         options |= {"dir": self.folder, "cluster-enabled": "yes", "cluster-port": self.bus}
         options |= {"cluster-node-timeout": NODE_TIMEOUT_MS, "repl-diskless-sync-delay": 0}
-        options |= {"cluster-replica-validity-factor": 0}
+        options |= {"cluster-replica-validity-factor": 0, "cluster-allow-replica-migration": "no"}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return subprocess.Popen(
             ["redis-server", *words, *USER], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL

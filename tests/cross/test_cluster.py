@@ -75,7 +75,8 @@ def fail_over(cluster: Cluster, name: str, way: str) -> tuple[bool, float, float
         holder.must("acquire", name=name, ttl_ms=LONG_MS, wait_ms=5000)
         contender.send("acquire", name=name, ttl_ms=LONG_MS, wait_ms=None)
         assert contender.silent_for(0.2), "two holders"
-        holder.send("lost", timeout_ms=10_000)
+        # An election may take its time where the replica was away.
+        holder.send("lost", timeout_ms=25_000 if way == "unseen" else 10_000)
         if way == "by hand":
             replica.command("CLUSTER", "FAILOVER")
         else:
@@ -94,16 +95,15 @@ def fail_over(cluster: Cluster, name: str, way: str) -> tuple[bool, float, float
             assert contender.silent_for(0.1), "two holders"
             holder.must("release")
             assert contender.receive()["ok"]
-    if way != "by hand":
-        master.process = master._start()
-        assert master._answers()
-    cluster.settle()
     return not told["ok"], (told["at"] - taken["at"]) / 1e6, (told["at"] - promoted) / 1e6
 
 
 @pytest.mark.parametrize("way", ["by hand", "killed", "unseen"])
-def test_a_failover_under_a_holder(cluster: Cluster, name: str, way: str) -> None:
-    runs = [fail_over(cluster, f"{name}-{run}", way) for run in range(RUNS)]
+def test_a_failover_under_a_holder(name: str, way: str) -> None:
+    runs = []
+    for _ in range(RUNS):
+        with Cluster() as cluster:
+            runs.append(fail_over(cluster, name, way))
     lost = [(late, after) for lasted, late, after in runs if not lasted]
     double = [late for late, _ in lost if late > 0]
     print(f"\n{way}: {RUNS} failover(s), {len(lost)} lease(s) lost, {len(double)} double hold(s)")

@@ -99,10 +99,12 @@ impl ClusterNode {
     ) -> Reply<bool> {
         let map = self.map.load();
         let slot = claim.keys.first().map_or(0, |key| slot(key));
+        // First, and so before what former owners send on: only the first delete finds the key, and its answer is heard.
+        let reply = delete(&map.owner(slot).node);
         for member in map.former(slot) {
             drop(member.node.release_late(claim, owed));
         }
-        delete(&map.owner(slot).node)
+        reply
     }
 }
 
