@@ -8,6 +8,7 @@ import os
 import re
 from typing import Any
 
+import pytest
 import redlock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -57,6 +58,7 @@ def check(error: BaseException, about: object) -> None:
     assert not any(ord(c) < 32 or c == "\u202e" for c in str(error)), (about, error)
 
 
+@pytest.mark.limit(120 + int(MOST or 0) / 300)
 @settings(
     max_examples=int(MOST or 2000),
     # The same ones in every run of the suite; `make fuzz` finds new ones.

@@ -73,7 +73,8 @@ async fn one_of_many_names_that_is_no_lock_is_named_and_left_alone() {
 async fn several_names_need_no_more_rights_than_one() {
     let server = Server::start();
     server.ask("ACL SETUSER app on >pw resetkeys ~lock:* resetchannels -@all +evalsha +script|load +set +get +del +pttl +pexpire +time +client|tracking +info");
-    let redlock = Redlock::builder([server.url().replace("//", "//app:pw@")]).build().unwrap();
+    let url = format!("redis://app:pw@127.0.0.1:{}", server.port);
+    let redlock = Redlock::builder([url]).build().unwrap();
     let lease = redlock.lock(["a", "b"]).acquire().await.unwrap();
     lease.extend(Duration::from_secs(20)).await.unwrap();
     lease.release().await.unwrap();
