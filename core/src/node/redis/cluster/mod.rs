@@ -10,8 +10,6 @@ mod members;
 mod router;
 mod seeds;
 mod survey;
-#[cfg(test)]
-mod tests;
 mod topology;
 
 use std::sync::Arc;

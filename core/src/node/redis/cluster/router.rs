@@ -121,9 +121,8 @@ impl Router {
             return;
         }
         let now = self.atlas.clock.now();
-        let calm = |at: &Instant| now.since(*at) < CALM;
         match &self.failed {
-            Some((fault, at)) if calm(at) && !self.atlas.survey.is_running() => {
+            Some((fault, at)) if now.since(*at) < CALM && !self.atlas.survey.is_running() => {
                 let fault = fault.clone();
                 self.refuse(in_flight, &fault);
             }
@@ -131,6 +130,8 @@ impl Router {
                 if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
                     owner.node.link.delete_asked();
                 }
+                // By the time that it goes on, its own delete may have gone to the owner already.
+                in_flight.detour.hops += 1;
                 self.waiting.push(in_flight);
                 if !self.atlas.survey.is_running() {
                     self.atlas.survey.want();
@@ -234,9 +235,8 @@ impl Router {
                     self.refuse(in_flight, &fault);
                 }
                 (Some(slot), None) => {
-                    let fault =
-                        Fault::new(format!("no server of the cluster has the hash slot {slot}"));
-                    self.refuse(in_flight, &fault);
+                    let why = format!("no server of the cluster has the hash slot {slot}");
+                    self.refuse(in_flight, &Fault::new(why));
                 }
             }
         }
