@@ -59,8 +59,9 @@ clean: ## remove everything that was built or installed here
 
 .PHONY: test test-rust test-python test-node
 test: build test-rust test-python test-node ## every test, in three languages
+# A documentation's example has no limit of its own: libtest names what runs for over a minute, and this ends it.
 test-rust:
-	cargo test --workspace
+	RUSTDOCFLAGS="--test-runtool timeout --test-runtool-arg 300" cargo test --workspace
 test-python:
 	REDLOCK_TEST_LIBRARIES="redis-py redis-py-asyncio" \
 		$(PY) -m pytest tests/python tests/cross tests/migration/test_exclusion.py
