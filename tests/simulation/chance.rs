@@ -2,8 +2,9 @@
 
 use fastrand::Rng;
 
+use super::action::{Action, Also, End, Step, Use};
 use super::clock::Time;
-use super::scenario::{Action, Also, BEGIN, End, Promise, Scenario, Step, Use};
+use super::scenario::{BEGIN, Promise, Scenario};
 use super::world::MS;
 
 pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {

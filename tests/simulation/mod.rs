@@ -1,20 +1,34 @@
 //! The real round, tally, lease, renewal, waiting and fencing code over simulated nodes and virtual time.
 //!
-//! A seed makes a scenario (`scenario`): clients that acquire, hold, extend, cancel, pause and crash, and faults of
-//! nodes and connections; `chance` fills it. `world` plays it, event by event, on one thread; `server` is what a node does; `monitor`
-//! checks after every step what the design promises. The same seed plays the same way, byte for byte; a failing
-//! scenario is shrunk by leaving steps out.
+//! A seed makes a scenario; the same seed plays the same way, byte for byte. One that breaks a promise is shrunk by
+//! leaving steps out.
+//!
+//! | parts | what they are |
+//! |---|---|
+//! | `scenario`, `action`, `chance`, `situations` | what happens in a run: clients that acquire, hold, extend, cancel, pause and crash; faults of nodes and connections |
+//! | `play`, `steps`, `usage` | the run: tasks polled on one thread, steps done to the world, what clients do with locks |
+//! | `world`, `clock` | virtual time, and each client's own |
+//! | `simulated`, `network`, `link`, `request` | a node as the algorithm sees it, and the way there and back |
+//! | `server`, `hazards`, `failover` | what a node does, what befalls it, and how another takes its place |
+//! | `monitor`, `record`, `progress` | what the design promises, checked after every step |
 
+mod action;
 mod chance;
 mod clock;
+mod failover;
+mod hazards;
+mod link;
 mod monitor;
 mod network;
 mod play;
 mod progress;
+mod record;
+mod request;
 mod scenario;
 mod server;
 mod simulated;
 mod situations;
+mod steps;
 mod usage;
 mod world;
 

@@ -4,40 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::LossReason;
-use crate::lease::{LeaseHandle, State};
+use crate::lease::LeaseHandle;
 
+use super::action::Use;
 use super::clock::{Rate, Time};
 use super::progress::{LOOK, Sound, Waiting};
-use super::scenario::{Promise, Use};
+use super::record::{LATE, Record, Valid};
+use super::scenario::Promise;
 use super::world::{MS, World};
 
 /// The largest token of each name that was handed out so far.
 pub(super) type Tokens = BTreeMap<&'static str, u64>;
-
-pub(super) struct Record {
-    pub(super) client: usize,
-    pub(super) names: Vec<&'static str>,
-    pub(super) state: Arc<State>,
-    told: bool,
-    /// Whoever runs under it ends it now.
-    given_up: bool,
-    over_since: Option<Time>,
-    /// Not valid after that, by `max_hold`.
-    hold_end: Option<Time>,
-    /// Its keys were deleted by hand, everywhere that a living node has them: its holder knows by then.
-    deleted: Option<Time>,
-    pub(super) sound: Option<Sound>,
-}
-
-/// A lease that is valid now.
-pub(super) struct Valid {
-    pub(super) token: String,
-    /// Whether it still is at a later time, unless it is extended.
-    pub(super) at: Box<dyn Fn(Time) -> bool>,
-}
-
-/// How late a client that runs may be: what a step of virtual time can hide.
-const LATE: Time = 25 * MS;
 
 #[derive(Default)]
 pub(super) struct Monitor {
@@ -241,26 +218,9 @@ impl Monitor {
                             .push(format!("two holders: {name} by clients {other} and {client}"));
                     }
                 }
-                if record.hold_end.is_some_and(|end| now > end) {
-                    failures.push(format!("beyond max_hold: client {}", record.client));
-                }
-                if record.deleted.is_some_and(|due| now > due) && runs(record.client) {
-                    failures.push(format!("loss not told soon: client {}", record.client));
-                }
-                continue;
-            }
-            if !runs(record.client) {
-                record.over_since = None;
-                continue;
-            }
-            let since = *record.over_since.get_or_insert(now);
-            if record.state.ended() == Some(false) && !record.given_up {
-                let names = &record.names;
-                failures.push(format!("loss not told: {names:?} released under {}", record.client));
-            }
-            if record.state.ended() != Some(false) && !record.told && now > since + LATE {
-                failures
-                    .push(format!("loss not told: {:?} to client {}", record.names, record.client));
+                failures.extend(record.overdue(now, runs(record.client)));
+            } else {
+                failures.extend(record.untold(now, runs(record.client)));
             }
         }
         if matches!(self.promise, Some(Promise::TokensDespiteDeletes | Promise::FreedByForce)) {

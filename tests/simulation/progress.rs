@@ -5,9 +5,11 @@
 
 use std::collections::BTreeSet;
 
+use super::action::Use;
 use super::clock::Time;
-use super::monitor::{Monitor, Record};
-use super::scenario::{Promise, Use};
+use super::monitor::Monitor;
+use super::record::{Record, Valid};
+use super::scenario::Promise;
 use super::server::FOREIGN;
 use super::world::{MS, World};
 
@@ -106,6 +108,22 @@ impl World {
             let owner = |name| self.servers[node].owner_at(name, self.now);
             names.iter().all(|name| owner(name).is_none_or(|(_, ends)| ends < left))
         })
+    }
+
+    /// Whether every lease outlives the loss of what this node has: so many others have its keys for as long as it
+    /// is valid that no quorum is left for anybody else. Not while an answer that might count is under way.
+    pub(super) fn survives_flush(&self, node: usize, valid: &[Valid]) -> bool {
+        let open = self.links.iter().flatten().flat_map(|link| &link.open);
+        let mut tokens = open.filter_map(|open| open.request.keeps()).map(|claim| &*claim.token);
+        let has = |node: usize, token: &str| self.servers[node].has_until(token);
+        let needed = self.servers.len() - self.servers.len() / 2;
+        let kept = |lease: &Valid| {
+            let others = (0..self.servers.len()).filter(|other| *other != node);
+            let lasting = others.filter_map(|other| has(other, &lease.token));
+            lasting.filter(|until| !(lease.at)(*until)).count() >= needed
+        };
+        tokens.all(|token| has(node, token).is_none())
+            && valid.iter().all(|lease| has(node, &lease.token).is_none() || kept(lease))
     }
 }
 

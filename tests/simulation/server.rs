@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::node::{Claim, Extension, Fault, Fencing, Vote};
 
 use super::clock::Time;
+use super::request::{Answer, Peer, Request};
 use super::world::Event;
 
 /// Whose the keys of other libraries are.
@@ -13,64 +14,6 @@ pub(super) const FOREIGN: &str = "foreign";
 
 /// Microseconds since 1970 at the start of every run.
 pub(super) const EPOCH_US: u64 = 1_790_000_000_000_000;
-
-/// What goes over the wire.
-#[derive(Clone, Debug)]
-pub(super) enum Request {
-    /// `SET NX` and `GET`: a lease's first vote where one free key is expected.
-    Attempt {
-        claim: Claim,
-        ttl: Duration,
-        first: bool,
-    },
-    Acquire {
-        claim: Claim,
-        ttl: Duration,
-        fencing: Fencing,
-        first: bool,
-    },
-    Extend {
-        claim: Claim,
-        ttl: Duration,
-        fencing: Fencing,
-    },
-    Release {
-        claim: Claim,
-    },
-    /// Deletes the keys whoever has them.
-    Force {
-        keys: Vec<String>,
-    },
-}
-
-impl Request {
-    /// A lease's first vote, which a node that restarted too recently refuses.
-    pub(super) fn is_first(&self) -> bool {
-        matches!(self, Self::Acquire { first: true, .. } | Self::Attempt { first: true, .. })
-    }
-
-    /// The claim whose keys may be there because of it.
-    pub(super) fn keeps(&self) -> Option<&Claim> {
-        match self {
-            Self::Attempt { claim, .. }
-            | Self::Acquire { claim, .. }
-            | Self::Extend { claim, .. } => Some(claim),
-            Self::Release { .. } | Self::Force { .. } => None,
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
-    Vote(Vote),
-    Extension(Extension),
-    Released(bool),
-    /// An error: nothing was written.
-    Refused,
-}
-
-/// One connection as the node knows it: client and epoch.
-pub(super) type Peer = (usize, u32);
 
 #[derive(Clone, Default)]
 pub(super) struct Server {
@@ -83,29 +26,29 @@ pub(super) struct Server {
     pub(super) offset_us: i64,
     /// When it took another one's place.
     pub(super) switched: Option<Time>,
-    keys: Keys,
-    fences: Fences,
+    pub(super) keys: Keys,
+    pub(super) fences: Fences,
     /// What its replica has, if that is not everything.
-    replica: Option<(Keys, Fences)>,
-    tracked: BTreeMap<String, Vec<Peer>>,
+    pub(super) replica: Option<(Keys, Fences)>,
+    pub(super) tracked: BTreeMap<String, Vec<Peer>>,
     /// A fencing token was set by hand: it is a fault of its own for all who ask for one.
     pub(super) poisoned: bool,
     /// What it says once instead of a fencing token.
     pub(super) lie: Option<u64>,
 }
 
-type Keys = BTreeMap<String, (String, u64)>;
-type Fences = BTreeMap<String, (u64, u64)>;
+pub(super) type Keys = BTreeMap<String, (String, u64)>;
+pub(super) type Fences = BTreeMap<String, (u64, u64)>;
 
 /// The end of a key that has none.
-const NO_END: u64 = u64::MAX;
+pub(super) const NO_END: u64 = u64::MAX;
 
 impl Server {
     pub(super) fn new(ppm: i64, offset_us: i64) -> Self {
         Self { ppm, offset_us, ..Self::default() }
     }
 
-    fn clock_us(&self, now: Time) -> u64 {
+    pub(super) fn clock_us(&self, now: Time) -> u64 {
         let run = i128::from(now) * (1_000_000 + i128::from(self.ppm)) / 1_000_000 / 1000;
         EPOCH_US.saturating_add_signed(self.offset_us) + u64::try_from(run).unwrap()
     }
@@ -136,59 +79,7 @@ impl Server {
         self.keys.values().filter(move |(_, end)| *end > ms).map(|(owner, _)| owner.as_str())
     }
 
-    /// Somebody with another library takes a free key.
-    pub(super) fn foreign(
-        &mut self,
-        key: &str,
-        ttl: Option<u64>,
-        now: Time,
-    ) -> Vec<(Peer, String)> {
-        let expired = self.expire(now);
-        let mut told = self.changed(&expired, None);
-        if !self.keys.contains_key(key) {
-            let end = ttl.map_or(NO_END, |ttl| self.clock_us(now) / 1000 + ttl);
-            self.keys.insert(key.to_owned(), (FOREIGN.to_owned(), end));
-            told.extend(self.changed(&[key.to_owned()], None));
-        }
-        told
-    }
-
-    /// A fencing token that no rule has made, set by hand.
-    pub(super) fn poison(&mut self, key: &str, fence: u64) {
-        self.poisoned = true;
-        self.fences.insert(key.to_owned(), (fence, NO_END));
-    }
-
-    pub(super) fn lose_data(&mut self) {
-        self.keys.clear();
-        self.fences.clear();
-    }
-
-    /// From here on its replica gets nothing any more.
-    pub(super) fn lag(&mut self) {
-        self.replica.get_or_insert_with(|| (self.keys.clone(), self.fences.clone()));
-    }
-
-    /// Its replica in its place: as old as it is, and with what it has. Answers the one that it was.
-    pub(super) fn switch(&mut self, now: Time) -> Self {
-        let old = self.clone();
-        if let Some((keys, fences)) = self.replica.take() {
-            (self.keys, self.fences) = (keys, fences);
-        }
-        self.incarnation += 1;
-        self.switched = Some(now);
-        self.tracked.clear();
-        self.backlog.clear();
-        self.paused_until = now;
-        old
-    }
-
-    pub(super) fn restart(&mut self, now: Time) {
-        self.started = now;
-        self.tracked.clear();
-    }
-
-    fn expire(&mut self, now: Time) -> Vec<String> {
+    pub(super) fn expire(&mut self, now: Time) -> Vec<String> {
         let ms = self.clock_us(now) / 1000;
         let gone: Vec<String> = self
             .keys
@@ -201,7 +92,7 @@ impl Server {
         gone
     }
 
-    fn changed(&mut self, keys: &[String], except: Option<Peer>) -> Vec<(Peer, String)> {
+    pub(super) fn changed(&mut self, keys: &[String], except: Option<Peer>) -> Vec<(Peer, String)> {
         let mut told = Vec::new();
         for key in keys {
             for peer in self.tracked.remove(key).unwrap_or_default() {
@@ -220,19 +111,6 @@ impl Server {
                 peers.push(peer);
             }
         }
-    }
-
-    /// Deletes by hand, or flushes: whoever tracks the keys is told.
-    pub(super) fn delete(&mut self, key: Option<&str>, flush_fences: bool) -> Vec<(Peer, String)> {
-        let keys: Vec<String> = match key {
-            Some(key) => vec![key.to_owned()],
-            None => self.keys.keys().cloned().collect(),
-        };
-        self.keys.retain(|key, _| !keys.contains(key));
-        if flush_fences {
-            self.fences.clear();
-        }
-        self.changed(&keys, None)
     }
 
     /// Runs one request; the answer, and who is told of a change.

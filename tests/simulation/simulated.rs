@@ -9,7 +9,7 @@ use crate::node::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams,
 };
 
-use super::server::{Answer, Request};
+use super::request::{Answer, Request};
 use super::world::World;
 
 /// A request without the noise of its token.

@@ -11,10 +11,10 @@ use crate::error::ErrorKind;
 use crate::lease::{Lease, LeaseHandle};
 use crate::options::Names;
 
+use super::action::{Also, End, Use};
 use super::clock::ClientClock;
 use super::monitor::{Monitor, Tokens};
 use super::play::Task;
-use super::scenario::{Also, End, Use};
 use super::world::{END, MS};
 
 /// What the tasks of one client share with the player.

@@ -11,8 +11,9 @@ use fastrand::Rng;
 use crate::node::Watch;
 
 use super::clock::{Rate, Time};
-use super::network::Link;
-use super::server::{Answer, Peer, Request, Server};
+use super::link::Link;
+use super::request::{Answer, Peer, Request};
+use super::server::Server;
 
 pub(super) const MS: Time = 1_000_000;
 /// No run lasts this long.

@@ -1,0 +1,39 @@
+//! A node's server changes: its replica takes its place, and clients hear of it one after the other.
+
+use std::time::Duration;
+
+use super::clock::Time;
+use super::request::{Answer, Peer};
+use super::world::{Event, World};
+
+impl World {
+    /// A replica answers: READONLY.
+    pub(super) fn refuse(&mut self, (client, epoch): Peer, node: usize, id: u64) {
+        let (answer, at) = (Answer::Refused, self.back(client, node));
+        self.at(at, Event::Answer { client, node, epoch, id, answer });
+        // It is as good as a broken connection.
+        self.at(at, Event::Broken { client, node, epoch });
+    }
+
+    /// The node's replica takes its place.
+    pub(super) fn switch(&mut self, node: usize, stale: Time, down: Time) {
+        let now = self.now;
+        let old = self.servers[node].switch(now);
+        self.old.insert(node, (old, now + stale));
+        for client in 0..self.clocks.len() {
+            let epoch = self.links[client][node].epoch;
+            let at = now + self.rng.u64(0..=stale);
+            self.at(at, Event::Heard { client, node, epoch, down });
+        }
+    }
+
+    /// How long a server that took another's place is too new to take first votes: by the sentinels' word.
+    pub(super) fn new_for(&self, node: usize) -> Duration {
+        let Some(switched) = self.servers[node].switched else { return Duration::ZERO };
+        let age = Duration::from_nanos(self.now - switched);
+        (self.guard.mul_f64(1.01) + HEARD).saturating_sub(age)
+    }
+}
+
+/// By then every client has left the server before: `context::HEARD`.
+const HEARD: Duration = Duration::from_secs(2);

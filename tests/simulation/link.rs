@@ -1,0 +1,192 @@
+//! One client's connection to one node: when it is up, what it carried when it broke, and what it owes.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::clock::Instant;
+use crate::node::{Change, Claim, Fault};
+
+use super::clock::Time;
+use super::network::Reply;
+use super::request::Request;
+use super::world::{Event, MS, World};
+
+/// What was asked and is not answered yet.
+pub(super) struct Open {
+    pub(super) id: u64,
+    pub(super) request: Request,
+    /// For how long a key that it should delete may live.
+    pub(super) ttl: Duration,
+    /// Paid for the first time on a connection whose predecessor was dead: no key outlives this.
+    pub(super) until: Option<Instant>,
+    pub(super) answer: Reply,
+}
+
+/// A delete that was never confirmed.
+pub(super) struct Debt {
+    claim: Claim,
+    ttl: Duration,
+    until: Option<Instant>,
+}
+
+/// What becomes of bytes that were under way when their connection broke.
+#[derive(Clone, Copy)]
+pub(super) struct Fate {
+    /// What would arrive later is lost.
+    pub(super) lost_from: Time,
+    /// The rest lies in somebody's buffer until then.
+    pub(super) held_until: Time,
+}
+
+/// The client's end of a connection.
+#[derive(Default)]
+pub(super) struct Link {
+    pub(super) up: bool,
+    pub(super) up_since: Time,
+    pub(super) epoch: u32,
+    /// Of the server that it leads to.
+    pub(super) incarnation: u32,
+    /// It leads to a replica, which writes nothing.
+    pub(super) to_replica: bool,
+    /// Of each connection that broke.
+    pub(super) fates: Vec<Fate>,
+    /// Connections before this one were killed on the server.
+    pub(super) killed: u32,
+    /// FIFO: nothing overtakes in either direction.
+    pub(super) last_there: Time,
+    pub(super) last_back: Time,
+    pub(super) blocked_until: Time,
+    /// Messages are slow until then.
+    pub(super) slow_until: Time,
+    pub(super) slow_by: Time,
+    /// By then all that was ever slow has arrived.
+    pub(super) slow_over: Time,
+    pub(super) votes_from: Option<Instant>,
+    pub(super) open: VecDeque<Open>,
+    pub(super) owed: VecDeque<Debt>,
+    /// Tokens whose vote never went out: there is nothing to delete.
+    pub(super) unsent: BTreeSet<Arc<str>>,
+}
+
+impl Link {
+    pub(super) fn owe(&mut self, request: &Request, ttl: Duration, until: Option<Instant>) {
+        if let Request::Release { claim } = request
+            && !self.unsent.contains(&claim.token)
+            && self.owed.iter().all(|debt| debt.claim != *claim)
+        {
+            self.owed.push_back(Debt { claim: claim.clone(), ttl, until });
+        }
+    }
+}
+
+impl World {
+    /// A question that is open for so long is the end of its connection.
+    pub(super) fn silent(&mut self, client: usize, node: usize, epoch: u32, id: u64) {
+        let open = self.links[client][node].open.iter().any(|open| open.id == id);
+        if open && self.is_current(client, node, epoch) {
+            self.cut(client, node, 20 * MS);
+        }
+    }
+
+    pub(super) fn is_current(&self, client: usize, node: usize, epoch: u32) -> bool {
+        let link = &self.links[client][node];
+        link.up && link.epoch == epoch && !self.dead[client]
+    }
+
+    /// Whether this node has answered this client soon since then.
+    pub(super) fn sound(&self, client: usize, node: usize, since: Time) -> bool {
+        let (link, server) = (&self.links[client][node], &self.servers[node]);
+        link.up
+            && link.incarnation == server.incarnation
+            && !server.poisoned
+            && link.up_since.max(link.slow_over).max(server.paused_until) <= since
+            && link.votes_from.is_none_or(|from| self.clocks[client].local(since) >= from)
+    }
+
+    /// The connection ends; what was on its way may still arrive, perhaps long after. The client reconnects after
+    /// `pause`.
+    pub(super) fn cut(&mut self, client: usize, node: usize, pause: Time) {
+        let now = self.now;
+        // Bytes of a dead connection can lie in somebody's buffer for long.
+        let longest = match self.rng.u8(..8) {
+            0..=3 => self.latency * 2,
+            4..=5 => 3_000 * MS,
+            6 => 12_000 * MS,
+            _ => 60_000 * MS,
+        };
+        let lost_from = now + self.rng.u64(0..=longest);
+        let held_until = now + if self.rng.bool() { 0 } else { self.rng.u64(0..=longest) };
+        let link = &mut self.links[client][node];
+        if !link.up {
+            link.blocked_until = link.blocked_until.max(now + pause);
+            return;
+        }
+        link.up = false;
+        link.fates.push(Fate { lost_from, held_until });
+        link.epoch += 1;
+        link.blocked_until = now + pause;
+        let epoch = link.epoch;
+        for Open { request, ttl, until, answer, .. } in std::mem::take(&mut link.open) {
+            link.owe(&request, ttl, until);
+            let _ = answer.send(Err(Fault::new("the connection broke")));
+        }
+        self.at(now + pause, Event::Connect { client, node, epoch });
+        if let Some(watch) = &self.watches[client] {
+            watch.changed(Change::All);
+        }
+    }
+
+    pub(super) fn connect(&mut self, client: usize, node: usize, epoch: u32) {
+        let link = &self.links[client][node];
+        if link.up || link.epoch != epoch || self.dead[client] {
+            return;
+        }
+        let retry = self.rng.u64(10 * MS..200 * MS);
+        let server = &self.servers[node];
+        if self.now < link.blocked_until || self.now < server.paused_until {
+            self.at(self.now + retry, Event::Connect { client, node, epoch });
+            return;
+        }
+        // A sentinel that is behind leads to the server that was the primary; ROLE says that it is one no more.
+        let behind = self.old.get(&node).is_some_and(|(_, until)| self.now < until + 300 * MS);
+        let demoted = behind && self.rng.u8(..4) == 0;
+        if demoted {
+            self.at(self.now + retry, Event::Connect { client, node, epoch });
+            return;
+        }
+        let server = &self.servers[node];
+        let local = self.clocks[client].local(self.now);
+        let uptime = Duration::from_secs(server.uptime_seconds(self.now));
+        let quarantine = (self.guard.mul_f64(1.01) + Duration::from_secs(1)).saturating_sub(uptime);
+        let quarantine = quarantine.max(self.new_for(node));
+        let incarnation = self.servers[node].incarnation;
+        let link = &mut self.links[client][node];
+        link.up = true;
+        (link.incarnation, link.to_replica) = (incarnation, demoted);
+        (link.up_since, link.last_there, link.last_back) = (self.now, self.now, self.now);
+        link.votes_from = (!self.guard.is_zero()).then(|| local + quarantine);
+        // Before any debt is paid: nothing that the former connection still carries can come after its delete.
+        if self.kills {
+            link.killed = link.epoch;
+        }
+        for Debt { claim, ttl, until } in std::mem::take(&mut link.owed) {
+            let until = until.unwrap_or(local + ttl);
+            if until > local {
+                let request = Request::Release { claim };
+                self.send((client, node), request, ttl, Some(until), oneshot::channel().0);
+            }
+        }
+        if let Some(watch) = &self.watches[client] {
+            watch.changed(Change::All);
+        }
+    }
+
+    pub(super) fn slow(&mut self, client: usize, node: usize, by: Time, length: Time) {
+        let link = &mut self.links[client][node];
+        (link.slow_until, link.slow_by) = (self.now + length, by);
+        link.slow_over = link.slow_over.max(self.now + length + by + 2 * self.latency);
+    }
+}

@@ -1,0 +1,63 @@
+//! What goes over the wire, and who sent it.
+
+use std::time::Duration;
+
+use crate::node::{Claim, Extension, Fencing, Vote};
+
+/// What goes over the wire.
+#[derive(Clone, Debug)]
+pub(super) enum Request {
+    /// `SET NX` and `GET`: a lease's first vote where one free key is expected.
+    Attempt {
+        claim: Claim,
+        ttl: Duration,
+        first: bool,
+    },
+    Acquire {
+        claim: Claim,
+        ttl: Duration,
+        fencing: Fencing,
+        first: bool,
+    },
+    Extend {
+        claim: Claim,
+        ttl: Duration,
+        fencing: Fencing,
+    },
+    Release {
+        claim: Claim,
+    },
+    /// Deletes the keys whoever has them.
+    Force {
+        keys: Vec<String>,
+    },
+}
+
+impl Request {
+    /// A lease's first vote, which a node that restarted too recently refuses.
+    pub(super) fn is_first(&self) -> bool {
+        matches!(self, Self::Acquire { first: true, .. } | Self::Attempt { first: true, .. })
+    }
+
+    /// The claim whose keys may be there because of it.
+    pub(super) fn keeps(&self) -> Option<&Claim> {
+        match self {
+            Self::Attempt { claim, .. }
+            | Self::Acquire { claim, .. }
+            | Self::Extend { claim, .. } => Some(claim),
+            Self::Release { .. } | Self::Force { .. } => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    Vote(Vote),
+    Extension(Extension),
+    Released(bool),
+    /// An error: nothing was written.
+    Refused,
+}
+
+/// One connection as the node knows it: client and epoch.
+pub(super) type Peer = (usize, u32);

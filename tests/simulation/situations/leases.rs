@@ -1,0 +1,115 @@
+//! Leases in ways of use that defects were found in.
+
+use fastrand::Rng;
+
+use super::super::action::{Action, Also, End, Use};
+use super::super::chance::{pick, plain};
+use super::super::scenario::Scenario;
+use super::{Scene, usual};
+
+impl Scenario {
+    /// Who holds "a" asks for "b", while others of the same client wait for both.
+    pub(super) fn nested(&self, rng: &mut Rng, scene: &mut Scene) {
+        let client = self.some(rng).0;
+        let wait = pick(rng, &[None, None, Some(5000)]);
+        let inner = Use { names: vec!["b"], wait, hold: rng.u64(..300), ..plain(1000) };
+        let also = Also::Nested(Box::new(inner));
+        scene.lock(0, client, Use { hold: rng.u64(20..1500), also, ..plain(1000) });
+        for _ in 0..rng.u8(1..=3) {
+            let names = pick(rng, &[&["a", "b"][..], &["b", "a"]]).to_vec();
+            let client = if rng.u8(..4) == 0 { self.some(rng).0 } else { client };
+            let cancel = (rng.u8(..6) == 0).then(|| rng.u64(..2000));
+            scene.lock(rng.u64(1..700), client, Use { names, cancel, ..usual(rng) });
+        }
+        if rng.bool() {
+            self.others(rng, scene, 1500);
+        }
+    }
+
+    /// A round that takes most of its ttl, by slow links or by a pause, while the client keeps another lease.
+    pub(super) fn slow_round(&self, rng: &mut Rng, scene: &mut Scene) {
+        let (client, node) = self.some(rng);
+        let ttl = pick(rng, &[500, 1000, 2000]);
+        let names = vec!["b"];
+        let other = plain(self.at_most(pick(rng, &[300, 2000, 4000, 8000])));
+        scene.lock(0, client, Use { names, hold: 6000, ..other });
+        let at = rng.u64(100..1500);
+        let timeout = (rng.bool()).then(|| rng.u64(ttl / 2..ttl));
+        let (node_timeout, most) = (timeout, ttl * 9 / 10);
+        let how = Use { node_timeout, hold: rng.u64(..2 * ttl), end: End::Keep, ..plain(ttl) };
+        scene.lock(at, client, how);
+        let late = rng.u64(most / 2..most);
+        if timeout.is_some() {
+            for node in 0..self.nodes.len() {
+                scene.add(at - 1, Action::Slow { client, node, by: late, ms: rng.u64(2..60) });
+            }
+        } else {
+            scene.add(at, Action::Pause { client, ms: late });
+        }
+        for gone in 0..self.nodes.len() {
+            if rng.bool() {
+                let node = (node + gone) % self.nodes.len();
+                scene.add(at + late + rng.u64(..40), Action::Cut { client, node, ms: 2 * ttl });
+            }
+        }
+        self.others(rng, scene, at + ttl);
+    }
+
+    /// A lease whose ttl becomes shorter than the time that a vote may take, and a node that says nothing.
+    pub(super) fn shorter(&self, rng: &mut Rng, scene: &mut Scene) {
+        let (client, node) = self.some(rng);
+        let ttl = pick(rng, &[1000, 2000]);
+        let node_timeout = Some(rng.u64(ttl / 5..ttl));
+        let extend = Some(rng.u64(200..ttl));
+        let how = Use { node_timeout, extend, hold: rng.u64(200..6000), ..plain(ttl) };
+        scene.lock(0, client, how);
+        scene.add(rng.u64(..600), Action::Stop { node, ms: rng.u64(1000..8000) });
+        self.others(rng, scene, 4000);
+    }
+
+    /// Two leases of one token in one client, which end at different times.
+    pub(super) fn second_lease(&self, rng: &mut Rng, scene: &mut Scene) {
+        let end = |rng: &mut Rng| {
+            pick(rng, &[&End::Release, &End::Release, &End::Drop, &End::Abandon, &End::Keep])
+                .clone()
+        };
+        let max_hold = (rng.u8(..4) == 0).then(|| rng.u64(100..2000));
+        let ttl = pick(rng, &[500, 1000, 2000]);
+        let second = Use { hold: rng.u64(..3000), max_hold, end: end(rng), ..plain(ttl) };
+        let also = Also::Second(Box::new(second));
+        let hold = rng.u64(..3000);
+        scene.lock(0, self.some(rng).0, Use { hold, also, end: end(rng), ..plain(ttl) });
+        self.others(rng, scene, 2000);
+    }
+
+    /// Another client continues the lease, and the one before ends its own without a release.
+    pub(super) fn handed_over(&self, rng: &mut Rng, scene: &mut Scene) {
+        let max_hold = (rng.u8(..4) == 0).then(|| rng.u64(100..2000));
+        let next = Use { hold: rng.u64(..3000), max_hold, ..usual(rng) };
+        let also = Also::HandOver(self.some(rng).0, Box::new(next));
+        let how = Use { also, end: End::Abandon, ..usual(rng) };
+        scene.lock(0, self.some(rng).0, how);
+        self.others(rng, scene, 2000);
+    }
+
+    /// All leases of a client are taken from those who run under them, or it is shut down.
+    pub(super) fn given_back(&self, rng: &mut Rng, scene: &mut Scene) {
+        let (client, node) = self.some(rng);
+        for _ in 0..rng.u8(1..=4) {
+            let end = pick(rng, &[&End::Release, &End::Drop, &End::Keep]).clone();
+            let names = pick(rng, &[&["a"][..], &["b"], &["a", "b"]]).to_vec();
+            let how = Use { names, end, hold: rng.u64(..3000), ..usual(rng) };
+            scene.lock(rng.u64(..1500), client, how);
+        }
+        if rng.bool() {
+            scene.add(rng.u64(..1500), Action::Cut { client, node, ms: rng.u64(1..2000) });
+        }
+        let at = rng.u64(..1500);
+        if rng.bool() {
+            scene.add(at, Action::ReleaseAll { client });
+        } else {
+            scene.add(at, Action::Shutdown { client, ms: pick(rng, &[0, 300, 3000]) });
+        }
+        self.others(rng, scene, 2000);
+    }
+}

@@ -1,0 +1,87 @@
+//! Meetings of uses and faults that defects were found in: few things at a time, close together.
+
+mod leases;
+mod nodes;
+
+use fastrand::Rng;
+
+use super::action::{Action, Step, Use};
+use super::chance::{pick, plain, some_time};
+use super::clock::Time;
+use super::scenario::Scenario;
+use super::world::MS;
+
+/// What a situation is made of, at times from its begin on.
+struct Scene<'a> {
+    steps: &'a mut Vec<Step>,
+    begin: Time,
+}
+
+impl Scene<'_> {
+    fn add(&mut self, ms: u64, action: Action) {
+        self.steps.push(Step { at: self.begin + ms * MS, action });
+    }
+
+    fn lock(&mut self, ms: u64, client: usize, how: Use) {
+        self.add(ms, Action::Lock { client, how });
+    }
+}
+
+/// How many kinds there are.
+const KINDS: u8 = 10;
+
+impl Scenario {
+    /// One or two of them, sometimes with a broken link or a pause; SITUATION chooses which.
+    pub(super) fn situations(&mut self, rng: &mut Rng, length: u64) {
+        let only = std::env::var("SITUATION").ok().and_then(|kind| kind.parse().ok());
+        for _ in 0..rng.u8(1..=2) {
+            let mut steps = Vec::new();
+            let begin = some_time(rng, length);
+            let mut scene = Scene { steps: &mut steps, begin };
+            match only.unwrap_or_else(|| rng.u8(..KINDS)) {
+                0 => self.nested(rng, &mut scene),
+                1 => self.foreign(rng, &mut scene),
+                2 => self.slow_round(rng, &mut scene),
+                3 => self.shorter(rng, &mut scene),
+                4 => self.second_lease(rng, &mut scene),
+                5 => self.handed_over(rng, &mut scene),
+                6 => self.frozen(rng, &mut scene),
+                7 => self.killed(rng, &mut scene),
+                8 => self.lie(rng, &mut scene),
+                _ => self.given_back(rng, &mut scene),
+            }
+            for _ in 0..rng.u8(..3) {
+                let ((client, node), ms) = (self.some(rng), rng.u64(1..600));
+                let action = match rng.u8(..3) {
+                    0 => Action::Cut { client, node, ms },
+                    1 => Action::Pause { client, ms },
+                    _ => self.lock(rng),
+                };
+                scene.add(rng.u64(..3000), action);
+            }
+            self.steps.extend(steps);
+        }
+    }
+
+    /// A few others want the lock, too.
+    fn others(&self, rng: &mut Rng, scene: &mut Scene, within: u64) {
+        for _ in 0..rng.u8(1..=3) {
+            let how = Use { wait: pick(rng, &[None, Some(6000)]), ..usual(rng) };
+            scene.lock(rng.u64(..within), self.some(rng).0, how);
+        }
+    }
+
+    /// No ttl may exceed the guard.
+    fn at_most(&self, ttl: u64) -> u64 {
+        if self.guard.is_zero() {
+            ttl
+        } else {
+            ttl.min(u64::try_from(self.guard.as_millis()).unwrap())
+        }
+    }
+}
+
+fn usual(rng: &mut Rng) -> Use {
+    let longest = pick(rng, &[20, 1500]);
+    Use { hold: rng.u64(..longest), ..plain(pick(rng, &[300, 1000, 2000])) }
+}

@@ -1,0 +1,83 @@
+//! Nodes that fail, or that others write to, while a lock changes hands.
+
+use fastrand::Rng;
+
+use super::super::action::{Action, Use};
+use super::super::chance::{pick, plain};
+use super::super::scenario::Scenario;
+use super::super::server::EPOCH_US;
+use super::Scene;
+
+impl Scenario {
+    /// Keys of another library on too few nodes to matter, while a lock changes hands.
+    pub(super) fn foreign(&self, rng: &mut Rng, scene: &mut Scene) {
+        let spare = (self.nodes.len() - 1) / 2;
+        // The same ones, if this happens twice.
+        let first = usize::from(!self.kills);
+        for more in 0..rng.usize(..=spare) {
+            let node = (first + more) % self.nodes.len();
+            let ttl = pick(rng, &[None, Some(60_000), Some(300)]);
+            for name in [&["a"][..], &["b"], &["a", "b"]][rng.usize(..3)] {
+                scene.add(rng.u64(..100), Action::Foreign { node, name, ttl });
+            }
+        }
+        let names = pick(rng, &[&["a"][..], &["a", "b"]]).to_vec();
+        let hold = rng.u64(50..2000);
+        scene.lock(rng.u64(..200), self.some(rng).0, Use { names, hold, ..plain(1000) });
+        self.others(rng, scene, 1500);
+    }
+
+    /// A node is frozen, or a link dead, for longer than a ttl, with votes and deletes in its buffers.
+    pub(super) fn frozen(&self, rng: &mut Rng, scene: &mut Scene) {
+        let (client, node) = self.some(rng);
+        let ms = pick(rng, &[1500, 4000, 13_000]);
+        let stop = if rng.bool() {
+            Action::Stop { node, ms }
+        } else {
+            Action::Cut { client, node, ms: ms / 4 }
+        };
+        let at = rng.u64(..300);
+        scene.add(at, stop);
+        for _ in 0..rng.u8(1..=4) {
+            let cancel = (rng.u8(..4) == 0).then(|| rng.u64(..50));
+            let wait = pick(rng, &[None, Some(0), Some(1000)]);
+            let ttl = self.at_most(pick(rng, &[300, 1000, 2000, 8000]));
+            let how = Use { wait, cancel, hold: rng.u64(..400), ..plain(ttl) };
+            let asks = if rng.bool() { client } else { self.some(rng).0 };
+            scene.lock((at + rng.u64(..100)).saturating_sub(50), asks, how);
+        }
+        self.others(rng, scene, ms + 2000);
+    }
+
+    /// A client is killed in the middle of a round: some nodes keep its vote for long.
+    pub(super) fn killed(&self, rng: &mut Rng, scene: &mut Scene) {
+        let (client, node) = self.some(rng);
+        let ttl = self.at_most(15_000);
+        scene.lock(1, client, plain(ttl));
+        for other in 0..self.nodes.len() {
+            if other != node {
+                scene.add(0, Action::Cut { client, node: other, ms: 500 });
+            }
+        }
+        scene.add(rng.u64(2..60), Action::CrashClient { client });
+        self.others(rng, scene, 2500);
+    }
+
+    /// A node tells a fencing token, once, that no rule has made.
+    pub(super) fn lie(&self, rng: &mut Rng, scene: &mut Scene) {
+        // The one that may have foreign keys, too.
+        let node = usize::from(!self.kills);
+        // Below 2^53, but further ahead than any clock; and what all believe.
+        let (far, near) = (EPOCH_US + 200 * YEAR_US, EPOCH_US + 99 * YEAR_US);
+        let fence =
+            pick(rng, &[1 << 60, (1 << 53) + 1, 1 << 53, u64::MAX, u64::MAX - 1, far, near]);
+        // Fewer nodes than three have no quorum without the one that lies.
+        if self.fencing && self.nodes.len() > 2 {
+            scene.add(0, Action::Lie { node, fence, stored: rng.bool() });
+        }
+        self.others(rng, scene, 2000);
+        self.others(rng, scene, 2000);
+    }
+}
+
+const YEAR_US: u64 = 31_557_600 * 1_000_000;

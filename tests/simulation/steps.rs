@@ -1,0 +1,179 @@
+//! What happens in a run, done to its world: events as they fall due, and the scenario's steps.
+
+use std::task::Waker;
+
+use crate::node::Change;
+
+use super::action::Action;
+use super::play::Player;
+use super::scenario::Promise;
+use super::usage::{later, lock, release_all, shutdown};
+use super::world::{Event, MS, World};
+
+impl Player<'_> {
+    pub(super) fn apply(&mut self, event: Event) {
+        let mut world = self.world.lock().unwrap();
+        match event {
+            Event::Wake(id) => {
+                let waker = world.take_waker(id);
+                drop(world);
+                waker.into_iter().for_each(Waker::wake);
+            }
+            Event::Arrive { .. } => world.arrive(event),
+            Event::Thaw(node) => world.thaw(node),
+            Event::Answer { client, node, epoch, id, answer } => {
+                world.answered(client, node, epoch, id, answer);
+            }
+            Event::Push { client, node, epoch, key } => {
+                if world.is_current(client, node, epoch)
+                    && let Some(watch) = &world.watches[client]
+                {
+                    watch.changed(Change::Key(key));
+                }
+            }
+            Event::Broken { client, node, epoch } => {
+                if world.is_current(client, node, epoch) {
+                    world.cut(client, node, 20 * MS);
+                }
+            }
+            Event::Silent { client, node, epoch, id } => world.silent(client, node, epoch, id),
+            Event::Look => {
+                drop(world);
+                self.look();
+            }
+            Event::Connect { client, node, epoch } => world.connect(client, node, epoch),
+            Event::Heard { client, node, epoch, down } => {
+                if world.is_current(client, node, epoch) {
+                    world.cut(client, node, down);
+                }
+            }
+            Event::Resume(client) => {
+                drop(world);
+                if !self.pauses(client) {
+                    self.queue.lock().unwrap().extend(self.parked.drain(..));
+                }
+            }
+            Event::Step(at) => {
+                drop(world);
+                self.step(&self.scenario.steps[at].action.clone());
+            }
+        }
+    }
+
+    fn step(&mut self, action: &Action) {
+        let mut world = self.world.lock().unwrap();
+        world.log(|| format!("{action:?}"));
+        let now = world.now;
+        match *action {
+            Action::Lock { client, ref how } => {
+                drop(world);
+                if let Some(client) = self.clients[client].clone() {
+                    let (id, how) = (client.id, how.clone());
+                    self.spawn(id, lock(client, how));
+                }
+            }
+            Action::Pause { client, ms } => {
+                let until = now + ms * MS;
+                world.at(until, Event::Resume(client));
+                self.monitor.lock().unwrap().pause(client, now, until);
+            }
+            Action::CrashClient { client } => {
+                world.dead[client] = true;
+                drop(world);
+                self.monitor.lock().unwrap().client_gone(client);
+                self.clients[client] = None;
+                self.tasks.retain(|_, (owner, ..)| *owner != client);
+            }
+            Action::ReleaseAll { client } => {
+                drop(world);
+                if let Some(client) = self.clients[client].clone() {
+                    self.spawn(client.id, release_all(client));
+                }
+            }
+            Action::Shutdown { client, ms } => {
+                drop(world);
+                // Nobody acquires from it any more.
+                if let Some(client) = self.clients[client].take() {
+                    self.spawn(client.id, shutdown(client, ms));
+                }
+            }
+            Action::Cut { client, node, ms } => world.cut(client, node, ms * MS),
+            Action::Slow { client, node, by, ms } => world.slow(client, node, by * MS, ms * MS),
+            Action::Stop { node, ms } => {
+                let server = &mut world.servers[node];
+                server.paused_until = server.paused_until.max(now + ms * MS);
+            }
+            Action::Crash { node, keep, down } => Self::crash(&mut world, node, keep, down),
+            Action::Lag { node } => world.servers[node].lag(),
+            Action::Switch { node, stale, down } => world.switch(node, stale * MS, down * MS),
+            Action::Delete { node, name } => {
+                let told = world.servers[node].delete(Some(name), false);
+                world.tell(node, told);
+            }
+            Action::Foreign { node, name, ttl } => {
+                let told = world.servers[node].foreign(name, ttl, now);
+                world.tell(node, told);
+            }
+            Action::Lie { node, fence, stored: false } => world.servers[node].lie = Some(fence),
+            Action::Lie { node, fence, stored: true } => {
+                let fences = ["a", "b"].map(|name| crate::acquire::fence_key(name).unwrap());
+                fences.iter().for_each(|key| world.servers[node].poison(key, fence));
+            }
+            Action::Free { client, after, by_force, ref how } => {
+                self.free(&mut world, by_force);
+                drop(world);
+                if let Some(client) = self.clients[client].clone() {
+                    self.spawn(client.id, later(client, after, by_force, how.clone()));
+                }
+            }
+            Action::Flush { node } => {
+                let valid = self.monitor.lock().unwrap().valid(now);
+                let careful = self.scenario.promise == Promise::FlushesAreSurvived;
+                // Answers that a paused client has not read yet may count, too.
+                let paused = &self.monitor.lock().unwrap().paused_until;
+                let paused = paused.iter().any(|until| now < *until);
+                if careful && (paused || !world.survives_flush(node, &valid)) {
+                    return;
+                }
+                let told = world.servers[node].delete(None, true);
+                world.tell(node, told);
+            }
+        }
+    }
+
+    /// Deletes the keys of "a" on every node that runs, or has a client do so; who holds it must be told of it.
+    fn free(&self, world: &mut World, by_force: bool) {
+        let now = world.now;
+        let lives = |world: &World, node: usize| now >= world.servers[node].paused_until;
+        let mut monitor = self.monitor.lock().unwrap();
+        let due = now + 2_500 * MS;
+        monitor.deleted("a", due, |record| {
+            (0..world.servers.len())
+                .all(|node| !lives(world, node) || world.sound(record.client, node, now))
+        });
+        for node in 0..world.servers.len() {
+            if !by_force && lives(world, node) {
+                let told = world.servers[node].delete(Some("a"), false);
+                world.tell(node, told);
+            }
+        }
+    }
+
+    /// Down for a while, then up again: connections to it break when they are next used, or at once.
+    fn crash(world: &mut World, node: usize, keep: bool, down: u64) {
+        let back = world.now + down * MS;
+        let server = &mut world.servers[node];
+        server.incarnation += 1;
+        server.restart(back);
+        // Nothing is carried out before it is back; who asks earlier is refused by its old incarnation.
+        server.paused_until = server.paused_until.max(back);
+        if !keep {
+            server.lose_data();
+        }
+        for client in 0..world.clocks.len() {
+            if !world.dead[client] {
+                world.cut(client, node, down * MS);
+            }
+        }
+    }
+}
