@@ -28,7 +28,7 @@ impl Scene<'_> {
 }
 
 /// How many kinds there are.
-const KINDS: u8 = 10;
+const KINDS: u8 = 11;
 
 impl Scenario {
     /// One or two of them, sometimes with a broken link or a pause; SITUATION chooses which.
@@ -48,6 +48,7 @@ impl Scenario {
                 6 => self.frozen(rng, &mut scene),
                 7 => self.killed(rng, &mut scene),
                 8 => self.lie(rng, &mut scene),
+                9 => self.late_scouts(rng, &mut scene),
                 _ => self.given_back(rng, &mut scene),
             }
             for _ in 0..rng.u8(..3) {

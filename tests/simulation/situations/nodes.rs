@@ -63,6 +63,27 @@ impl Scenario {
         self.others(rng, scene, 2500);
     }
 
+    /// A lock becomes free when its waiter's time is nearly over; the nodes that it would ask first are silent, and
+    /// their connections break one after the other, each when it was listened to for long.
+    pub(super) fn late_scouts(&self, rng: &mut Rng, scene: &mut Scene) {
+        let (waiter, node) = self.some(rng);
+        let holder = (waiter + 1) % self.clients.len();
+        // By it the client learns how long rounds take, and so for how long it listens to a scout.
+        scene.lock(0, waiter, Use { names: vec!["b"], ..plain(1000) });
+        let (free, left) = (rng.u64(200..600), rng.u64(30..70));
+        scene.lock(100, holder, Use { hold: free - 100, ..plain(2000) });
+        let begin = rng.u64(120..180);
+        let wait = Some(free - begin + left);
+        scene.lock(begin, waiter, Use { wait, ..plain(2000) });
+        let silent = if rng.u8(..4) == 0 { node } else { 0 };
+        for scout in 0..(self.nodes.len() / 2).max(1) {
+            let node = (silent + scout) % self.nodes.len();
+            scene.add(free - 20, Action::Slow { client: waiter, node, by: 800, ms: 200 });
+            let broken = free + rng.u64(15..60);
+            scene.add(broken, Action::Cut { client: waiter, node, ms: 500 });
+        }
+    }
+
     /// A node tells a fencing token, once, that no rule has made.
     pub(super) fn lie(&self, rng: &mut Rng, scene: &mut Scene) {
         // The one that may have foreign keys, too.
