@@ -11,6 +11,7 @@ use std::time::Duration;
 use redis::{Cmd, cmd};
 
 use super::in_flight::{Command, Expects, Purpose};
+use super::packed::Packed;
 use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, SCRIPTS};
 use crate::node::fencing::SLACK;
 use crate::node::{Claim, Fencing, VoteParams};
@@ -23,8 +24,13 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// A proxy that loses one answer shifts all later ones by one; without the echo, somebody's grant could be counted for
 /// another's round.
-pub(super) fn script_call(call: &Cmd, echo: &str, purpose: Purpose, timeout: Duration) -> Command {
-    let (bytes, expects) = (call.get_packed_command().into(), Expects::Echo(echo.into()));
+pub(super) fn script_call(
+    call: Packed,
+    echo: &str,
+    purpose: Purpose,
+    timeout: Duration,
+) -> Command {
+    let (bytes, expects) = (call.bytes(), Expects::Echo(echo.into()));
     Command { bytes, expects, purpose, timeout, untracked: false }
 }
 
@@ -36,17 +42,14 @@ pub(super) fn script_call(call: &Cmd, echo: &str, purpose: Purpose, timeout: Dur
 /// tell.
 pub(super) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     let key = &claim.keys[0];
-    // Both in one piece, of the right size at once: this is the way of nearly every acquire.
-    let room = 2 * key.len() + claim.token.len() + 120;
-    let (mut set, mut get) = (Cmd::with_capacity(6, room), Cmd::with_capacity(4, room));
-    set.arg("SET").arg(key).arg(&*claim.token).arg("NX").arg("PX").arg(millis(params.ttl));
+    // Both in one piece: this is the way of nearly every acquire.
+    let mut both = Packed::with_room(10, 2 * key.len() + claim.token.len());
+    both.request(6).word("SET").word(key).word(&*claim.token).word("NX").word("PX");
+    both.number(millis(params.ttl));
     // One byte more than a token has: a longer value is seen to be none of ours.
-    get.arg("GETRANGE").arg(key).arg(0).arg(claim.token.len());
-    let mut bytes = Vec::with_capacity(room);
-    set.write_packed_command(&mut bytes);
-    get.write_packed_command(&mut bytes);
+    both.request(4).word("GETRANGE").word(key).number(0).number(claim.token.len() as u64);
     Command {
-        bytes: bytes.into(),
+        bytes: both.bytes(),
         expects: Expects::Owner,
         purpose: vote(claim, params, false),
         timeout: params.timeout,
@@ -56,16 +59,20 @@ pub(super) fn attempt(claim: &Claim, params: VoteParams) -> Command {
 
 /// All keys or none, whoever has them; with fencing, and with a word on who is in the way.
 pub(super) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> Command {
-    let mut command = SCRIPTS[ACQUIRE].on(&lock_keys(claim, params));
-    command.arg(&*claim.token).arg(millis(params.ttl));
     // The proposal, or 0, and the least that it may be, or 0: the script tells a first vote from a heal by
     // that.
-    match params.fencing {
-        Fencing::Off => &mut command,
-        Fencing::Propose(fence) => command.arg(&[fence, 0]).arg(micros(SLACK)),
-        Fencing::AtLeast(fence) => command.arg(&[0, fence]).arg(micros(SLACK)),
+    let fence = match params.fencing {
+        Fencing::Off => None,
+        Fencing::Propose(fence) => Some([fence, 0]),
+        Fencing::AtLeast(fence) => Some([0, fence]),
     };
-    script_call(&command, &claim.token, vote(claim, params, sent), params.timeout)
+    let arguments = if fence.is_some() { 5 } else { 2 };
+    let mut call = SCRIPTS[ACQUIRE].on(&lock_keys(claim, params), arguments);
+    call.word(&*claim.token).number(millis(params.ttl));
+    if let Some([proposed, least]) = fence {
+        call.number(proposed).number(least).number(micros(SLACK));
+    }
+    script_call(call, &claim.token, vote(claim, params, sent), params.timeout)
 }
 
 /// What becomes of the vote when its connection dies: both kinds may have put the token on a key.
@@ -76,19 +83,19 @@ fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
 
 /// Deletes our keys, and no others. `owed`: how long they live at most.
 pub(super) fn release_script(claim: &Claim, owed: Duration) -> Command {
-    let mut command = SCRIPTS[RELEASE].on(&claim.keys);
-    command.arg(&*claim.token);
+    let mut call = SCRIPTS[RELEASE].on(&claim.keys, 1);
+    call.word(&*claim.token);
     let token = Arc::clone(&claim.token);
-    script_call(&command, &claim.token, Purpose::Delete { token, owed, until: None }, TIMEOUT)
+    script_call(call, &claim.token, Purpose::Delete { token, owed, until: None }, TIMEOUT)
 }
 
 /// Deletes the keys whoever has them, if the server's own clock has not passed this time.
 pub(super) fn force_script(keys: &[String], by: u64) -> Command {
-    let mut command = SCRIPTS[FORCE].on(keys);
-    command.arg(by);
+    let mut call = SCRIPTS[FORCE].on(keys, 1);
+    call.number(by);
     // Where a cluster's server sends it elsewhere, it begins anew there.
     let purpose = Purpose::Force { keys: keys.into(), delete: force_script };
-    script_call(&command, &by.to_string(), purpose, TIMEOUT)
+    script_call(call, &by.to_string(), purpose, TIMEOUT)
 }
 
 /// The keys that a script needs: the locks', and with fencing the fences'.
@@ -111,18 +118,22 @@ pub(super) fn millis(time: Duration) -> u64 {
 
 /// Makes our keys live longer, and keeps the fencing token from being forgotten.
 pub(super) fn extend_script(claim: &Claim, params: VoteParams) -> Command {
-    let mut command = SCRIPTS[EXTEND].on(&lock_keys(claim, params));
-    command.arg(&*claim.token).arg(millis(params.ttl));
-    if let Fencing::AtLeast(fence) = params.fencing {
-        command.arg(fence);
+    let fence = match params.fencing {
+        Fencing::AtLeast(fence) => Some(fence),
+        _ => None,
+    };
+    let mut call = SCRIPTS[EXTEND].on(&lock_keys(claim, params), 2 + usize::from(fence.is_some()));
+    call.word(&*claim.token).number(millis(params.ttl));
+    if let Some(fence) = fence {
+        call.number(fence);
     }
-    script_call(&command, &claim.token, Purpose::Keep, params.timeout)
+    script_call(call, &claim.token, Purpose::Keep, params.timeout)
 }
 
 /// Who has the key. Nobody waits to be told of it.
 pub(super) fn inspect_script(key: &str) -> Command {
-    let command = SCRIPTS[INSPECT].on(&[key.to_owned()]);
-    Command { untracked: true, ..script_call(&command, key, Purpose::Plain, TIMEOUT) }
+    let call = SCRIPTS[INSPECT].on(&[key.to_owned()], 0);
+    Command { untracked: true, ..script_call(call, key, Purpose::Plain, TIMEOUT) }
 }
 
 /// Deletes the keys whoever has them, in two commands: a delete that arrives late, when its caller was long told

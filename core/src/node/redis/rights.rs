@@ -51,7 +51,7 @@ fn every_lock(key_prefix: &str) -> Vec<(&'static str, Cmd)> {
         ("DEL", on("DEL")),
         ("PTTL", on("PTTL")),
         ("PEXPIRE", on("PEXPIRE").arg(1).clone()),
-        ("EVALSHA", SCRIPTS[INSPECT].on(&[key])),
+        ("EVALSHA", cmd("EVALSHA").arg(&SCRIPTS[INSPECT].digest).arg(1).arg(&key).clone()),
     ]
 }
 

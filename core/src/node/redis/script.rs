@@ -6,14 +6,16 @@
 
 use std::sync::LazyLock;
 
-use redis::{Cmd, Script as Digest, cmd};
+use redis::Script as Digest;
+
+use super::packed::Packed;
 
 /// A script, and what the server calls it by.
 pub(super) struct Script {
     /// As it is loaded.
     pub(super) text: String,
     /// SHA-1 of the text, which is its name to `EVALSHA`.
-    digest: String,
+    pub(super) digest: String,
 }
 
 impl Script {
@@ -25,13 +27,19 @@ impl Script {
         Self { text, digest }
     }
 
-    /// The call of this script on these keys; arguments follow.
-    pub(super) fn on(&self, keys: &[String]) -> Cmd {
-        let mut command = cmd("EVALSHA");
-        command.arg(&self.digest).arg(keys.len()).arg(keys);
-        command
+    /// The call of this script on these keys; so many arguments follow.
+    pub(super) fn on(&self, keys: &[String], arguments: usize) -> Packed {
+        let words = 3 + keys.len() + arguments;
+        let long = keys.iter().map(String::len).sum::<usize>() + self.digest.len() + TOKEN;
+        let mut call = Packed::with_room(words, long);
+        call.request(words).word("EVALSHA").word(&self.digest).number(keys.len() as u64);
+        call.words(keys);
+        call
     }
 }
+
+/// The longest argument of a script.
+const TOKEN: usize = 40;
 
 /// Makes keys ours. This and the next are where each script stands in [`SCRIPTS`].
 pub(super) const ACQUIRE: usize = 0;

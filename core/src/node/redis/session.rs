@@ -6,17 +6,17 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
-use redis::{Value, ValueCodec};
+use bytes::BufMut;
+use redis::Value;
 use tokio::io::AsyncReadExt;
 use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use tokio_util::codec::Decoder;
 
 use super::context::{Context, Opening};
 use super::dialogue::Dialogue;
 use super::in_flight::InFlight;
 use super::pipeline::TICK;
+use super::reader::Reader;
 use super::renewal::Renewal;
 use super::route::{Found, News};
 use super::stream::Stream;
@@ -55,12 +55,8 @@ pub(super) struct Session<'a> {
     news: News,
     /// Logs in again, where a login does not last.
     renewal: Option<Renewal>,
-    /// Keeps the beginning of an answer that has not come as a whole.
-    codec: ValueCodec,
-    /// Read, and not parsed yet.
-    unread: BytesMut,
-    /// Bytes read since the last whole answer.
-    partial: usize,
+    /// What was read, and is not understood yet.
+    reader: Reader,
     /// The client is there: there may be more to ask.
     more: bool,
     /// Why it ended, for those whose answers never came; `None` in the end of which nothing is left.
@@ -73,7 +69,7 @@ impl<'a> Session<'a> {
         let Opening { greeting, killed, found } = opening;
         let renewal =
             greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
-        let Talk { stream, codec, unread, .. } = greeting.talk;
+        let Talk { stream, reader } = greeting.talk;
         let news = context.finder.news();
         Self {
             dialogue: Dialogue::begin(context, &stream, killed, waiting),
@@ -81,9 +77,7 @@ impl<'a> Session<'a> {
             found,
             news,
             renewal,
-            codec,
-            unread,
-            partial: 0,
+            reader,
             more: true,
             // Until it is known better: this is what a panic leaves behind.
             end: Some(Fault::new("the node's own task failed: this is a bug in redlock")),
@@ -116,7 +110,7 @@ impl<'a> Session<'a> {
             let room = self.more && pipeline.has_room();
             let Dialogue { context, pipeline, .. } = &mut self.dialogue;
             let (mut reader, mut writer) = tokio::io::split(&mut self.stream);
-            let mut unread = (&mut self.unread).limit(READ);
+            let mut unread = (&mut self.reader.unread).limit(READ);
             // In no fixed order: a server that never stops talking must not keep commands, or the client's end,
             // waiting.
             tokio::select! {
@@ -181,16 +175,12 @@ impl<'a> Session<'a> {
                 if self.more {
                     self.dialogue.pipeline.heard();
                 }
-                self.partial += count;
+                self.reader.came(count);
             }
         }
         loop {
-            let decoded = self.codec.decode(&mut self.unread);
-            if matches!(decoded, Ok(Some(_))) {
-                self.partial = self.unread.len();
-            }
-            let fault = match decoded {
-                Ok(None) if self.partial > LARGEST => {
+            let fault = match self.reader.next() {
+                Ok(None) if self.reader.partial() > LARGEST => {
                     Some(Fault::new("an answer is larger than any that a lock can have"))
                 }
                 Ok(None) => return None,

@@ -2,11 +2,10 @@
 //!
 //! Nobody else asks anything yet, so answers need no queue: they come in the order of the batch.
 
-use bytes::BytesMut;
-use redis::{Cmd, Value, ValueCodec};
+use redis::{Cmd, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio_util::codec::Decoder;
 
+use super::reader::Reader;
 use super::stream::Stream;
 use crate::node::Fault;
 
@@ -18,18 +17,14 @@ const LARGEST: usize = 64 << 10;
 pub(super) struct Talk {
     /// Open, and logged in once the greeting is over.
     pub(super) stream: Stream,
-    /// May hold the beginning of an answer.
-    pub(super) codec: ValueCodec,
     /// The session goes on with it: a push may have come right behind the greeting.
-    pub(super) unread: BytesMut,
-    /// Bytes read since the last whole answer: the codec may have taken them already.
-    partial: usize,
+    pub(super) reader: Reader,
 }
 
 impl Talk {
     /// Nothing was said yet.
     pub(super) fn over(stream: Stream) -> Self {
-        Self { stream, codec: ValueCodec::default(), unread: BytesMut::new(), partial: 0 }
+        Self { stream, reader: Reader::default() }
     }
 
     /// Sends all commands at once; one answer each, pushes left out.
@@ -59,22 +54,20 @@ impl Talk {
     /// What is said next, of its own accord or as an answer. Dropped, it loses nothing.
     pub(super) async fn next(&mut self) -> Result<Value, Fault> {
         loop {
-            match self.codec.decode(&mut self.unread) {
-                Ok(Some(value)) => {
-                    self.partial = self.unread.len();
-                    return Ok(value);
-                }
-                Ok(None) if self.partial > LARGEST => {
+            match self.reader.next() {
+                Ok(Some(value)) => return Ok(value),
+                Ok(None) if self.reader.partial() > LARGEST => {
                     return Err(Fault::new("the greeting was answered by too much"));
                 }
                 Ok(None) => {
-                    let read = self.stream.read_buf(&mut self.unread).await.map_err(broken)?;
+                    let unread = &mut self.reader.unread;
+                    let read = self.stream.read_buf(unread).await.map_err(broken)?;
                     if read == 0 {
                         return Err(Fault::new(
                             "the server closed the connection during the greeting",
                         ));
                     }
-                    self.partial += read;
+                    self.reader.came(read);
                 }
                 Err(_) => {
                     return Err(Fault::new("the greeting was not answered in Redis' protocol"));
