@@ -100,6 +100,12 @@ pub(super) enum Action {
         stale: u64,
         down: u64,
     },
+    /// Nothing passes between the node's server and this replica of it.
+    Isolate {
+        node: usize,
+        replica: usize,
+        ms: u64,
+    },
     Delete {
         node: usize,
         name: &'static str,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::clock::Time;
 use super::request::{Answer, Peer};
-use super::world::{Event, World};
+use super::world::{Event, MS, World};
 
 impl World {
     /// A replica answers: READONLY.
@@ -18,8 +18,18 @@ impl World {
     /// The node's replica takes its place.
     pub(super) fn switch(&mut self, node: usize, stale: Time, down: Time) {
         let now = self.now;
-        let old = self.servers[node].switch(now);
-        self.old.insert(node, (old, now + stale));
+        let count = self.servers[node].replicas.len();
+        if count > 0 {
+            let all = self.durability.min_replicas as usize == count;
+            let any = all.then(|| self.rng.usize(..count));
+            let Some(old) = self.servers[node].promoted(any, now) else { return };
+            self.old.insert(node, (old, now + stale));
+            let (incarnation, late) = (self.servers[node].incarnation, self.rng.u64(0..300 * MS));
+            self.at(now + stale + late, Event::Resync { node, incarnation });
+        } else {
+            let old = self.servers[node].switch(now);
+            self.old.insert(node, (old, now + stale));
+        }
         for client in 0..self.clocks.len() {
             let epoch = self.links[client][node].epoch;
             let at = now + self.rng.u64(0..=stale);

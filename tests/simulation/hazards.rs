@@ -17,6 +17,7 @@ impl Server {
         if !self.keys.contains_key(key) {
             let end = ttl.map_or(NO_END, |ttl| self.clock_us(now) / 1000 + ttl);
             self.keys.insert(key.to_owned(), (FOREIGN.to_owned(), end));
+            self.written(None);
             told.extend(self.changed(&[key.to_owned()], None));
         }
         told
@@ -26,6 +27,7 @@ impl Server {
     pub(super) fn poison(&mut self, key: &str, fence: u64) {
         self.poisoned = true;
         self.fences.insert(key.to_owned(), (fence, NO_END));
+        self.written(None);
     }
 
     pub(super) fn lose_data(&mut self) {
@@ -40,7 +42,8 @@ impl Server {
 
     /// Its replica in its place: as old as it is, and with what it has. Answers the one that it was.
     pub(super) fn switch(&mut self, now: Time) -> Self {
-        let old = self.clone();
+        let mut old = self.clone();
+        old.replicas.clear();
         if let Some((keys, fences)) = self.replica.take() {
             (self.keys, self.fences) = (keys, fences);
         }
@@ -48,12 +51,19 @@ impl Server {
         self.switched = Some(now);
         self.tracked.clear();
         self.backlog.clear();
+        self.forget_connections();
         self.paused_until = now;
         old
     }
 
+    fn forget_connections(&mut self) {
+        self.waits.clear();
+        self.wrote.clear();
+    }
+
     pub(super) fn restart(&mut self, now: Time) {
         self.started = now;
+        self.forget_connections();
         self.tracked.clear();
     }
 
@@ -67,6 +77,7 @@ impl Server {
         if flush_fences {
             self.fences.clear();
         }
+        self.written(None);
         self.changed(&keys, None)
     }
 }

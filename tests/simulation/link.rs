@@ -7,22 +7,48 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::node::{Change, Claim, Fault};
+use crate::node::{Change, Claim, Confirm, Fault, Purpose};
 
 use super::clock::Time;
 use super::network::Reply;
-use super::request::Request;
+use super::request::{Answer, Request};
 use super::world::{Event, MS, World};
 
 /// What was asked and is not answered yet.
 pub(super) struct Open {
     pub(super) id: u64,
     pub(super) request: Request,
-    /// For how long a key that it should delete may live.
-    pub(super) ttl: Duration,
-    /// Paid for the first time on a connection whose predecessor was dead: no key outlives this.
-    pub(super) until: Option<Instant>,
+    /// Of a delete with an end: paid for the first time on a connection whose predecessor was dead, no key outlives it.
+    pub(super) purpose: Purpose,
+    /// How long whoever asks listens.
+    pub(super) timeout: Duration,
     pub(super) answer: Reply,
+    /// A grant counts only if replicas have it by then.
+    pub(super) confirm_by: Option<Instant>,
+}
+
+impl Open {
+    pub(super) fn new(request: Request, timeout: Duration, owed: Duration, answer: Reply) -> Self {
+        let token = |claim: &Claim| Arc::clone(&claim.token);
+        let purpose = match &request {
+            Request::Attempt { claim, .. } | Request::Acquire { claim, first: true, .. } => {
+                Purpose::FirstVote { token: token(claim), sent: false }
+            }
+            Request::Acquire { claim, .. } => Purpose::Heal(token(claim)),
+            Request::Extend { .. } => Purpose::Keep,
+            Request::Release { claim } => {
+                Purpose::Delete { token: token(claim), owed, until: None }
+            }
+            Request::Force { .. } => Purpose::Plain,
+            Request::Wait { .. } => Purpose::Confirm,
+        };
+        Self { id: 0, request, purpose, timeout, answer, confirm_by: None }
+    }
+
+    /// What nobody waits for.
+    pub(super) fn unheard(request: Request, owed: Duration) -> Self {
+        Self::new(request, Duration::ZERO, owed, oneshot::channel().0)
+    }
 }
 
 /// A delete that was never confirmed.
@@ -69,11 +95,14 @@ pub(super) struct Link {
     pub(super) owed: VecDeque<Debt>,
     /// Tokens whose vote never went out: there is nothing to delete.
     pub(super) unsent: BTreeSet<Arc<str>>,
+    /// Grants that replicas must have before they count, where that is wanted.
+    pub(super) confirm: Option<Confirm<(Open, Answer)>>,
 }
 
 impl Link {
-    pub(super) fn owe(&mut self, request: &Request, ttl: Duration, until: Option<Instant>) {
-        if let Request::Release { claim } = request
+    pub(super) fn owe(&mut self, open: &Open) {
+        if let Open { request: Request::Release { claim }, purpose, .. } = open
+            && let Purpose::Delete { owed: ttl, until, .. } = *purpose
             && !self.unsent.contains(&claim.token)
             && self.owed.iter().all(|debt| debt.claim != *claim)
         {
@@ -103,6 +132,7 @@ impl World {
             && link.incarnation == server.incarnation
             && !server.poisoned
             && link.up_since.max(link.slow_over).max(server.paused_until) <= since
+            && server.in_step_from(self.durability.min_replicas) <= since
             && link.votes_from.is_none_or(|from| self.clocks[client].local(since) >= from)
     }
 
@@ -129,9 +159,11 @@ impl World {
         link.epoch += 1;
         link.blocked_until = now + pause;
         let epoch = link.epoch;
-        for Open { request, ttl, until, answer, .. } in std::mem::take(&mut link.open) {
-            link.owe(&request, ttl, until);
-            let _ = answer.send(Err(Fault::new("the connection broke")));
+        let held = link.confirm.iter_mut().flat_map(Confirm::end).map(|(open, _)| open);
+        let held: Vec<Open> = held.collect();
+        for open in std::mem::take(&mut link.open).into_iter().chain(held) {
+            link.owe(&open);
+            let _ = open.answer.send(Err(Fault::new("the connection broke")));
         }
         self.at(now + pause, Event::Connect { client, node, epoch });
         if let Some(watch) = &self.watches[client] {
@@ -162,12 +194,13 @@ impl World {
         let uptime = Duration::from_secs(server.uptime_seconds(self.now));
         let quarantine = (self.guard.mul_f64(1.01) + Duration::from_secs(1)).saturating_sub(uptime);
         let quarantine = quarantine.max(self.new_for(node));
-        let incarnation = self.servers[node].incarnation;
+        let (incarnation, durability) = (self.servers[node].incarnation, self.durability);
         let link = &mut self.links[client][node];
         link.up = true;
         (link.incarnation, link.to_replica) = (incarnation, demoted);
         (link.up_since, link.last_there, link.last_back) = (self.now, self.now, self.now);
         link.votes_from = (!self.guard.is_zero()).then(|| local + quarantine);
+        link.confirm = (!durability.is_none()).then(|| Confirm::new(durability));
         // Before any debt is paid: nothing that the former connection still carries can come after its delete.
         if self.kills {
             link.killed = link.epoch;
@@ -175,8 +208,11 @@ impl World {
         for Debt { claim, ttl, until } in std::mem::take(&mut link.owed) {
             let until = until.unwrap_or(local + ttl);
             if until > local {
-                let request = Request::Release { claim };
-                self.send((client, node), request, ttl, Some(until), oneshot::channel().0);
+                let mut open = Open::unheard(Request::Release { claim }, ttl);
+                if let Purpose::Delete { until: end, .. } = &mut open.purpose {
+                    *end = Some(until);
+                }
+                self.send((client, node), open);
             }
         }
         if let Some(watch) = &self.watches[client] {

@@ -5,12 +5,13 @@
 //!
 //! | parts | what they are |
 //! |---|---|
-//! | `scenario`, `action`, `chance`, `situations` | what happens in a run: clients that acquire, hold, extend, cancel, pause and crash; faults of nodes and connections |
+//! | `scenario`, `action`, `chance`, `situations`, `special` | what happens in a run: clients that acquire, hold, extend, cancel, pause and crash; faults of nodes and connections |
 //! | `play`, `steps`, `usage` | the run: tasks polled on one thread, steps done to the world, what clients do with locks |
 //! | `world`, `clock` | virtual time, and each client's own |
 //! | `simulated`, `network`, `link`, `request` | a node as the algorithm sees it, and the way there and back |
-//! | `server`, `hazards`, `failover` | what a node does, what befalls it, and how another takes its place |
-//! | `monitor`, `record`, `progress` | what the design promises, checked after every step |
+//! | `server`, `hazards` | what a node does, and what befalls it |
+//! | `replicas`, `failover` | what its replicas have, and how one takes its place |
+//! | `monitor`, `record`, `progress`, `view` | what the design promises, checked after every step |
 
 mod action;
 mod chance;
@@ -23,13 +24,16 @@ mod network;
 mod play;
 mod progress;
 mod record;
+mod replicas;
 mod request;
 mod scenario;
 mod server;
 mod simulated;
 mod situations;
+mod special;
 mod steps;
 mod usage;
+mod view;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -114,6 +118,11 @@ fn what_is_not_promised_is_found() {
 #[test]
 fn servers_that_change_break_nothing() {
     none_of(Promise::ServersChange);
+}
+
+#[test]
+fn what_replicas_confirmed_stays_when_servers_change() {
+    none_of(Promise::ReplicasConfirm);
 }
 
 #[test]

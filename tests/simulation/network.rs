@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Value;
 use tokio::sync::oneshot;
 
-use crate::clock::Instant;
 use crate::node::Fault;
 
 use super::clock::Time;
@@ -23,47 +23,56 @@ impl World {
         slow + self.rng.u64(self.latency / 4..=self.latency)
     }
 
-    pub(super) fn send(
-        &mut self,
-        (client, node): (usize, usize),
-        request: Request,
-        ttl: Duration,
-        until: Option<Instant>,
-        answer: Reply,
-    ) {
+    pub(super) fn send(&mut self, (client, node): (usize, usize), mut open: Open) {
         if self.dead[client] {
             return;
         }
-        if let Request::Release { claim } = &request {
+        if let Request::Release { claim } = &open.request {
             self.given_up.entry(claim.token.to_string()).or_insert((client, self.now));
         }
         let now = self.clocks[client].local(self.now);
         let link = &mut self.links[client][node];
         let young = link.votes_from.is_some_and(|from| now < from);
-        let refused = match (link.up, request.is_first()) {
+        let refused = match (link.up, open.request.is_first()) {
             (false, _) => Some("not connected"),
             (true, true) if young => Some("restarted too recently"),
             _ => None,
         };
         if let Some(why) = refused {
-            if let Some(claim) = request.keeps().filter(|_| request.is_first()) {
+            if let Some(claim) = open.request.keeps().filter(|_| open.request.is_first()) {
                 link.unsent.insert(Arc::clone(&claim.token));
             }
-            link.owe(&request, ttl, until);
-            let _ = answer.send(Err(Fault::new(why)));
+            link.owe(&open);
+            let _ = open.answer.send(Err(Fault::new(why)));
             return;
         }
-        if let Some(claim) = request.keeps() {
+        if let Some(claim) = open.request.keeps() {
             link.unsent.remove(&claim.token);
         }
+        if let Some(confirm) = &mut link.confirm {
+            open.confirm_by = confirm.sending(&open.purpose, open.timeout, || now);
+        }
         let delay = self.delay(client, node);
-        let id = self.new_id();
+        open.id = self.new_id();
+        let (id, request) = (open.id, open.request.clone());
         let link = &mut self.links[client][node];
-        link.open.push_back(Open { id, request: request.clone(), ttl, until, answer });
+        link.open.push_back(open);
         link.last_there = link.last_there.max(self.now + delay);
         let (epoch, at, incarnation) = (link.epoch, link.last_there, link.incarnation);
         let peer = (client, epoch);
         self.at(at, Event::Arrive { peer, node, incarnation, id, request, there: false });
+        self.ask_to_confirm(client, node);
+    }
+
+    /// Behind the votes that were asked: whether replicas have them, where that is wanted.
+    fn ask_to_confirm(&mut self, client: usize, node: usize) {
+        let now = self.clocks[client].local(self.now);
+        let replicas = self.durability.min_replicas;
+        let confirm = self.links[client][node].confirm.as_mut();
+        if let Some(time) = confirm.and_then(|confirm| confirm.due(|| now)) {
+            let wait = Request::Wait { replicas, time };
+            self.send((client, node), Open::unheard(wait, Duration::ZERO));
+        }
     }
 
     pub(super) fn arrive(&mut self, event: Event) {
@@ -102,28 +111,19 @@ impl World {
         if self.links[client][node].to_replica && current {
             return self.refuse(peer, node, id);
         }
-        let server = &mut self.servers[node];
-        if server.incarnation != incarnation {
-            if let Some((old, until)) = self.old.get_mut(&node)
-                && old.incarnation == incarnation
-                && now < *until
-            {
+        if self.servers[node].incarnation != incarnation {
+            let old = self.server_of(node, incarnation).is_some();
+            if old {
                 // It goes on for those who have not heard that it is none any more.
-                let (answer, told) = old.run(&request, peer, now);
-                self.log(|| {
-                    format!("old node {node} <- client {client}: {} -> {answer:?}", short(&request))
-                });
-                let at = self.back(client, node);
-                self.at(at, Event::Answer { client, node, epoch, id, answer });
-                self.tell(node, told);
-                return;
-            }
-            if current {
+                let arrive = Event::Arrive { peer, node, incarnation, id, request, there };
+                self.execute(arrive);
+            } else if current {
                 let delay = self.delay(client, node);
                 self.at(now + delay, Event::Broken { client, node, epoch });
             }
             return;
         }
+        let server = &mut self.servers[node];
         if now < server.paused_until || !thawed && !server.backlog.is_empty() {
             // It lies in the node's own buffer, whatever becomes of the connection.
             let until = server.paused_until;
@@ -137,14 +137,34 @@ impl World {
             }
             return;
         }
-        let (answer, told) = server.run(&request, peer, now);
-        self.log(|| format!("node {node} <- client {client}: {} -> {answer:?}", short(&request)));
+        self.execute(Event::Arrive { peer, node, incarnation, id, request, there });
+    }
+
+    /// The server that it was sent to carries it out.
+    pub(super) fn execute(&mut self, event: Event) {
+        let Event::Arrive { peer, node, incarnation, id, ref request, .. } = event else { return };
+        let (now, (client, epoch)) = (self.now, peer);
+        let Some(server) = self.server_of(node, incarnation) else { return };
+        if let Some(waiting) = server.waits.iter_mut().find(|waiting| waiting.peer == peer) {
+            // Everything behind a `WAIT` waits as long as it does.
+            return waiting.behind.push_back(event);
+        }
+        if let Request::Wait { replicas, time } = *request {
+            return self.wait(peer, (node, incarnation), id, (replicas, time));
+        }
+        let (answer, told) = server.run(request, peer, now);
+        let old = if self.servers[node].incarnation == incarnation { "" } else { "old " };
+        self.log(|| {
+            format!("{old}node {node} <- client {client}: {} -> {answer:?}", short(request))
+        });
         let at = self.back(client, node);
         self.at(at, Event::Answer { client, node, epoch, id, answer });
         self.tell(node, told);
     }
 
+    /// Whoever is to be told that keys changed, and the server's replicas.
     pub(super) fn tell(&mut self, node: usize, told: Vec<(Peer, String)>) {
+        self.replicate(node);
         for ((client, epoch), key) in told {
             let at = self.back(client, node);
             self.at(at, Event::Push { client, node, epoch, key });
@@ -171,7 +191,21 @@ impl World {
             && let Some(at) = link.open.iter().position(|open| open.id == id)
             && let Some(open) = link.open.remove(at)
         {
-            let _ = open.answer.send(Ok(answer));
+            let now = self.clocks[client].local(self.now);
+            match (answer, &mut link.confirm, open.confirm_by) {
+                (Answer::Confirmed(replicas), Some(confirm), _) => {
+                    let replicas = Value::Int(replicas.try_into().unwrap());
+                    confirm.judge(&replicas, now, |(open, answer), fault| {
+                        let _ = open.answer.send(fault.map_or(Ok(answer), Err));
+                    });
+                }
+                (answer, Some(confirm), Some(by)) if answer.grants() => {
+                    let timeout = open.timeout;
+                    confirm.hold((open, answer), timeout, by);
+                }
+                (answer, ..) => drop(open.answer.send(Ok(answer))),
+            }
+            self.ask_to_confirm(client, node);
         }
     }
 }

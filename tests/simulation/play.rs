@@ -68,8 +68,11 @@ impl<'a> Player<'a> {
         let mut world = World::new(scenario.seed, scenario.latency, scenario.guard, scenario.kills);
         (world.now, world.tracing) = (BEGIN, tracing);
         for &(ppm, offset_us) in &scenario.nodes {
-            world.servers.push(Server::new(ppm, offset_us));
+            let mut server = Server::new(ppm, offset_us);
+            server.replicated(scenario.replicas.0);
+            world.servers.push(server);
         }
+        world.durability.min_replicas = scenario.replicas.1;
         world.clocks.clone_from(&scenario.clients);
         let monitor = Monitor::new(scenario.promise, &scenario.clients);
         let mut player = Self {
@@ -113,7 +116,7 @@ impl<'a> Player<'a> {
             key_prefix: String::new(),
             node_timeout: None,
             guard: self.scenario.guard,
-            durability: Durability::default(),
+            durability: Durability { min_replicas: self.scenario.replicas.1, fsync: false },
             clock: shared,
         };
         let mut world = self.world.lock().unwrap();

@@ -51,8 +51,9 @@ impl Waiting {
     }
 
     /// Whether its votes and its lease last for some round trips over these links.
-    fn has_time(&self, latency: Time) -> bool {
-        self.node_timeout >= 6 * latency && self.ttl >= 20 * latency
+    fn has_time(&self, world: &World) -> bool {
+        let (latency, confirmed) = (world.latency, !world.durability.is_none());
+        self.node_timeout >= if confirmed { 12 } else { 6 } * latency && self.ttl >= 20 * latency
     }
 
     fn overlaps(&self, other: &Self) -> bool {
@@ -162,7 +163,7 @@ impl Monitor {
             let patience: Time = patient.map(|other| other.node_timeout).max().unwrap_or(0) * 4;
             let could = |left| {
                 rested(waiting.client)
-                    && waiting.has_time(world.latency)
+                    && waiting.has_time(world)
                     && !waiting.names.iter().any(|name| taken.contains(name))
                     && world.could_grant(waiting.client, &waiting.names, left)
             };

@@ -27,6 +27,11 @@ pub(super) enum Request {
     Release {
         claim: Claim,
     },
+    /// How many replicas have what this connection wrote; answered once so many have, or after this time.
+    Wait {
+        replicas: u32,
+        time: Duration,
+    },
     /// Deletes the keys whoever has them.
     Force {
         keys: Vec<String>,
@@ -45,7 +50,7 @@ impl Request {
             Self::Attempt { claim, .. }
             | Self::Acquire { claim, .. }
             | Self::Extend { claim, .. } => Some(claim),
-            Self::Release { .. } | Self::Force { .. } => None,
+            Self::Release { .. } | Self::Force { .. } | Self::Wait { .. } => None,
         }
     }
 }
@@ -55,8 +60,17 @@ pub(super) enum Answer {
     Vote(Vote),
     Extension(Extension),
     Released(bool),
+    /// So many replicas have it.
+    Confirmed(usize),
     /// An error: nothing was written.
     Refused,
+}
+
+impl Answer {
+    /// Whether a lease may count on it.
+    pub(super) fn grants(&self) -> bool {
+        matches!(self, Self::Vote(Vote::Granted(_)) | Self::Extension(Extension::Extended))
+    }
 }
 
 /// One connection as the node knows it: client and epoch.

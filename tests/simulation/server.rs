@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::node::{Claim, Extension, Fault, Fencing, Vote};
 
 use super::clock::Time;
+use super::replicas::{Replica, Waiting};
 use super::request::{Answer, Peer, Request};
 use super::world::Event;
 
@@ -30,6 +31,14 @@ pub(super) struct Server {
     pub(super) fences: Fences,
     /// What its replica has, if that is not everything.
     pub(super) replica: Option<(Keys, Fences)>,
+    /// Its replicas, where they count.
+    pub(super) replicas: Vec<Replica>,
+    /// Counts its writes; how far it was for each connection's last one; and how far it was sent to replicas.
+    pub(super) offset: u64,
+    pub(super) wrote: BTreeMap<Peer, u64>,
+    pub(super) streamed: u64,
+    /// Connections that wait for replicas.
+    pub(super) waits: Vec<Waiting>,
     pub(super) tracked: BTreeMap<String, Vec<Peer>>,
     /// A fencing token was set by hand: it is a fault of its own for all who ask for one.
     pub(super) poisoned: bool,
@@ -57,26 +66,10 @@ impl Server {
         (self.clock_us(now) - self.clock_us(self.started)) / 1_000_000
     }
 
-    /// Until when, in true time, every key that this owner has here is there.
-    pub(super) fn has_until(&self, token: &str) -> Option<Time> {
-        let ends = self.keys.values().filter(|(owner, _)| owner == token).map(|(_, end)| *end);
-        let run =
-            (ends.min()? * 1000).saturating_sub(EPOCH_US.saturating_add_signed(self.offset_us));
-        let time = u128::from(run) * 1_000_000_000 / u128::try_from(1_000_000 + self.ppm).unwrap();
-        u64::try_from(time).ok()
-    }
-
-    /// The owner of a key and what is left of it, in ms.
-    pub(super) fn owner_at(&self, key: &str, now: Time) -> Option<(&str, u64)> {
-        let left = |end: &u64| end.saturating_sub(self.clock_us(now) / 1000);
-        let (owner, end) = self.keys.get(key)?;
-        Some((owner.as_str(), left(end))).filter(|(_, left)| *left > 0)
-    }
-
-    /// Every owner of a key.
-    pub(super) fn owners(&self, now: Time) -> impl Iterator<Item = &str> {
-        let ms = self.clock_us(now) / 1000;
-        self.keys.values().filter(move |(_, end)| *end > ms).map(|(owner, _)| owner.as_str())
+    /// Something was written, by this connection.
+    pub(super) fn written(&mut self, by: Option<Peer>) {
+        self.offset += 1;
+        self.wrote.extend(by.map(|peer| (peer, self.offset)));
     }
 
     pub(super) fn expire(&mut self, now: Time) -> Vec<String> {
@@ -140,13 +133,21 @@ impl Server {
                     .cloned()
                     .collect();
                 self.keys.retain(|key, _| !ours.contains(key));
+                if !ours.is_empty() {
+                    self.written(Some(peer));
+                }
                 told.extend(self.changed(&ours, Some(peer)));
                 Answer::Released(ours.len() == claim.keys.len())
             }
+            // Not for itself to know: `World::wait`.
+            Request::Wait { .. } => Answer::Refused,
             Request::Force { keys } => {
                 let there: Vec<String> =
                     keys.iter().filter(|key| self.owner(key).is_some()).cloned().collect();
                 self.keys.retain(|key, _| !there.contains(key));
+                if !there.is_empty() {
+                    self.written(Some(peer));
+                }
                 told.extend(self.changed(&there, Some(peer)));
                 Answer::Released(!there.is_empty())
             }
@@ -184,6 +185,7 @@ impl Server {
             let kept = self.keys.get(key).map_or(0, |(_, end)| *end);
             self.keys.insert(key.clone(), (claim.token.to_string(), end.max(kept)));
         }
+        self.written(Some(peer));
         told.extend(self.changed(&claim.keys, Some(peer)));
         self.track(&claim.keys, peer);
         Some(Vote::Granted(fence))
@@ -215,6 +217,8 @@ impl Server {
                 told.extend(self.changed(std::slice::from_ref(key), Some(peer)));
             }
         }
+        // Also where nothing became longer: `rewrite()`, as `WAIT` counts from this connection's own last write.
+        self.written(Some(peer));
         self.track(&claim.keys, peer);
         Some(Extension::Extended)
     }

@@ -9,6 +9,7 @@ use crate::node::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams,
 };
 
+use super::link::Open;
 use super::request::{Answer, Request};
 use super::world::World;
 
@@ -23,6 +24,7 @@ pub(super) fn short(request: &Request) -> String {
         }
         Request::Extend { claim, ttl, .. } => format!("extend {:?} ttl {ttl:?}", claim.keys),
         Request::Release { claim } => format!("release {:?}", claim.keys),
+        Request::Wait { replicas, time } => format!("wait {replicas} {time:?}"),
         Request::Force { keys } => format!("force {keys:?}"),
     }
 }
@@ -40,12 +42,13 @@ impl SimulatedNode {
     fn ask<T: Send + 'static>(
         &self,
         request: Request,
+        timeout: Duration,
         owed: Duration,
         read: fn(Answer) -> Option<T>,
     ) -> Reply<T> {
         let (answer, reply) = oneshot::channel();
         let mut world = self.world.lock().unwrap();
-        world.send((self.client, self.node), request, owed, None, answer);
+        world.send((self.client, self.node), Open::new(request, timeout, owed, answer));
         drop(world);
         Box::pin(async move {
             match reply.await {
@@ -68,18 +71,19 @@ impl Node for SimulatedNode {
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
-        let VoteParams { ttl, fencing, first, expect, .. } = params;
+        let VoteParams { ttl, timeout, fencing, first, expect } = params;
         let vote = |answer| if let Answer::Vote(vote) = answer { Some(vote) } else { None };
         let script = Request::Acquire { claim: claim.clone(), ttl, fencing, first };
         if expect != Expect::Free || claim.keys.len() > 1 || fencing != Fencing::Off {
-            return self.ask(script, ttl, vote);
+            return self.ask(script, timeout, ttl, vote);
         }
-        let attempt = self.ask(Request::Attempt { claim: claim.clone(), ttl, first }, ttl, vote);
+        let attempt = Request::Attempt { claim: claim.clone(), ttl, first };
+        let attempt = self.ask(attempt, timeout, ttl, vote);
         let node = self.clone();
         Box::pin(async move {
             match attempt.await? {
                 granted @ Vote::Granted(_) => Ok(granted),
-                Vote::Held(..) => node.ask(script, ttl, vote).await,
+                Vote::Held(..) => node.ask(script, timeout, ttl, vote).await,
             }
         })
     }
@@ -87,18 +91,16 @@ impl Node for SimulatedNode {
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         let request =
             Request::Extend { claim: claim.clone(), ttl: params.ttl, fencing: params.fencing };
-        self.ask(request, params.ttl, |answer| {
+        self.ask(request, params.timeout, params.ttl, |answer| {
             if let Answer::Extension(extension) = answer { Some(extension) } else { None }
         })
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
         let request = Request::Release { claim: claim.clone() };
-        self.ask(
-            request,
-            owed,
-            |answer| if let Answer::Released(ours) = answer { Some(ours) } else { None },
-        )
+        self.ask(request, Duration::ZERO, owed, |answer| {
+            if let Answer::Released(ours) = answer { Some(ours) } else { None }
+        })
     }
 
     fn inspect(&self, _key: &str) -> Reply<Option<Holder>> {
@@ -106,9 +108,14 @@ impl Node for SimulatedNode {
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        let reply = self.ask(Request::Force { keys: keys.to_vec() }, Duration::ZERO, |answer| {
-            if let Answer::Released(there) = answer { Some(there) } else { None }
-        });
+        let reply = self.ask(
+            Request::Force { keys: keys.to_vec() },
+            Duration::ZERO,
+            Duration::ZERO,
+            |answer| {
+                if let Answer::Released(there) = answer { Some(there) } else { None }
+            },
+        );
         if let Some(watch) = &self.world.lock().unwrap().watches[self.client] {
             watch.changed_keys(keys);
         }

@@ -21,6 +21,10 @@ impl Player<'_> {
             }
             Event::Arrive { .. } => world.arrive(event),
             Event::Thaw(node) => world.thaw(node),
+            Event::Replicated { .. }
+            | Event::Acked { .. }
+            | Event::Waited { .. }
+            | Event::Resync { .. } => world.replication(event),
             Event::Answer { client, node, epoch, id, answer } => {
                 world.answered(client, node, epoch, id, answer);
             }
@@ -104,6 +108,7 @@ impl Player<'_> {
                 server.paused_until = server.paused_until.max(now + ms * MS);
             }
             Action::Crash { node, keep, down } => Self::crash(&mut world, node, keep, down),
+            Action::Isolate { node, replica, ms } => world.isolate(node, replica, ms * MS),
             Action::Lag { node } => world.servers[node].lag(),
             Action::Switch { node, stale, down } => world.switch(node, stale * MS, down * MS),
             Action::Delete { node, name } => {
@@ -169,6 +174,10 @@ impl Player<'_> {
         server.paused_until = server.paused_until.max(back);
         if !keep {
             server.lose_data();
+        }
+        let incarnation = server.incarnation;
+        if !server.replicas.is_empty() {
+            world.at(back + world.latency, Event::Resync { node, incarnation });
         }
         for client in 0..world.clocks.len() {
             if !world.dead[client] {

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::node::Watch;
+use crate::node::{Durability, Watch};
 
 use super::clock::{Rate, Time};
 use super::link::Link;
+use super::replicas::Copy;
 use super::request::{Answer, Peer, Request};
 use super::server::Server;
 
@@ -67,6 +68,29 @@ pub(super) enum Event {
         down: Time,
     },
     Thaw(usize),
+    /// What a server wrote reaches a replica; of that the server hears `Acked` from it.
+    Replicated {
+        node: usize,
+        incarnation: u32,
+        replica: usize,
+        copy: Copy,
+    },
+    Acked {
+        node: usize,
+        incarnation: u32,
+        replica: usize,
+        offset: u64,
+    },
+    /// A `WAIT` may be over.
+    Waited {
+        node: usize,
+        incarnation: u32,
+    },
+    /// All replicas have everything, whatever they had before.
+    Resync {
+        node: usize,
+        incarnation: u32,
+    },
     Step(usize),
     Look,
     Wake(u64),
@@ -80,6 +104,8 @@ pub(super) struct World {
     pub(super) guard: Duration,
     /// Servers let a client kill its former connection.
     pub(super) kills: bool,
+    /// What clients ask of each grant.
+    pub(super) durability: Durability,
     /// Tokens whose deletes were given out, by which client and when.
     pub(super) given_up: BTreeMap<String, (usize, Time)>,
     pub(super) servers: Vec<Server>,
@@ -105,6 +131,7 @@ impl World {
             latency,
             guard,
             kills,
+            durability: Durability::default(),
             given_up: BTreeMap::new(),
             servers: Vec::new(),
             old: BTreeMap::new(),

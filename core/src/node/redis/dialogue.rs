@@ -93,8 +93,8 @@ impl<'a> Dialogue<'a> {
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) && !in_flight.again {
             self.context.link.delete_asked();
         }
-        let clock = &self.context.clock;
-        in_flight.confirm_by = self.confirm.sending(&in_flight.command, || clock.now());
+        let (clock, Command { purpose, timeout, .. }) = (&self.context.clock, &in_flight.command);
+        in_flight.confirm_by = self.confirm.sending(purpose, *timeout, || clock.now());
         self.pipeline.add(in_flight);
     }
 

@@ -18,7 +18,7 @@ use crate::node::Fault;
 
 /// What a command is for decides what becomes of it when the connection dies.
 #[derive(Clone)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// A lease's first vote: subject to the restart guard, and not sent once nobody listens for it. `sent`: this is
     /// the second question for it.
     FirstVote { token: Arc<str>, sent: bool },
@@ -41,7 +41,7 @@ pub(super) enum Purpose {
 
 impl Purpose {
     /// Whether it asks for a lease, or for more of one.
-    pub(super) fn is_vote(&self) -> bool {
+    pub(crate) fn is_vote(&self) -> bool {
         matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Keep)
     }
 }
@@ -72,7 +72,7 @@ pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
 /// A command for the server, with all that is known of its answer.
 #[derive(Clone)]
-pub(super) struct Command {
+pub(crate) struct Command {
     /// As it goes over the wire.
     pub(super) bytes: Bytes,
     /// What its answer must look like.
@@ -127,7 +127,7 @@ impl<'a> Iterator for Words<'a> {
 
 /// How a command came to a server that was not asked first.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Detour {
+pub(crate) struct Detour {
     /// The key is on its way here: the server is told that we know.
     pub(super) asking: bool,
     /// How many servers have sent it on.
@@ -137,7 +137,7 @@ pub(super) struct Detour {
 }
 
 /// A command that was given to the connection and has no answer yet.
-pub(super) struct InFlight {
+pub(crate) struct InFlight {
     /// As it was asked: a delete may have to be asked again.
     pub(super) command: Command,
     /// To whoever asked. Closed once nobody listens: then a first vote is not sent any more.

@@ -67,8 +67,12 @@ use link::Link;
 use reply::Answer;
 
 pub(crate) use cluster::{ClusterNode, Seeds};
+#[cfg(test)]
+pub(crate) use confirm::Confirm;
 pub(crate) use context::Target;
 pub(crate) use durability::Durability;
+#[cfg(test)]
+pub(crate) use in_flight::Purpose;
 pub(crate) use query::Given;
 pub(crate) use rights::Needs;
 pub(crate) use route::Route;

@@ -1,0 +1,212 @@
+//! A node's replicas: what they have of it, when they have it, and who waits for that.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clock::Time;
+use super::request::{Answer, Peer};
+use super::server::{Fences, Keys, Server};
+use super::world::{Event, MS, World};
+
+/// What a server has after so many writes.
+#[derive(Clone, Debug)]
+pub(super) struct Copy {
+    offset: u64,
+    data: Arc<(Keys, Fences)>,
+}
+
+/// One replica.
+#[derive(Clone)]
+pub(super) struct Replica {
+    has: Copy,
+    /// As far as the primary knows.
+    acked: u64,
+    /// First in, first out.
+    last: Time,
+    /// Nothing passes between it and its primary until then.
+    away_until: Time,
+    /// It has all of a primary that is new since then; `None`: not yet.
+    synced: Option<Time>,
+}
+
+/// A connection whose `WAIT` is not answered yet.
+#[derive(Clone)]
+pub(super) struct Waiting {
+    pub(super) peer: Peer,
+    id: u64,
+    offset: u64,
+    replicas: u32,
+    until: Time,
+    pub(super) behind: VecDeque<Event>,
+}
+
+impl Server {
+    fn copy(&self) -> Copy {
+        Copy { offset: self.offset, data: Arc::new((self.keys.clone(), self.fences.clone())) }
+    }
+
+    /// So many replicas, which have all.
+    pub(super) fn replicated(&mut self, count: usize) {
+        let (has, last) = (self.copy(), 0);
+        let replica = Replica { has, acked: 0, last, away_until: 0, synced: Some(0) };
+        self.replicas = vec![replica; count];
+    }
+
+    fn confirmed(&self, offset: u64) -> usize {
+        self.replicas.iter().filter(|replica| replica.acked >= offset).count()
+    }
+
+    /// Since when so many replicas have been within reach.
+    pub(super) fn in_step_from(&self, needed: u32) -> Time {
+        let Some(last) = (needed as usize).checked_sub(1) else { return 0 };
+        let since = |replica: &Replica| replica.synced.map(|since| since.max(replica.away_until));
+        let mut since: Vec<Time> = self.replicas.iter().filter_map(since).collect();
+        since.sort_unstable();
+        since.get(last).copied().unwrap_or(Time::MAX)
+    }
+
+    /// A replica in the place of its primary: the one that has most, or where every one has all that counts, any.
+    /// Answers the one that it was.
+    pub(super) fn promoted(&mut self, any: Option<usize>, now: Time) -> Option<Self> {
+        let synced = |replica: &&Replica| replica.synced.is_some();
+        let best = self.replicas.iter().filter(synced).max_by_key(|replica| replica.has.offset);
+        let chosen = any.map_or(best, |at| self.replicas.get(at).filter(synced));
+        let has = chosen?.has.clone();
+        let old = self.switch(now);
+        (self.keys, self.fences) = (*has.data).clone();
+        (self.offset, self.streamed) = (has.offset, has.offset);
+        // The other ones, and who was the primary, begin anew.
+        for replica in &mut self.replicas {
+            (replica.acked, replica.synced) = (0, None);
+        }
+        Some(old)
+    }
+}
+
+impl World {
+    /// What the node's server has written since, to each of its replicas.
+    pub(super) fn replicate(&mut self, node: usize) {
+        let (now, server) = (self.now, &mut self.servers[node]);
+        if server.replicas.is_empty() || server.streamed == server.offset {
+            return;
+        }
+        server.streamed = server.offset;
+        let (copy, incarnation) = (server.copy(), server.incarnation);
+        for replica in 0..server.replicas.len() {
+            let delay = self.rng.u64(self.latency / 4..=self.latency);
+            let to = &mut self.servers[node].replicas[replica];
+            to.last = to.last.max(now + delay);
+            let (at, copy) = (to.last, copy.clone());
+            self.at(at, Event::Replicated { node, incarnation, replica, copy });
+        }
+    }
+
+    /// The one of this incarnation: the node's server, or who was it and lives on for a moment.
+    pub(super) fn server_of(&mut self, node: usize, incarnation: u32) -> Option<&mut Server> {
+        let server = &mut self.servers[node];
+        if server.incarnation == incarnation {
+            return Some(server);
+        }
+        let (old, until) = self.old.get_mut(&node)?;
+        (old.incarnation == incarnation && self.now < *until).then_some(old)
+    }
+
+    pub(super) fn wait(
+        &mut self,
+        peer: Peer,
+        (node, incarnation): (usize, u32),
+        id: u64,
+        (replicas, time): (u32, Duration),
+    ) {
+        // A server looks this seldom whether its time is over.
+        let late = self.rng.u64(0..100 * MS);
+        let until = self.now + u64::try_from(time.as_nanos()).unwrap().max(MS) + late;
+        let Some(server) = self.server_of(node, incarnation) else { return };
+        let offset = server.wrote.get(&peer).copied().unwrap_or(0);
+        let behind = VecDeque::new();
+        server.waits.push(Waiting { peer, id, offset, replicas, until, behind });
+        self.at(until, Event::Waited { node, incarnation });
+        self.end_waits(node, incarnation);
+    }
+
+    /// Answers who has waited long enough, and does what came behind.
+    fn end_waits(&mut self, node: usize, incarnation: u32) {
+        let now = self.now;
+        while let Some(server) = self.server_of(node, incarnation) {
+            let paused = server.paused_until;
+            if now < paused {
+                return self.at(paused, Event::Waited { node, incarnation });
+            }
+            let over = |waiting: &Waiting| {
+                now >= waiting.until
+                    || server.confirmed(waiting.offset) >= waiting.replicas as usize
+            };
+            let Some(at) = server.waits.iter().position(over) else { return };
+            let Waiting { peer: (client, epoch), id, offset, behind, .. } = server.waits.remove(at);
+            let answer = Answer::Confirmed(server.confirmed(offset));
+            self.log(|| format!("node {node} -> client {client}: {answer:?}"));
+            let at = self.back(client, node);
+            self.at(at, Event::Answer { client, node, epoch, id, answer });
+            behind.into_iter().for_each(|event| self.execute(event));
+        }
+    }
+
+    /// Between a server and its replicas.
+    pub(super) fn replication(&mut self, event: Event) {
+        let now = self.now;
+        let (Event::Replicated { node, incarnation, .. }
+        | Event::Acked { node, incarnation, .. }
+        | Event::Waited { node, incarnation }
+        | Event::Resync { node, incarnation }) = event
+        else {
+            return;
+        };
+        if !matches!(event, Event::Waited { .. }) && self.servers[node].incarnation != incarnation {
+            return;
+        }
+        let replicas = &mut self.servers[node].replicas;
+        match event {
+            Event::Replicated { replica, .. } | Event::Acked { replica, .. }
+                if now < replicas[replica].away_until =>
+            {
+                let until = replicas[replica].away_until;
+                return self.at(until, event);
+            }
+            Event::Replicated { replica, copy, .. } => {
+                let to = &mut replicas[replica];
+                let offset = copy.offset;
+                if to.synced.is_some() && offset > to.has.offset {
+                    to.has = copy;
+                }
+                let at = now + self.rng.u64(self.latency / 4..=self.latency);
+                return self.at(at, Event::Acked { node, incarnation, replica, offset });
+            }
+            Event::Acked { replica, offset, .. } => {
+                let from = &mut replicas[replica];
+                // Of what it has only.
+                from.acked = from.acked.max(offset.min(from.has.offset));
+            }
+            Event::Resync { .. } => {
+                let copy = self.servers[node].copy();
+                for replica in &mut self.servers[node].replicas {
+                    let away_until = replica.away_until.max(now);
+                    let acked = copy.offset;
+                    let has = copy.clone();
+                    *replica = Replica { has, acked, last: now, away_until, synced: Some(now) };
+                }
+            }
+            _ => {}
+        }
+        self.end_waits(node, incarnation);
+    }
+
+    /// Nothing passes between a node's server and one of its replicas for a while.
+    pub(super) fn isolate(&mut self, node: usize, replica: usize, length: Time) {
+        let until = self.now + length;
+        let replicas = &mut self.servers[node].replicas;
+        if let Some(replica) = replicas.get_mut(replica) {
+            replica.away_until = replica.away_until.max(until);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What happens only in runs of a promise of their own: failovers, and deletes and flushes by hand.
+
+use fastrand::Rng;
+
+use super::action::{Action, End, Step, Use};
+use super::chance::{pick, plain, some_time};
+use super::clock::Time;
+use super::scenario::{BEGIN, Promise, Scenario};
+use super::world::MS;
+
+impl Scenario {
+    pub(super) fn unpromised(&mut self, rng: &mut Rng, length: u64, amnesia: bool) {
+        let nodes = self.nodes.len();
+        for _ in 0..4 {
+            let at = some_time(rng, length);
+            let everywhere = |action: &dyn Fn(usize) -> Action, nodes: usize| {
+                (0..nodes).map(|node| Step { at, action: action(node) }).collect::<Vec<_>>()
+            };
+            let steps = match self.promise {
+                Promise::KeysAreDeleted | Promise::TokensDespiteDeletes => {
+                    let name = ["a", "b"][rng.usize(..2)];
+                    everywhere(&|node| Action::Delete { node, name }, nodes)
+                }
+                Promise::NodesAreFlushed => {
+                    everywhere(&|node| Action::Flush { node }, nodes / 2 + 1)
+                }
+                Promise::FlushesAreSurvived => {
+                    let node = rng.usize(..nodes);
+                    vec![Step { at, action: Action::Flush { node } }]
+                }
+                Promise::ReplicasConfirm => self.confirmed_switch(rng, at),
+                Promise::ServersChange | Promise::LastWritesAreLost => {
+                    let lost = amnesia || self.promise == Promise::LastWritesAreLost;
+                    self.switch(rng, at, lost)
+                }
+                Promise::Kept | Promise::NoGuard | Promise::FreedByForce => Vec::new(),
+            };
+            self.steps.extend(steps);
+        }
+    }
+
+    /// A failover, and what leads to it. `lost`: the last writes may be, and the old server may live on for a moment.
+    fn switch(&self, rng: &mut Rng, at: Time, lost: bool) -> Vec<Step> {
+        let (node, mut steps) = (rng.usize(..self.nodes.len()), Vec::new());
+        let longest = [20, 300, 2000].map(|ms| rng.u64(1..ms));
+        let (lag, late) = (pick(rng, &longest), pick(rng, &longest));
+        if lost && rng.u8(..4) != 0 {
+            steps.push(Step {
+                at: at.saturating_sub(lag * MS).max(BEGIN),
+                action: Action::Lag { node },
+            });
+        }
+        let stale = if lost { late } else { 0 };
+        let down = pick(rng, &longest);
+        steps.push(Step { at, action: Action::Switch { node, stale, down } });
+        steps
+    }
+
+    /// A failover, from a server whose replicas were out of its reach for a while.
+    fn confirmed_switch(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
+        let longest = [20, 300, 2000, 4000].map(|ms| rng.u64(1..ms));
+        let (node, mut steps) = (rng.usize(..self.nodes.len()), Vec::new());
+        for replica in 0..self.replicas.0 {
+            if rng.u8(..4) != 0 {
+                let (lag, more) = (pick(rng, &longest), rng.u64(..300));
+                let at = at.saturating_sub(lag * MS).max(BEGIN);
+                steps.push(Step { at, action: Action::Isolate { node, replica, ms: lag + more } });
+            }
+        }
+        let (stale, down) = (pick(rng, &longest), pick(rng, &longest));
+        if rng.u8(..4) != 0 {
+            steps.push(Step { at, action: Action::Switch { node, stale, down } });
+        }
+        steps
+    }
+
+    /// A long lease, its keys deleted by hand, and somebody who comes after that.
+    pub(super) fn freed_by_force(&mut self, rng: &mut Rng, length: u64) {
+        let ttl = rng.u64(3_000..20_000);
+        let holder = Use { hold: 15_000, end: End::Drop, ..plain(ttl) };
+        self.steps.push(Step { at: BEGIN, action: Action::Lock { client: 0, how: holder } });
+        // Too few nodes to matter are dead by then, each in its own way, and keep the key.
+        let spare = (self.nodes.len() - 1) / 2;
+        for node in 0..rng.usize(..=spare) {
+            let ms = 30_000;
+            let action = match rng.u8(..3) {
+                0 => Action::Stop { node, ms },
+                1 => Action::Crash { node, keep: true, down: ms },
+                _ => Action::Cut { client: 0, node, ms },
+            };
+            self.steps.push(Step { at: BEGIN + rng.u64(300..500) * MS, action });
+        }
+        let how = Use { wait: Some(1500), must: true, ..plain(1000) };
+        let (client, after) = (1, rng.u64(0..1000));
+        let at = some_time(rng, length) + 500 * MS;
+        let by_force = rng.bool();
+        self.steps.push(Step { at, action: Action::Free { client, after, by_force, how } });
+    }
+}
