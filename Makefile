@@ -128,6 +128,11 @@ bench-waiting: ## what waiting, failing nodes and held leases cost (docs/speed.m
 	cargo build --quiet --release -p redlock-tests --example waits
 	@python3 bench/waits.py
 
+.PHONY: bench-routes
+bench-routes: build ## what Sentinel and Cluster add to a pair, beside a fixed server (docs/speed.md)
+	cargo build --quiet --release -p redlock-tests --example waits
+	@python3 bench/routes.py
+
 .PHONY: soak-fencing
 RUNS ?= 10000
 soak-fencing: build ## fencing tokens over RUNS handoffs between three languages, clocks hours apart (docs/testing.md)

@@ -23,22 +23,15 @@ TOOL = ROOT / "target" / "release" / "examples" / "waits"
 class Server:
     """A throw-away redis-server."""
 
+    options: tuple[str, ...] = ()
+
     def __init__(self) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.folder = tempfile.TemporaryDirectory()
-        arguments = [
-            "--port",
-            str(self.port),
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--dir",
-            self.folder.name,
-        ]
-        self.process = subprocess.Popen(["redis-server", *arguments], stdout=subprocess.DEVNULL)
+        command = ["redis-server", *self.arguments()]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         self.url = f"redis://127.0.0.1:{self.port}"
         while True:
             try:
@@ -46,6 +39,11 @@ class Server:
                 return
             except ConnectionRefusedError:
                 time.sleep(0.01)
+
+    def arguments(self) -> list[str]:
+        """How it is started."""
+        fixed = ["--port", str(self.port), "--save", "", "--appendonly", "no"]
+        return [*fixed, "--dir", self.folder.name, *self.options]
 
     def calls(self, command: str) -> int:
         """How often it ran the command, inside scripts or by itself."""

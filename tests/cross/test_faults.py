@@ -1,4 +1,4 @@
-"""docs/faults.md names tests: each of them exists."""
+"""docs/faults.md and docs/operations.md name tests: each of them exists, and where they say."""
 
 import re
 
@@ -15,3 +15,19 @@ def test_every_test_that_the_list_names_exists() -> None:
     text = "\n".join(path.read_text() for glob in FILES for path in ROOT.glob(glob))
     missing = [name for name in named if not re.search(rf'(fn |def |["` ]){re.escape(name)}', text)]
     assert not missing
+
+
+def test_every_test_that_operations_names_is_in_its_file() -> None:
+    """`file`: `test`, `test` and so on."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    found = 0
+    for match in re.finditer(
+        r"`([a-z_]+\.(?:rs|py))`(?: in `([a-z/]+)`)?:\s+((?:`\w+`(?:, )?)+)", page
+    ):
+        name, folder, tests = match.groups()
+        default = "tests/rust" if name.endswith(".rs") else "tests/cross"
+        text = (ROOT / (folder or default) / name).read_text()
+        for test in re.findall(r"`(\w+)`", tests):
+            found += 1
+            assert re.search(rf"(fn|def) {test}\b", text), (name, test)
+    assert found > 20

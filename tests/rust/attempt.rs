@@ -50,6 +50,20 @@ async fn an_error_of_the_set_reaches_the_caller() {
 }
 
 #[tokio::test]
+async fn a_full_server_refuses_and_still_lets_go() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lease = redlock.lock("held").fencing(true).acquire().await.unwrap();
+    server.ask("CONFIG SET maxmemory-policy noeviction");
+    server.ask("CONFIG SET maxmemory 1");
+    let error = redlock.lock("job").wait(millis(100)).acquire().await.unwrap_err();
+    assert!(names(&error, "OOM"), "{error}");
+    lease.extend(millis(30_000)).await.unwrap();
+    lease.release().await.unwrap();
+    assert_eq!(server.ask("EXISTS lock:held"), ":0");
+}
+
+#[tokio::test]
 async fn its_holder_is_told_of_a_loss() {
     let server = Server::start();
     let lease = client([&server]).lock("job").acquire().await.unwrap();

@@ -6,6 +6,7 @@
 mod attempt;
 mod back;
 mod cluster;
+mod cluster_setups;
 mod credentials;
 mod endings;
 #[allow(dead_code, reason = "what is shared is used by the other tests")]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use redlock::Redlock;
 
 #[allow(unused_imports, reason = "not every test program needs all of it")]
-pub(crate) use cluster::{Cluster, wait};
+pub(crate) use cluster::{Cluster, alone, wait};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use proxy::{DELAY, Mode, Proxy};
 #[allow(unused_imports, reason = "not every test program needs all of it")]

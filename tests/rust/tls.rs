@@ -61,22 +61,22 @@ impl Papers {
     /// One that shows this certificate.
     fn server_as(&self, certificate: &str, auth_clients: &str) -> (Server, u16) {
         let port = free_port();
-        let path = |name: &str| self.path(name).to_string_lossy().into_owned();
-        let (cert, key, ca) =
-            (path(&format!("{certificate}.crt")), path("server.key"), path("ca.crt"));
-        let server = Server::with(&[
-            "--tls-port",
-            &port.to_string(),
-            "--tls-cert-file",
-            &cert,
-            "--tls-key-file",
-            &key,
-            "--tls-ca-cert-file",
-            &ca,
-            "--tls-auth-clients",
-            auth_clients,
-        ]);
+        let options = self.options(certificate, auth_clients, port);
+        let server = Server::with(&options.iter().map(String::as_str).collect::<Vec<_>>());
         (server, port)
+    }
+
+    /// What a server is started with that speaks TLS at this port.
+    pub(crate) fn options(&self, certificate: &str, auth_clients: &str, port: u16) -> Vec<String> {
+        let path = |name: &str| self.path(name).to_string_lossy().into_owned();
+        let options = [
+            ("--tls-port", port.to_string()),
+            ("--tls-cert-file", path(&format!("{certificate}.crt"))),
+            ("--tls-key-file", path("server.key")),
+            ("--tls-ca-cert-file", path("ca.crt")),
+            ("--tls-auth-clients", auth_clients.to_owned()),
+        ];
+        options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
     }
 }
 

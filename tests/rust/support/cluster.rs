@@ -16,9 +16,9 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start(masters: usize, replicas: bool) -> Self {
-        let masters: Vec<Server> = (0..masters).map(|_| server()).collect();
+        let masters: Vec<Server> = (0..masters).map(|_| server(&[])).collect();
         let replicas: Vec<Server> =
-            (0..if replicas { masters.len() } else { 0 }).map(|_| server()).collect();
+            (0..if replicas { masters.len() } else { 0 }).map(|_| server(&[])).collect();
         for (at, master) in masters.iter().enumerate() {
             let (first, last) = (at * SLOTS / masters.len(), (at + 1) * SLOTS / masters.len() - 1);
             assert_eq!(master.ask(&format!("CLUSTER ADDSLOTSRANGE {first} {last}")), "+OK");
@@ -106,18 +106,20 @@ pub(crate) fn wait(ready: impl Fn() -> bool) {
     }
 }
 
-fn server() -> Server {
+/// A server that is a whole cluster.
+pub(crate) fn alone(extra: &[&str]) -> Server {
+    let server = server(extra);
+    assert_eq!(server.ask(&format!("CLUSTER ADDSLOTSRANGE 0 {}", SLOTS - 1)), "+OK");
+    wait(|| server.ask("CLUSTER INFO") == "cluster_state:ok");
+    server
+}
+
+fn server(extra: &[&str]) -> Server {
     let bus = free_port();
-    let mut server = Server::with(&[
-        "--cluster-enabled",
-        "yes",
-        "--cluster-port",
-        &bus.to_string(),
-        "--cluster-node-timeout",
-        "1000",
-        "--cluster-replica-validity-factor",
-        "0",
-    ]);
+    let port = bus.to_string();
+    let fixed = ["--cluster-enabled", "yes", "--cluster-port", &port];
+    let soon = ["--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0"];
+    let mut server = Server::with(&[&fixed[..], &soon, extra].concat());
     server.bus = bus;
     server
 }
