@@ -21,6 +21,11 @@ export interface RedlockOptions {
    * A grant or an extension must be on disk before it counts (`WAITAOF`), which then may take a second. Default false.
    */
   fsync?: boolean;
+  /**
+   * Whether locks are asked for by scripts (`EVALSHA`). Default: but for releases where the server has `DELIFEQ` (Valkey
+   * 9), which costs it less. False needs `DELIFEQ`, or `DELEX` (Redis 8.4), one name per lock and no fencing.
+   */
+  scripts?: boolean;
   /** For `rediss://`: PEM file of the certificates to trust instead of the system's. */
   tlsCa?: string;
   /** PEM file of the client's certificate, where the servers ask for one; needs `tlsKey`. */

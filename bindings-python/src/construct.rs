@@ -104,6 +104,9 @@ client_functions! {
     /// - fsync: whether a grant or an extension must be on disk before it counts (WAITAOF), which may take a second then;
     ///   default False
     fsync: "bool | None",
+    /// - scripts: whether locks are asked for by scripts (EVALSHA); default: but for releases where the server has DELIFEQ
+    ///   (Valkey 9), which costs it less. False needs DELIFEQ, or DELEX (Redis 8.4), one name per lock and no fencing
+    scripts: "bool | None",
     /// - tls_ca: for `rediss://`, a PEM file of whom to trust; default: the system's trust
     tls_ca: "str | os.PathLike[str] | None",
     /// - tls_cert: a PEM file of the client's certificate chain, where the server asks for one; with tls_key

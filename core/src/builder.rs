@@ -22,6 +22,7 @@ use crate::node::credentials::{Credentials, OnThread};
 ///     .client_name("billing")
 ///     .min_replicas(0)
 ///     .fsync(false)
+///     .scripts(true)
 ///     .clock(Arc::new(SystemClock))
 ///     .build()?;
 /// assert_eq!(client.lock("job").key(), "app:job");
@@ -76,6 +77,17 @@ impl Builder {
     #[must_use]
     pub fn fsync(mut self, fsync: bool) -> Self {
         self.0.durability.fsync = fsync;
+        self
+    }
+
+    /// Whether locks are asked for by scripts; default: but for releases where the server has `DELIFEQ` (Valkey 9), which
+    /// costs it less.
+    ///
+    /// `false` is for users who may not run `EVALSHA`. It needs `DELIFEQ`, or `DELEX` (Redis 8.4): a server without is an
+    /// `Invalid` at the first connect. A lock has one name then, and no fencing token.
+    #[must_use]
+    pub fn scripts(mut self, scripts: bool) -> Self {
+        self.0.scripts = Some(scripts);
         self
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) guard: Duration,
     /// What must have become of a grant before it counts.
     pub(crate) durability: Durability,
+    /// Whether locks are asked for by scripts; `None`: but for what a server does cheaper without.
+    pub(crate) scripts: Option<bool>,
     /// Every deadline comes from here.
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -52,6 +54,8 @@ pub struct Settings {
     pub(crate) restart_guard: Option<Duration>,
     /// What must have become of a grant before it counts.
     pub(crate) durability: Durability,
+    /// Whether locks are asked for by scripts.
+    pub(crate) scripts: Option<bool>,
     /// Another clock than the machine's.
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Whom `rediss://` nodes must be, and who we are to them.
@@ -66,13 +70,14 @@ impl Settings {
     /// All by default.
     pub(crate) fn of(nodes: Vec<String>) -> Self {
         let (key_prefix, node_timeout, restart_guard, clock) = (None, None, None, None);
-        let (durability, tls, client_name, credentials) = Default::default();
+        let (durability, scripts, tls, client_name, credentials) = Default::default();
         Self {
             nodes,
             key_prefix,
             node_timeout,
             restart_guard,
             durability,
+            scripts,
             clock,
             tls,
             client_name,
@@ -113,6 +118,7 @@ impl Settings {
             node_timeout,
             guard: self.restart_guard.unwrap_or(guard),
             durability: self.durability,
+            scripts: self.scripts,
             clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
         })
     }
@@ -132,13 +138,24 @@ impl Config {
         options.fsync = self.durability.fsync;
     }
 
-    /// Over a Redis Cluster the keys of one lock must be in one of its hash slots.
-    pub(crate) fn check_slots(&self, keys: &[String]) -> Result<()> {
+    /// What keys of one lock can be had together, and how.
+    pub(crate) fn check_together(&self, keys: &[String], fencing: bool) -> Result<()> {
         let clustered = self.nodes.iter().any(|node| matches!(node, Address::Cluster(_)));
-        match several_slots(keys).filter(|_| clustered) {
-            None => Ok(()),
-            Some(rule) => Err(Error::invalid(rule).about(&keys.join(", "))),
-        }
+        let rule = several_slots(keys).filter(|_| clustered);
+        let rule = rule.or_else(|| {
+            // What takes several commands at once is done by a script, or not at all.
+            let why = if fencing {
+                "fencing needs a script, which counts and stores the token in one step: turn scripts on for this \
+                 client, or fencing off"
+            } else if keys.len() > 1 {
+                "several names in one lock need a script, which takes all of them or none: turn scripts on for this \
+                 client, or lock one name"
+            } else {
+                return None;
+            };
+            (self.scripts == Some(false)).then(|| format!("scripts is off, and {why}"))
+        });
+        rule.map_or(Ok(()), |rule| Err(Error::invalid(rule).about(&keys.join(", "))))
     }
 
     /// The Redis key of a name.

@@ -116,7 +116,7 @@ impl Lock {
 
     fn checked(&self) -> Result<Request> {
         let keys = Arc::clone(&self.keys);
-        self.engine.config.check_slots(&keys)?;
+        self.engine.config.check_together(&keys, self.options.fencing)?;
         checked(&self.names, keys, self.options.clone(), self.engine.config.guard)
     }
 
@@ -208,7 +208,7 @@ impl Lock {
     /// Deletes the keys whoever has them; true if there was one. Of the options only `node_timeout` matters.
     pub(crate) async fn force_release(self) -> Result<bool> {
         check_keys(&self.names, &self.keys)?;
-        self.engine.config.check_slots(&self.keys)?;
+        self.engine.config.check_together(&self.keys, false)?;
         let (guard, fences) = (self.engine.config.guard, Arc::default());
         let request = Request { keys: self.keys, fences, options: self.options, guard };
         self.engine.force_release(&request).await

@@ -35,7 +35,7 @@ impl Open {
                 Purpose::FirstVote { token: token(claim), sent: false }
             }
             Request::Acquire { claim, .. } => Purpose::Heal(token(claim)),
-            Request::Extend { .. } => Purpose::Keep,
+            Request::Extend { .. } => Purpose::Keep(None),
             Request::Release { claim } => {
                 Purpose::Delete { token: token(claim), owed, until: None }
             }

@@ -117,6 +117,7 @@ impl<'a> Player<'a> {
             node_timeout: None,
             guard: self.scenario.guard,
             durability: Durability { min_replicas: self.scenario.replicas.1, fsync: false },
+            scripts: None,
             clock: shared,
         };
         let mut world = self.world.lock().unwrap();

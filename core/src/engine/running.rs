@@ -102,7 +102,8 @@ fn connect(
 ) -> Arc<dyn Node> {
     let (clock, watch) = (Arc::clone(&config.clock), Arc::clone(watch));
     let guard = config.guard;
-    let needs = Needs { key_prefix: config.key_prefix.clone(), durability: config.durability };
+    let key_prefix = config.key_prefix.clone();
+    let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
     let run_ids = Arc::clone(run_ids);
     match address {
         // By name, not by client: another client of the process meets the same keys.

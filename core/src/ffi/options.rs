@@ -138,6 +138,13 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         about: "whether a grant or an extension must be on disk before it counts (WAITAOF)",
     },
     Row {
+        name: "scripts",
+        kind: Kind::Switch(|settings, scripts| settings.scripts = Some(scripts)),
+        default: "on, but for releases where the server has DELIFEQ (Valkey 9)",
+        rule: "off: DELIFEQ, or DELEX (Redis 8.4); one name per lock, and no fencing",
+        about: "whether locks are asked for by scripts (EVALSHA)",
+    },
+    Row {
         name: "tls_ca",
         kind: Kind::Path(|settings, path| settings.tls.ca = Some(path)),
         default: "the system's trust",

@@ -17,6 +17,7 @@ pub(super) fn fits(in_flight: &InFlight, value: &Value) -> bool {
         Expects::Echo(echo) => reply::echoes(value, echo),
         Expects::Owner => reply::owns(value),
         Expects::Durable(wanted) => wanted.fits(value),
+        Expects::Parts(parts) => in_flight.fits_part(parts, value),
         Expects::Time => reply::time(value).is_some() || matches!(value, Value::ServerError(_)),
     }
 }
@@ -27,6 +28,15 @@ pub(super) fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
         Value::Array(parts) => parts.first() == Some(&Value::Int(1)),
         // The owner, where the `SET` before it was carried out.
         _ => in_flight.set == Some(true),
+    }
+}
+
+/// What is asked next, for whoever asked this.
+pub(super) fn leads_to(in_flight: &InFlight, value: &Value) -> Option<Command> {
+    match &in_flight.command.purpose {
+        Purpose::Force { keys, then, .. } => then(keys, value),
+        Purpose::Keep(longer) if may_grant(in_flight, value) => longer.as_deref().cloned(),
+        _ => None,
     }
 }
 

@@ -8,17 +8,18 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, cmd};
+use redis::{Cmd, Value, cmd};
 
 use super::in_flight::{Command, Expects, Purpose};
 use super::packed::Packed;
+use super::reply;
 use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, SCRIPTS};
 use crate::node::fencing::SLACK;
 use crate::node::{Claim, Fencing, VoteParams};
 
 /// How long answers to questions without a deadline of their own are waited for.
 /// Callers have deadlines of their own; by this the connection knows how long a server may be silent.
-const TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A script's call: its answer ends with what it was asked for.
 ///
@@ -76,7 +77,7 @@ pub(super) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
 }
 
 /// What becomes of the vote when its connection dies: both kinds may have put the token on a key.
-fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
+pub(super) fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
     let token = Arc::clone(&claim.token);
     if params.first { Purpose::FirstVote { token, sent } } else { Purpose::Heal(token) }
 }
@@ -90,12 +91,21 @@ pub(super) fn release_script(claim: &Claim, owed: Duration) -> Command {
 }
 
 /// Deletes the keys whoever has them, if the server's own clock has not passed this time.
-pub(super) fn force_script(keys: &[String], by: u64) -> Command {
+fn force_script(keys: &[String], by: u64) -> Command {
     let mut call = SCRIPTS[FORCE].on(keys, 1);
     call.number(by);
     // Where a cluster's server sends it elsewhere, it begins anew there.
-    let purpose = Purpose::Force { keys: keys.into(), delete: force_script };
-    script_call(call, &by.to_string(), purpose, TIMEOUT)
+    script_call(call, &by.to_string(), forcing(keys), TIMEOUT)
+}
+
+fn forcing(keys: &[String]) -> Purpose {
+    Purpose::Force { keys: keys.into(), begin: force, then: force_by }
+}
+
+/// The delete, good until the server's own clock has passed the caller's patience.
+fn force_by(keys: &[String], answer: &Value) -> Option<Command> {
+    let by = reply::time(answer)?.saturating_add(micros(TIMEOUT));
+    Some(force_script(keys, by))
 }
 
 /// The keys that a script needs: the locks', and with fencing the fences'.
@@ -127,7 +137,7 @@ pub(super) fn extend_script(claim: &Claim, params: VoteParams) -> Command {
     if let Some(fence) = fence {
         call.number(fence);
     }
-    script_call(call, &claim.token, Purpose::Keep, params.timeout)
+    script_call(call, &claim.token, Purpose::Keep(None), params.timeout)
 }
 
 /// Who has the key. Nobody waits to be told of it.
@@ -144,7 +154,7 @@ pub(super) fn force(keys: &[String]) -> Command {
         bytes: cmd("TIME").get_packed_command().into(),
         // Nothing else is an answer to it: a shifted one must not become a deadline.
         expects: Expects::Time,
-        purpose: Purpose::Force { keys: keys.into(), delete: force_script },
+        purpose: forcing(keys),
         timeout: TIMEOUT,
         untracked: false,
     }

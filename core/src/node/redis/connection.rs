@@ -117,7 +117,7 @@ impl Connection {
         let context = &mut self.context;
         let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);
         let votes_from = context.votes_from(greeting, &opening.found);
-        context.link.opened(pushes, votes_from);
+        context.link.opened(pushes, greeting.deletes_by, votes_from);
         if let Some(fault) = context.link.guard_fault(context.clock.now()) {
             context.warn(&fault);
         }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::commands::force;
 use super::debts::Debts;
 use super::handshake::{Greeting, guard_time};
 use super::in_flight::{InFlight, Purpose};
@@ -136,11 +135,11 @@ impl Context {
     /// To whoever knows the way. What goes elsewhere is not asked here any more.
     pub(super) fn send_on(&self, mut in_flight: InFlight, redirect: Redirect) {
         let delete = matches!(in_flight.command.purpose, Purpose::Delete { .. });
-        if let Purpose::Force { keys, .. } = &in_flight.command.purpose {
-            // By the other server's clock: it is asked for its time first.
-            in_flight.command = force(keys);
+        if let Purpose::Force { keys, begin, .. } = &in_flight.command.purpose {
+            // By what the other server says: its clock's time, or who has the key there.
+            in_flight.command = begin(keys);
         }
-        (in_flight.again, in_flight.set) = (false, None);
+        in_flight.forget_answers();
         self.target.say(Stray::Redirected(in_flight, redirect));
         // Behind it: at every moment it is counted here, or to be found there.
         if delete {

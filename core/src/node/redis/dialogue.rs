@@ -3,11 +3,9 @@
 //! It speaks in commands and values and never waits: [`super::session`] moves the bytes and calls it. Who asks,
 //! what is owed and who is told live in the [`Context`], which it borrows for the life of the connection.
 
-use std::sync::Arc;
-
 use redis::{PushKind, Value};
 
-use super::answers::{fits, lost_scripts};
+use super::answers::{fits, leads_to, lost_scripts};
 use super::commands::plain;
 use super::confirm::Confirm;
 use super::context::Context;
@@ -15,6 +13,7 @@ use super::flood::Flood;
 use super::handshake::{about, load_scripts, text, votes_in};
 use super::in_flight::{Command, InFlight, Purpose};
 use super::link::VotesFrom;
+use super::native::{Delete, respelled};
 use super::pipeline::Pipeline;
 use super::reply;
 use super::stream::Stream;
@@ -36,6 +35,8 @@ pub(super) struct Dialogue<'a> {
     /// When it began, if the former connection may still be alive for the server.
     /// Deletes are then repeated until what it carried must have expired.
     unkilled: Option<Instant>,
+    /// How the server deletes without a script, if that is wanted.
+    deletes_by: Option<Delete>,
     /// Whether the server tells of more than anybody asked for.
     flood: Flood,
     /// The server's age could not be read, and may be later.
@@ -49,7 +50,7 @@ impl<'a> Dialogue<'a> {
     pub(super) fn begin(
         context: &'a mut Context,
         stream: &Stream,
-        killed: bool,
+        (killed, deletes_by): (bool, Option<Delete>),
         waiting: Vec<InFlight>,
     ) -> Self {
         let ageless = matches!(context.link.votes_from(), VotesFrom::Never);
@@ -59,6 +60,7 @@ impl<'a> Dialogue<'a> {
             context,
             pipeline: Pipeline::over(stream),
             unkilled: (!killed).then_some(now),
+            deletes_by,
             flood: Flood::new(now),
             ageless,
             chores: 0,
@@ -88,6 +90,9 @@ impl<'a> Dialogue<'a> {
 
     /// Whatever goes out goes through here: from now on its vote may be on a key, and its keys may be told of.
     pub(super) fn ask(&mut self, mut in_flight: InFlight) {
+        if let Some(command) = respelled(&in_flight.command, self.deletes_by) {
+            in_flight.command = command;
+        }
         self.context.debts.sending(&in_flight.command);
         self.flood.asked(&in_flight.command.bytes);
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) && !in_flight.again {
@@ -143,11 +148,12 @@ impl<'a> Dialogue<'a> {
             self.context.refuse(in_flight, &fault);
             return Some(fault);
         }
-        if in_flight.has_two_answers() {
-            in_flight.set = Some(value == Value::Okay);
+        let Some(value) = in_flight.whole(value) else {
             // In front: the next answer is its, too.
             self.pipeline.put_back(in_flight);
-        } else if lost_scripts(&in_flight, &value) {
+            return None;
+        };
+        if lost_scripts(&in_flight, &value) {
             // A round that is over drops its answers before it sends its deletes, so an acquire
             // that is still listened to has no delete ahead of it here.
             for load in load_scripts() {
@@ -168,19 +174,16 @@ impl<'a> Dialogue<'a> {
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
             self.context.link.delete_answered();
         }
+        if let Some(next) = leads_to(&in_flight, &value) {
+            let keys = in_flight.command.forced_keys();
+            self.ask(in_flight.followed_by(next));
+            // The server does not push to the connection that deleted; what is asked now goes behind the delete.
+            self.context.watch.changed_keys(&keys);
+            return;
+        }
         match (&in_flight.command.purpose, self.unkilled) {
             (Purpose::Age, _) => self.read_age(&value),
             (Purpose::Confirm, _) => self.confirm.answered(&value, self.context.clock.now()),
-            // Its second step: the delete, good until the server's own clock has passed the caller's patience.
-            (Purpose::Force { keys, delete }, _) if let Some(now) = reply::time(&value) => {
-                let timeout = in_flight.command.timeout.as_micros();
-                let by = now.saturating_add(u64::try_from(timeout).unwrap_or(u64::MAX));
-                let (keys, delete) = (Arc::clone(keys), delete(keys, by));
-                self.ask(in_flight.followed_by(delete));
-                // The server does not push to the connection that deleted; what is asked now goes behind the delete.
-                self.context.watch.changed_keys(&keys);
-                return;
-            }
             // What the former connection carried may still arrive, behind this delete.
             (Purpose::Delete { owed, .. }, Some(opened))
                 if opened + *owed > self.context.clock.now() =>

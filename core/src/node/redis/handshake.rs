@@ -9,6 +9,7 @@ use redis::{Cmd, Value, cmd};
 
 use super::endpoint::Endpoint;
 use super::login::{log_in, no_redis, refused};
+use super::native::Delete;
 use super::reply;
 use super::rights::Needs;
 use super::script::SCRIPTS;
@@ -40,7 +41,12 @@ pub(super) struct Greeting {
     pub(super) id: Option<i64>,
     /// With what we logged in, where somebody had to be asked, and who that is.
     pub(super) login: Option<(Provider, Granted)>,
+    /// How it deletes without a script, if that is wanted.
+    pub(super) deletes_by: Option<Delete>,
 }
+
+/// What `PING` is to say back.
+const NAMED: &str = "x";
 
 /// No connection within this time.
 pub(super) fn too_long(within: Duration) -> Fault {
@@ -82,12 +88,16 @@ async fn greet(
     }
     let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
     let (mut pushes, mut about, mut id) = (false, String::new(), hello.flatten());
+    let (mut deletes, mut named) = (Vec::new(), false);
     for ((step, _), answer) in steps.iter().zip(talk.ask(&commands).await?) {
         match (step, answer) {
             (Step::Role, role) => is_primary(&role)?,
             (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
-            (Step::Right(name), answer) => {
-                needs.lack(name, &answer).map_or(Ok(()), Err)?;
+            (Step::Right(name), answer) => needs.lack(name, &answer).map_or(Ok(()), Err)?,
+            (Step::Delete(by), answer) => deletes.push((*by, answer)),
+            (Step::Named, answer) => {
+                named = text(&answer) == NAMED;
+                needs.lack("PING", &answer).filter(|_| !needs.scripts()).map_or(Ok(()), Err)?;
             }
             // A server, or a proxy, without it still makes locks: waiters poll.
             (Step::Tracking, answer) => pushes = answer == Value::Okay,
@@ -96,12 +106,13 @@ async fn greet(
             _ => {}
         }
     }
-    let votes_in = votes_in(&about, guard);
+    let (deletes_by, votes_in) = (needs.delete(&deletes, named)?, votes_in(&about, guard));
     let own = |name| field(&about, name).map(str::to_owned);
     let (run_id, eviction) = (own("run_id"), own("maxmemory_policy"));
-    let clustered = own("redis_mode").map(|mode| mode == "cluster");
+    // Valkey calls it otherwise.
+    let clustered = own("redis_mode").or(own("server_mode")).map(|mode| mode == "cluster");
     let login = endpoint.provider.clone().zip(granted);
-    Ok(Greeting { talk, pushes, votes_in, run_id, clustered, eviction, id, login })
+    Ok(Greeting { talk, pushes, votes_in, run_id, clustered, eviction, id, login, deletes_by })
 }
 
 /// What an answer of the greeting is for.
@@ -116,6 +127,10 @@ enum Step {
     Tracking,
     /// Whether the user may run this command.
     Right(&'static str),
+    /// Whether it deletes in this way.
+    Delete(Delete),
+    /// Whether it says back what it is given.
+    Named,
     /// What the server says about itself.
     About,
     Id,
@@ -136,9 +151,16 @@ fn steps(endpoint: &Endpoint, resp3: bool, needs: &Needs) -> Vec<(Step, Cmd)> {
     for section in ["server", "memory"] {
         steps.push((Step::About, about(section)));
     }
-    // Loaded each time: after this EVALSHA fails only if somebody flushes them.
-    steps.extend(load_scripts().map(|load| (Step::Required, load)));
+    if needs.scripts() {
+        // Loaded each time: after this EVALSHA fails only if somebody flushes them.
+        steps.extend(load_scripts().map(|load| (Step::Required, load)));
+    }
     steps.extend(needs.trials().into_iter().map(|(name, try_it)| (Step::Right(name), try_it)));
+    let deletes = needs.deletes();
+    if !deletes.is_empty() {
+        steps.push((Step::Named, cmd("PING").arg(NAMED).clone()));
+    }
+    steps.extend(deletes.into_iter().map(|(by, try_it)| (Step::Delete(by), try_it)));
     // After the trials, whose key the server need not remember.
     if resp3 {
         // OPTOUT: every key that is read is told of, unless CACHING NO goes before. NOLOOP: not what we changed

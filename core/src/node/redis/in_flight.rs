@@ -12,6 +12,8 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use super::durability::Durability;
+use super::parts::Parts;
+use super::words::Words;
 use crate::clock::Instant;
 use crate::exit::UnderWay;
 use crate::node::Fault;
@@ -24,8 +26,8 @@ pub(crate) enum Purpose {
     FirstVote { token: Arc<str>, sent: bool },
     /// A later one: it, too, may put its token on a key.
     Heal(Arc<str>),
-    /// What is ours is to live longer: nothing is owed for it.
-    Keep,
+    /// What is ours is to live longer: nothing is owed for it. What is asked then, where this only asks whose it is.
+    Keep(Option<Box<Command>>),
     /// Whether replicas and disks have what was written.
     Confirm,
     /// Nothing is owed for it.
@@ -33,8 +35,12 @@ pub(crate) enum Purpose {
     /// If its answer was never read, it is owed on the next connection. The keys live for `owed` at most; `until` then
     /// is set once it is owed.
     Delete { token: Arc<str>, owed: Duration, until: Option<Instant> },
-    /// A question for the server's own time, in us; what follows the answer is the delete of these keys by then.
-    Force { keys: Arc<[String]>, delete: fn(&[String], u64) -> Command },
+    /// A delete of these keys whoever has them: how it begins, and what its first answer leads to.
+    Force {
+        keys: Arc<[String]>,
+        begin: fn(&[String]) -> Command,
+        then: fn(&[String], &Value) -> Option<Command>,
+    },
     /// How old the server is, asked for again.
     Age,
 }
@@ -42,7 +48,7 @@ pub(crate) enum Purpose {
 impl Purpose {
     /// Whether it asks for a lease, or for more of one.
     pub(crate) fn is_vote(&self) -> bool {
-        matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Keep)
+        matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Keep(None))
     }
 }
 
@@ -57,6 +63,8 @@ pub(super) enum Expects {
     Owner,
     /// The server's own time.
     Time,
+    /// As many as there are commands in it.
+    Parts(Parts),
     /// On how many replicas and disks it is.
     Durable(Durability),
 }
@@ -93,35 +101,26 @@ impl Command {
         if let Purpose::Force { keys, .. } = &self.purpose {
             return keys.first().map(|key| Cow::Borrowed(key.as_str()));
         }
-        // `EVALSHA digest count key`, or `SET key`.
-        let mut words = Words(&self.bytes);
-        let at = match words.nth(0)? {
+        // `EVALSHA digest count key`, or the first in a transaction, or `SET key`.
+        let mut words = self.words();
+        let at = match words.next()? {
             b"EVALSHA" => 2,
-            b"SET" => 0,
+            b"MULTI" => 1,
+            b"SET" | b"GETRANGE" | b"DELIFEQ" | b"DELEX" => 0,
             _ => return None,
         };
         words.nth(at).map(String::from_utf8_lossy)
     }
-}
 
-/// The words of a command's bytes.
-struct Words<'a>(&'a [u8]);
+    /// Which keys it deletes whoever has them.
+    pub(super) fn forced_keys(&self) -> Arc<[String]> {
+        let Purpose::Force { keys, .. } = &self.purpose else { return Arc::default() };
+        Arc::clone(keys)
+    }
 
-impl<'a> Iterator for Words<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        loop {
-            let end = self.0.windows(2).position(|two| two == b"\r\n")?;
-            let (line, rest) = (&self.0[..end], &self.0[end + 2..]);
-            self.0 = rest;
-            // Before the first word is how many there are.
-            let Some(length) = line.strip_prefix(b"$") else { continue };
-            let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
-            let word = rest.get(..length)?;
-            self.0 = rest.get(length + 2..).unwrap_or_default();
-            return Some(word);
-        }
+    /// All its words, one command's behind the other's.
+    pub(super) fn words(&self) -> impl Iterator<Item = &[u8]> {
+        Words::of(&self.bytes)
     }
 }
 
@@ -148,6 +147,8 @@ pub(crate) struct InFlight {
     pub(super) again: bool,
     /// Whether the `SET` was carried out, once the first of two answers is there.
     pub(super) set: Option<bool>,
+    /// What is there of an answer in parts.
+    parts: Vec<Value>,
     /// A grant counts only if replicas and disks have it by then.
     pub(super) confirm_by: Option<Instant>,
     /// The end of the process waits for it.
@@ -160,8 +161,17 @@ impl InFlight {
     pub(super) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
         let delete = matches!(command.purpose, Purpose::Delete { .. });
         let under_way = delete.then(UnderWay::begin);
-        let (detour, confirm_by) = (Detour::default(), None);
-        Self { command, answer, detour, again: false, set: None, confirm_by, _under_way: under_way }
+        let (detour, confirm_by, parts) = (Detour::default(), None, Vec::new());
+        Self {
+            command,
+            answer,
+            detour,
+            again: false,
+            set: None,
+            parts,
+            confirm_by,
+            _under_way: under_way,
+        }
     }
 
     /// The command that its answer leads to, for whoever asked.
@@ -172,6 +182,28 @@ impl InFlight {
     /// A command whose answer nobody waits for.
     pub(super) fn unheard(command: Command) -> Self {
         Self::new(command, oneshot::channel().0)
+    }
+
+    /// To be asked anew, elsewhere: nothing of an answer is there.
+    pub(super) fn forget_answers(&mut self) {
+        (self.again, self.set) = (false, None);
+        self.parts.clear();
+    }
+
+    /// Whether it can be the part of the answer that is due.
+    pub(super) fn fits_part(&self, parts: &Parts, value: &Value) -> bool {
+        parts.fits(self.parts.len(), value)
+    }
+
+    /// The whole answer, once its last part is there.
+    pub(super) fn whole(&mut self, value: Value) -> Option<Value> {
+        if self.has_two_answers() {
+            self.set = Some(value == Value::Okay);
+            return None;
+        }
+        let Expects::Parts(parts) = &self.command.expects else { return Some(value) };
+        self.parts.push(value);
+        (self.parts.len() == parts.count()).then(|| parts.whole(std::mem::take(&mut self.parts)))
     }
 
     /// What goes before it on the wire, and has an answer of its own.

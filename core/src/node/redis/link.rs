@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::native::Delete;
 use crate::clock::Instant;
 use crate::node::Fault;
 use crate::spelling::spelled;
@@ -25,6 +26,7 @@ pub(super) enum VotesFrom {
 #[derive(Default)]
 pub(super) struct Link {
     pushes: AtomicBool,
+    deletes_by: Mutex<Option<Delete>>,
     votes_from: Mutex<VotesFrom>,
     /// Whatever its age: before then it may lack what another server had granted whose place it took.
     not_before: Mutex<Option<Instant>>,
@@ -38,6 +40,11 @@ impl Link {
     /// Whether changes of keys are told by push at this moment.
     pub(super) fn pushes(&self) -> bool {
         self.pushes.load(Ordering::Relaxed)
+    }
+
+    /// How the last server that was there deletes without a script, if that is wanted.
+    pub(super) fn deletes_by(&self) -> Option<Delete> {
+        *self.deletes_by.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why the server takes no first vote now, if it does not.
@@ -78,7 +85,8 @@ impl Link {
     }
 
     /// There is a connection.
-    pub(super) fn opened(&self, pushes: bool, votes_from: VotesFrom) {
+    pub(super) fn opened(&self, pushes: bool, deletes_by: Option<Delete>, votes_from: VotesFrom) {
+        *self.deletes_by.lock().unwrap_or_else(PoisonError::into_inner) = deletes_by;
         self.pushes.store(pushes, Ordering::Relaxed);
         self.set_votes_from(votes_from);
     }

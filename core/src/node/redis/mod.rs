@@ -21,7 +21,9 @@ mod handshake;
 mod in_flight;
 mod link;
 mod login;
+mod native;
 mod packed;
+mod parts;
 mod pipeline;
 mod query;
 mod reader;
@@ -43,6 +45,8 @@ mod tls;
 mod tls_options;
 mod unverified;
 mod url_rules;
+mod ways;
+mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,14 +61,13 @@ use super::{
 };
 use crate::background;
 use crate::clock::Clock;
-use commands::{
-    acquire_script, attempt, extend_script, force, inspect_script, ping, release_script,
-};
+use commands::{attempt, ping};
 use connection::Connection;
 use context::Context;
 use in_flight::{Command, InFlight};
 use link::Link;
 use reply::Answer;
+use ways::Ways;
 
 pub(crate) use cluster::{ClusterNode, Seeds};
 #[cfg(test)]
@@ -93,6 +96,8 @@ pub(crate) struct RedisNode {
     /// What is known of the connection without asking.
     link: Arc<Link>,
     clock: Arc<dyn Clock>,
+    /// In which way it is asked.
+    ways: Ways,
 }
 
 /// Without a bound: who asks has a deadline, and a full connection takes no more by itself ([`pipeline`]).
@@ -105,15 +110,23 @@ impl RedisNode {
         let (url, link) = (target.url.clone(), Arc::new(Link::default()));
         let route = Arc::new(target.route.clone());
         let time = Arc::clone(&clock);
+        let ways = Ways::of(&target.needs, &link);
         let context = Context::new(target, time, watch, Arc::clone(&link), commands);
         // It outlives the node for as long as something is owed.
         background::spawn(Connection::new(context).run()).detach();
-        Self { url, route, queue, link, clock }
+        Self { url, route, queue, link, clock, ways }
     }
 
     /// A node whose commands somebody else takes: what waits there for its way.
-    fn leading_to(queue: Queue, url: String, route: Route, clock: Arc<dyn Clock>) -> Self {
-        Self { url, route: Arc::new(route), queue, link: Arc::default(), clock }
+    fn leading_to(
+        queue: Queue,
+        (url, route): (String, Route),
+        needs: &Needs,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let link = Arc::default();
+        let ways = Ways::of(needs, &link);
+        Self { url, route: Arc::new(route), queue, link, clock, ways }
     }
 
     /// A question of the library's own, and the answer as it comes.
@@ -172,45 +185,58 @@ impl Node for RedisNode {
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
-        let expected_free = params.expect == Expect::Free;
-        if !expected_free || claim.keys.len() > 1 || params.fencing != Fencing::Off {
-            return self.ask(acquire_script(claim, params, false), reply::vote);
-        }
+        let one = claim.keys.len() == 1 && params.fencing == Fencing::Off;
         // The cheap pair: most locks are free, and of one key without a token two plain commands say all.
-        let owner = send(&self.queue, attempt(claim, params));
-        let (queue, claim) = (self.queue.clone(), claim.clone());
+        let cheap = one && params.expect == Expect::Free;
+        if !cheap && !self.ways.without_scripts() {
+            return self.ask(self.ways.acquire(claim, params, false), reply::vote);
+        }
+        let first =
+            if cheap { attempt(claim, params) } else { self.ways.acquire(claim, params, false) };
+        let answer = send(&self.queue, first);
+        let (queue, ways, claim) = (self.queue.clone(), self.ways.clone(), claim.clone());
         let route = Arc::clone(&self.route);
         Box::pin(async move {
-            let owner = owner.await.map_err(|fault| route.redact_fault(fault))?;
-            if matches!(owner, Value::BulkString(token) if token == claim.token.as_bytes()) {
-                return Ok(Vote::Granted(None));
-            }
-            // Whoever listens no longer asks no more: a delete that follows finds nothing behind it.
-            let vote = send(&queue, acquire_script(&claim, params, true)).await?;
-            reply::vote(&vote).map_err(|fault| route.redact_fault(fault))
+            let vote = async {
+                let mut answer = answer.await?;
+                if cheap {
+                    if matches!(&answer, Value::BulkString(owner) if *owner == claim.token.as_bytes())
+                    {
+                        return Ok(Vote::Granted(None));
+                    }
+                    // Whoever listens no longer asks no more: a delete that follows finds nothing behind it.
+                    answer = send(&queue, ways.acquire(&claim, params, true)).await?;
+                }
+                if native::was_ours(&answer) {
+                    return native::kept(&send(&queue, ways.extend(&claim, params)).await?);
+                }
+                reply::vote(&answer)
+            };
+            vote.await.map_err(|fault| route.redact_fault(fault))
         })
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        self.ask(extend_script(claim, params), reply::extension)
+        self.ask(self.ways.extend(claim, params), reply::extension)
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.ask(release_script(claim, owed), reply::released)
+        self.ask(self.ways.delete(claim, owed), reply::released)
     }
 
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
         // What is read and absent would stay in the server's tracking table.
-        let command = Command { untracked: true, ..release_script(claim, owed) };
+        let command = Command { untracked: true, ..self.ways.delete(claim, owed) };
         self.ask(command, reply::released)
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
-        self.ask(inspect_script(key), reply::holder)
+        self.ask(self.ways.inspect(key), reply::holder)
     }
 
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
-        self.ask(force(keys), reply::count)
+        let (command, read) = self.ways.force(keys);
+        self.ask(command, read)
     }
 
     fn owes(&self) -> bool {

@@ -167,7 +167,7 @@ pub(super) fn refusal(text: &str) -> Fault {
             " (the key holds data of another type, it is no lock: choose another name or key_prefix)"
         }
         "NOPERM" => {
-            " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys: docs/security.md)"
+            " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys, or other rights with scripts off: docs/security.md)"
         }
         "CLUSTERDOWN" => " (nobody has the key's hash slot now: docs/cluster.md)",
         "NOAUTH" => " (put the password into the node's URL)",

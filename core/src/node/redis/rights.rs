@@ -1,5 +1,5 @@
 //! What the server's user must be allowed to do, asked at connect: without `PEXPIRE` a lease would be granted, never
-//! renewed, and end; without `EVALSHA` it could not be given back.
+//! renewed, and end; without `EVALSHA`, or what does without, it could not be given back.
 //!
 //! Each command is tried on a key that nobody has: it changes nothing, and is no error where it is allowed. The
 //! greeting is pipelined anyway, so some more questions cost nothing; they come before tracking, so that the server
@@ -9,6 +9,7 @@ use redis::{Cmd, Value, cmd};
 use uuid::Uuid;
 
 use super::durability::Durability;
+use super::native::Delete;
 use super::script::{INSPECT, SCRIPTS};
 use crate::node::Fault;
 
@@ -19,14 +20,62 @@ pub(crate) struct Needs {
     pub(crate) key_prefix: String,
     /// What must have become of a grant before it counts.
     pub(crate) durability: Durability,
+    /// Whether locks are asked for by scripts; `None`: but for what the server does cheaper without.
+    pub(crate) scripts: Option<bool>,
 }
 
 impl Needs {
-    /// The commands, by name; the last of a lock's own wants the scripts loaded.
+    /// Whether scripts may be used at all.
+    pub(super) fn scripts(&self) -> bool {
+        self.scripts != Some(false)
+    }
+
+    /// The commands, by name; of a lock's own by script the last wants the scripts loaded.
     pub(super) fn trials(&self) -> Vec<(&'static str, Cmd)> {
-        let mut trials = every_lock(&self.key_prefix);
+        let key = self.key();
+        let mut trials = if self.scripts() { by_script(&key) } else { self.without_scripts(&key) };
         trials.extend(self.durability.trial());
         trials
+    }
+
+    /// The ways to delete without a script that are worth knowing, each with what must be allowed beside it.
+    pub(super) fn deletes(&self) -> Vec<(Delete, Cmd)> {
+        let (key, scripts) = (self.key(), self.scripts);
+        // Where there is a choice, only what was measured to be cheaper.
+        let wanted = Delete::ALL.into_iter().filter(|by| match scripts {
+            Some(scripts) => !scripts,
+            None => *by == Delete::IfEq,
+        });
+        wanted.map(|by| (by, by.trial(&key))).collect()
+    }
+
+    /// How to delete without a script, by what the server said to each way; `None`: by script. `named`: it says `PING`
+    /// back, by which such a delete is told from others.
+    pub(super) fn delete(
+        &self,
+        answers: &[(Delete, Value)],
+        named: bool,
+    ) -> Result<Option<Delete>, Fault> {
+        let known = answers.iter().find(|(_, answer)| matches!(answer, Value::Int(_)));
+        if known.is_some() && named {
+            return Ok(known.map(|(by, _)| *by));
+        }
+        if self.scripts() {
+            return Ok(None);
+        }
+        if known.is_some() {
+            return Err(Fault::invalid(
+                "scripts is off, and PING does not say back what it is given, by which answers are told apart: leave \
+                 scripts on, or use a server that does",
+            ));
+        }
+        let denied = answers.iter().find_map(|(by, answer)| denied(by.name(), answer));
+        Err(denied.filter(|fault| !fault.is_invalid()).unwrap_or_else(|| {
+            Fault::invalid(
+                "scripts is off, and the server has neither DELIFEQ (Valkey 9) nor DELEX (Redis 8.4), by which locks \
+                 are given back without one: leave scripts on, or use such a server",
+            )
+        }))
     }
 
     /// A fault if the server, or its user, cannot do this.
@@ -37,13 +86,32 @@ impl Needs {
             denied(name, answer)
         }
     }
+
+    /// Below the prefix, where rights by key pattern apply; random, so that it is nobody's.
+    fn key(&self) -> String {
+        format!("{}redlock-rights-{}", self.key_prefix, Uuid::new_v4().simple())
+    }
+
+    /// The commands of every lock without scripts.
+    fn without_scripts(&self, key: &str) -> Vec<(&'static str, Cmd)> {
+        let on = |name: &str| cmd(name).arg(key).clone();
+        let set = on("SET").arg("x").clone();
+        let durable = !self.durability.is_none();
+        let only_if = if durable { vec!["IFEQ", "x", "KEEPTTL"] } else { vec!["XX"] };
+        vec![
+            ("GETRANGE", on("GETRANGE").arg(&[0, 1]).clone()),
+            ("SET", set.clone().arg(only_if).clone()),
+            ("PTTL", on("PTTL")),
+            ("PEXPIRE", on("PEXPIRE").arg(1).arg("GT").clone()),
+            ("MULTI", cmd("MULTI")),
+            ("EXEC", cmd("EXEC")),
+        ]
+    }
 }
 
-/// The commands of every lock.
-fn every_lock(key_prefix: &str) -> Vec<(&'static str, Cmd)> {
-    // Below the prefix, where rights by key pattern apply; random, so that it is nobody's.
-    let key = format!("{key_prefix}redlock-rights-{}", Uuid::new_v4().simple());
-    let on = |name: &str| cmd(name).arg(&key).clone();
+/// The commands of every lock by script.
+fn by_script(key: &str) -> Vec<(&'static str, Cmd)> {
+    let on = |name: &str| cmd(name).arg(key).clone();
     vec![
         ("GET", on("GET")),
         // XX: of a key that is not there nothing is set.
@@ -51,7 +119,7 @@ fn every_lock(key_prefix: &str) -> Vec<(&'static str, Cmd)> {
         ("DEL", on("DEL")),
         ("PTTL", on("PTTL")),
         ("PEXPIRE", on("PEXPIRE").arg(1).clone()),
-        ("EVALSHA", cmd("EVALSHA").arg(&SCRIPTS[INSPECT].digest).arg(1).arg(&key).clone()),
+        ("EVALSHA", cmd("EVALSHA").arg(&SCRIPTS[INSPECT].digest).arg(1).arg(key).clone()),
     ]
 }
 
@@ -67,7 +135,8 @@ fn denied(name: &str, answer: &Value) -> Option<Fault> {
     }
     // The text names what was denied: a command by its name, in quotes, a key as a key.
     let about = details.contains(&format!("'{}", name.to_lowercase()));
-    (error.code() == "NOPERM" && about).then(|| {
+    // Of EXEC it is said inside of what becomes of the transaction.
+    ((error.code() == "NOPERM" || details.contains("NOPERM")) && about).then(|| {
         let text = format!("the node's user may not run {name}, which every lock needs: ");
         Fault::new(text).saying(details, " (docs/security.md lists all rights)")
     })

@@ -72,7 +72,7 @@ impl<'a> Session<'a> {
         let Talk { stream, reader } = greeting.talk;
         let news = context.finder.news();
         Self {
-            dialogue: Dialogue::begin(context, &stream, killed, waiting),
+            dialogue: Dialogue::begin(context, &stream, (killed, greeting.deletes_by), waiting),
             stream,
             found,
             news,

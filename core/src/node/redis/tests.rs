@@ -77,7 +77,8 @@ fn answer(words: &[String]) -> String {
 async fn a_task_that_panics_refuses_what_was_under_way_and_begins_anew() {
     let url = server();
     let Address::Redis(route) = Address::parse(&url).unwrap() else { unreachable!() };
-    let needs = Needs { key_prefix: "lock:".to_owned(), durability: Durability::default() };
+    let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
+    let needs = Needs { key_prefix, durability, scripts };
     let target = Target::alone(route, Duration::ZERO, needs, Arc::default());
     let watch = Arc::new(Watch::new(Arc::default()));
     let node = RedisNode::new(target, Arc::new(SystemClock), watch);

@@ -54,8 +54,8 @@ impl ClusterNode {
         let ((to_lobby, lobby), (to_router, strays)) = (unbounded_channel(), unbounded_channel());
         let node = RedisNode::leading_to(
             to_lobby,
-            url.clone(),
-            Route::Fixed(seeds.first()),
+            (url.clone(), Route::Fixed(seeds.first())),
+            &needs,
             Arc::clone(&clock),
         );
         let map = Map::new(Arc::new(Member { address: None, node }));

@@ -1,0 +1,270 @@
+//! `scripts(false)`: locks of users who may not run scripts, by the server's own compare-and-delete.
+
+use std::time::{Duration, Instant};
+
+use redlock::{ErrorKind, Redlock};
+
+use crate::small::{Knows, Small};
+use crate::support::{Server, Silent, millis};
+
+fn without(url: String) -> Redlock {
+    Redlock::builder([url]).scripts(false).build().unwrap()
+}
+
+/// Whether this server, that of the tests, deletes what has a value: Valkey 9, and Redis 8.4.
+fn deletes(server: &Server) -> bool {
+    ["DELIFEQ none x", "DELEX none IFEQ x"].iter().any(|ask| server.ask(ask) == ":0")
+}
+
+/// Either of the two ways, by name.
+async fn every_verb(knows: Knows, name: &str) {
+    let small = Small::start(knows);
+    let (one, two) = (without(small.url()), without(small.url()));
+    let lock = one.lock("job").ttl(millis(600));
+    let lease = lock.acquire().await.unwrap();
+    assert!(two.lock("job").try_acquire().await.unwrap().is_none());
+    let error = two.lock("job").wait(millis(100)).acquire().await.unwrap_err();
+    assert!(
+        error.kind() == ErrorKind::Timeout && error.remaining() <= Some(millis(600)),
+        "{error}"
+    );
+    tokio::time::sleep(millis(900)).await;
+    lease.ensure_held().unwrap();
+    let seen = two.lock("job").inspect().await.unwrap();
+    assert!(seen.held && seen.nodes[0].token.as_deref() == Some(&lease.token()[..8]));
+    let attached = two.lock("job").attach(lease.token()).await.unwrap();
+    assert!(attached.abandon());
+    lease.release().await.unwrap();
+    assert_eq!((small.get("lock:job"), small.count(name)), (None, 1));
+    assert!(!two.lock("job").inspect().await.unwrap().held);
+    let lease = one.lock("job").acquire().await.unwrap();
+    assert!(two.force_release("job").await.unwrap() && !two.force_release("job").await.unwrap());
+    assert_eq!(small.get("lock:job"), None);
+    drop(lease);
+    for script in ["EVALSHA", "SCRIPT", "EVAL"] {
+        assert_eq!(small.count(script), 0, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn every_verb_works_as_valkey_deletes() {
+    every_verb(Knows::DelIfEq, "DELIFEQ").await;
+}
+
+#[tokio::test]
+async fn every_verb_works_as_redis_deletes() {
+    every_verb(Knows::DelEx, "DELEX").await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_delete_so_is_told_of_at_connect() {
+    let small = Small::start(Knows::Nothing);
+    let redlock = without(small.url());
+    let error = redlock.lock("job").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(
+        error.to_string().contains("scripts is off, and the server has neither DELIFEQ"),
+        "{error}"
+    );
+    assert_eq!(small.count("SET"), 0, "a vote was sent");
+    let real = Server::start();
+    let acquired = without(real.url()).lock("job").acquire().await;
+    match acquired {
+        Ok(lease) => assert!(deletes(&real) && lease.held()),
+        Err(error) => assert!(!deletes(&real) && error.kind() == ErrorKind::Invalid, "{error}"),
+    }
+}
+
+/// Of a user who may not run scripts, and of a client that was not told so.
+#[tokio::test]
+async fn without_the_option_a_user_without_scripts_is_refused() {
+    let small = Small::start(Knows::DelIfEq);
+    let redlock = Redlock::builder([small.url()]).build().unwrap();
+    let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+    let cause = error.nodes()[0].error.clone().unwrap();
+    assert!(error.kind() == ErrorKind::Unavailable && cause.contains("NOPERM"), "{cause}");
+    assert!(cause.contains("scripts"), "{cause}");
+}
+
+#[tokio::test]
+async fn what_needs_a_script_is_refused_before_anything_is_sent() {
+    let silent = Silent::listen();
+    let redlock = without(silent.url());
+    let fenced = redlock.lock("job").fencing(true).acquire().await.unwrap_err();
+    let several = redlock.lock(["a", "b"]);
+    let errors = [
+        (fenced, "fencing"),
+        (several.acquire().await.unwrap_err(), "several names"),
+        (several.inspect().await.unwrap_err(), "several names"),
+        (several.attach("token").await.unwrap_err(), "several names"),
+        (redlock.force_release(["a", "b"]).await.unwrap_err(), "several names"),
+    ];
+    for (error, word) in errors {
+        let text = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
+        assert!(text.contains("scripts is off") && text.contains(word), "{text}");
+    }
+    assert!(!silent.called());
+}
+
+/// The server lost one answer on the way: all later ones are shifted, and none is another's.
+#[tokio::test]
+async fn an_answer_to_another_question_is_none() {
+    for lost in ["DELIFEQ", "PING", "GETRANGE", "EXEC", "MULTI"] {
+        let small = Small::start(Knows::DelIfEq);
+        let redlock = without(small.url());
+        let lock = |name: &str| redlock.lock(name).ttl(millis(2000)).renew(false);
+        let (one, two) =
+            (lock("one").acquire().await.unwrap(), lock("two").acquire().await.unwrap());
+        // Of "two" the server has forgotten: an answer of "one" must not be taken for its.
+        small.set("lock:two", "somebody", millis(10_000));
+        small.lose(lost);
+        let (first, second) = if matches!(lost, "DELIFEQ" | "PING") {
+            tokio::join!(one.release(), two.release())
+        } else {
+            let (ttl, other) = (millis(3000), millis(3001));
+            tokio::join!(one.extend(ttl), two.extend(other))
+        };
+        assert!(second.is_err(), "{lost}: {second:?}");
+        if let Err(error) = first {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{lost}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_extension_never_shortens_whoever_asked_for_the_longer_one() {
+    let small = Small::start(Knows::DelIfEq);
+    let (one, two) = (without(small.url()), without(small.url()));
+    let lease = one.lock("job").ttl(millis(1000)).renew(false).acquire().await.unwrap();
+    let attached = two.lock("job").ttl(millis(30_000)).renew(false);
+    let attached = attached.attach(lease.token()).await.unwrap();
+    lease.extend(millis(1000)).await.unwrap();
+    assert!(small.get("lock:job").unwrap().1 > millis(20_000), "{:?}", small.get("lock:job"));
+    attached.abandon();
+}
+
+/// Where the lease was taken over, a renewal must not keep the other one's key alive.
+#[tokio::test]
+async fn an_extension_leaves_another_ones_key_alone() {
+    let small = Small::start(Knows::DelIfEq);
+    let redlock = without(small.url());
+    let lease = redlock.lock("job").ttl(millis(10_000)).renew(false).acquire().await.unwrap();
+    small.set("lock:job", "somebody", millis(900));
+    let error = lease.extend(millis(10_000)).await.unwrap_err();
+    assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("taken")), "{error}");
+    assert_eq!(small.count("PEXPIRE"), 0);
+    assert!(small.get("lock:job").unwrap().1 < millis(900));
+}
+
+/// What was seen is deleted, not what is there by the time that the delete arrives.
+#[tokio::test]
+async fn a_release_by_force_hits_nobody_who_came_later() {
+    let small = Small::start(Knows::DelIfEq);
+    let redlock = without(small.url());
+    small.set("lock:job", "first", millis(10_000));
+    // Connected before; lost is the answer that names who has it, and its repetition is another question.
+    assert!(redlock.lock("job").inspect().await.unwrap().held);
+    small.set("lock:long", &"x".repeat(2000), millis(10_000));
+    let error = redlock.force_release("long").await.unwrap_err();
+    assert!(error.to_string().contains("more than a kilobyte"), "{error}");
+    assert!(small.get("lock:long").is_some());
+    assert!(redlock.force_release("job").await.unwrap());
+    assert_eq!((small.get("lock:job"), small.count("DEL")), (None, 0));
+}
+
+/// A delete whose connection died is owed, and is asked for in the way of the server that is there then.
+#[tokio::test]
+async fn a_delete_that_was_lost_is_paid() {
+    for knows in [Knows::DelIfEq, Knows::DelEx] {
+        let small = Small::start(knows);
+        let redlock = without(small.url());
+        let lease = redlock.lock("job").ttl(millis(8000)).acquire().await.unwrap();
+        // The connection breaks at the shifted answer; the delete was carried out, and is asked for again.
+        small.lose("PING");
+        let begun = Instant::now();
+        let _ = lease.release().await;
+        let name = if knows == Knows::DelIfEq { "DELIFEQ" } else { "DELEX" };
+        while small.count(name) < 2 {
+            assert!(begun.elapsed() < millis(6000), "not paid");
+            tokio::time::sleep(millis(20)).await;
+        }
+        assert_eq!(small.get("lock:job"), None);
+    }
+}
+
+/// The least that a user needs on Valkey 9: `docs/security.md`.
+const LEAST: &str = include_str!("../vectors/rights_without_scripts.txt").trim_ascii_end();
+
+/// A user who may not run scripts, on Valkey 9.
+fn as_user(server: &Server, rights: &str) -> Option<Redlock> {
+    if server.ask("DELIFEQ none x") != ":0" {
+        return None;
+    }
+    assert_eq!(server.ask(&format!("ACL SETUSER app reset on >s3cret-word {rights}")), "+OK");
+    let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
+    Some(Redlock::builder([url]).scripts(false).build().unwrap())
+}
+
+/// What this makes sure of can be seen on Valkey 9 alone: `make test-servers`.
+#[tokio::test]
+async fn the_least_rights_are_enough_for_everything_without_scripts() {
+    let server = Server::start();
+    let Some(redlock) = as_user(&server, LEAST) else { return };
+    let lock = redlock.lock("job").ttl(millis(600));
+    let lease = lock.acquire().await.unwrap();
+    tokio::time::sleep(millis(900)).await;
+    lease.extend(millis(700)).await.unwrap();
+    assert!(lock.inspect().await.unwrap().held && lease.held());
+    let waiting = tokio::spawn(redlock.lock("job").acquire());
+    tokio::time::sleep(millis(100)).await;
+    lease.release().await.unwrap();
+    // Pushed, not polled.
+    let next = tokio::time::timeout(millis(5000), waiting).await.unwrap().unwrap().unwrap();
+    assert!(redlock.force_release("job").await.unwrap());
+    tokio::time::timeout(millis(5000), next.lost()).await.expect("told by push");
+    let plain = redlock.lock("plain").acquire().await.unwrap();
+    redlock.lock("plain").attach(plain.token()).await.unwrap().abandon();
+    plain.release().await.unwrap();
+    assert_eq!(server.ask("DBSIZE"), ":0");
+    assert_eq!(server.info("commandstats", "cmdstat_evalsha"), None);
+    assert_eq!(server.info("commandstats", "cmdstat_script|load"), None);
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_without_scripts_is_named_at_once() {
+    let server = Server::start();
+    for right in ["set", "getrange", "pttl", "pexpire", "multi", "exec", "ping", "delifeq"] {
+        let Some(redlock) = as_user(&server, &format!("{LEAST} -{right}")) else { return };
+        let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{right}: {error}");
+        let cause = error.nodes()[0].error.clone().unwrap();
+        assert!(
+            cause.contains(&format!("may not run {}", right.to_uppercase())),
+            "{right}: {cause}"
+        );
+        assert_eq!(server.ask("DBSIZE"), ":0", "{right}");
+    }
+}
+
+/// Without being asked to, releases go by the way that costs the server less, and with `scripts(true)` they do not.
+#[tokio::test]
+async fn releases_take_the_cheaper_way_by_themselves() {
+    let server = Server::start();
+    let calls = |name: &str| {
+        let said = server.info("commandstats", &format!("cmdstat_{name}"))?;
+        said.strip_prefix("calls=")?.split(',').next()?.parse::<u32>().ok()
+    };
+    let cheaper = server.ask("DELIFEQ none x") == ":0";
+    for (scripts, native) in [(None, cheaper), (Some(true), false)] {
+        server.ask("CONFIG RESETSTAT");
+        let builder = Redlock::builder([server.url()]);
+        let builder = scripts.into_iter().fold(builder, redlock::Builder::scripts);
+        let redlock = builder.build().unwrap();
+        for at in 0..10 {
+            redlock.lock(format!("job {at}")).acquire().await.unwrap().release().await.unwrap();
+        }
+        assert_eq!(calls("delifeq").unwrap_or(0) > 8, native, "{scripts:?}");
+        assert_eq!(calls("evalsha").unwrap_or(0) > 8, !native, "{scripts:?}");
+    }
+}

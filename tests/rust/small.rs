@@ -1,0 +1,194 @@
+//! A small server of the test's own that forbids scripts, and deletes in the way of Valkey 9, of Redis 8.4, or in none.
+//!
+//! It keeps strings with their ends and carries out transactions; of what it answers, one can be lost.
+
+use std::collections::HashMap;
+use std::io::{BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::fake::command;
+
+/// How it deletes what has a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Knows {
+    DelIfEq,
+    DelEx,
+    Nothing,
+}
+
+#[derive(Default)]
+struct State {
+    keys: HashMap<String, (String, Option<Instant>)>,
+    /// Every command but those of the greeting.
+    asked: Vec<Vec<String>>,
+    /// The answer to the next one of this name is lost on the way.
+    lose: Option<String>,
+}
+
+/// The server; it lives as long as the process.
+pub(crate) struct Small {
+    port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+impl Small {
+    pub(crate) fn start(knows: Knows) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::<Mutex<State>>::default();
+        let shared = Arc::clone(&state);
+        crate::support::aside(move || {
+            for stream in listener.incoming().flatten() {
+                let state = Arc::clone(&shared);
+                std::thread::spawn(move || serve(knows, &state, stream));
+            }
+        });
+        Self { port, state }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The answer to the next such command is lost.
+    pub(crate) fn lose(&self, name: &str) {
+        self.state.lock().unwrap().lose = Some(name.to_owned());
+    }
+
+    /// Somebody else's word.
+    pub(crate) fn set(&self, key: &str, value: &str, ttl: Duration) {
+        let until = Some(Instant::now() + ttl);
+        self.state.lock().unwrap().keys.insert(key.to_owned(), (value.to_owned(), until));
+    }
+
+    /// What the key holds, and how long it lives.
+    pub(crate) fn get(&self, key: &str) -> Option<(String, Duration)> {
+        let mut state = self.state.lock().unwrap();
+        let (value, until) = state.live(key)?.clone();
+        Some((value, until?.saturating_duration_since(Instant::now())))
+    }
+
+    /// How often it was asked for this.
+    pub(crate) fn count(&self, name: &str) -> usize {
+        self.state.lock().unwrap().asked.iter().filter(|words| words[0] == name).count()
+    }
+}
+
+fn serve(knows: Knows, state: &Mutex<State>, mut stream: TcpStream) -> Option<()> {
+    let mut asked = BufReader::new(stream.try_clone().unwrap());
+    let mut queue: Option<Vec<Vec<String>>> = None;
+    loop {
+        let words = command(&mut asked)?;
+        let mut state = state.lock().unwrap();
+        if !words.iter().any(|word| word.contains("redlock-rights")) {
+            state.asked.push(words.clone());
+        }
+        let answer = match (&*words[0], &mut queue) {
+            ("EXEC", Some(_)) => {
+                let all: Vec<_> = queue.take()?.iter().map(|it| state.answer(knows, it)).collect();
+                format!("*{}\r\n{}", all.len(), all.concat())
+            }
+            (_, Some(queue)) => {
+                queue.push(words.clone());
+                "+QUEUED\r\n".into()
+            }
+            ("MULTI", None) => {
+                queue = Some(Vec::new());
+                "+OK\r\n".into()
+            }
+            _ => state.answer(knows, &words),
+        };
+        if state.lose.as_ref() == Some(&words[0]) {
+            state.lose = None;
+        } else {
+            drop(state);
+            stream.write_all(answer.as_bytes()).ok()?;
+        }
+    }
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+impl State {
+    fn live(&mut self, key: &str) -> Option<&mut (String, Option<Instant>)> {
+        if self.keys.get(key)?.1.is_some_and(|until| until <= Instant::now()) {
+            self.keys.remove(key);
+        }
+        self.keys.get_mut(key)
+    }
+
+    fn answer(&mut self, knows: Knows, words: &[String]) -> String {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let key = words.get(1).copied().unwrap_or_default();
+        match &words[..] {
+            ["HELLO", ..] => "%1\r\n$5\r\nproto\r\n:3\r\n".into(),
+            ["INFO", ..] => bulk(""),
+            ["PING", text] => bulk(text),
+            ["SCRIPT" | "EVALSHA", ..] => {
+                format!(
+                    "-NOPERM User app has no permissions to run the '{}' command\r\n",
+                    words[0].to_lowercase()
+                )
+            }
+            ["DELIFEQ", _, value] if knows == Knows::DelIfEq => self.delete(key, value),
+            ["DELEX", _, "IFEQ", value] if knows == Knows::DelEx => self.delete(key, value),
+            ["SET", _, value, rest @ ..] => self.set(key, value, rest),
+            ["GETRANGE", _, _, last] => {
+                let end = last.parse::<usize>().unwrap() + 1;
+                bulk(self.live(key).map_or("", |(value, _)| &value[..value.len().min(end)]))
+            }
+            ["PTTL", _] => {
+                let left = |until: Option<Instant>| {
+                    until.map_or(-1, |until| {
+                        i128::try_from((until - Instant::now()).as_millis()).unwrap()
+                    })
+                };
+                format!(":{}\r\n", self.live(key).map_or(-2, |(_, until)| left(*until)))
+            }
+            ["PEXPIRE", _, ttl, "GT"] => {
+                let new = Instant::now() + Duration::from_millis(ttl.parse().unwrap());
+                let longer = self.live(key).filter(|(_, until)| until.is_some_and(|old| old < new));
+                format!(
+                    ":{}\r\n",
+                    longer.map_or(0, |entry| {
+                        entry.1 = Some(new);
+                        1
+                    })
+                )
+            }
+            ["CLIENT", ..] => "+OK\r\n".into(),
+            _ => format!("-ERR unknown command '{}', with args beginning with: \r\n", words[0]),
+        }
+    }
+
+    fn delete(&mut self, key: &str, value: &str) -> String {
+        let ours = self.live(key).is_some_and(|(owner, _)| owner == value);
+        if ours {
+            self.keys.remove(key);
+        }
+        format!(":{}\r\n", u8::from(ours))
+    }
+
+    fn set(&mut self, key: &str, value: &str, rest: &[&str]) -> String {
+        let old = self.live(key).cloned();
+        let (carried, until) = match rest {
+            ["NX", "PX", ttl] => {
+                (old.is_none(), Some(Instant::now() + Duration::from_millis(ttl.parse().unwrap())))
+            }
+            ["IFEQ", owner, "KEEPTTL"] => {
+                let until = old.as_ref().and_then(|(_, until)| *until);
+                (old.is_some_and(|(value, _)| value == *owner), until)
+            }
+            ["XX"] => (old.is_some(), None),
+            _ => return "-ERR syntax error\r\n".into(),
+        };
+        if carried {
+            self.keys.insert(key.to_owned(), (value.to_owned(), until));
+        }
+        if carried { "+OK\r\n".into() } else { "_\r\n".into() }
+    }
+}
