@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use redlock::{ErrorKind, Redlock};
+use redlock::ErrorKind;
 
-use crate::support::{Mode, Proxy, Server, Silent, client, millis, servers};
+use crate::support::{Mode, Proxy, Server, Silent, builder, client, millis, servers};
 
 #[tokio::test]
 async fn an_idle_client_finds_a_server_that_is_back_at_once() {
@@ -29,7 +29,7 @@ async fn an_idle_client_finds_a_server_that_is_back_at_once() {
 async fn who_comes_while_an_attempt_hangs_has_another_one_begin() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
-    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let redlock = builder([proxy.url()]).build().unwrap();
     let lock = redlock.lock("job");
     lock.acquire().await.unwrap().release().await.unwrap();
     // The connection is lost, and the next attempt, which begins by itself, hears nothing for two seconds.
@@ -52,7 +52,7 @@ async fn a_node_known_to_be_down_is_a_fault_at_once() {
     let mut nodes = servers(2);
     let silent = Silent::listen();
     let urls = [silent.url(), nodes[0].url(), nodes[1].url()];
-    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
     redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
     nodes[0].kill();
     tokio::time::sleep(millis(2500)).await;
@@ -73,7 +73,7 @@ async fn another_server_behind_a_known_url_begins_a_new_guard() {
     let proxies: Vec<_> = nodes.iter().map(|node| Proxy::to(node.port)).collect();
     let guard = millis(3000);
     let urls = proxies.iter().map(Proxy::url);
-    let redlock = Redlock::builder(urls).restart_guard(guard).build().unwrap();
+    let redlock = builder(urls).restart_guard(guard).build().unwrap();
     tokio::time::sleep(millis(5100)).await; // all are old enough
     let lock = redlock.lock("job").ttl(millis(2000));
     // Its first connections may take longer than one vote's time on a busy machine.
@@ -109,7 +109,7 @@ async fn an_age_that_could_not_be_read_is_read_again() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     proxy.set(Mode::Ageless);
-    let redlock = Redlock::builder([proxy.url()]).restart_guard(millis(500)).build().unwrap();
+    let redlock = builder([proxy.url()]).restart_guard(millis(500)).build().unwrap();
     let lock = redlock.lock("job").ttl(millis(500));
     let error = lock.try_acquire().await.unwrap_err();
     assert!(error.to_string().contains("uptime cannot be read"), "{error}");

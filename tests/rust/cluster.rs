@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use redlock::{ErrorKind, Redlock};
 
-use crate::support::{Cluster, Server, millis, wait};
+use crate::support::{Cluster, Server, builder, millis, wait};
 
 fn client(cluster: &Cluster) -> Redlock {
-    Redlock::builder([cluster.url()]).build().unwrap()
+    builder([cluster.url()]).build().unwrap()
 }
 
 #[tokio::test]
@@ -15,7 +15,7 @@ async fn locks_of_all_slots_exclude_and_waiters_are_woken() {
     let cluster = Cluster::start(3, false);
     // One seed is enough: it tells of the others.
     let seed = format!("redis+cluster://127.0.0.1:{}", cluster.masters[2].port);
-    let (one, two) = (client(&cluster), Redlock::builder([seed]).build().unwrap());
+    let (one, two) = (client(&cluster), builder([seed]).build().unwrap());
     let mut used = [0; 3];
     for at in 0..30 {
         let name = format!("job-{at}");
@@ -107,7 +107,7 @@ async fn after_a_crash_the_new_master_has_the_lock_or_its_holder_is_told() {
 async fn what_is_no_cluster_and_what_is_one_are_told_apart_at_the_first_connect() {
     let (cluster, alone) = (Cluster::start(2, false), Server::start());
     let says = async |urls: &[String]| {
-        let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+        let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
         let lock = redlock.lock("job").ttl(millis(3000));
         let error = tokio::time::timeout(millis(10_000), lock.acquire()).await;
         let error = error.expect("an answer").unwrap_err();
@@ -127,7 +127,7 @@ async fn what_is_no_cluster_and_what_is_one_are_told_apart_at_the_first_connect(
 
 #[tokio::test]
 async fn names_of_several_slots_are_refused_before_anything_connects() {
-    let redlock = Redlock::builder(["redis+cluster://127.0.0.1:1"]).build().unwrap();
+    let redlock = builder(["redis+cluster://127.0.0.1:1"]).build().unwrap();
     let error = redlock.lock(["foo", "{user1000}"]).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     for part in ["\"lock:foo\" in ", "\"lock:{user1000}\" in 3443", "{order}:1"] {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redlock::{ErrorKind, Redlock};
 
-use crate::support::{Proxy, Server, client, millis, servers};
+use crate::support::{Proxy, Server, builder, client, millis, servers};
 
 fn memory() -> Redlock {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -146,7 +146,7 @@ async fn a_shutdown_waits_within_its_timeout_for_a_node_that_it_owes_a_delete() 
     let servers = servers(3);
     let proxy = Proxy::to(servers[2].port);
     let urls = [servers[0].url(), servers[1].url(), proxy.url()];
-    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
     let lease = redlock.lock("job").ttl(Duration::from_secs(60)).acquire().await.unwrap();
     while servers[2].ask("EXISTS lock:job") != ":1" {
         tokio::time::sleep(millis(10)).await;
@@ -202,7 +202,7 @@ const EXIT: &str = "ENDINGS_EXIT_URL";
 fn a_lease_dropped_as_the_program_ends_leaves_no_key() {
     if let Ok(url) = std::env::var(EXIT) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let redlock = Redlock::builder([url]).build().unwrap();
+        let redlock = builder([url]).build().unwrap();
         let lease = runtime.block_on(redlock.lock("job").acquire()).unwrap();
         drop(runtime);
         drop(lease);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redlock::clock::{self, Clock, Sleep, SystemClock};
 use redlock::{ErrorKind, Redlock};
 
-use crate::support::{Mode, Proxy, Server, client, millis, servers};
+use crate::support::{Mode, Proxy, Server, builder, client, millis, servers};
 
 fn memory() -> Redlock {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -42,7 +42,7 @@ async fn a_loss_that_every_living_node_knows_is_told_though_one_is_dead() {
     let mut nodes = servers(3);
     let slow = Proxy::to(nodes[2].port);
     let urls = [nodes[0].url(), nodes[1].url(), slow.url()];
-    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
     let lease = redlock.lock("job").ttl(Duration::from_secs(30)).acquire().await.unwrap();
     nodes[0].kill();
     slow.set(Mode::Delay);

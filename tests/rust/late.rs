@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use redlock::{ErrorKind, Lock, Redlock};
 
-use crate::support::{Proxy, Server, client, millis};
+use crate::support::{Proxy, Server, builder, client, millis};
 
 /// A proxy that holds back what a client sent, delivers it when the client's side is gone, and lets new ones pass.
 struct Holding {
@@ -138,7 +138,7 @@ async fn rolled_back(server: &Server, proxy: &Holding, lock: Lock) {
 async fn a_vote_that_arrives_after_its_own_delete_is_not_given() {
     let server = Server::start();
     let proxy = Holding::to(server.port);
-    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let redlock = builder([proxy.url()]).build().unwrap();
     warm(&redlock).await;
     let lock = redlock.lock("job").ttl(Duration::from_secs(60));
     rolled_back(&server, &proxy, lock).await;
@@ -151,7 +151,7 @@ async fn where_no_connection_may_be_killed_its_votes_are_deleted_again() {
     let server = Server::start();
     server.ask("ACL SETUSER default -client|kill");
     let proxy = Holding::to(server.port);
-    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let redlock = builder([proxy.url()]).build().unwrap();
     warm(&redlock).await;
     let lock = redlock.lock("job").ttl(Duration::from_secs(60));
     rolled_back(&server, &proxy, lock).await;
@@ -170,7 +170,7 @@ async fn a_force_release_that_failed_deletes_nobodys_lock_later() {
         let server = Server::start();
         server.ask("ACL SETUSER default -client|kill");
         let proxy = Holding::to(server.port);
-        let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+        let redlock = builder([proxy.url()]).build().unwrap();
         warm(&redlock).await;
         proxy.hold(word);
         let error = redlock.force_release("job").await.unwrap_err();
@@ -200,7 +200,7 @@ async fn a_force_release_still_works_and_tells_the_holder_who_asked() {
 async fn a_debt_is_paid_however_long_its_server_was_frozen() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
-    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let redlock = builder([proxy.url()]).build().unwrap();
     warm(&redlock).await;
     server.signal(libc::SIGSTOP);
     let vote = tokio::spawn(redlock.lock("job").ttl(millis(5000)).try_acquire());
@@ -240,7 +240,7 @@ async fn a_connection_that_broke_is_reset_and_one_that_ends_is_not() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let ended = std::thread::spawn(move || greet_and_be_silent(listener.accept().unwrap().0));
-    let redlock = Redlock::builder([url]).build().unwrap();
+    let redlock = builder([url]).build().unwrap();
     redlock.lock("job").try_acquire().await.unwrap_err();
     let end = Instant::now() + millis(10_000);
     while !ended.is_finished() {

@@ -3,15 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use redlock::{ErrorKind, Redlock};
+use redlock::ErrorKind;
 
-use crate::support::{Proxy, Server, client, millis};
+use crate::support::{Proxy, Server, builder, client, millis};
 
 #[tokio::test]
 async fn a_foreign_value_of_megabytes_is_held_like_any_other() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
-    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let redlock = builder([proxy.url()]).build().unwrap();
     let lease = redlock.lock("other").ttl(Duration::from_secs(30)).acquire().await.unwrap();
     server.ask("SET lock:job somebody-else");
     server.ask("SETRANGE lock:job 3000000 x");
@@ -74,7 +74,7 @@ async fn several_names_need_no_more_rights_than_one() {
     let server = Server::start();
     server.ask("ACL SETUSER app on >pw resetkeys ~lock:* resetchannels -@all +evalsha +script|load +set +get +del +pttl +pexpire +time +client|tracking +info");
     let url = format!("redis://app:pw@127.0.0.1:{}", server.port);
-    let redlock = Redlock::builder([url]).build().unwrap();
+    let redlock = builder([url]).build().unwrap();
     let lease = redlock.lock(["a", "b"]).acquire().await.unwrap();
     lease.extend(Duration::from_secs(20)).await.unwrap();
     lease.release().await.unwrap();

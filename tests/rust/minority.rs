@@ -3,16 +3,15 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use redlock::Redlock;
 
-use crate::support::{Mode, Proxy, Server, client, millis, servers};
+use crate::support::{Mode, Proxy, Server, builder, client, millis, servers};
 
 #[tokio::test]
 async fn votes_that_were_never_sent_push_no_debt_out() {
     let nodes = servers(3);
     let proxy = Proxy::to(nodes[0].port);
     let urls = [proxy.url(), nodes[1].url(), nodes[2].url()];
-    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
     let lease = redlock.lock("owed").ttl(Duration::from_secs(300)).acquire().await.unwrap();
     let end = Instant::now() + millis(60_000);
     while nodes[0].ask("EXISTS lock:owed") != ":1" {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use redlock::{ErrorKind, Redlock};
+use redlock::ErrorKind;
 
-use crate::support::{DELAY, Mode, Proxy, Server, client, millis, servers};
+use crate::support::{DELAY, Mode, Proxy, Server, builder, client, millis, servers};
 
 #[tokio::test]
 async fn a_dead_minority_changes_nothing() {
@@ -43,7 +43,7 @@ async fn a_lease_too_short_for_its_network_is_unavailable_and_lets_the_next_one_
     let nodes = servers(3);
     let proxies: Vec<Proxy> = nodes.iter().map(|node| Proxy::to(node.port)).collect();
     let urls = proxies.iter().map(Proxy::url);
-    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
     proxies.iter().for_each(|proxy| proxy.set(Mode::Delay));
     // Answers are in time for a vote, and too late for what `max_hold` leaves of the lease.
@@ -162,10 +162,8 @@ fn healed(nodes: &[Server], token: &str) -> usize {
 async fn a_holder_cut_off_is_told_before_anybody_can_hold() {
     let nodes = servers(3);
     let proxies: Vec<_> = nodes.iter().map(|node| Proxy::to(node.port)).collect();
-    let cut = Redlock::builder(proxies.iter().map(Proxy::url))
-        .restart_guard(Duration::ZERO)
-        .build()
-        .unwrap();
+    let cut =
+        builder(proxies.iter().map(Proxy::url)).restart_guard(Duration::ZERO).build().unwrap();
     let other = client(&nodes);
     for mode in [Mode::Blackhole, Mode::DropReplies] {
         let lease = cut.lock("job").ttl(millis(1000)).acquire().await.unwrap();
@@ -194,7 +192,7 @@ async fn a_holder_cut_off_is_told_before_anybody_can_hold() {
 async fn a_young_server_takes_no_first_vote_and_says_when_it_will() {
     let nodes = servers(3);
     let urls = nodes.iter().map(Server::url);
-    let guarded = Redlock::builder(urls).restart_guard(Duration::from_secs(30)).build().unwrap();
+    let guarded = builder(urls).restart_guard(Duration::from_secs(30)).build().unwrap();
     let lock = guarded.lock("job").wait(Duration::ZERO);
     let error = lock.acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -212,7 +210,7 @@ async fn a_young_server_takes_no_first_vote_and_says_when_it_will() {
 async fn a_server_old_enough_votes_again() {
     let nodes = servers(3);
     let urls = nodes.iter().map(Server::url);
-    let guarded = Redlock::builder(urls).restart_guard(millis(1500)).build().unwrap();
+    let guarded = builder(urls).restart_guard(millis(1500)).build().unwrap();
     let lock = guarded.lock("job").ttl(millis(1500)).wait(millis(20_000));
     lock.acquire().await.unwrap().release().await.unwrap();
 }
@@ -221,7 +219,7 @@ async fn a_server_old_enough_votes_again() {
 async fn a_short_lease_does_not_cost_a_long_one_its_connection() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
-    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let redlock = builder([proxy.url()]).build().unwrap();
     let long = redlock.lock("long").ttl(Duration::from_secs(30)).acquire().await.unwrap();
     let short = redlock.lock("short").ttl(millis(300)).acquire().await.unwrap();
     let opened = proxy.connections.load(std::sync::atomic::Ordering::Relaxed);
@@ -240,7 +238,7 @@ async fn a_short_lease_does_not_cost_a_long_one_its_connection() {
 async fn a_reset_connection_pays_its_owed_deletes_first() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
-    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let redlock = builder([proxy.url()]).build().unwrap();
     let lease = redlock.lock("job").ttl(Duration::from_secs(60)).acquire().await.unwrap();
     proxy.set(Mode::Blackhole);
     let error = lease.release().await.unwrap_err();
@@ -259,8 +257,7 @@ async fn a_reset_connection_pays_its_owed_deletes_first() {
 async fn rolling_restarts_leave_the_lease_on_every_node() {
     let mut nodes = servers(5);
     let guard = millis(500);
-    let redlock =
-        Redlock::builder(nodes.iter().map(Server::url)).restart_guard(guard).build().unwrap();
+    let redlock = builder(nodes.iter().map(Server::url)).restart_guard(guard).build().unwrap();
     tokio::time::sleep(millis(2600)).await;
     let lock = redlock.lock("job").ttl(guard).wait(millis(10_000));
     let lease = lock.acquire().await.unwrap();
@@ -283,7 +280,7 @@ async fn amnesia(run: usize) {
     let mut nodes = servers(5);
     let guard = millis(2000);
     let urls: Vec<String> = nodes.iter().map(Server::url).collect();
-    let build = || Redlock::builder(urls.clone()).restart_guard(guard).build().unwrap();
+    let build = || builder(urls.clone()).restart_guard(guard).build().unwrap();
     let (one, two) = (build(), build());
     tokio::time::sleep(millis(4100)).await;
     nodes[3].kill();

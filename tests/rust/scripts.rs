@@ -67,6 +67,13 @@ async fn a_server_that_cannot_delete_so_is_told_of_at_connect() {
         "{error}"
     );
     assert_eq!(small.count("SET"), 0, "a vote was sent");
+    // One that is not ready may know them.
+    let lock = without(Small::start(Knows::Loading).url()).lock("job").wait(Duration::ZERO);
+    let error = lock.acquire().await.unwrap_err();
+    assert!(
+        error.kind() == ErrorKind::Unavailable && error.to_string().contains("LOADING"),
+        "{error}"
+    );
     let real = Server::start();
     let acquired = without(real.url()).lock("job").acquire().await;
     match acquired {

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use redlock::{ErrorKind, LossReason, Redlock, TlsOptions};
 
-use crate::support::{SERVERS_PASSWORD, Sentinels, millis};
+use crate::support::{SERVERS_PASSWORD, Sentinels, builder, millis};
 use crate::tls::Papers;
 
 /// What a failover takes, with time to spare.
 const LONG: Duration = Duration::from_secs(30);
 
 fn client(sentinels: &Sentinels) -> Redlock {
-    Redlock::builder([sentinels.url(0)]).build().unwrap()
+    builder([sentinels.url(0)]).build().unwrap()
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn a_quorum_of_services_keeps_a_new_primary_out_of_first_votes() {
     let sentinels = Sentinels::start(3, 1);
     let urls = || (0..3).map(|service| sentinels.url(service));
     let guard = millis(8000);
-    let made = || Redlock::builder(urls()).restart_guard(guard).build().unwrap();
+    let made = || builder(urls()).restart_guard(guard).build().unwrap();
     let redlock = made();
     // The sentinels are young, too: they cannot have seen these primaries for longer than the guard.
     tokio::time::sleep(guard + millis(3500)).await;
@@ -187,7 +187,7 @@ async fn passwords_of_sentinels_and_servers_are_two_and_neither_is_shown() {
         (wrong_sentinel, "WRONGPASS"),
         (wrong_server, "WRONGPASS"),
     ] {
-        let redlock = Redlock::builder([url]).build().unwrap();
+        let redlock = builder([url]).build().unwrap();
         let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
         let all = format!("{error} {error:?} {redlock:?}");
         assert!(all.contains(says), "{all}");
@@ -199,7 +199,7 @@ async fn passwords_of_sentinels_and_servers_are_two_and_neither_is_shown() {
 async fn a_service_that_no_sentinel_knows_is_the_options_fault() {
     let sentinels = Sentinels::start(1, 1);
     let url = sentinels.url(0).replace("service-0", "service-9");
-    let redlock = Redlock::builder([url]).build().unwrap();
+    let redlock = builder([url]).build().unwrap();
     let error = redlock.lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert!(error.to_string().contains("know no service service-9"), "{error}");
@@ -212,11 +212,11 @@ async fn tls_is_for_the_sentinels_and_for_the_servers() {
     let sentinel = Sentinels::alone(tls_port, |name| papers.path(name));
     let url = format!("rediss+sentinel://127.0.0.1:{}/service-0", sentinel.ports[0]);
     let tls = TlsOptions { ca: Some(papers.path("ca.crt")), ..TlsOptions::default() };
-    let redlock = Redlock::builder([url.clone()]).tls(tls).build().unwrap();
+    let redlock = builder([url.clone()]).tls(tls).build().unwrap();
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
     let tls = TlsOptions { ca: Some(papers.path("other-ca.crt")), ..TlsOptions::default() };
-    let stranger = Redlock::builder([url.clone()]).tls(tls).build().unwrap();
-    let plain = Redlock::builder([url.replace("rediss", "redis")]).build().unwrap();
+    let stranger = builder([url.clone()]).tls(tls).build().unwrap();
+    let plain = builder([url.replace("rediss", "redis")]).build().unwrap();
     for redlock in [stranger, plain] {
         let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
         let cause = error.nodes()[0].error.clone().unwrap_or_default();

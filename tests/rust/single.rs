@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redlock::{ErrorKind, LossReason, Redlock};
 
-use crate::support::{Mode, Proxy, Server, client, millis};
+use crate::support::{Mode, Proxy, Server, builder, client, millis};
 
 fn memory(name: &str) -> Redlock {
     Redlock::builder([format!("memory://{name}")]).build().unwrap()
@@ -32,7 +32,7 @@ async fn two_clients_exclude_each_other() {
 #[tokio::test]
 async fn the_key_is_prefix_plus_name_and_its_value_the_token() {
     let server = Server::start();
-    let redlock = Redlock::builder([server.url()]).key_prefix("app:").build().unwrap();
+    let redlock = builder([server.url()]).key_prefix("app:").build().unwrap();
     let lease = redlock.lock("job").ttl(millis(5000)).acquire().await.unwrap();
     assert_eq!(lease.key(), "app:job");
     assert_eq!(server.ask("GET app:job"), lease.token());
@@ -218,7 +218,7 @@ async fn one_process_serves_its_waiters_in_order_of_arrival() {
 async fn a_lost_reply_does_not_lock_the_caller_out() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
-    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let redlock = builder([proxy.url()]).build().unwrap();
     redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
     proxy.set(Mode::DropReplies);
     let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();

@@ -16,6 +16,8 @@ pub(crate) enum Knows {
     DelIfEq,
     DelEx,
     Nothing,
+    /// Is not ready yet.
+    Loading,
 }
 
 #[derive(Default)]
@@ -134,6 +136,7 @@ impl State {
                     words[0].to_lowercase()
                 )
             }
+            ["DELIFEQ" | "DELEX", ..] if knows == Knows::Loading => "-LOADING not yet\r\n".into(),
             ["DELIFEQ", _, value] if knows == Knows::DelIfEq => self.delete(key, value),
             ["DELEX", _, "IFEQ", value] if knows == Knows::DelEx => self.delete(key, value),
             ["SET", _, value, rest @ ..] => self.set(key, value, rest),

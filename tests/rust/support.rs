@@ -8,7 +8,7 @@ mod server;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use redlock::Redlock;
+use redlock::{Builder, Redlock};
 
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use cluster::{Cluster, alone, wait};
@@ -59,7 +59,18 @@ impl Silent {
 /// A client over fresh servers: they are younger than the default restart guard.
 pub(crate) fn client<'a>(nodes: impl IntoIterator<Item = &'a Server>) -> Redlock {
     let urls: Vec<String> = nodes.into_iter().map(Server::url).collect();
-    Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap()
+    builder(urls).restart_guard(Duration::ZERO).build().unwrap()
+}
+
+/// `make test-servers` has the clients of most tests work without scripts, where the server can.
+pub(crate) fn without_scripts() -> bool {
+    std::env::var_os("REDLOCK_TEST_WITHOUT_SCRIPTS").is_some()
+}
+
+/// With scripts or without, as the tests are run.
+pub(crate) fn builder(urls: impl IntoIterator<Item = impl Into<String>>) -> Builder {
+    let builder = Redlock::builder(urls);
+    if without_scripts() { builder.scripts(false) } else { builder }
 }
 
 pub(crate) const fn millis(count: u64) -> Duration {

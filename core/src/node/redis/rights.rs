@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::durability::Durability;
 use super::native::Delete;
+use super::reply;
 use super::script::{INSPECT, SCRIPTS};
 use crate::node::Fault;
 
@@ -56,7 +57,7 @@ impl Needs {
         answers: &[(Delete, Value)],
         named: bool,
     ) -> Result<Option<Delete>, Fault> {
-        let known = answers.iter().find(|(_, answer)| matches!(answer, Value::Int(_)));
+        let known = answers.iter().find(|(by, answer)| is_known(by.name(), answer));
         if known.is_some() && named {
             return Ok(known.map(|(by, _)| *by));
         }
@@ -69,13 +70,17 @@ impl Needs {
                  scripts on, or use a server that does",
             ));
         }
-        let denied = answers.iter().find_map(|(by, answer)| denied(by.name(), answer));
-        Err(denied.filter(|fault| !fault.is_invalid()).unwrap_or_else(|| {
-            Fault::invalid(
-                "scripts is off, and the server has neither DELIFEQ (Valkey 9) nor DELEX (Redis 8.4), by which locks \
-                 are given back without one: leave scripts on, or use such a server",
-            )
-        }))
+        // Only a server that knows none of them is the wrong one: others may be loading, or refuse this user.
+        let other = answers.iter().find(|(_, answer)| !is_unknown(answer));
+        Err(other.map_or_else(
+            || {
+                Fault::invalid(
+                    "scripts is off, and the server has neither DELIFEQ (Valkey 9) nor DELEX (Redis 8.4), by which locks \
+                     are given back without one: leave scripts on, or use such a server",
+                )
+            },
+            |(by, answer)| denied(by.name(), answer).unwrap_or_else(|| reply::unexpected(answer)),
+        ))
     }
 
     /// A fault if the server, or its user, cannot do this.
@@ -123,11 +128,30 @@ fn by_script(key: &str) -> Vec<(&'static str, Cmd)> {
     ]
 }
 
+/// Whether the server knows the command and its user may run it, though perhaps not for this key.
+fn is_known(name: &str, answer: &Value) -> bool {
+    match answer {
+        Value::Int(_) => true,
+        // Of a cluster, the key's slot is another one's, or nobody's.
+        Value::ServerError(error) => match error.code() {
+            "MOVED" | "ASK" | "CLUSTERDOWN" => true,
+            "NOPERM" => denied(name, answer).is_none(),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn is_unknown(answer: &Value) -> bool {
+    let Value::ServerError(error) = answer else { return false };
+    error.details().unwrap_or_default().contains("unknown command")
+}
+
 /// A fault if the command itself is denied, or unknown; whether this key is says nothing about those of locks.
 fn denied(name: &str, answer: &Value) -> Option<Fault> {
     let Value::ServerError(error) = answer else { return None };
     let details = error.details().unwrap_or_default();
-    if details.contains("unknown command") {
+    if is_unknown(answer) {
         let text = format!(
             "the server does not know {name}, which every lock needs (a proxy, or rename-command, hides it): "
         );
