@@ -77,7 +77,7 @@ fn granted(
     }
     // Nothing is rolled back from here on, and nothing is awaited: the lease is there before anybody can drop
     // us.
-    let votes = round.keep();
+    let votes = round.keep().unanswered();
     acquirer.contention.took(took);
     let params = request.lease_params(round.claim.clone(), round.started, fence);
     let state = State::new(params, validity, leases);

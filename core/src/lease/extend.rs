@@ -98,7 +98,7 @@ pub(crate) fn send(state: &State, ttl: Duration) -> Option<ExtendRound> {
     let validity = Validity::new(state.now(), ttl, state.params.hold_end);
     let (timeout, fencing) = ask(state, &mut phase, validity.asked);
     // What was not even sent of the first votes is asked for by this.
-    phase.votes = None;
+    phase.votes = Vec::new();
     Some(ExtendRound::send(&state.leases.nodes, &state.params.claim, validity, timeout, fencing))
 }
 

@@ -9,8 +9,7 @@ use super::params::LeaseParams;
 use super::validity::Validity;
 use crate::clock::Instant;
 use crate::error::LossReason;
-use crate::node::Vote;
-use crate::quorum::Collect;
+use crate::node::{Reply, Vote};
 
 /// What changes in a lease.
 pub(crate) struct Phase {
@@ -33,7 +32,7 @@ pub(crate) struct Phase {
     pub(super) longest: Duration,
     /// First votes that a quorum did not wait for: listened to so that those of nodes that still connect are sent.
     /// Gone with the first extend, which asks the same of those nodes.
-    pub(super) votes: Option<Collect<Vote>>,
+    pub(super) votes: Vec<Reply<Vote>>,
 }
 
 /// Whether the lease is held, and how it ended.
@@ -63,7 +62,7 @@ impl Phase {
             warned: false,
             // More than was asked for, where `max_hold` cut it: a delete owed for too long costs nothing.
             longest: granted.wanted,
-            votes: None,
+            votes: Vec::new(),
         }
     }
 

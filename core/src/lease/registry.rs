@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::clock::{Instant, NEVER};
@@ -33,7 +34,7 @@ struct Entries<L> {
     /// more.
     leases: BTreeMap<u64, Weak<L>>,
     /// The leases on each key; several where tokens were attached to.
-    by_key: Keyed<Vec<u64>>,
+    by_key: Keyed<SmallVec<[u64; 2]>>,
     /// Those that the monitor has not seen.
     new: Vec<u64>,
     /// When the monitor looks here by itself.

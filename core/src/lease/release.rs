@@ -53,7 +53,7 @@ fn send_deletes(
     let left = phase.deadline.since(state.now());
     let owed = phase.longest.max(left + drift(left));
     // A vote that is listened to may be sent again after a script reload; the delete must be last.
-    phase.votes = None;
+    phase.votes = Vec::new();
     phase.deleted |= unsent;
     if held {
         phase.status = end;

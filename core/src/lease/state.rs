@@ -14,9 +14,9 @@ use super::validity::Validity;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
 use crate::log;
-use crate::node::{Vote, Watch};
+use crate::node::{Reply, Vote, Watch};
 use crate::per_process::fork_generation;
-use crate::quorum::{Collect, Nodes};
+use crate::quorum::Nodes;
 
 /// What all leases of a client in this process share.
 pub(crate) struct Leases {
@@ -73,11 +73,11 @@ impl State {
     }
 
     /// Votes that may still be under way, or not even sent, belong to the lease.
-    pub(crate) fn keep_votes(&self, votes: Collect<Vote>) {
+    pub(crate) fn keep_votes(&self, votes: Vec<Reply<Vote>>) {
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         // Whether its time is over does not matter: it is the lease's end that lets go of them.
         if phase.status == Status::Held {
-            phase.votes = Some(votes);
+            phase.votes = votes;
         }
     }
 

@@ -66,6 +66,12 @@ impl<T> Collect<T> {
         self.replies.clear();
     }
 
+    /// What has not been answered: whoever keeps it still listens.
+    pub(crate) fn unanswered(self) -> Vec<Reply<T>> {
+        let asked = self.replies.into_iter().zip(self.answers);
+        asked.filter_map(|(reply, answer)| answer.is_none().then_some(reply)).collect()
+    }
+
     /// Whether a node gave this answer.
     pub(crate) fn has(&self, answer: T) -> bool
     where
