@@ -2,7 +2,7 @@
 //!
 //! It keeps strings with their ends and carries out transactions; of what it answers, one can be lost.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -25,8 +25,8 @@ struct State {
     keys: HashMap<String, (String, Option<Instant>)>,
     /// Every command but those of the greeting.
     asked: Vec<Vec<String>>,
-    /// The answer to the next one of this name is lost on the way.
-    lose: Option<String>,
+    /// The answers to the next ones of these names, in this order, are lost on the way.
+    lose: VecDeque<String>,
 }
 
 /// The server; it lives as long as the process.
@@ -54,9 +54,9 @@ impl Small {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The answer to the next such command is lost.
-    pub(crate) fn lose(&self, name: &str) {
-        self.state.lock().unwrap().lose = Some(name.to_owned());
+    /// The answers to the next such commands are lost.
+    pub(crate) fn lose(&self, names: &[&str]) {
+        self.state.lock().unwrap().lose = names.iter().map(|name| (*name).to_owned()).collect();
     }
 
     /// Somebody else's word.
@@ -102,8 +102,8 @@ fn serve(knows: Knows, state: &Mutex<State>, mut stream: TcpStream) -> Option<()
             }
             _ => state.answer(knows, &words),
         };
-        if state.lose.as_ref() == Some(&words[0]) {
-            state.lose = None;
+        if state.lose.front() == Some(&words[0]) {
+            state.lose.pop_front();
         } else {
             drop(state);
             stream.write_all(answer.as_bytes()).ok()?;
