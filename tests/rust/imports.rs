@@ -68,6 +68,7 @@ const CORE: &[&str] = &[
     "node::redis::cluster::atlas",
     "node::redis::cluster::ending",
     "node::redis::cluster::members",
+    "node::redis::cluster::onward",
     "node::redis::cluster::survey",
     "node::redis::cluster::map",
     "node::redis::cluster::topology",

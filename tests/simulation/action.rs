@@ -106,6 +106,12 @@ pub(super) enum Action {
         replica: usize,
         ms: u64,
     },
+    /// A cluster's slot moves to this one of its servers, within some `ms`.
+    Migrate {
+        node: usize,
+        shard: usize,
+        ms: u64,
+    },
     Delete {
         node: usize,
         name: &'static str,

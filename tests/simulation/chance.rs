@@ -134,9 +134,9 @@ impl Scenario {
         }
     }
 
-    /// A client and a node.
+    /// A client and a node; of a cluster, any of its servers.
     pub(super) fn some(&self, rng: &mut Rng) -> (usize, usize) {
-        (rng.usize(..self.clients.len()), rng.usize(..self.nodes.len()))
+        (rng.usize(..self.clients.len()), rng.usize(..self.nodes.len() * self.shards))
     }
 }
 

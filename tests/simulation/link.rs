@@ -7,11 +7,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::node::{Change, Claim, Confirm, Fault, Purpose};
+use crate::node::{Change, Claim, Confirm, Detour, Fault, Purpose};
 
 use super::clock::Time;
 use super::network::Reply;
 use super::request::{Answer, Request};
+use super::router::Stray;
 use super::world::{Event, MS, World};
 
 /// What was asked and is not answered yet.
@@ -25,6 +26,8 @@ pub(super) struct Open {
     pub(super) answer: Reply,
     /// A grant counts only if replicas have it by then.
     pub(super) confirm_by: Option<Instant>,
+    /// How it came here, where another server of a cluster was asked first.
+    pub(super) detour: Detour,
 }
 
 impl Open {
@@ -39,10 +42,14 @@ impl Open {
             Request::Release { claim } => {
                 Purpose::Delete { token: token(claim), owed, until: None }
             }
-            Request::Force { .. } => Purpose::Plain,
             Request::Wait { .. } => Purpose::Confirm,
+            Request::Force { .. }
+            | Request::Asking(_)
+            | Request::Slots { .. }
+            | Request::Ping { .. } => Purpose::Plain,
         };
-        Self { id: 0, request, purpose, timeout, answer, confirm_by: None }
+        let (confirm_by, detour) = (None, Detour::default());
+        Self { id: 0, request, purpose, timeout, answer, confirm_by, detour }
     }
 
     /// What nobody waits for.
@@ -162,9 +169,9 @@ impl World {
         let held = link.confirm.iter_mut().flat_map(Confirm::end).map(|(open, _)| open);
         let held: Vec<Open> = held.collect();
         for open in std::mem::take(&mut link.open).into_iter().chain(held) {
-            link.owe(&open);
-            let _ = open.answer.send(Err(Fault::new("the connection broke")));
+            self.unanswered(client, node, open, "the connection broke");
         }
+        self.stray(client, node, Stray::Ended);
         self.at(now + pause, Event::Connect { client, node, epoch });
         if let Some(watch) = &self.watches[client] {
             watch.changed(Change::All);
@@ -207,7 +214,8 @@ impl World {
         }
         for Debt { claim, ttl, until } in std::mem::take(&mut link.owed) {
             let until = until.unwrap_or(local + ttl);
-            if until > local {
+            // Of a cluster also later: what was sent on has an end from then on, and none where it is owed.
+            if until > local || self.shards > 1 {
                 let mut open = Open::unheard(Request::Release { claim }, ttl);
                 if let Purpose::Delete { until: end, .. } = &mut open.purpose {
                     *end = Some(until);
@@ -218,6 +226,20 @@ impl World {
         if let Some(watch) = &self.watches[client] {
             watch.changed(Change::All);
         }
+        self.stray(client, node, Stray::Ended);
+    }
+
+    /// A delete is owed here, and in a cluster to whoever will have the key, too.
+    pub(super) fn unanswered(&mut self, client: usize, node: usize, open: Open, why: &str) {
+        self.links[client][node].owe(&open);
+        match (&open.request, &open.purpose) {
+            (Request::Release { claim }, Purpose::Delete { owed, until, .. }) => {
+                self.stray(client, node, Stray::Owed((claim.clone(), *owed, *until, open.detour)));
+            }
+            (Request::Ping { age }, _) => self.drained(client, node, *age, false),
+            _ => {}
+        }
+        let _ = open.answer.send(Err(Fault::new(why)));
     }
 
     pub(super) fn slow(&mut self, client: usize, node: usize, by: Time, length: Time) {

@@ -6,14 +6,16 @@
 //! | parts | what they are |
 //! |---|---|
 //! | `scenario`, `action`, `chance`, `situations`, `special` | what happens in a run: clients that acquire, hold, extend, cancel, pause and crash; faults of nodes and connections |
-//! | `play`, `steps`, `usage` | the run: tasks polled on one thread, steps done to the world, what clients do with locks |
+//! | `play`, `start`, `steps`, `usage` | the run: tasks polled on one thread, steps done to the world, what clients do with locks |
 //! | `world`, `clock` | virtual time, and each client's own |
-//! | `simulated`, `network`, `link`, `request` | a node as the algorithm sees it, and the way there and back |
+//! | `simulated`, `network`, `answers`, `link`, `request` | a node as the algorithm sees it, and the way there and back |
 //! | `server`, `hazards` | what a node does, and what befalls it |
+//! | `router`, `slots` | a node that is a cluster: what its clients know of it, and how its slot moves |
 //! | `replicas`, `failover` | what its replicas have, and how one takes its place |
 //! | `monitor`, `record`, `progress`, `view` | what the design promises, checked after every step |
 
 mod action;
+mod answers;
 mod chance;
 mod clock;
 mod failover;
@@ -26,11 +28,14 @@ mod progress;
 mod record;
 mod replicas;
 mod request;
+mod router;
 mod scenario;
 mod server;
 mod simulated;
 mod situations;
+mod slots;
 mod special;
+mod start;
 mod steps;
 mod usage;
 mod view;
@@ -123,6 +128,11 @@ fn servers_that_change_break_nothing() {
 #[test]
 fn what_replicas_confirmed_stays_when_servers_change() {
     none_of(Promise::ReplicasConfirm);
+}
+
+#[test]
+fn slots_that_move_break_nothing() {
+    none_of(Promise::SlotsMove);
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! The way of a question to its node and of the answer back: first in, first out, slow at times.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use redis::Value;
 use tokio::sync::oneshot;
 
 use crate::node::Fault;
@@ -29,9 +27,20 @@ impl World {
         }
         if let Request::Release { claim } = &open.request {
             self.given_up.entry(claim.token.to_string()).or_insert((client, self.now));
+            let lately = self.deletes.entry((client, Arc::clone(&claim.token))).or_default();
+            *lately = if self.now < lately.0 + 100 * MS {
+                (lately.0, lately.1 + 1)
+            } else {
+                (self.now, 1)
+            };
+            self.storm |= lately.1 > STORM;
         }
         let now = self.clocks[client].local(self.now);
         let link = &mut self.links[client][node];
+        if open.answer.is_closed() && open.purpose.is_for_who_listens(open.detour) {
+            // The vote could only be deleted again, if its delete did not come before it.
+            return link.unsent.extend(open.request.keeps().map(|claim| Arc::clone(&claim.token)));
+        }
         let young = link.votes_from.is_some_and(|from| now < from);
         let refused = match (link.up, open.request.is_first()) {
             (false, _) => Some("not connected"),
@@ -42,9 +51,7 @@ impl World {
             if let Some(claim) = open.request.keeps().filter(|_| open.request.is_first()) {
                 link.unsent.insert(Arc::clone(&claim.token));
             }
-            link.owe(&open);
-            let _ = open.answer.send(Err(Fault::new(why)));
-            return;
+            return self.unanswered(client, node, open, why);
         }
         if let Some(claim) = open.request.keeps() {
             link.unsent.remove(&claim.token);
@@ -54,7 +61,10 @@ impl World {
         }
         let delay = self.delay(client, node);
         open.id = self.new_id();
-        let (id, request) = (open.id, open.request.clone());
+        let (id, mut request) = (open.id, open.request.clone());
+        if open.detour.asking {
+            request = Request::Asking(Box::new(request));
+        }
         let link = &mut self.links[client][node];
         link.open.push_back(open);
         link.last_there = link.last_there.max(self.now + delay);
@@ -62,17 +72,6 @@ impl World {
         let peer = (client, epoch);
         self.at(at, Event::Arrive { peer, node, incarnation, id, request, there: false });
         self.ask_to_confirm(client, node);
-    }
-
-    /// Behind the votes that were asked: whether replicas have them, where that is wanted.
-    fn ask_to_confirm(&mut self, client: usize, node: usize) {
-        let now = self.clocks[client].local(self.now);
-        let replicas = self.durability.min_replicas;
-        let confirm = self.links[client][node].confirm.as_mut();
-        if let Some(time) = confirm.and_then(|confirm| confirm.due(|| now)) {
-            let wait = Request::Wait { replicas, time };
-            self.send((client, node), Open::unheard(wait, Duration::ZERO));
-        }
     }
 
     pub(super) fn arrive(&mut self, event: Event) {
@@ -152,7 +151,15 @@ impl World {
         if let Request::Wait { replicas, time } = *request {
             return self.wait(peer, (node, incarnation), id, (replicas, time));
         }
-        let (answer, told) = server.run(request, peer, now);
+        let (request, asks) = match request {
+            Request::Asking(inner) => (&**inner, true),
+            request => (request, false),
+        };
+        let (answer, told) = match (server.redirect(request, asks, now), request) {
+            (Some(redirect), _) => (Answer::Sent(redirect), Vec::new()),
+            (None, Request::Slots { .. }) => (Answer::Slots(server.sees(node)), Vec::new()),
+            (None, request) => server.run(request, peer, now),
+        };
         let old = if self.servers[node].incarnation == incarnation { "" } else { "old " };
         self.log(|| {
             format!("{old}node {node} <- client {client}: {} -> {answer:?}", short(request))
@@ -177,38 +184,9 @@ impl World {
         link.last_back = link.last_back.max(self.now + delay);
         link.last_back
     }
-
-    pub(super) fn answered(
-        &mut self,
-        client: usize,
-        node: usize,
-        epoch: u32,
-        id: u64,
-        answer: Answer,
-    ) {
-        let link = &mut self.links[client][node];
-        if link.epoch == epoch
-            && let Some(at) = link.open.iter().position(|open| open.id == id)
-            && let Some(open) = link.open.remove(at)
-        {
-            let now = self.clocks[client].local(self.now);
-            match (answer, &mut link.confirm, open.confirm_by) {
-                (Answer::Confirmed(replicas), Some(confirm), _) => {
-                    let replicas = Value::Int(replicas.try_into().unwrap());
-                    confirm.judge(&replicas, now, |(open, answer), fault| {
-                        let _ = open.answer.send(fault.map_or(Ok(answer), Err));
-                    });
-                }
-                (answer, Some(confirm), Some(by)) if answer.grants() => {
-                    let timeout = open.timeout;
-                    confirm.hold((open, answer), timeout, by);
-                }
-                (answer, ..) => drop(open.answer.send(Ok(answer))),
-            }
-            self.ask_to_confirm(client, node);
-        }
-    }
 }
 
+/// So often within 100 ms nothing is deleted.
+const STORM: u32 = 100;
 /// A connection on which nothing was read for so long, with questions open, is given up.
 const SILENCE: Time = 1_200 * MS;

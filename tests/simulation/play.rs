@@ -6,21 +6,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
-use crate::client::Redlock;
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::engine::{Engine, Running};
-use crate::node::{Durability, Node};
-
 use super::action::Use;
 use super::chance::plain;
-use super::clock::{ClientClock, Time};
-use super::link::Link;
+use super::clock::Time;
 use super::monitor::Monitor;
 use super::progress::LOOK;
 use super::scenario::{BEGIN, Scenario};
 use super::server::Server;
-use super::simulated::SimulatedNode;
+use super::slots::Slot;
 use super::usage::{Client, Spawned, continued, lock};
 use super::world::{Event, MS, World};
 
@@ -48,7 +41,7 @@ pub(super) struct Player<'a> {
     pub(super) tasks: BTreeMap<usize, (usize, Task, Waker)>,
     next: usize,
     pub(super) queue: Arc<Mutex<VecDeque<usize>>>,
-    spawned: Arc<Mutex<Vec<Spawned>>>,
+    pub(super) spawned: Arc<Mutex<Vec<Spawned>>>,
     pub(super) parked: Vec<usize>,
 }
 
@@ -67,9 +60,17 @@ impl<'a> Player<'a> {
         fastrand::seed(scenario.seed);
         let mut world = World::new(scenario.seed, scenario.latency, scenario.guard, scenario.kills);
         (world.now, world.tracing) = (BEGIN, tracing);
-        for &(ppm, offset_us) in &scenario.nodes {
+        world.shards = scenario.shards;
+        let count = scenario.nodes.len();
+        world.settled = vec![0; count];
+        for (place, &(ppm, offset_us)) in
+            scenario.nodes.iter().cycle().take(count * scenario.shards).enumerate()
+        {
             let mut server = Server::new(ppm, offset_us);
             server.replicated(scenario.replicas.0);
+            if place >= count {
+                server.slot = Slot::Elsewhere(place % count);
+            }
             world.servers.push(server);
         }
         world.durability.min_replicas = scenario.replicas.1;
@@ -96,43 +97,6 @@ impl<'a> Player<'a> {
         world.at(BEGIN + LOOK, Event::Look);
         drop(world);
         player
-    }
-
-    fn start_client(&mut self, id: usize) {
-        let clock = ClientClock { world: Arc::clone(&self.world), rate: self.scenario.clients[id] };
-        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
-        let mut watched = None;
-        let count = self.scenario.nodes.len();
-        let (running, watching) = Running::assemble(&shared, |watch| {
-            watched = Some(Arc::clone(watch));
-            let node = |node| -> Arc<dyn Node> {
-                let url = format!("node://{node}");
-                Arc::new(SimulatedNode { world: Arc::clone(&self.world), client: id, node, url })
-            };
-            (0..count).map(node).collect()
-        });
-        let config = Config {
-            nodes: Vec::new(),
-            key_prefix: String::new(),
-            node_timeout: None,
-            guard: self.scenario.guard,
-            durability: Durability { min_replicas: self.scenario.replicas.1, fsync: false },
-            scripts: None,
-            clock: shared,
-        };
-        let mut world = self.world.lock().unwrap();
-        world.links.push((0..count).map(|_| Link::default()).collect());
-        world.watches.push(watched);
-        world.dead.push(false);
-        for node in 0..count {
-            world.connect(id, node, 0);
-        }
-        drop(world);
-        let redlock = Redlock::over(Engine::over(config, running));
-        let (monitor, spawned) = (Arc::clone(&self.monitor), Arc::clone(&self.spawned));
-        let fencing = self.scenario.fencing;
-        self.clients.push(Some(Client { id, redlock, clock, monitor, spawned, fencing }));
-        self.spawn(id, watching);
     }
 
     pub(super) fn spawn(&mut self, client: usize, task: Task) {
@@ -187,6 +151,9 @@ impl<'a> Player<'a> {
         let world = self.world.lock().unwrap();
         let mut monitor = self.monitor.lock().unwrap();
         let (now, paused) = (world.now, monitor.paused_until.clone());
+        if world.storm {
+            monitor.fail("storm: the same delete over and over".to_owned());
+        }
         monitor.check(now, |client| now >= paused[client] && !world.dead[client]);
     }
 

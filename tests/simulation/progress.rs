@@ -89,16 +89,22 @@ impl Record {
 impl World {
     /// Nodes that have answered this client soon since then and of which `also` is true make a quorum.
     fn quorum_of(&self, client: usize, since: Time, also: impl Fn(usize) -> bool) -> bool {
-        let count = self.servers.len();
-        let sound = (0..count).filter(|node| self.sound(client, *node, since) && also(*node));
+        let count = self.nodes();
+        let sound = (0..count).filter(|node| self.node_sound(client, *node, since) && also(*node));
         sound.count() > count / 2
+    }
+
+    /// The same of all servers of a node, whose slot has not moved since.
+    fn node_sound(&self, client: usize, node: usize, since: Time) -> bool {
+        let mut places = (node..self.servers.len()).step_by(self.nodes());
+        self.settled[node] <= since && places.all(|place| self.sound(client, place, since))
     }
 
     /// A quorum has the lease's keys.
     fn keeps(&self, record: &Record, since: Time) -> bool {
         let token = &*record.state.params.claim.token;
         self.quorum_of(record.client, since, |node| {
-            let owner = |name| self.servers[node].owner_at(name, self.now);
+            let owner = |name| self.servers[self.place_of(node)].owner_at(name, self.now);
             record.names.iter().all(|name| owner(name).is_some_and(|(owner, _)| owner == token))
         })
     }
@@ -106,7 +112,7 @@ impl World {
     /// A quorum could grant these names: they are free, or taken for no longer than `left` ms.
     fn could_grant(&self, client: usize, names: &[&str], left: u64) -> bool {
         self.quorum_of(client, self.now - LOOK, |node| {
-            let owner = |name| self.servers[node].owner_at(name, self.now);
+            let owner = |name| self.servers[self.place_of(node)].owner_at(name, self.now);
             names.iter().all(|name| owner(name).is_none_or(|(_, ends)| ends < left))
         })
     }
@@ -195,7 +201,7 @@ impl Monitor {
                 if let Some(&(client, at)) = world.given_up.get(owner)
                     && at < since
                     && !world.dead[client]
-                    && world.sound(client, node, since)
+                    && world.node_sound(client, node % world.nodes(), since)
                 {
                     self.fail(format!("left behind: a vote of client {client} on node {node}"));
                 }

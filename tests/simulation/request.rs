@@ -32,6 +32,16 @@ pub(super) enum Request {
         replicas: u32,
         time: Duration,
     },
+    /// The same, of a key that is on its way here.
+    Asking(Box<Self>),
+    /// Who has the slot.
+    Slots {
+        survey: u64,
+    },
+    /// Whether all before it was answered, that was asked by a map older than this.
+    Ping {
+        age: u64,
+    },
     /// Deletes the keys whoever has them.
     Force {
         keys: Vec<String>,
@@ -50,9 +60,22 @@ impl Request {
             Self::Attempt { claim, .. }
             | Self::Acquire { claim, .. }
             | Self::Extend { claim, .. } => Some(claim),
-            Self::Release { .. } | Self::Force { .. } | Self::Wait { .. } => None,
+            Self::Release { .. }
+            | Self::Force { .. }
+            | Self::Wait { .. }
+            | Self::Asking(_)
+            | Self::Slots { .. }
+            | Self::Ping { .. } => None,
         }
     }
+}
+
+/// Where to go on in a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Redirect {
+    Moved(usize),
+    Ask(usize),
+    TryAgain,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +83,11 @@ pub(super) enum Answer {
     Vote(Vote),
     Extension(Extension),
     Released(bool),
+    /// It is served elsewhere.
+    Sent(Redirect),
+    /// Where the slot is.
+    Slots(usize),
+    Pong,
     /// So many replicas have it.
     Confirmed(usize),
     /// An error: nothing was written.

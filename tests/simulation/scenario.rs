@@ -27,6 +27,8 @@ pub(super) enum Promise {
     NoGuard,
     /// Servers change, as by a failover: with the last writes, and over a quorum with a guard without them.
     ServersChange,
+    /// Nodes are clusters, whose slot moves from one server to another.
+    SlotsMove,
     /// Servers change without their last writes, and every grant is on a replica that may take their place.
     ReplicasConfirm,
     /// A single server changes without its last writes.
@@ -36,7 +38,7 @@ pub(super) enum Promise {
 impl Promise {
     /// Everything is promised that ever is.
     pub(super) fn is_all(self) -> bool {
-        matches!(self, Self::Kept | Self::ServersChange | Self::ReplicasConfirm)
+        matches!(self, Self::Kept | Self::ServersChange | Self::ReplicasConfirm | Self::SlotsMove)
     }
 }
 
@@ -50,6 +52,8 @@ pub(super) struct Scenario {
     /// Servers let a client kill its former connection.
     pub(super) kills: bool,
     pub(super) nodes: Vec<(i64, i64)>,
+    /// How many servers each node has: a cluster several.
+    pub(super) shards: usize,
     /// Of each node, and how many of them must have a grant.
     pub(super) replicas: (usize, u32),
     pub(super) clients: Vec<Rate>,
@@ -66,11 +70,11 @@ impl Scenario {
         let nodes = match promise {
             Promise::NoGuard | Promise::FlushesAreSurvived => pick(&mut rng, &[3, 5]),
             Promise::LastWritesAreLost => 1,
-            Promise::ReplicasConfirm => pick(&mut rng, &[1, 1, 1, 3]),
+            Promise::ReplicasConfirm | Promise::SlotsMove => pick(&mut rng, &[1, 1, 1, 3]),
             _ => pick(&mut rng, &[1, 2, 3, 3, 3, 4, 5, 5]),
         };
         let steady = matches!(promise, Promise::FlushesAreSurvived | Promise::FreedByForce);
-        let steady = steady || promise == Promise::ReplicasConfirm;
+        let steady = steady || matches!(promise, Promise::ReplicasConfirm | Promise::SlotsMove);
         let amnesia = promise == Promise::NoGuard || nodes > 1 && rng.bool() && !steady;
         let replicas = match promise {
             Promise::ReplicasConfirm => [(1, 1), (1, 1), (2, 1), (2, 2)][rng.usize(..4)],
@@ -92,6 +96,7 @@ impl Scenario {
             latency: pick(&mut rng, &[200_000, MS, 5 * MS, 40 * MS]),
             kills: rng.u8(..8) != 0,
             nodes: (0..nodes).map(|_| (rng.i64(-4900..=4900), rng.i64(-apart..=apart))).collect(),
+            shards: if promise == Promise::SlotsMove { rng.usize(2..=3) } else { 1 },
             replicas,
             clients: (0..rng.usize(2..=5))
                 .map(|_| Rate {
@@ -135,7 +140,8 @@ impl fmt::Display for Scenario {
         let (nodes, clients) = (self.nodes.len(), self.clients.len());
         writeln!(
             f,
-            "  {nodes} nodes, replicas {:?}, {clients} clients, guard {:?}, fencing {}, latency {:?}, kills {}",
+            "  {nodes} nodes of {} servers, replicas {:?}, {clients} clients, guard {:?}, fencing {}, latency {:?}, kills {}",
+            self.shards,
             self.replicas,
             self.guard,
             self.fencing,

@@ -8,6 +8,7 @@ use crate::node::{Claim, Extension, Fault, Fencing, Vote};
 use super::clock::Time;
 use super::replicas::{Replica, Waiting};
 use super::request::{Answer, Peer, Request};
+use super::slots::Slot;
 use super::world::Event;
 
 /// Whose the keys of other libraries are.
@@ -31,6 +32,8 @@ pub(super) struct Server {
     pub(super) fences: Fences,
     /// What its replica has, if that is not everything.
     pub(super) replica: Option<(Keys, Fences)>,
+    /// Of a cluster: who has what all want.
+    pub(super) slot: Slot,
     /// Its replicas, where they count.
     pub(super) replicas: Vec<Replica>,
     /// Counts its writes; how far it was for each connection's last one; and how far it was sent to replicas.
@@ -140,7 +143,8 @@ impl Server {
                 Answer::Released(ours.len() == claim.keys.len())
             }
             // Not for itself to know: `World::wait`.
-            Request::Wait { .. } => Answer::Refused,
+            Request::Wait { .. } | Request::Asking(_) | Request::Slots { .. } => Answer::Refused,
+            Request::Ping { .. } => Answer::Pong,
             Request::Force { keys } => {
                 let there: Vec<String> =
                     keys.iter().filter(|key| self.owner(key).is_some()).cloned().collect();

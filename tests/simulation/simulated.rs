@@ -24,6 +24,9 @@ pub(super) fn short(request: &Request) -> String {
         }
         Request::Extend { claim, ttl, .. } => format!("extend {:?} ttl {ttl:?}", claim.keys),
         Request::Release { claim } => format!("release {:?}", claim.keys),
+        Request::Asking(inner) => format!("asking {}", short(inner)),
+        Request::Slots { .. } => "slots".to_owned(),
+        Request::Ping { .. } => "ping".to_owned(),
         Request::Wait { replicas, time } => format!("wait {replicas} {time:?}"),
         Request::Force { keys } => format!("force {keys:?}"),
     }
@@ -39,8 +42,10 @@ pub(super) struct SimulatedNode {
 }
 
 impl SimulatedNode {
-    fn ask<T: Send + 'static>(
+    /// Of the node's own choice, or of this one of its servers.
+    fn ask_at<T: Send + 'static>(
         &self,
+        place: Option<usize>,
         request: Request,
         timeout: Duration,
         owed: Duration,
@@ -48,7 +53,8 @@ impl SimulatedNode {
     ) -> Reply<T> {
         let (answer, reply) = oneshot::channel();
         let mut world = self.world.lock().unwrap();
-        world.send((self.client, self.node), Open::new(request, timeout, owed, answer));
+        let place = place.unwrap_or_else(|| world.owner(self.client, self.node));
+        world.send((self.client, place), Open::new(request, timeout, owed, answer));
         drop(world);
         Box::pin(async move {
             match reply.await {
@@ -61,13 +67,26 @@ impl SimulatedNode {
     }
 }
 
+impl SimulatedNode {
+    fn ask<T: Send + 'static>(
+        &self,
+        request: Request,
+        timeout: Duration,
+        owed: Duration,
+        read: fn(Answer) -> Option<T>,
+    ) -> Reply<T> {
+        self.ask_at(None, request, timeout, owed, read)
+    }
+}
+
 impl Node for SimulatedNode {
     fn url(&self) -> &str {
         &self.url
     }
 
     fn pushes(&self, _key: &str) -> bool {
-        self.world.lock().unwrap().links[self.client][self.node].up
+        let world = self.world.lock().unwrap();
+        world.links[self.client][world.owner(self.client, self.node)].up
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
@@ -78,12 +97,13 @@ impl Node for SimulatedNode {
             return self.ask(script, timeout, ttl, vote);
         }
         let attempt = Request::Attempt { claim: claim.clone(), ttl, first };
-        let attempt = self.ask(attempt, timeout, ttl, vote);
+        let owner = Some(self.world.lock().unwrap().owner(self.client, self.node));
+        let attempt = self.ask_at(owner, attempt, timeout, ttl, vote);
         let node = self.clone();
         Box::pin(async move {
             match attempt.await? {
                 granted @ Vote::Granted(_) => Ok(granted),
-                Vote::Held(..) => node.ask(script, timeout, ttl, vote).await,
+                Vote::Held(..) => node.ask_at(owner, script, timeout, ttl, vote).await,
             }
         })
     }
@@ -97,10 +117,15 @@ impl Node for SimulatedNode {
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        let request = Request::Release { claim: claim.clone() };
-        self.ask(request, Duration::ZERO, owed, |answer| {
-            if let Answer::Released(ours) = answer { Some(ours) } else { None }
-        })
+        let places = self.world.lock().unwrap().deleted_at(self.client, self.node);
+        let mut replies = places.into_iter().map(|place| {
+            let request = Request::Release { claim: claim.clone() };
+            let read = |answer| if let Answer::Released(ours) = answer { Some(ours) } else { None };
+            self.ask_at(Some(place), request, Duration::ZERO, owed, read)
+        });
+        let first = replies.next().unwrap();
+        replies.for_each(drop);
+        first
     }
 
     fn inspect(&self, _key: &str) -> Reply<Option<Holder>> {

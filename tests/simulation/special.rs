@@ -28,6 +28,7 @@ impl Scenario {
                     let node = rng.usize(..nodes);
                     vec![Step { at, action: Action::Flush { node } }]
                 }
+                Promise::SlotsMove => self.migrations(rng, at),
                 Promise::ReplicasConfirm => self.confirmed_switch(rng, at),
                 Promise::ServersChange | Promise::LastWritesAreLost => {
                     let lost = amnesia || self.promise == Promise::LastWritesAreLost;
@@ -53,6 +54,58 @@ impl Scenario {
         let stale = if lost { late } else { 0 };
         let down = pick(rng, &longest);
         steps.push(Step { at, action: Action::Switch { node, stale, down } });
+        steps
+    }
+
+    /// A slot moves to another server, and perhaps on, or back; who asks there may be slow.
+    fn migrations(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
+        if rng.u8(..3) == 0 {
+            return self.overtaken(rng, at);
+        }
+        let (client, node) = (self.some(rng).0, rng.usize(..self.nodes.len()));
+        let (mut steps, mut at) = (Vec::new(), at);
+        for _ in 0..rng.u8(1..=3) {
+            let (shard, longest) = (rng.usize(..self.shards), pick(rng, &[3, 40, 600]));
+            let ms = rng.u64(1..=longest);
+            steps.push(Step { at, action: Action::Migrate { node, shard, ms } });
+            if rng.bool() {
+                let node = node + rng.usize(..self.shards) * self.nodes.len();
+                let before = at.saturating_sub(rng.u64(0..60) * MS).max(BEGIN);
+                let by = pick(rng, &[20, 200, 900]);
+                let (by, ms) = (rng.u64(1..=by), rng.u64(1..100));
+                steps.push(Step { at: before, action: Action::Slow { client, node, by, ms } });
+            }
+            for _ in 0..rng.u8(..3) {
+                let at = at.saturating_sub(rng.u64(0..40) * MS).max(BEGIN);
+                let cancel = rng.bool().then(|| rng.u64(..60));
+                let hold = rng.u64(..300);
+                let how = Use { wait: Some(rng.u64(..1000)), cancel, hold, ..plain(1000) };
+                steps.push(Step { at, action: Action::Lock { client: self.some(rng).0, how } });
+            }
+            at += (ms + rng.u64(0..20)) * MS;
+        }
+        steps
+    }
+
+    /// A vote is on its way for longer than the slot stays where it was asked for, and than who asked listens; and the
+    /// client learns of the slot's new owner meanwhile, as another connection ends.
+    fn overtaken(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
+        let (client, node) = (self.some(rng).0, rng.usize(..self.nodes.len()));
+        let mut steps = Vec::new();
+        let mut add = |ms: u64, action| steps.push(Step { at: at + ms * MS, action });
+        let place = |shard: usize| node + shard * self.nodes.len();
+        let (here, there) = (rng.usize(..self.shards), rng.usize(..self.shards));
+        let by = rng.u64(200..700);
+        add(0, Action::Migrate { node, shard: here, ms: 3 });
+        add(200, Action::Slow { client, node: place(here), by, ms: 20 });
+        let cancel = Some(rng.u64(40..120));
+        let how = Use { wait: Some(2000), cancel, ..plain(8000) };
+        add(rng.u64(201..220), Action::Lock { client, how });
+        add(rng.u64(200..225), Action::Migrate { node, shard: there, ms: 3 });
+        add(rng.u64(210..250), Action::Cut { client, node: place(there), ms: 1 });
+        if rng.bool() {
+            add(rng.u64(260..400), Action::Migrate { node, shard: here, ms: 3 });
+        }
         steps
     }
 

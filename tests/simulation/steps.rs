@@ -21,6 +21,10 @@ impl Player<'_> {
             }
             Event::Arrive { .. } => world.arrive(event),
             Event::Thaw(node) => world.thaw(node),
+            Event::Stray { client, place, id } => world.route(client, place, id),
+            Event::Drain { client, place, age } => world.drain(client, place, age),
+            Event::Survey { client, place } => world.ask_all(client, place),
+            Event::Migrates { stage, from, to, length } => world.migrates(stage, from, to, length),
             Event::Replicated { .. }
             | Event::Acked { .. }
             | Event::Waited { .. }
@@ -108,6 +112,7 @@ impl Player<'_> {
                 server.paused_until = server.paused_until.max(now + ms * MS);
             }
             Action::Crash { node, keep, down } => Self::crash(&mut world, node, keep, down),
+            Action::Migrate { node, shard, ms } => world.migrate(node, shard, ms * MS),
             Action::Isolate { node, replica, ms } => world.isolate(node, replica, ms * MS),
             Action::Lag { node } => world.servers[node].lag(),
             Action::Switch { node, stale, down } => world.switch(node, stale * MS, down * MS),

@@ -14,7 +14,9 @@ use super::clock::{Rate, Time};
 use super::link::Link;
 use super::replicas::Copy;
 use super::request::{Answer, Peer, Request};
+use super::router::Cluster;
 use super::server::Server;
+use super::slots::Stage;
 
 pub(super) const MS: Time = 1_000_000;
 /// No run lasts this long.
@@ -81,6 +83,27 @@ pub(super) enum Event {
         replica: usize,
         offset: u64,
     },
+    /// To a cluster's own task, from one of its connections.
+    Stray {
+        client: usize,
+        place: usize,
+        id: u64,
+    },
+    Drain {
+        client: usize,
+        place: usize,
+        age: u64,
+    },
+    Survey {
+        client: usize,
+        place: usize,
+    },
+    Migrates {
+        stage: Stage,
+        from: usize,
+        to: usize,
+        length: Time,
+    },
     /// A `WAIT` may be over.
     Waited {
         node: usize,
@@ -106,9 +129,19 @@ pub(super) struct World {
     pub(super) kills: bool,
     /// What clients ask of each grant.
     pub(super) durability: Durability,
+    /// How often each token was deleted lately, by each client, and since when; whether that was far too often.
+    pub(super) deletes: BTreeMap<(usize, Arc<str>), (Time, u32)>,
+    pub(super) storm: bool,
     /// Tokens whose deletes were given out, by which client and when.
     pub(super) given_up: BTreeMap<String, (usize, Time)>,
+    /// Of a node that is a cluster, each a distance of all nodes from the one before; else one.
     pub(super) servers: Vec<Server>,
+    /// How many each node has.
+    pub(super) shards: usize,
+    /// By client and node; none where nodes are no clusters.
+    pub(super) clusters: Vec<Vec<Cluster>>,
+    /// Since when each cluster's slot has been where it is; never, while it is on its way.
+    pub(super) settled: Vec<Time>,
     /// Those that others took the place of, until when they live, still as primaries.
     pub(super) old: BTreeMap<usize, (Server, Time)>,
     pub(super) links: Vec<Vec<Link>>,
@@ -132,8 +165,13 @@ impl World {
             guard,
             kills,
             durability: Durability::default(),
+            deletes: BTreeMap::new(),
+            storm: false,
             given_up: BTreeMap::new(),
             servers: Vec::new(),
+            shards: 1,
+            clusters: Vec::new(),
+            settled: Vec::new(),
             old: BTreeMap::new(),
             links: Vec::new(),
             clocks: Vec::new(),

@@ -30,7 +30,9 @@ pub(crate) use memory::MemoryNode;
 pub use redis::TlsOptions;
 pub(crate) use redis::{ClusterNode, Durability, Needs, RedisNode, RunIds, Shared, Target};
 #[cfg(test)]
-pub(crate) use redis::{Confirm, Purpose};
+pub(crate) use redis::{
+    Confirm, Detour, MOMENT, Map, Member, Onward, Place, Purpose, onward, rested,
+};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
 pub(crate) use vote::{Claim, Expect, Extension, Holder, Taken, Vote, VoteParams};
 pub(crate) use watch::Watch;

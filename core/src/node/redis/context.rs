@@ -124,7 +124,7 @@ impl Context {
     /// A delete is owed, whatever became of it.
     pub(super) fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
         if let Some(outlet) = &self.target.outlet {
-            outlet.owed(&in_flight.command);
+            outlet.owed(&in_flight);
         }
         if let Some(until) = self.debts.owe(in_flight.command, self.clock.now()) {
             self.link.owe(until);

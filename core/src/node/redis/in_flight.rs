@@ -46,6 +46,16 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
+    /// Whether it must not be carried out for nobody: a first vote, or one that was sent on from another server and may
+    /// come behind its own delete.
+    pub(crate) fn is_for_who_listens(&self, detour: Detour) -> bool {
+        match self {
+            Self::FirstVote { .. } => true,
+            Self::Heal(_) => detour.hops > 0,
+            _ => false,
+        }
+    }
+
     /// Whether it asks for a lease, or for more of one.
     pub(crate) fn is_vote(&self) -> bool {
         matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Keep(None))
@@ -128,11 +138,11 @@ impl Command {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Detour {
     /// The key is on its way here: the server is told that we know.
-    pub(super) asking: bool,
+    pub(crate) asking: bool,
     /// How many servers have sent it on.
-    pub(super) hops: u32,
+    pub(crate) hops: u32,
     /// When the first one did.
-    pub(super) since: Option<Instant>,
+    pub(crate) since: Option<Instant>,
 }
 
 /// A command that was given to the connection and has no answer yet.
@@ -220,15 +230,9 @@ impl InFlight {
         self.before().len() + self.command.bytes.len()
     }
 
-    /// Nobody listens to it any more, and so nobody wants what it would make: a first vote, or one that was sent on
-    /// from another server and may come behind its own delete.
+    /// Nobody listens to it any more, and so nobody wants what it would make.
     pub(super) fn is_unwanted(&self) -> bool {
-        let makes = match self.command.purpose {
-            Purpose::FirstVote { .. } => true,
-            Purpose::Heal(_) => self.detour.hops > 0,
-            _ => false,
-        };
-        makes && self.answer.is_closed()
+        self.answer.is_closed() && self.command.purpose.is_for_who_listens(self.detour)
     }
 
     /// Whether its answer comes in two parts, of which the first is still to come.

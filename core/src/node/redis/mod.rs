@@ -70,12 +70,8 @@ use reply::Answer;
 use ways::Ways;
 
 pub(crate) use cluster::{ClusterNode, Seeds};
-#[cfg(test)]
-pub(crate) use confirm::Confirm;
 pub(crate) use context::Target;
 pub(crate) use durability::Durability;
-#[cfg(test)]
-pub(crate) use in_flight::Purpose;
 pub(crate) use query::Given;
 pub(crate) use rights::Needs;
 pub(crate) use route::Route;
@@ -83,6 +79,8 @@ pub(crate) use run_ids::RunIds;
 pub(crate) use shared::Shared;
 pub use tls_options::TlsOptions;
 pub(crate) use url_rules::invalid_url;
+#[cfg(test)]
+pub(crate) use {cluster::simulated::*, confirm::Confirm, in_flight::Purpose};
 
 /// A server that is reached by one connection.
 pub(crate) struct RedisNode {

@@ -10,18 +10,18 @@ use std::sync::Arc;
 use redis::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::in_flight::{Command, Expects, InFlight, Purpose};
+use super::in_flight::{Command, Detour, Expects, InFlight, Purpose};
 
 /// Where a cluster's server is: a host, by name or address, and its port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Address {
+pub(crate) struct Address {
     /// In small letters; empty: the host of the server that says so.
     pub(super) host: Arc<str>,
     pub(super) port: u16,
 }
 
 impl Address {
-    pub(super) fn new(host: &str, port: u16) -> Self {
+    pub(crate) fn new(host: &str, port: u16) -> Self {
         Self { host: host.to_lowercase().into(), port }
     }
 
@@ -79,8 +79,8 @@ pub(super) enum Stray {
     Redirected(InFlight, Redirect),
     /// Where a slot is, learnt from a command that is asked again anyway.
     Told(Redirect),
-    /// A delete that is owed here: if the key gets another owner, it is owed there.
-    Owed(Command),
+    /// A delete that is owed here, and how it came: if the key gets another owner, it is owed there.
+    Owed(Command, Detour),
     /// There is a connection.
     Opened,
     /// There is none: one ended, or could not be opened.
@@ -106,9 +106,9 @@ impl Outlet {
     }
 
     /// A delete is owed.
-    pub(super) fn owed(&self, command: &Command) {
-        if matches!(command.purpose, Purpose::Delete { .. }) {
-            self.say(Stray::Owed(command.clone()));
+    pub(super) fn owed(&self, in_flight: &InFlight) {
+        if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
+            self.say(Stray::Owed(in_flight.command.clone(), in_flight.detour));
         }
     }
 

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use futures_util::stream::FuturesUnordered;
 
 use super::super::debts::Debts;
-use super::super::in_flight::{Command, InFlight};
+use super::super::in_flight::{Command, Detour, InFlight};
 use super::super::strays::Address;
 use super::ending::answered;
 use super::map::{Map, Member};
@@ -53,11 +53,18 @@ impl Atlas {
     }
 
     /// A delete that is owed by a server: owed to another one, too, if that has the slot by now or later.
-    pub(super) fn owe(&mut self, from: &Address, command: Command) {
+    ///
+    /// With the way that it came: the owner may send it here again at once, as long as a slot is on its way to a server
+    /// that is gone.
+    pub(super) fn owe(&mut self, from: &Address, command: Command, detour: Detour) {
         let map = self.map.load();
         let owner = slot_of(&command).map(|slot| map.owner(slot));
         match owner.filter(|owner| owner.address.as_ref().is_some_and(|address| address != from)) {
-            Some(owner) => owner.node.give(InFlight::unheard(command)),
+            Some(owner) => {
+                let mut in_flight = InFlight::unheard(command);
+                in_flight.detour = Detour { asking: false, ..detour };
+                owner.node.give(in_flight);
+            }
             None => drop(self.debts.owe(command, self.clock.now())),
         }
     }

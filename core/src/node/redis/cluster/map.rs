@@ -11,72 +11,88 @@ use super::super::strays::Address;
 use crate::node::SLOTS;
 
 /// One server of a cluster.
-pub(super) struct Member {
+pub(crate) struct Member<N = RedisNode> {
     /// `None`: the lobby, where commands wait whose owner is not known.
-    pub(super) address: Option<Address>,
+    pub(crate) address: Option<Address>,
     /// Its connection.
-    pub(super) node: RedisNode,
+    pub(crate) node: N,
 }
 
 /// A slot's owner before this one.
-#[derive(Clone)]
-struct Former {
-    member: Arc<Member>,
+struct Former<N> {
+    member: Arc<Member<N>>,
     /// The age of the map in which it was the owner no more.
     since: u64,
 }
 
-/// Every slot's owner, at one moment.
-pub(super) struct Map {
+impl<N> Clone for Former<N> {
+    fn clone(&self) -> Self {
+        Self { member: Arc::clone(&self.member), since: self.since }
+    }
+}
+
+/// Every slot's owner, at one moment. In the simulation a server is a number.
+pub(crate) struct Map<N = RedisNode> {
     /// By slot: a place in `members`.
     owners: Box<[u16]>,
     /// The lobby, then the servers.
-    members: Vec<Arc<Member>>,
+    members: Vec<Arc<Member<N>>>,
     /// By slot. Nearly always empty.
-    former: HashMap<u16, Vec<Former>>,
+    former: HashMap<u16, Vec<Former<N>>>,
     /// Counts its changes.
-    pub(super) age: u64,
+    pub(crate) age: u64,
 }
 
-impl Map {
+impl<N> Map<N> {
     /// Nothing is known yet.
-    pub(super) fn new(lobby: Arc<Member>) -> Self {
+    pub(crate) fn new(lobby: Arc<Member<N>>) -> Self {
         let owners = vec![0; usize::from(SLOTS)].into();
         Self { owners, members: vec![lobby], former: HashMap::new(), age: 0 }
     }
 
     /// Who has the slot, or the lobby.
-    pub(super) fn owner(&self, slot: u16) -> &Arc<Member> {
+    pub(crate) fn owner(&self, slot: u16) -> &Arc<Member<N>> {
         // Every place in the list is one of a member, and the lobby is the first.
         let place = self.owners.get(usize::from(slot)).map_or(0, |place| usize::from(*place));
         self.members.get(place).unwrap_or(&self.members[0])
     }
 
     /// Where commands wait whose owner is not known.
-    pub(super) fn lobby(&self) -> &Arc<Member> {
+    pub(crate) fn lobby(&self) -> &Arc<Member<N>> {
         &self.members[0]
     }
 
     /// The servers that have slots.
-    pub(super) fn servers(&self) -> &[Arc<Member>] {
+    pub(crate) fn servers(&self) -> &[Arc<Member<N>>] {
         &self.members[1..]
     }
 
     /// Whether it has slots.
-    pub(super) fn has(&self, address: &Address) -> bool {
+    pub(crate) fn has(&self, address: &Address) -> bool {
         self.servers().iter().any(|member| member.address.as_ref() == Some(address))
     }
 
+    /// Where a key of the slot is deleted: at the owner, and behind the votes that are unanswered where it was before.
+    ///
+    /// What was asked there may be carried out yet, and come over with the slot; or be answered by the way to the
+    /// new owner, to which the delete goes once more, then. By one map: each server is one or the other.
+    pub(crate) fn deleted_at(
+        &self,
+        slot: u16,
+    ) -> (&Arc<Member<N>>, impl Iterator<Item = &Arc<Member<N>>>) {
+        (self.owner(slot), self.former(slot))
+    }
+
     /// Servers at which a vote for the slot may still be unanswered.
-    pub(super) fn former(&self, slot: u16) -> impl Iterator<Item = &Arc<Member>> {
+    fn former(&self, slot: u16) -> impl Iterator<Item = &Arc<Member<N>>> {
         let former = if self.former.is_empty() { None } else { self.former.get(&slot) };
         former.into_iter().flatten().map(|former| &former.member)
     }
 
     /// The next map, in which these slots have these owners, and the slots that had others; `None`: it is the same.
-    pub(super) fn moved(
+    pub(crate) fn moved(
         &self,
-        to: impl Iterator<Item = (u16, Arc<Member>)>,
+        to: impl Iterator<Item = (u16, Arc<Member<N>>)>,
     ) -> Option<(Self, Vec<u16>)> {
         let mut next = Self {
             owners: self.owners.clone(),
@@ -96,7 +112,7 @@ impl Map {
         (!moved.is_empty()).then_some((next, moved))
     }
 
-    fn give(&mut self, slot: u16, to: &Arc<Member>, from: &Arc<Member>) {
+    fn give(&mut self, slot: u16, to: &Arc<Member<N>>, from: &Arc<Member<N>>) {
         let known = self.members.iter().position(|member| Arc::ptr_eq(member, to));
         let place = known.unwrap_or_else(|| {
             self.members.push(Arc::clone(to));
@@ -130,8 +146,8 @@ impl Map {
     }
 
     /// Who lost a slot as this map came to be: each once.
-    pub(super) fn losers(&self) -> Vec<Arc<Member>> {
-        let mut all: Vec<Arc<Member>> = Vec::new();
+    pub(crate) fn losers(&self) -> Vec<Arc<Member<N>>> {
+        let mut all: Vec<Arc<Member<N>>> = Vec::new();
         for former in self.former.values().flatten().filter(|former| former.since == self.age) {
             if !all.iter().any(|member| Arc::ptr_eq(member, &former.member)) {
                 all.push(Arc::clone(&former.member));
@@ -141,7 +157,7 @@ impl Map {
     }
 
     /// The map without who lost slots in one of this age: all that was asked of it until then is answered.
-    pub(super) fn without_former(&self, member: &Arc<Member>, age: u64) -> Self {
+    pub(crate) fn without_former(&self, member: &Arc<Member<N>>, age: u64) -> Self {
         let mut former = self.former.clone();
         former.retain(|_, list| {
             list.retain(|former| !Arc::ptr_eq(&former.member, member) || former.since != age);

@@ -7,6 +7,7 @@ mod atlas;
 mod ending;
 mod map;
 mod members;
+mod onward;
 mod router;
 mod seeds;
 mod survey;
@@ -85,10 +86,7 @@ impl ClusterNode {
         ask(&map.owner(key.map_or(0, |key| slot(key))).node)
     }
 
-    /// Deletes at the owner, and behind the votes that are unanswered where the slot was before.
-    ///
-    /// What was asked there may be carried out yet, and come over with the slot; or be answered by the way to the
-    /// new owner, to which the delete goes once more, then. By one map: each server is one or the other.
+    /// Deletes wherever the keys may be; the owner's answer counts.
     fn delete(
         &self,
         claim: &Claim,
@@ -97,9 +95,10 @@ impl ClusterNode {
     ) -> Reply<bool> {
         let map = self.map.load();
         let slot = claim.keys.first().map_or(0, |key| slot(key));
+        let (owner, former) = map.deleted_at(slot);
         // First, and so before what former owners send on: only the first delete finds the key, and its answer is heard.
-        let reply = delete(&map.owner(slot).node);
-        for member in map.former(slot) {
+        let reply = delete(&owner.node);
+        for member in former {
             drop(member.node.release_late(claim, owed));
         }
         reply
@@ -155,4 +154,13 @@ impl Node for ClusterNode {
             join_all(all).await.into_iter().collect()
         })
     }
+}
+
+/// What the simulation shares, which has a router of its own.
+#[cfg(test)]
+pub(crate) mod simulated {
+    pub(crate) use super::super::in_flight::Detour;
+    pub(crate) use super::super::strays::Address as Place;
+    pub(crate) use super::map::{Map, Member};
+    pub(crate) use super::onward::{MOMENT, Onward, onward, rested};
 }

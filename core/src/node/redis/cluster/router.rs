@@ -17,15 +17,12 @@ use super::super::in_flight::{InFlight, Purpose};
 use super::super::strays::{Address, Redirect, Stray};
 use super::atlas::{Atlas, Later, slot_of};
 use super::ending::{Ending, ended, over};
+use super::onward::{MOMENT, Onward, onward, rested};
 use super::survey::Found;
 use crate::clock::Instant;
 use crate::log;
 use crate::node::Fault;
 
-/// So many servers may send a command on at once; after that each waits, while their views of the cluster meet.
-const AT_ONCE: u32 = 4;
-/// The wait then, and where a slot is half here and half there.
-const MOMENT: Duration = Duration::from_millis(20);
 /// What was not found a moment ago is not looked for again at each command.
 const CALM: Duration = Duration::from_millis(200);
 
@@ -157,7 +154,7 @@ impl Router {
                 self.atlas.believe(from, slot, &to);
             }
             Stray::Told(_) => self.atlas.survey.want(),
-            Stray::Owed(command) => self.atlas.owe(from, command),
+            Stray::Owed(command, detour) => self.atlas.owe(from, command, detour),
             Stray::Opened => self.atlas.members.opened(from),
             Stray::Ended => {
                 self.atlas.members.ended(from);
@@ -171,17 +168,17 @@ impl Router {
     /// A command that `from` did not serve.
     fn redirect(&mut self, from: &Address, mut in_flight: InFlight, redirect: Redirect) {
         let now = self.atlas.clock.now();
-        in_flight.detour.hops += 1;
-        let since = *in_flight.detour.since.get_or_insert(now);
-        let until = match &mut in_flight.command.purpose {
-            Purpose::Delete { owed, until, .. } => *until.get_or_insert(now + *owed),
-            _ if in_flight.answer.is_closed() => return,
-            _ => since + in_flight.command.timeout,
-        };
-        if now >= until {
-            let why = "its servers sent it from one to the other until its time was over";
-            let _ = in_flight.answer.send(Err(Fault::new(why)));
-            return;
+        let listened = (in_flight.command.timeout, !in_flight.answer.is_closed());
+        let purpose = &mut in_flight.command.purpose;
+        let onward = onward(&mut in_flight.detour, purpose, listened, now);
+        match onward {
+            Onward::Dropped => return,
+            Onward::Late => {
+                let why = "its servers sent it from one to the other until its time was over";
+                let _ = in_flight.answer.send(Err(Fault::new(why)));
+                return;
+            }
+            Onward::AtOnce | Onward::Later => {}
         }
         let to = match redirect {
             Redirect::Moved(slot, to) => Some(self.atlas.believe(from, slot, &to)),
@@ -196,9 +193,10 @@ impl Router {
             }
         };
         match to {
-            Some(to) if in_flight.detour.hops <= AT_ONCE => to.node.give(in_flight),
+            Some(to) if onward == Onward::AtOnce => to.node.give(in_flight),
             _ => self.delayed.push(Box::pin(async move {
                 sleep(MOMENT).await;
+                rested(&mut in_flight.detour);
                 in_flight
             })),
         }

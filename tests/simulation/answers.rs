@@ -1,0 +1,78 @@
+//! What becomes of an answer: to whoever asked, held back until replicas have it, or to the cluster's own task.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::node::{Taken, Vote};
+
+use super::link::Open;
+use super::request::{Answer, Request};
+use super::router::Stray;
+use super::world::World;
+
+impl World {
+    /// Behind the votes that were asked: whether replicas have them, where that is wanted.
+    pub(super) fn ask_to_confirm(&mut self, client: usize, node: usize) {
+        let now = self.clocks[client].local(self.now);
+        let replicas = self.durability.min_replicas;
+        let confirm = self.links[client][node].confirm.as_mut();
+        if let Some(time) = confirm.and_then(|confirm| confirm.due(|| now)) {
+            let wait = Request::Wait { replicas, time };
+            self.send((client, node), Open::unheard(wait, Duration::ZERO));
+        }
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        client: usize,
+        node: usize,
+        epoch: u32,
+        id: u64,
+        answer: Answer,
+    ) {
+        let link = &mut self.links[client][node];
+        if link.epoch == epoch
+            && let Some(at) = link.open.iter().position(|open| open.id == id)
+            && let Some(open) = link.open.remove(at)
+        {
+            self.deliver(client, node, open, answer);
+            self.ask_to_confirm(client, node);
+        }
+    }
+
+    /// The answer to whoever asked, unless it is not for them, or not yet.
+    fn deliver(&mut self, client: usize, node: usize, open: Open, answer: Answer) {
+        let now = self.clocks[client].local(self.now);
+        let link = &mut self.links[client][node];
+        match (answer, &open.request) {
+            (Answer::Confirmed(replicas), _) => {
+                let replicas = Value::Int(replicas.try_into().unwrap());
+                let confirm = link.confirm.as_mut().unwrap();
+                confirm.judge(&replicas, now, |(open, answer), fault| {
+                    let _ = open.answer.send(fault.map_or(Ok(answer), Err));
+                });
+            }
+            (Answer::Sent(redirect), Request::Attempt { .. }) => {
+                // A second question follows, and goes the same way.
+                self.stray(client, node, Stray::Told(redirect));
+                let held = Vote::Held(None, Taken::default());
+                let _ = open.answer.send(Ok(Answer::Vote(held)));
+            }
+            (Answer::Sent(redirect), _) => {
+                self.stray(client, node, Stray::Redirected(open, redirect));
+            }
+            (Answer::Slots(owner), Request::Slots { survey }) => {
+                self.surveyed(client, *survey, owner);
+            }
+            (Answer::Pong, Request::Ping { age }) => self.drained(client, node, *age, true),
+            (answer, _) => match (&mut link.confirm, open.confirm_by) {
+                (Some(confirm), Some(by)) if answer.grants() => {
+                    let timeout = open.timeout;
+                    confirm.hold((open, answer), timeout, by);
+                }
+                _ => drop(open.answer.send(Ok(answer))),
+            },
+        }
+    }
+}

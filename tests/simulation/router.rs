@@ -1,0 +1,234 @@
+//! A cluster as its client sees it: each key's commands to the slot's owner, as far as it knows.
+//!
+//! The map, and what becomes of a command that a server sent on, are the core's own; this is the task between them. All keys
+//! are in one slot.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::node::{
+    Change, Claim, Detour, Fault, MOMENT, Map, Member, Onward, Place, Purpose, onward, rested,
+};
+
+use super::clock::Time;
+use super::link::Open;
+use super::request::{Redirect, Request};
+use super::world::{Event, MS, World};
+
+/// What a connection has to say to its cluster.
+pub(super) enum Stray {
+    Redirected(Open, Redirect),
+    Told(Redirect),
+    Owed(Debt),
+    /// A connection ended, or there is one again.
+    Ended,
+    /// It has waited for a moment.
+    Delayed(Open),
+}
+
+/// A delete that is owed to the slot's owner.
+pub(super) type Debt = (Claim, Duration, Option<Instant>, Detour);
+
+/// What one client knows of one cluster.
+pub(super) struct Cluster {
+    members: BTreeMap<usize, Arc<Member<usize>>>,
+    map: Map<usize>,
+    debts: Vec<Debt>,
+    strays: BTreeMap<u64, (usize, Stray)>,
+    /// The survey under way, whose first answer counts.
+    survey: Option<u64>,
+    due: bool,
+}
+
+/// They are all in one.
+const SLOT: u16 = 0;
+/// Between two surveys.
+const BETWEEN: Time = 20 * MS;
+/// Until a former owner is asked again whether it has answered all.
+const AGAIN: Time = 100 * MS;
+
+impl Cluster {
+    /// It knows that the first of these has the slot.
+    pub(super) fn new(places: impl Iterator<Item = usize>) -> Self {
+        let member = |place: usize| {
+            let address = Some(Place::new("server", u16::try_from(place).unwrap()));
+            (place, Arc::new(Member { address, node: place }))
+        };
+        let members: BTreeMap<_, _> = places.map(member).collect();
+        let map = Map::new(Arc::new(Member { address: None, node: usize::MAX }));
+        let first = members.values().next().map(|member| (SLOT, Arc::clone(member)));
+        let (map, _) = map.moved(first.into_iter()).unwrap();
+        let (debts, strays) = (Vec::new(), BTreeMap::new());
+        Self { members, map, debts, strays, survey: None, due: false }
+    }
+}
+
+fn release((claim, owed, until, detour): Debt) -> Open {
+    let mut open = Open::unheard(Request::Release { claim }, owed);
+    if let Purpose::Delete { until: end, .. } = &mut open.purpose {
+        *end = until;
+    }
+    open.detour = Detour { asking: false, ..detour };
+    open
+}
+
+impl World {
+    /// How many nodes there are: clusters have several servers each.
+    pub(super) fn nodes(&self) -> usize {
+        self.servers.len() / self.shards
+    }
+
+    fn cluster(&mut self, client: usize, place: usize) -> Option<&mut Cluster> {
+        let node = place % self.nodes();
+        self.clusters[client].get_mut(node)
+    }
+
+    /// Where this client asks.
+    pub(super) fn owner(&self, client: usize, node: usize) -> usize {
+        self.clusters[client].get(node).map_or(node, |cluster| cluster.map.owner(SLOT).node)
+    }
+
+    /// Where it deletes: only the first answer is heard.
+    pub(super) fn deleted_at(&self, client: usize, node: usize) -> Vec<usize> {
+        let Some(cluster) = self.clusters[client].get(node) else { return vec![node] };
+        let (owner, former) = cluster.map.deleted_at(SLOT);
+        std::iter::once(owner).chain(former).map(|member| member.node).collect()
+    }
+
+    /// A connection has something to say to its cluster's own task, if it is one's.
+    pub(super) fn stray(&mut self, client: usize, place: usize, stray: Stray) {
+        let id = self.new_id();
+        let later = if matches!(stray, Stray::Delayed(_)) { MOMENT } else { Duration::ZERO };
+        let Some(cluster) = self.cluster(client, place) else { return };
+        cluster.strays.insert(id, (place, stray));
+        let at = self.now + u64::try_from(later.as_nanos()).unwrap();
+        self.at(at, Event::Stray { client, place, id });
+    }
+
+    pub(super) fn route(&mut self, client: usize, place: usize, id: u64) {
+        let stray = self.cluster(client, place).and_then(|cluster| cluster.strays.remove(&id));
+        let node = place % self.nodes();
+        match stray {
+            Some((from, Stray::Redirected(open, redirect))) => {
+                self.redirect(client, from, open, redirect);
+            }
+            Some((_, Stray::Delayed(mut open))) => {
+                open.detour.asking = false;
+                rested(&mut open.detour);
+                let owner = self.owner(client, node);
+                self.send((client, owner), open);
+            }
+            Some((from, Stray::Told(Redirect::Moved(to)))) => self.believe(client, from, to),
+            Some((_, Stray::Told(_) | Stray::Ended)) => self.survey(client, place),
+            Some((from, Stray::Owed((claim, owed, until, detour)))) => {
+                let owner = self.owner(client, node);
+                if owner != from {
+                    return self.send((client, owner), release((claim, owed, until, detour)));
+                }
+                let until = until.unwrap_or(self.clocks[client].local(self.now) + owed);
+                let debts = self.cluster(client, place).map(|cluster| &mut cluster.debts);
+                let debt = (claim, owed, Some(until), Detour::default());
+                debts.into_iter().for_each(|debts| debts.push(debt.clone()));
+            }
+            None => {}
+        }
+    }
+
+    fn redirect(&mut self, client: usize, from: usize, mut open: Open, redirect: Redirect) {
+        let now = self.clocks[client].local(self.now);
+        let listened = (open.timeout, !open.answer.is_closed());
+        let onward = onward(&mut open.detour, &mut open.purpose, listened, now);
+        match onward {
+            Onward::Dropped => return,
+            Onward::Late => return drop(open.answer.send(Err(Fault::new("sent on too long")))),
+            Onward::AtOnce | Onward::Later => {}
+        }
+        let to = match redirect {
+            Redirect::Moved(to) => {
+                self.believe(client, from, to);
+                Some(to)
+            }
+            Redirect::Ask(to) => {
+                open.detour.asking = true;
+                Some(to)
+            }
+            Redirect::TryAgain => None,
+        };
+        match to {
+            Some(to) if onward == Onward::AtOnce => self.send((client, to), open),
+            _ => self.stray(client, from, Stray::Delayed(open)),
+        }
+    }
+
+    fn believe(&mut self, client: usize, from: usize, to: usize) {
+        if self.owner(client, from % self.nodes()) == from {
+            self.change(client, to);
+            self.survey(client, to);
+        }
+    }
+
+    /// This server has the slot.
+    fn change(&mut self, client: usize, to: usize) {
+        let Some(cluster) = self.cluster(client, to) else { return };
+        let member = Arc::clone(&cluster.members[&to]);
+        let Some((next, _)) = cluster.map.moved([(SLOT, member)].into_iter()) else { return };
+        let losers: Vec<usize> = next.losers().iter().map(|member| member.node).collect();
+        let age = next.age;
+        cluster.map = next;
+        for debt in std::mem::take(&mut cluster.debts) {
+            self.send((client, to), release(debt));
+        }
+        losers.into_iter().for_each(|place| self.drain(client, place, age));
+        if let Some(watch) = &self.watches[client] {
+            watch.changed(Change::All);
+        }
+    }
+
+    /// Behind all that was asked of a former owner.
+    pub(super) fn drain(&mut self, client: usize, place: usize, age: u64) {
+        self.send((client, place), Open::unheard(Request::Ping { age }, Duration::ZERO));
+    }
+
+    /// A former owner has answered everything, or could not.
+    pub(super) fn drained(&mut self, client: usize, place: usize, age: u64, answered: bool) {
+        let at = self.now + AGAIN;
+        if !answered {
+            return self.at(at, Event::Drain { client, place, age });
+        }
+        let Some(cluster) = self.cluster(client, place) else { return };
+        cluster.map = cluster.map.without_former(&cluster.members[&place], age);
+    }
+
+    fn survey(&mut self, client: usize, place: usize) {
+        let at = self.now + BETWEEN;
+        if let Some(cluster) = self.cluster(client, place)
+            && !std::mem::replace(&mut cluster.due, true)
+        {
+            self.at(at, Event::Survey { client, place });
+        }
+    }
+
+    /// Every server is asked who has the slot.
+    pub(super) fn ask_all(&mut self, client: usize, place: usize) {
+        let survey = self.new_id();
+        let Some(cluster) = self.cluster(client, place) else { return };
+        (cluster.due, cluster.survey) = (false, Some(survey));
+        let places: Vec<usize> = cluster.members.keys().copied().collect();
+        for place in places {
+            let question = Request::Slots { survey };
+            self.send((client, place), Open::unheard(question, Duration::ZERO));
+        }
+    }
+
+    /// The first answer counts.
+    pub(super) fn surveyed(&mut self, client: usize, survey: u64, owner: usize) {
+        if let Some(cluster) = self.cluster(client, owner)
+            && cluster.survey == Some(survey)
+        {
+            cluster.survey = None;
+            self.change(client, owner);
+        }
+    }
+}
