@@ -288,3 +288,21 @@ async fn releases_take_the_cheaper_way_by_themselves() {
         assert_eq!(calls("evalsha").unwrap_or(0) > 8, !native, "{scripts:?}");
     }
 }
+
+#[tokio::test]
+async fn a_right_to_the_cheaper_way_that_is_taken_away_costs_no_release() {
+    let server = Server::start();
+    if server.ask("DELIFEQ none x") != ":0" {
+        return;
+    }
+    assert_eq!(server.ask("ACL SETUSER app reset on >s3cret-word ~* &* +@all"), "+OK");
+    let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
+    let redlock = Redlock::builder([url]).build().unwrap();
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    assert_eq!(server.ask("ACL SETUSER app -delifeq"), "+OK");
+    lease.release().await.unwrap();
+    assert_eq!(server.ask("EXISTS lock:job"), ":0");
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(server.ask("EXISTS lock:job"), ":0");
+}

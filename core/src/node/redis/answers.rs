@@ -6,6 +6,7 @@
 use redis::Value;
 
 use super::in_flight::{Command, Expects, InFlight, Purpose};
+use super::native::Delete;
 use super::reply;
 
 /// Whether it can be the answer; of two, the one that is due.
@@ -46,6 +47,17 @@ pub(super) fn leads_to(in_flight: &InFlight, value: &Value) -> Option<Command> {
 pub(super) fn believed(command: &Command, set: Option<bool>, value: Value) -> Value {
     let set = !matches!(command.expects, Expects::Owner) || set == Some(true);
     if set { value } else { Value::Nil }
+}
+
+/// The user may not run the server's own compare-and-delete any more: by script, if one may be run, it is done all the
+/// same.
+pub(super) fn denied_delete(in_flight: &InFlight, value: &Value, scripts: Option<bool>) -> bool {
+    let Expects::Parts(parts) = &in_flight.command.expects else { return false };
+    let Value::ServerError(error) = value else { return false };
+    let told = error.details().unwrap_or_default();
+    let named = |by: Delete| told.contains(&format!("'{}'", by.name().to_lowercase()));
+    let denied = error.code() == "NOPERM" && Delete::ALL.into_iter().any(named);
+    denied && scripts.is_none() && parts.is_delete() && !in_flight.again
 }
 
 /// The server has lost the scripts, and somebody still wants the answer.

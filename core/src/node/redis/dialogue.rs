@@ -5,7 +5,7 @@
 
 use redis::{PushKind, Value};
 
-use super::answers::{fits, leads_to, lost_scripts};
+use super::answers::{denied_delete, fits, leads_to, lost_scripts};
 use super::commands::plain;
 use super::confirm::Confirm;
 use super::context::Context;
@@ -20,8 +20,7 @@ use super::stream::Stream;
 use crate::clock::Instant;
 use crate::node::{Change, Fault};
 
-/// Every so many chores an age that could not be read is asked for again.
-/// A server whose clock is right again votes within so many seconds.
+/// Every so many chores an age that could not be read is asked for again: the clock may be right by then.
 const AGE: u32 = 5;
 
 /// One connection's commands and answers.
@@ -153,7 +152,9 @@ impl<'a> Dialogue<'a> {
             self.pipeline.put_back(in_flight);
             return None;
         };
-        if lost_scripts(&in_flight, &value) {
+        let denied = denied_delete(&in_flight, &value, self.context.target.needs.scripts);
+        self.deletes_by = self.deletes_by.filter(|_| !denied);
+        if denied || lost_scripts(&in_flight, &value) {
             // A round that is over drops its answers before it sends its deletes, so an acquire
             // that is still listened to has no delete ahead of it here.
             for load in load_scripts() {

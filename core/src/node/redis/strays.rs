@@ -68,6 +68,10 @@ impl Redirect {
             "ASK" => place().map(|(_, address)| Self::Ask(address)),
             "TRYAGAIN" => Some(Self::TryAgain),
             "CLUSTERDOWN" | "READONLY" => Some(Self::Nobody),
+            // So it is told to scripts, where a cluster that is down may be read.
+            _ if error.details().is_some_and(|told| told.contains("cluster is down")) => {
+                Some(Self::Nobody)
+            }
             _ => None,
         }
     }
@@ -127,5 +131,24 @@ impl Outlet {
             return None;
         }
         Some(redirect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::parse_redis_value;
+
+    use super::Redirect;
+
+    #[test]
+    fn a_cluster_that_is_down_says_so_to_scripts_in_other_words() {
+        let read = |text: &str| Redirect::read(&parse_redis_value(text.as_bytes()).unwrap());
+        for text in [
+            "-CLUSTERDOWN The cluster is down\r\n",
+            "-ERR Can not execute a write command while the cluster is down and readonly script: x\r\n",
+        ] {
+            assert_eq!(read(text), Some(Redirect::Nobody), "{text}");
+        }
+        assert_eq!(read("-ERR wrong number of arguments\r\n"), None);
     }
 }
