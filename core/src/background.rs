@@ -36,6 +36,7 @@ pub(crate) fn handle() -> io::Result<Handle> {
     CURRENT.get_or_try_make(|_| true, start).map(|handle| Handle::clone(&handle))
 }
 
+/// The thread and its runtime, for as long as the process lives.
 fn start() -> io::Result<Handle> {
     // One thread: what runs here is short, and a second one would only cost hand-overs.
     let runtime = Builder::new_current_thread().enable_all().build()?;

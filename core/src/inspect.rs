@@ -107,6 +107,7 @@ fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<Option<Duration>> {
     Some((left != Duration::MAX).then_some(left))
 }
 
+/// What one node says about the key, and why it may not vote for it.
 fn word(
     node: &Arc<dyn Node>,
     key: &str,

@@ -115,6 +115,7 @@ fn current() -> Option<Arc<Made<Log>>> {
     CURRENT.get_or_try_make(|_| true, start).ok()
 }
 
+/// The log's own thread, and what has its last words written when the process ends.
 fn start() -> io::Result<Log> {
     let (queue, entries) = sync_channel(ROOM);
     let thread = std::thread::Builder::new().name("redlock-log".into());

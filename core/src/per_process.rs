@@ -47,6 +47,7 @@ pub struct Made<T> {
 }
 
 impl<T> Made<T> {
+    /// A value that was made by this process.
     fn here(value: T, generation: u32) -> Arc<Self> {
         Arc::new(Self { generation, value })
     }

@@ -86,6 +86,7 @@ impl Queue {
         Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), id }
     }
 
+    /// All lines; a panic under their lock leaves them as they were.
     fn lines(&self) -> MutexGuard<'_, Lines> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -65,6 +65,7 @@ impl VoteRound {
         Ok(round)
     }
 
+    /// A round of which nobody has been asked yet.
     fn begin(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams) -> Self {
         let votes = Collect::over(nodes.list.len(), |vote| match vote {
             Vote::Granted(_) => Counts::Granted,
@@ -82,6 +83,7 @@ impl VoteRound {
         true
     }
 
+    /// Every node that was not asked yet.
     fn ask_others(&mut self) {
         while self.ask_next() {}
     }

@@ -104,6 +104,7 @@ impl Start {
         (self.count.load(Ordering::Relaxed), [clock(0), clock(1)])
     }
 
+    /// Field by field, as [`Start::load`] reads it.
     fn store(&self, count: u64, clocks: [u64; 2]) {
         self.count.store(count, Ordering::Relaxed);
         for (at, clock) in clocks.into_iter().enumerate() {

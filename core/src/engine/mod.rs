@@ -187,6 +187,7 @@ impl Engine {
         self.closing.notify_waiters();
     }
 
+    /// Whether `close` was called: from then on nothing is granted.
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

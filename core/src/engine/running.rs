@@ -89,6 +89,7 @@ impl Running {
     }
 }
 
+/// Every lease is lost, and told so: nobody is left to renew them.
 fn lose_all(registry: &Registry<State>, reason: LossReason) {
     registry.leases().iter().for_each(|state| state.lose(reason));
 }

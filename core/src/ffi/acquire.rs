@@ -42,6 +42,7 @@ impl Acquire {
         Self::of(lock, None, None)
     }
 
+    /// Begins to count the wait only when it is first polled: bindings make it earlier.
     fn of(lock: &Lock, wait: Option<Option<Duration>>, owner: Option<Owner>) -> Self {
         let (engine, request) = lock.parts();
         Self { engine, request, wait, owner, started: OnceLock::new() }

@@ -21,6 +21,7 @@ impl<T> Completions<T> {
         Self { items: Mutex::new(VecDeque::new()), waking: AtomicBool::new(false) }
     }
 
+    /// What is done and not taken yet.
     fn items(&self) -> MutexGuard<'_, VecDeque<T>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }

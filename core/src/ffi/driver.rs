@@ -113,6 +113,7 @@ impl<T: Send + Unpin + 'static> Driver<T> {
         self.inbox.driver.wake();
     }
 
+    /// Leaves it for the driver's task, which is not woken by this.
     fn push(&self, work: Work<T>) {
         self.inbox.new.lock().unwrap_or_else(PoisonError::into_inner).push(work);
     }

@@ -64,6 +64,7 @@ struct Monitor {
 }
 
 impl Monitor {
+    /// The monitor's task, until nobody can tell of changes any more: its client is gone then.
     async fn run(mut self) {
         loop {
             let mut next = self.plan();
@@ -109,6 +110,7 @@ impl Monitor {
         }
     }
 
+    /// Every lease is to be checked: something happened that no key names.
     fn check_all(&mut self) {
         // A node that comes and goes, or floods, says so at every turn, and each time every node would be asked
         // about every lease.

@@ -89,6 +89,7 @@ impl Provider {
         })
     }
 
+    /// The answer to the question that is under way, or to a new one.
     async fn ask(&self) -> Answer {
         let mut answer = match self.with(State::known) {
             Known::Kept(granted) => return Ok(granted),
@@ -137,6 +138,7 @@ enum Known {
 }
 
 impl State {
+    /// What needs no new question. What was kept is given to one asker only: a second would have an older answer.
     fn known(&mut self) -> Known {
         let now = SystemClock.now();
         if let Some((kept, since)) = self.kept.take()
@@ -153,6 +155,7 @@ impl State {
         }
     }
 
+    /// The question is over. An answer that nobody waited for is kept for a moment: the next attempt is near.
     fn answered(&mut self, question: &Question, answer: Answer) {
         if self.question.as_ref().is_some_and(|now| Arc::ptr_eq(&now.answer, &question.answer)) {
             self.question = None;

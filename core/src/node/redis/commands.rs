@@ -98,6 +98,7 @@ fn force_script(keys: &[String], by: u64) -> Command {
     script_call(call, &by.to_string(), forcing(keys), TIMEOUT)
 }
 
+/// What the answer to the first question leads to.
 fn forcing(keys: &[String]) -> Purpose {
     Purpose::Force { keys: keys.into(), begin: force, then: force_by }
 }

@@ -66,6 +66,7 @@ impl<G> Confirm<G> {
         Some(by)
     }
 
+    /// The next question covers a vote that must be confirmed by then: of several, by the first.
     fn cover(&mut self, by: Instant) {
         self.uncovered = Some(self.uncovered.map_or(by, |first| first.min(by)));
     }

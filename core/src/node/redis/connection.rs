@@ -61,6 +61,7 @@ impl Connection {
         }
     }
 
+    /// One session after the other, until the client is gone and nothing is owed.
     async fn serve_all(&mut self) {
         let mut waiting = Vec::new();
         // Nothing connects before the first use.
@@ -113,6 +114,7 @@ impl Connection {
         self.reconnect.last = Some(fault);
     }
 
+    /// One session, from what its greeting found out to its end.
     async fn serve(&mut self, opening: Opening, waiting: Vec<InFlight>) -> End {
         let context = &mut self.context;
         let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);

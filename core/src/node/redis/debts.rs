@@ -108,10 +108,12 @@ impl<K, V> Default for Recent<K, V> {
 }
 
 impl<K: Eq + Hash + Clone, V> Recent<K, V> {
+    /// Whether there is none.
     fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
+    /// As the newest; above so many the oldest goes.
     fn insert(&mut self, most: usize, key: K, value: V) {
         // What is put in again is the newest.
         self.remove(&key);
@@ -125,6 +127,7 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         self.next += 1;
     }
 
+    /// It is not owed any more.
     fn remove(&mut self, key: &K) -> Option<V> {
         let (at, value) = self.entries.remove(key)?;
         self.order.remove(&at);

@@ -30,6 +30,7 @@ pub(super) enum Family {
 }
 
 impl Family {
+    /// Whether an address is of this family.
     fn has(self, address: &SocketAddr) -> bool {
         match self {
             Self::Any => true,

@@ -136,6 +136,7 @@ enum Step {
     Id,
 }
 
+/// What is asked once the login is over, each with what its refusal means.
 fn steps(endpoint: &Endpoint, resp3: bool, needs: &Needs) -> Vec<(Step, Cmd)> {
     // The name shows in CLIENT LIST, for whoever looks for the cause of a load.
     let named = cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone();
@@ -222,6 +223,7 @@ pub(super) fn text(info: &Value) -> String {
     }
 }
 
+/// What a section of `INFO` says of this.
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.trim())

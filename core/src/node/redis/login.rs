@@ -53,6 +53,7 @@ async fn authenticate(talk: &mut Talk, endpoint: &Endpoint) -> Result<(), Fault>
     }
 }
 
+/// The number by which the server knows this connection: its successor has it killed by that.
 fn own_id(words: &[(Value, Value)]) -> Option<i64> {
     words.iter().find_map(|(word, value)| match (word, value) {
         (Value::BulkString(word), Value::Int(id)) if word == b"id" => Some(*id),

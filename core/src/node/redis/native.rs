@@ -52,10 +52,12 @@ impl Delete {
 /// The longest value that is deleted by force: a longer one is no lock's.
 const LONGEST: usize = 1024;
 
+/// The caller's own deadline is put in where there is one.
 fn command(bytes: Bytes, parts: Parts, purpose: Purpose) -> Command {
     Command { bytes, expects: Expects::Parts(parts), purpose, timeout: TIMEOUT, untracked: false }
 }
 
+/// The commands in one piece, so that they go out in one write.
 fn packed<'a>(commands: impl IntoIterator<Item = &'a Cmd>) -> Bytes {
     let mut bytes = Vec::with_capacity(256);
     commands.into_iter().for_each(|command| command.write_packed_command(&mut bytes));
@@ -190,6 +192,7 @@ pub(super) fn force(keys: &[String]) -> Command {
     Command { untracked: true, ..pair(Asked::Seen, &read, key, seizing(keys)) }
 }
 
+/// What the answer to the first question leads to.
 fn seizing(keys: &[String]) -> Purpose {
     Purpose::Force { keys: keys.into(), begin: force, then: force_seen }
 }

@@ -79,6 +79,7 @@ impl Parts {
         }
     }
 
+    /// Whether this part names the question. An error may stand in its place, and counts as none.
     fn names(&self, part: &Value) -> bool {
         matches!(part, Value::BulkString(echo) if *echo == self.echo.as_bytes())
             || matches!(part, Value::ServerError(_))

@@ -145,6 +145,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["sentinelMasterId", "master_name"], "write redis+sentinel://host:port/service"),
 ];
 
+/// A parameter that every URL may have.
 const fn row(
     names: &'static [&'static str],
     rule: &'static str,
@@ -153,6 +154,7 @@ const fn row(
     Row { names, rule, tls: false, set }
 }
 
+/// One that only URLs over TLS may have: elsewhere it would do nothing, and look as if it did.
 const fn for_tls(
     names: &'static [&'static str],
     rule: &'static str,
@@ -187,6 +189,7 @@ pub(super) fn read(query: &str) -> Result<Parameters, String> {
     Ok(found)
 }
 
+/// Why a parameter is refused: what to write instead, or what there is. Never its value, which may be a secret.
 fn unknown(name: &str) -> String {
     for (names, instead) in INSTEAD {
         if let Some(known) = names.iter().find(|known| **known == name) {
@@ -200,6 +203,7 @@ fn unknown(name: &str) -> String {
     )
 }
 
+/// Twice is an error: which of two was meant, nobody knows.
 fn fill<T>(slot: &mut Option<T>, value: Option<T>) -> Set {
     match (slot.is_some(), value) {
         (_, None) => Set::Wrong,

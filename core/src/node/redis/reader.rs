@@ -50,6 +50,7 @@ impl Reader {
         Ok(reply)
     }
 
+    /// The next reply, if it is short and there as a whole; what is read of any other stays unread.
     fn short(&mut self) -> Option<Value> {
         let mut rest = &self.unread[..];
         let reply = reply(&mut rest, true)?;
@@ -82,6 +83,7 @@ fn reply(rest: &mut &[u8], may_be_list: bool) -> Option<Value> {
 /// So many parts has the longest list that is read here.
 const MOST: i64 = 8;
 
+/// So many bytes and their end. A copy: what was read is not kept alive by what somebody keeps of it.
 fn text(rest: &mut &[u8], length: usize) -> Option<Vec<u8>> {
     let (text, behind) = rest.split_at_checked(length)?;
     *rest = behind.strip_prefix(b"\r\n")?;

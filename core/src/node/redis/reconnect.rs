@@ -58,6 +58,7 @@ struct Attempts {
 }
 
 impl Attempts {
+    /// One attempt more, beside those that hang.
     fn begin(&mut self, context: &Context, formers: &Formers) {
         let (target, finder) = (context.target.clone(), Arc::clone(&context.finder));
         self.running.push(Box::pin(open(target, finder, formers.clone())));

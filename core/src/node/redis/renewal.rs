@@ -59,6 +59,7 @@ impl Renewal {
         !std::mem::replace(&mut self.failed, true)
     }
 
+    /// Goes on to the next login, or to why there is none. Dropped, it goes on where it was.
     async fn step(&mut self) -> Result<InFlight, Fault> {
         loop {
             match &mut self.stage {
@@ -85,6 +86,7 @@ impl Renewal {
         }
     }
 
+    /// After a while, which is shorter the shorter the login lasts: there is time for several attempts.
     fn again(&mut self, fault: Fault) -> Fault {
         let (least, most) = AGAIN;
         self.stage = Stage::asking(&self.provider, (self.lifetime / 20).clamp(least, most));
@@ -93,6 +95,7 @@ impl Renewal {
 }
 
 impl Stage {
+    /// Asks the program after a pause, and gives it its time.
     fn asking(provider: &Provider, pause: Duration) -> Self {
         let provider = provider.clone();
         Self::Asking(Box::pin(async move {
@@ -107,6 +110,7 @@ fn in_time(granted: &Granted) -> Duration {
     granted.left().map_or(Duration::MAX, |left| left.mul_f64(0.75))
 }
 
+/// The login as a command; whatever it answers is looked at by who renews.
 fn auth(credentials: &Credentials) -> Command {
     let mut auth = cmd("AUTH");
     // Named in any case: it may be another user than the one before.

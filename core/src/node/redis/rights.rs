@@ -142,6 +142,7 @@ fn is_known(name: &str, answer: &Value) -> bool {
     }
 }
 
+/// Whether the server does not know the command at all.
 fn is_unknown(answer: &Value) -> bool {
     let Value::ServerError(error) = answer else { return false };
     error.details().unwrap_or_default().contains("unknown command")

@@ -94,6 +94,7 @@ impl<'a> Session<'a> {
         end
     }
 
+    /// Until the end: bytes out, bytes in, and the time in between.
     async fn converse(&mut self) -> End {
         let mut batch = Vec::with_capacity(BATCH);
         let (mut tick, mut chores) = (every(TICK), every(CHORES));
@@ -212,6 +213,7 @@ fn every(period: Duration) -> Interval {
     interval
 }
 
+/// In the words of the system, which name no secret.
 fn broken(error: &io::Error) -> Fault {
     Fault::new(format!("the connection broke: {error}"))
 }

@@ -109,6 +109,7 @@ fn explained_certificate(error: &CertificateError) -> &'static str {
     }
 }
 
+/// The name that certificates must carry.
 fn name(text: &str) -> Result<ServerName<'static>> {
     ServerName::try_from(text.to_owned()).map_err(|_| {
         let option = spelled("tls_server_name");

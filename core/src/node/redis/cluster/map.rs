@@ -112,6 +112,7 @@ impl<N> Map<N> {
         (!moved.is_empty()).then_some((next, moved))
     }
 
+    /// The slot is another one's from now on, and its owner so far one of the former ones.
     fn give(&mut self, slot: u16, to: &Arc<Member<N>>, from: &Arc<Member<N>>) {
         let known = self.members.iter().position(|member| Arc::ptr_eq(member, to));
         let place = known.unwrap_or_else(|| {

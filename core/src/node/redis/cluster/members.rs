@@ -102,6 +102,7 @@ impl Members {
         map.servers().iter().any(|member| self.is_down(member))
     }
 
+    /// Whether its last connection ended, or could not be opened.
     fn is_down(&self, member: &Member) -> bool {
         member.address.as_ref().is_some_and(|address| self.down.contains(address))
     }

@@ -66,6 +66,7 @@ impl Router {
         }
     }
 
+    /// Takes what comes, until the client is gone.
     async fn serve(&mut self, client: &mut oneshot::Receiver<()>) {
         loop {
             let ending = self.ending.is_some();
@@ -93,6 +94,7 @@ impl Router {
         }
     }
 
+    /// The client is gone: what its servers were asked is waited for, deletes above all.
     fn end(&mut self) {
         let members =
             self.atlas.members.all().chain([Arc::clone(self.atlas.map.load().lobby())]).collect();

@@ -80,6 +80,7 @@ impl Seeds {
         self.joined(&all)
     }
 
+    /// One URL of all hosts, as messages show it: without users and passwords.
     fn joined(&self, urls: &[String]) -> String {
         let hosts = urls.iter().filter_map(|url| Some(url.split_once("://")?.1));
         let scheme = if self.is_tls() { "rediss" } else { "redis" };

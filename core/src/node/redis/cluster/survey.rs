@@ -124,6 +124,7 @@ async fn ask(members: Vec<Arc<Member>>) -> Found {
     Err(why.unwrap_or_else(|| Fault::new("no server of the cluster is known")))
 }
 
+/// What one server says of the slots, in time or not at all.
 async fn ask_one(member: Arc<Member>) -> Found {
     let nowhere = Address::new("", 0);
     let address = member.address.as_ref().unwrap_or(&nowhere);

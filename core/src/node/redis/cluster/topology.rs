@@ -39,6 +39,7 @@ pub(super) fn ranges(answer: &Value, from: &Address) -> Result<Vec<Range>, Fault
     }
 }
 
+/// One row of the answer: slots, their owner, then its replicas, which are not asked for anything.
 fn range(row: &Value, from: &Address) -> Option<Range> {
     let Value::Array(parts) = row else { return None };
     let [Value::Int(first), Value::Int(last), servers @ ..] = &parts[..] else { return None };

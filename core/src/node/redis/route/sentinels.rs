@@ -105,10 +105,12 @@ impl Sentinels {
         }
     }
 
+    /// Whether most of them were heard: a minority may be on the wrong side of a partition.
     fn is_most(&self, heard: &Heard) -> bool {
         heard.words.len() > self.service.sentinels.len() / 2
     }
 
+    /// One sentinel's word, over a connection of its own.
     async fn ask(&self, at: usize) -> Result<Option<Word>, Fault> {
         let mut sentinel = Sentinel::open(&self.service.sentinels[at]).await?;
         sentinel.ask(&self.service.name).await
@@ -135,6 +137,7 @@ impl Sentinels {
         )))
     }
 
+    /// A task for each sentinel, which listens to it, and opens the next connection where one ends.
     fn listen(&self) -> Vec<Task> {
         let all = 0..self.service.sentinels.len();
         let listen = |at| {

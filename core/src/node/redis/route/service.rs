@@ -94,6 +94,7 @@ impl Service {
         self.url(&hosts, &format!("/{}", self.server.db))
     }
 
+    /// As messages show it: without users, passwords and parameters.
     fn url(&self, hosts: &[String], db: &str) -> String {
         let scheme = if self.is_tls() { "rediss" } else { "redis" };
         format!("{scheme}+sentinel://{}/{}{db}", hosts.join(","), self.name)
@@ -107,6 +108,7 @@ impl Service {
 }
 
 impl<'a> Parts<'a> {
+    /// The parts of the text, by rules that no URL parser knows: several hosts, and a service for a path.
     fn of(text: &'a str) -> Result<Self, &'static str> {
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
         if rest.contains('#') {
