@@ -4,7 +4,9 @@ use std::time::Duration;
 
 /// Growing, jittered delays: contenders that met once do not meet again in step.
 pub(crate) struct Backoff {
+    /// The next delay, before chance has its say.
     next: Duration,
+    /// No delay is longer.
     longest: Duration,
 }
 

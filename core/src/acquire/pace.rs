@@ -22,8 +22,11 @@ const USELESS: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);
 
 /// The delays of one acquire, each growing for as long as its cause lasts.
 pub(super) struct Pace {
+    /// After rounds that nobody won.
     split: Backoff,
+    /// While somebody has it and no server tells of the release.
     poll: Backoff,
+    /// While too few nodes answer.
     useless: Backoff,
 }
 

@@ -41,6 +41,7 @@ struct Place {
 /// What it takes to let a caller on.
 struct Waiting {
     keys: Arc<[String]>,
+    /// Whom it holds back, by what its last round said.
     back: Back,
     /// `None` until it is first polled: it looks by itself then.
     waker: Option<Waker>,

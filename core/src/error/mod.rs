@@ -62,9 +62,13 @@ struct Repr {
     message: String,
     /// As it is in Redis, not as messages show it.
     resource: Option<String>,
+    /// How long the caller waited.
     waited: Option<Duration>,
+    /// How long the present holder's lease still is, where that is known.
     remaining: Option<Duration>,
+    /// Why a lease was lost.
     reason: Option<LossReason>,
+    /// What each node said, in the order of the client's list.
     nodes: Vec<NodeReport>,
 }
 

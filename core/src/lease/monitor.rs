@@ -35,7 +35,9 @@ type Agenda = BinaryHeap<Reverse<(Instant, Due, u64)>>;
 /// In this order where two are due at once: a lease that is over is not renewed any more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
+    /// The lease ends, if nothing moved its deadline.
     Deadline,
+    /// An extend round is to be sent.
     Renewal,
 }
 

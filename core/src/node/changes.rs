@@ -32,9 +32,13 @@ pub(crate) struct Changes {
 
 #[derive(Default)]
 struct Pending {
+    /// Each once, however often it was told of.
     keys: HashSet<String>,
+    /// How much memory the keys take: a node that floods must not take more than a bound.
     bytes: usize,
+    /// Any key may have changed.
     all: bool,
+    /// Nobody tells of anything any more.
     closed: bool,
 }
 

@@ -24,6 +24,7 @@ struct Store {
 
 /// One lock key.
 struct Entry {
+    /// Whose it is.
     token: String,
     /// By the clock of the client that asks: all clients of a process have the machine's, unless a test gives
     /// another.

@@ -26,6 +26,7 @@ pub(crate) struct Watch {
 struct Signal {
     /// Counts, as a bell alone is heard only by who listens at that moment.
     changes: AtomicU64,
+    /// Rung at each change of the keys.
     bell: Notify,
 }
 

@@ -11,9 +11,13 @@ use std::time::Duration;
 /// rely on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
+    /// How many were asked, or will be.
     nodes: usize,
+    /// How many said yes.
     granted: usize,
+    /// How many said no.
     refused: usize,
+    /// How many gave no answer that counts.
     faults: usize,
 }
 

@@ -54,15 +54,18 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
+    /// The one that is under way: who needs an answer meanwhile waits for this one's.
     question: Option<Question>,
     /// An answer that nobody waited for any more.
     kept: Option<(Granted, Instant)>,
+    /// Passwords of late, which no text may show.
     recent: VecDeque<String>,
 }
 
 #[derive(Clone)]
 struct Question {
     answer: Arc<watch::Sender<Option<Answer>>>,
+    /// When: one that hangs is given up after a while.
     asked: Instant,
 }
 

@@ -19,6 +19,7 @@ use crate::node::Fault;
 
 /// One connection's grants that are not confirmed yet. Each is with whoever asked for it.
 pub(crate) struct Confirm<G = (InFlight, Value)> {
+    /// What must have become of a grant.
     wanted: Durability,
     /// By when the first of the votes that no question covers must be confirmed; `None`: there are none.
     uncovered: Option<Instant>,

@@ -13,6 +13,7 @@ const MOST: usize = 8;
 /// A connection that ended broken: what was sent over it may still arrive, unless its server ends it first.
 #[derive(Clone)]
 struct Former {
+    /// The server that it led to: an id means nothing to another one.
     run_id: Option<String>,
     id: Option<i64>,
 }

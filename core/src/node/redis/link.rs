@@ -25,8 +25,10 @@ pub(super) enum VotesFrom {
 /// The connection's state, for its node.
 #[derive(Default)]
 pub(super) struct Link {
+    /// Whether the server tells of changes by itself.
     pushes: AtomicBool,
     deletes_by: Mutex<Option<Delete>>,
+    /// From when on the server takes first votes.
     votes_from: Mutex<VotesFrom>,
     /// Whatever its age: before then it may lack what another server had granted whose place it took.
     not_before: Mutex<Option<Instant>>,

@@ -25,6 +25,7 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// Asks, logs in, and waits until it is time again.
 pub(super) struct Renewal {
     provider: Provider,
+    /// How long the present login lasts.
     lifetime: Duration,
     stage: Stage,
     /// The last try failed, which was said.

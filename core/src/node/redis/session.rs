@@ -48,6 +48,7 @@ const LARGEST: usize = 1 << 20;
 pub(super) struct Session<'a> {
     /// What was asked, what is owed, and who is told.
     dialogue: Dialogue<'a>,
+    /// Dropped, it is closed; reset first where the session ended broken.
     stream: Stream,
     /// Where its server was found.
     found: Found,

@@ -30,6 +30,7 @@ pub(super) struct Atlas {
     pub(super) members: Members,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) watch: Arc<Watch>,
+    /// Who is asked for the map, and when.
     pub(super) survey: Survey,
     /// Deletes that are owed to a slot's next owner.
     pub(super) debts: Debts,

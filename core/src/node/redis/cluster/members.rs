@@ -24,8 +24,10 @@ const KEPT: Duration = Duration::from_secs(600);
 pub(super) struct Maker {
     pub(super) url: String,
     pub(super) seeds: Seeds,
+    /// For how long a server that is new takes no first vote.
     pub(super) guard: Duration,
     pub(super) needs: Needs,
+    /// By which a cluster that is given twice is found out.
     pub(super) run_ids: Arc<RunIds>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) watch: Arc<Watch>,
@@ -36,6 +38,7 @@ pub(super) struct Maker {
 /// The servers that are known.
 pub(super) struct Members {
     maker: Maker,
+    /// Every server that was ever named, with its connection.
     known: HashMap<Address, Arc<Member>>,
     /// When each was seen to have slots last.
     owned: HashMap<Address, Instant>,

@@ -41,6 +41,7 @@ pub(super) struct Survey {
     begun: Option<Instant>,
     /// When the next one begins.
     due: Option<Instant>,
+    /// Before the next survey, where the last one failed.
     pause: Duration,
     /// Since when something is wrong.
     since: Option<Instant>,

@@ -11,7 +11,9 @@ use crate::node::{Fault, SLOTS};
 /// Slots that one server has.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range {
+    /// The first slot of the range.
     pub(super) first: u16,
+    /// The last one, which is part of it.
     pub(super) last: u16,
     pub(super) owner: Address,
     /// Who may take its place.

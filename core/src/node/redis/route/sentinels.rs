@@ -40,7 +40,9 @@ pub(crate) struct Sentinels {
 /// What was heard in one search.
 #[derive(Default)]
 struct Heard {
+    /// One of each sentinel that knew the service.
     words: Vec<Word>,
+    /// Why the others said nothing.
     faults: Vec<String>,
     /// So many know no such service.
     strangers: usize,

@@ -30,6 +30,7 @@ struct Parts<'a> {
     tls: bool,
     /// With the @ behind it.
     user: &'a str,
+    /// Each with its port, where one is given.
     hosts: Vec<&'a str>,
     name: &'a str,
     /// With the / before it.
