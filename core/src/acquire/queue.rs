@@ -50,7 +50,9 @@ struct Waiting {
 /// In which lines a caller holds others back while it asks.
 #[derive(Clone, Copy)]
 enum Back {
+    /// In the line of each of its keys.
     All,
+    /// In the lines of those keys that others had.
     These(Taken),
 }
 

@@ -135,8 +135,11 @@ impl Provider {
 }
 
 enum Known {
+    /// An answer that came too late for who had asked.
     Kept(Granted),
+    /// A question is under way.
     Asked(watch::Receiver<Option<Answer>>),
+    /// Whoever wants to know must ask.
     Nothing,
 }
 

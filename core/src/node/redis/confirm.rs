@@ -31,6 +31,7 @@ pub(crate) struct Confirm<G = (InFlight, Value)> {
 
 /// A grant, until it is known to last.
 struct Held<G> {
+    /// What is told once it is confirmed.
     grant: G,
     /// How long its caller listens.
     timeout: Duration,

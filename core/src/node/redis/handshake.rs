@@ -133,6 +133,7 @@ enum Step {
     Named,
     /// What the server says about itself.
     About,
+    /// The number by which the server knows the connection.
     Id,
 }
 

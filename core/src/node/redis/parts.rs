@@ -26,6 +26,7 @@ pub(super) enum Asked {
 /// A question whose answer comes in parts.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
+    /// What is asked, which says what each part may be.
     asked: Asked,
     /// What names the question: the token, or the key.
     echo: Box<str>,

@@ -40,6 +40,7 @@ pub(super) struct Parameters {
 #[derive(Clone)]
 pub(crate) struct Given<T> {
     pub(crate) value: T,
+    /// By which parameter, for messages.
     pub(crate) by: &'static str,
 }
 
@@ -56,6 +57,7 @@ struct Row {
 
 /// What became of a value.
 enum Set {
+    /// It is set.
     Done,
     /// It breaks the row's rule.
     Wrong,

@@ -17,6 +17,7 @@ use tokio_rustls::rustls::{DigitallySignedStruct, Error, SignatureScheme};
 /// Believes every certificate.
 #[derive(Debug)]
 pub(super) struct Unverified {
+    /// Which signatures there are: these are checked all the same.
     provider: Arc<CryptoProvider>,
 }
 

@@ -15,6 +15,7 @@ pub(super) struct Range {
     pub(super) first: u16,
     /// The last one, which is part of it.
     pub(super) last: u16,
+    /// The master.
     pub(super) owner: Address,
     /// Who may take its place.
     pub(super) replicas: Vec<Address>,
