@@ -143,6 +143,10 @@ impl World {
     pub(super) fn execute(&mut self, event: Event) {
         let Event::Arrive { peer, node, incarnation, id, ref request, .. } = event else { return };
         let (now, (client, epoch)) = (self.now, peer);
+        // What waited behind a `WAIT` ends with its connection.
+        if epoch < self.links[client][node].killed {
+            return;
+        }
         let Some(server) = self.server_of(node, incarnation) else { return };
         if let Some(waiting) = server.waits.iter_mut().find(|waiting| waiting.peer == peer) {
             // Everything behind a `WAIT` waits as long as it does.

@@ -29,6 +29,7 @@ impl Scenario {
                     vec![Step { at, action: Action::Flush { node } }]
                 }
                 Promise::SlotsMove => self.migrations(rng, at),
+                Promise::AskedLate => Self::asked_late(rng, at),
                 Promise::ReplicasConfirm => self.confirmed_switch(rng, at),
                 Promise::ServersChange | Promise::LastWritesAreLost => {
                     let lost = amnesia || self.promise == Promise::LastWritesAreLost;
@@ -84,6 +85,21 @@ impl Scenario {
             }
             at += (ms + rng.u64(0..20)) * MS;
         }
+        steps
+    }
+
+    /// A vote that was sent on arrives when its slot has come and gone, and comes again.
+    fn asked_late(rng: &mut Rng, at: Time) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut add = |ms: u64, action| steps.push(Step { at: at + ms * MS, action });
+        add(0, Action::Migrate { node: 0, shard: 0, ms: 3 });
+        let waits = Use { hold: 2000, end: End::Keep, wait: Some(1000), ..plain(2000) };
+        add(100, Action::Lock { client: 0, how: waits.clone() });
+        add(200, Action::Slow { client: 1, node: 1, by: rng.u64(100..350), ms: 90 });
+        add(210, Action::Migrate { node: 0, shard: 1, ms: rng.u64(20..40) });
+        add(rng.u64(210..240), Action::Lock { client: 1, how: waits });
+        add(rng.u64(250..300), Action::Migrate { node: 0, shard: 0, ms: 3 });
+        add(rng.u64(300..340), Action::Migrate { node: 0, shard: 1, ms: 600 });
         steps
     }
 
