@@ -111,7 +111,6 @@ fn what_is_not_promised_is_found() {
         Promise::KeysAreDeleted,
         Promise::NodesAreFlushed,
         Promise::NoGuard,
-        Promise::AskedLate,
         Promise::LastWritesAreLost,
     ] {
         let (seed, scenario, violation) = search(promise, 0, 20_000)

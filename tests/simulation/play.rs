@@ -11,7 +11,7 @@ use super::chance::plain;
 use super::clock::Time;
 use super::monitor::Monitor;
 use super::progress::LOOK;
-use super::scenario::{BEGIN, Promise, Scenario};
+use super::scenario::{BEGIN, Scenario};
 use super::server::Server;
 use super::slots::Slot;
 use super::usage::{Client, Spawned, continued, lock};
@@ -61,7 +61,6 @@ impl<'a> Player<'a> {
         let mut world = World::new(scenario.seed, scenario.latency, scenario.guard, scenario.kills);
         (world.now, world.tracing) = (BEGIN, tracing);
         world.shards = scenario.shards;
-        world.asks_late = scenario.promise == Promise::AskedLate;
         let count = scenario.nodes.len();
         world.settled = vec![0; count];
         for (place, &(ppm, offset_us)) in

@@ -139,7 +139,8 @@ impl World {
     fn redirect(&mut self, client: usize, from: usize, mut open: Open, redirect: Redirect) {
         let now = self.clocks[client].local(self.now);
         let listened = (open.timeout, !open.answer.is_closed());
-        let onward = onward(&mut open.detour, &mut open.purpose, listened, now);
+        let asked = matches!(redirect, Redirect::Ask(_));
+        let onward = onward(&mut open.detour, &mut open.purpose, listened, asked, now);
         match onward {
             Onward::Dropped => return,
             Onward::Late => return drop(open.answer.send(Err(Fault::new("sent on too long")))),

@@ -29,8 +29,6 @@ pub(super) enum Promise {
     ServersChange,
     /// Nodes are clusters, whose slot moves from one server to another.
     SlotsMove,
-    /// The same, and a command that one migration sent on may arrive in the next one to the same server.
-    AskedLate,
     /// Servers change without their last writes, and every grant is on a replica that may take their place.
     ReplicasConfirm,
     /// A single server changes without its last writes.
@@ -71,16 +69,12 @@ impl Scenario {
         let pick = |rng: &mut Rng, from: &[u64]| from[rng.usize(..from.len())];
         let nodes = match promise {
             Promise::NoGuard | Promise::FlushesAreSurvived => pick(&mut rng, &[3, 5]),
-            Promise::LastWritesAreLost | Promise::AskedLate => 1,
+            Promise::LastWritesAreLost => 1,
             Promise::ReplicasConfirm | Promise::SlotsMove => pick(&mut rng, &[1, 1, 1, 3]),
             _ => pick(&mut rng, &[1, 2, 3, 3, 3, 4, 5, 5]),
         };
         let steady = matches!(promise, Promise::FlushesAreSurvived | Promise::FreedByForce);
-        let steady = steady
-            || matches!(
-                promise,
-                Promise::ReplicasConfirm | Promise::SlotsMove | Promise::AskedLate
-            );
+        let steady = steady || matches!(promise, Promise::ReplicasConfirm | Promise::SlotsMove);
         let amnesia = promise == Promise::NoGuard || nodes > 1 && rng.bool() && !steady;
         let replicas = match promise {
             Promise::ReplicasConfirm => [(1, 1), (1, 1), (2, 1), (2, 2)][rng.usize(..4)],
@@ -102,11 +96,7 @@ impl Scenario {
             latency: pick(&mut rng, &[200_000, MS, 5 * MS, 40 * MS]),
             kills: rng.u8(..8) != 0,
             nodes: (0..nodes).map(|_| (rng.i64(-4900..=4900), rng.i64(-apart..=apart))).collect(),
-            shards: if matches!(promise, Promise::SlotsMove | Promise::AskedLate) {
-                rng.usize(2..=3)
-            } else {
-                1
-            },
+            shards: if promise == Promise::SlotsMove { rng.usize(2..=3) } else { 1 },
             replicas,
             clients: (0..rng.usize(2..=5))
                 .map(|_| Rate {

@@ -85,11 +85,6 @@ impl World {
         if from == to || self.settled[node] == Time::MAX {
             return;
         }
-        // `ASKING` is not of one migration: what is on its way since a former one would be served beside the key.
-        let asks = self.links.iter().flat_map(|links| &links[to].open);
-        if !self.asks_late && asks.into_iter().any(|open| open.detour.asking) {
-            return;
-        }
         self.settled[node] = Time::MAX;
         self.servers[to].slot = Slot::Importing(from);
         self.servers[from].slot = Slot::Migrating(to);

@@ -29,7 +29,6 @@ impl Scenario {
                     vec![Step { at, action: Action::Flush { node } }]
                 }
                 Promise::SlotsMove => self.migrations(rng, at),
-                Promise::AskedLate => Self::asked_late(rng, at),
                 Promise::ReplicasConfirm => self.confirmed_switch(rng, at),
                 Promise::ServersChange | Promise::LastWritesAreLost => {
                     let lost = amnesia || self.promise == Promise::LastWritesAreLost;
@@ -60,8 +59,10 @@ impl Scenario {
 
     /// A slot moves to another server, and perhaps on, or back; who asks there may be slow.
     fn migrations(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
-        if rng.u8(..3) == 0 {
-            return self.overtaken(rng, at);
+        match rng.u8(..9) {
+            0..3 => return self.overtaken(rng, at),
+            3 => return Self::asked_late(rng, at),
+            _ => {}
         }
         let (client, node) = (self.some(rng).0, rng.usize(..self.nodes.len()));
         let (mut steps, mut at) = (Vec::new(), at);

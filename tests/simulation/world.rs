@@ -140,8 +140,6 @@ pub(super) struct World {
     pub(super) shards: usize,
     /// By client and node; none where nodes are no clusters.
     pub(super) clusters: Vec<Vec<Cluster>>,
-    /// Its servers may be asked by what an earlier migration sent on.
-    pub(super) asks_late: bool,
     /// Since when each cluster's slot has been where it is; never, while it is on its way.
     pub(super) settled: Vec<Time>,
     /// Those that others took the place of, until when they live, still as primaries.
@@ -173,7 +171,6 @@ impl World {
             servers: Vec::new(),
             shards: 1,
             clusters: Vec::new(),
-            asks_late: false,
             settled: Vec::new(),
             old: BTreeMap::new(),
             links: Vec::new(),

@@ -29,10 +29,15 @@ pub(crate) fn rested(detour: &mut Detour) {
 }
 
 /// What becomes of a command that was sent on once more. A delete's time is that of what it deletes.
+///
+/// `asked`: the slot is on its way, and `ASK` said where to. `ASKING` belongs to no migration: a vote that is sent on in one
+/// may come in the next to the same server, and be granted beside the holder's key, which has yet to come over. So what
+/// makes a key waits until the slot has arrived.
 pub(crate) fn onward(
     detour: &mut Detour,
     purpose: &mut Purpose,
     (timeout, heard): (Duration, bool),
+    asked: bool,
     now: Instant,
 ) -> Onward {
     detour.hops += 1;
@@ -45,8 +50,10 @@ pub(crate) fn onward(
         _ if !heard => return Onward::Dropped,
         _ => since + timeout,
     };
+    let makes = matches!(purpose, Purpose::FirstVote { .. } | Purpose::Heal(_));
     match detour.hops {
         _ if now >= until => Onward::Late,
+        _ if asked && makes => Onward::Later,
         ..=AT_ONCE => Onward::AtOnce,
         _ => Onward::Later,
     }

@@ -66,7 +66,6 @@ impl Router {
         }
     }
 
-    /// Takes what comes, until the client is gone.
     async fn serve(&mut self, client: &mut oneshot::Receiver<()>) {
         loop {
             let ending = self.ending.is_some();
@@ -172,7 +171,8 @@ impl Router {
         let now = self.atlas.clock.now();
         let listened = (in_flight.command.timeout, !in_flight.answer.is_closed());
         let purpose = &mut in_flight.command.purpose;
-        let onward = onward(&mut in_flight.detour, purpose, listened, now);
+        let asked = matches!(redirect, Redirect::Ask(_));
+        let onward = onward(&mut in_flight.detour, purpose, listened, asked, now);
         match onward {
             Onward::Dropped => return,
             Onward::Late => {
