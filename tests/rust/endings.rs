@@ -218,3 +218,17 @@ fn a_lease_dropped_as_the_program_ends_leaves_no_key() {
     });
     assert_eq!(left.count(), 0, "of 30 programs left their key");
 }
+
+/// Each would else ask because the other one wrote, and write by that.
+#[tokio::test]
+async fn two_clients_of_one_token_leave_each_other_in_peace() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    let first = one.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
+    let second = two.lock("job").ttl(millis(30_000)).attach(first.token()).await.unwrap();
+    tokio::time::sleep(millis(1000)).await;
+    let said = server.info("commandstats", "cmdstat_evalsha").unwrap();
+    let calls = said.strip_prefix("calls=").and_then(|said| said.split(',').next()).unwrap();
+    assert!(calls.parse::<u32>().unwrap() < 30, "{said}");
+    assert!(first.held() && second.held());
+}

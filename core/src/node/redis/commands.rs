@@ -127,14 +127,15 @@ pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
-/// Makes our keys live longer, and keeps the fencing token from being forgotten.
-pub(super) fn extend_script(claim: &Claim, params: VoteParams) -> Command {
+/// Makes our keys live longer, and keeps the fencing token from being forgotten. `durable`: it writes in any case, for
+/// `WAIT`.
+pub(super) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) -> Command {
     let fence = match params.fencing {
         Fencing::AtLeast(fence) => Some(fence),
         _ => None,
     };
-    let mut call = SCRIPTS[EXTEND].on(&lock_keys(claim, params), 2 + usize::from(fence.is_some()));
-    call.word(&*claim.token).number(millis(params.ttl));
+    let mut call = SCRIPTS[EXTEND].on(&lock_keys(claim, params), 3 + usize::from(fence.is_some()));
+    call.word(&*claim.token).number(millis(params.ttl)).number(durable.into());
     if let Some(fence) = fence {
         call.number(fence);
     }

@@ -1,17 +1,17 @@
--- KEYS: the lock keys; with fencing, then as many fence keys. ARGV: token, ttl in ms; with fencing: the fence
--- to raise the stored one to. Never creates a lock key and never shortens.
+-- KEYS: the lock keys; with fencing, then as many fence keys. ARGV: token, ttl in ms, 1 where it must write whatever
+-- there is to do, else 0; with fencing: the fence to raise the stored one to. Never creates a lock key and never shortens.
 -- Returns {1, token} when all keys are ours, {0, token} when one is missing, {-1, token} when another has one.
 -- An error, with nothing written, where a fence key keeps what no client can have stored.
 --@values
 local token, ttl = ARGV[1], tonumber(ARGV[2])
-local locks = ARGV[3] and #KEYS / 2 or #KEYS
+local locks = ARGV[4] and #KEYS / 2 or #KEYS
 local missing = false
 for _, owner in ipairs(values(1, locks)) do
   if not owner then missing = true elseif owner ~= token then return {-1, token} end
 end
 if missing then return {0, token} end
-if ARGV[3] then
-  local fence, stored = tonumber(ARGV[3]), values(locks + 1, #KEYS)
+if ARGV[4] then
+  local fence, stored = tonumber(ARGV[4]), values(locks + 1, #KEYS)
   for i = 1, #stored do
     stored[i] = kept(stored[i], 9007199254740991)
     if not stored[i] then return redis.error_reply('FENCE ' .. KEYS[locks + i]) end
@@ -21,7 +21,7 @@ if ARGV[3] then
       local time = redis.call('TIME')
       local now = time[1] * 1000000 + time[2]
       local forget = string.format('%.0f', math.floor(math.max(now, fence) / 1000) + 600000)
-      redis.call('SET', KEYS[locks + i], ARGV[3], 'PXAT', forget)
+      redis.call('SET', KEYS[locks + i], ARGV[4], 'PXAT', forget)
     end
   end
 end
@@ -35,6 +35,7 @@ for i = 1, locks do
   end
   if reads and redis.call('PTTL', KEYS[i]) < ttl then set = set + redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
 end
-if set == 0 then rewrite() end
+-- Only where it must: two clients that have attached to one lease would tell each other of it for ever.
+if set == 0 and ARGV[3] == '1' then rewrite() end
 track(locks)
 return {1, token}

@@ -54,7 +54,7 @@ impl Ways {
         if self.is_native(&claim.keys, params.fencing) {
             native::extend(claim, params, self.durable)
         } else {
-            extend_script(claim, params)
+            extend_script(claim, params, self.durable)
         }
     }
 
