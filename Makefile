@@ -59,9 +59,10 @@ clean: ## remove everything that was built or installed here
 
 .PHONY: test test-rust test-python test-node
 test: build test-rust test-python test-node ## every test, in three languages
-# A documentation's example has no limit of its own: libtest names what runs for over a minute, and this ends it.
 test-rust:
-	RUSTDOCFLAGS="--test-runtool timeout --test-runtool-arg 300" cargo test --workspace
+	cargo test --workspace --tests
+	# An example has no limit of its own: what runs for over a minute is named, and this ends it. (A --test-runtool would run all in one process.)
+	timeout --kill-after 10 600 cargo test --workspace --doc
 test-python:
 	REDLOCK_TEST_LIBRARIES="redis-py redis-py-asyncio" \
 		$(PY) -m pytest tests/python tests/cross tests/migration/test_exclusion.py
@@ -101,7 +102,7 @@ ready: build lint test ## what a change must pass: lints, types, stubs, tests
 lint: stubs
 	cargo fmt --all --check
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
-	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics --lib --bins --examples --tests -- -D warnings
+	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/delifeq,redlock-tests/waitaof --lib --bins --examples --tests -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package redlock-native
 	scripts/licenses --check
 	$(PY) -m ruff check .

@@ -8,6 +8,8 @@ mod back;
 mod cluster;
 mod cluster_setups;
 mod credentials;
+#[cfg(feature = "waitaof")]
+mod disks;
 mod endings;
 #[allow(dead_code, reason = "what is shared is used by the other tests")]
 mod fake;

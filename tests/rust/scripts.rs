@@ -214,23 +214,22 @@ async fn a_delete_that_was_lost_is_paid() {
 }
 
 /// The least that a user needs on Valkey 9: `docs/security.md`.
+#[cfg(feature = "delifeq")]
 const LEAST: &str = include_str!("../vectors/rights_without_scripts.txt").trim_ascii_end();
 
 /// A user who may not run scripts, on Valkey 9.
-fn as_user(server: &Server, rights: &str) -> Option<Redlock> {
-    if server.ask("DELIFEQ none x") != ":0" {
-        return None;
-    }
+#[cfg(feature = "delifeq")]
+fn as_user(server: &Server, rights: &str) -> Redlock {
     assert_eq!(server.ask(&format!("ACL SETUSER app reset on >s3cret-word {rights}")), "+OK");
     let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
-    Some(Redlock::builder([url]).scripts(false).build().unwrap())
+    without(url)
 }
 
-/// What this makes sure of can be seen on Valkey 9 alone: `make test-servers`.
+#[cfg(feature = "delifeq")]
 #[tokio::test]
 async fn the_least_rights_are_enough_for_everything_without_scripts() {
     let server = Server::start();
-    let Some(redlock) = as_user(&server, LEAST) else { return };
+    let redlock = as_user(&server, LEAST);
     let lock = redlock.lock("job").ttl(millis(600));
     let lease = lock.acquire().await.unwrap();
     tokio::time::sleep(millis(900)).await;
@@ -251,11 +250,12 @@ async fn the_least_rights_are_enough_for_everything_without_scripts() {
     assert_eq!(server.info("commandstats", "cmdstat_script|load"), None);
 }
 
+#[cfg(feature = "delifeq")]
 #[tokio::test]
 async fn a_right_that_is_missing_without_scripts_is_named_at_once() {
     let server = Server::start();
     for right in ["set", "getrange", "pttl", "pexpire", "multi", "exec", "ping", "delifeq"] {
-        let Some(redlock) = as_user(&server, &format!("{LEAST} -{right}")) else { return };
+        let redlock = as_user(&server, &format!("{LEAST} -{right}"));
         let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{right}: {error}");
         let cause = error.nodes()[0].error.clone().unwrap();
@@ -289,12 +289,10 @@ async fn releases_take_the_cheaper_way_by_themselves() {
     }
 }
 
+#[cfg(feature = "delifeq")]
 #[tokio::test]
 async fn a_right_to_the_cheaper_way_that_is_taken_away_costs_no_release() {
     let server = Server::start();
-    if server.ask("DELIFEQ none x") != ":0" {
-        return;
-    }
     assert_eq!(server.ask("ACL SETUSER app reset on >s3cret-word ~* &* +@all"), "+OK");
     let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
     let redlock = Redlock::builder([url]).build().unwrap();

@@ -38,15 +38,13 @@ impl Open {
                 Purpose::FirstVote { token: token(claim), sent: false }
             }
             Request::Acquire { claim, .. } => Purpose::Heal(token(claim)),
-            Request::Extend { .. } => Purpose::Keep(None),
+            Request::Extend { check: false, .. } => Purpose::Keep(None),
             Request::Release { claim } => {
                 Purpose::Delete { token: token(claim), owed, until: None }
             }
             Request::Wait { .. } => Purpose::Confirm,
-            Request::Force { .. }
-            | Request::Asking(_)
-            | Request::Slots { .. }
-            | Request::Ping { .. } => Purpose::Plain,
+            // Without an ending of its own.
+            _ => Purpose::Plain,
         };
         let (confirm_by, detour) = (None, Detour::default());
         Self { id: 0, request, purpose, timeout, answer, confirm_by, detour }

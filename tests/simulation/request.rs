@@ -23,6 +23,7 @@ pub(super) enum Request {
         claim: Claim,
         ttl: Duration,
         fencing: Fencing,
+        check: bool,
     },
     Release {
         claim: Claim,

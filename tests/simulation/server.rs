@@ -125,9 +125,14 @@ impl Server {
             Request::Acquire { claim, ttl, fencing, .. } => self
                 .acquire(claim, *ttl, *fencing, peer, now, &mut told)
                 .map_or(Answer::Refused, Answer::Vote),
-            Request::Extend { claim, ttl, fencing } => self
-                .extend(claim, *ttl, *fencing, peer, now, &mut told)
-                .map_or(Answer::Refused, Answer::Extension),
+            Request::Extend { claim, ttl, fencing, check } => {
+                let extension = self.extend(claim, *ttl, *fencing, peer, now, &mut told);
+                // Also where nothing became longer (`rewrite()`): `WAIT` counts from this connection's last write.
+                if extension == Some(Extension::Extended) && !check {
+                    self.written(Some(peer));
+                }
+                extension.map_or(Answer::Refused, Answer::Extension)
+            }
             Request::Release { claim } => {
                 let ours: Vec<String> = claim
                     .keys
@@ -213,16 +218,19 @@ impl Server {
         }
         self.fence(claim, fencing, now).ok()?;
         let end = self.clock_us(now) / 1000 + u64::try_from(ttl.as_millis()).unwrap().max(1);
+        let mut longer = false;
         for key in claim.keys.iter() {
             if let Some(entry) = self.keys.get_mut(key)
                 && entry.1 < end
             {
                 entry.1 = end;
+                longer = true;
                 told.extend(self.changed(std::slice::from_ref(key), Some(peer)));
             }
         }
-        // Also where nothing became longer: `rewrite()`, as `WAIT` counts from this connection's own last write.
-        self.written(Some(peer));
+        if longer {
+            self.written(Some(peer));
+        }
         self.track(&claim.keys, peer);
         Some(Extension::Extended)
     }

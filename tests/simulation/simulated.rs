@@ -22,6 +22,9 @@ pub(super) fn short(request: &Request) -> String {
         Request::Attempt { claim, ttl, first } => {
             format!("attempt {:?} ttl {ttl:?} {first}", claim.keys)
         }
+        Request::Extend { claim, ttl, check: true, .. } => {
+            format!("check {:?} ttl {ttl:?}", claim.keys)
+        }
         Request::Extend { claim, ttl, .. } => format!("extend {:?} ttl {ttl:?}", claim.keys),
         Request::Release { claim } => format!("release {:?}", claim.keys),
         Request::Asking(inner) => format!("asking {}", short(inner)),
@@ -90,7 +93,7 @@ impl Node for SimulatedNode {
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
-        let VoteParams { ttl, timeout, fencing, first, expect } = params;
+        let VoteParams { ttl, timeout, fencing, first, expect, check: _ } = params;
         let vote = |answer| if let Answer::Vote(vote) = answer { Some(vote) } else { None };
         let script = Request::Acquire { claim: claim.clone(), ttl, fencing, first };
         if expect != Expect::Free || claim.keys.len() > 1 || fencing != Fencing::Off {
@@ -109,9 +112,9 @@ impl Node for SimulatedNode {
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        let request =
-            Request::Extend { claim: claim.clone(), ttl: params.ttl, fencing: params.fencing };
-        self.ask(request, params.timeout, params.ttl, |answer| {
+        let VoteParams { ttl, timeout, fencing, check, .. } = params;
+        let request = Request::Extend { claim: claim.clone(), ttl, fencing, check };
+        self.ask(request, timeout, ttl, |answer| {
             if let Answer::Extension(extension) = answer { Some(extension) } else { None }
         })
     }

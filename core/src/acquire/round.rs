@@ -33,7 +33,7 @@ pub(crate) async fn round(
     let timeout = request.node_timeout().min(until.since(clock.now()));
     let ttl = request.asked_ttl();
     let fencing = request.fencing(|| clock.wall_micros());
-    let params = VoteParams { ttl, timeout, first: true, expect, fencing };
+    let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
     // The scout costs a round trip more, which a short ttl over a slow network may not have.
     let patience = acquirer.contention.rounds().min(timeout);
     // Without a bound such an acquire came too late in every round, and kept its place in the line for ever.

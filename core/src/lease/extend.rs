@@ -33,6 +33,8 @@ pub(crate) struct ExtendRound {
     timeout: Duration,
     /// What it makes of the lease, if a quorum confirms it.
     pub(crate) validity: Validity,
+    /// It makes nothing of it: it only asks.
+    check: bool,
 }
 
 impl ExtendRound {
@@ -44,8 +46,13 @@ impl ExtendRound {
         timeout: Duration,
         fencing: Fencing,
     ) -> Self {
-        let params = VoteParams::later(validity.asked, timeout, fencing);
-        Self { votes: nodes.extend(claim, params), timeout, validity }
+        Self::of(nodes, claim, validity, VoteParams::later(validity.asked, timeout, fencing))
+    }
+
+    /// The same, where it may be a check.
+    fn of(nodes: &Nodes, claim: &Claim, validity: Validity, params: VoteParams) -> Self {
+        let VoteParams { timeout, check, .. } = params;
+        Self { votes: nodes.extend(claim, params), timeout, validity, check }
     }
 
     /// By when its answers count.
@@ -94,12 +101,23 @@ impl ExtendRound {
 ///
 /// Dropped unheard it does no harm: keys may live longer than the lease believes, never the other way round.
 pub(crate) fn send(state: &State, ttl: Duration) -> Option<ExtendRound> {
+    send_as(state, ttl, false)
+}
+
+/// Asks whether the lease is whole, with as much as is left of it: its deadline stays where it is.
+pub(crate) fn send_check(state: &State, left: Duration) -> Option<ExtendRound> {
+    send_as(state, left, true)
+}
+
+/// Either of the two.
+fn send_as(state: &State, ttl: Duration, check: bool) -> Option<ExtendRound> {
     let mut phase = state.held_phase()?;
     let validity = Validity::new(state.now(), ttl, state.params.hold_end);
     let (timeout, fencing) = ask(state, &mut phase, validity.asked);
     // What was not even sent of the first votes is asked for by this.
     phase.votes = Vec::new();
-    Some(ExtendRound::send(&state.leases.nodes, &state.params.claim, validity, timeout, fencing))
+    let params = VoteParams { check, ..VoteParams::later(validity.asked, timeout, fencing) };
+    Some(ExtendRound::of(&state.leases.nodes, &state.params.claim, validity, params))
 }
 
 /// How long the nodes' answers are waited for, and what becomes of the fencing token: whatever is asked for a lease
@@ -119,9 +137,9 @@ pub(crate) async fn judge(state: &State, round: &mut ExtendRound) -> Verdict {
     let verdict = round.verdict(&*state.leases.nodes.clock).await;
     match verdict {
         // The lease may have ended while the nodes were asked: then it stays so, whatever they answered.
-        Verdict::Extended => state.confirm(round.validity),
+        Verdict::Extended if !round.check => state.confirm(round.validity),
         Verdict::Gone(reason) => state.lose(reason),
-        Verdict::Unknown => {}
+        Verdict::Extended | Verdict::Unknown => {}
     }
     verdict
 }

@@ -42,7 +42,7 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         // It was released, lost or capped since it was planned: its renewals end here.
         let Some(ttl) = state.renewal() else { return Next::default() };
         warn_if_long(&state);
-        let round = confirmed(&state, ttl).await;
+        let round = confirmed(&state, extend::send(&state, ttl)).await;
         let started = round.as_ref().map(|round| round.validity.started);
         let rest = round.and_then(|round| mend(&state, round));
         let now = state.now();
@@ -84,7 +84,7 @@ fn check(state: Arc<State>) -> Work {
         loop {
             let begun = state.now();
             let Some(end) = state.deadline() else { return Next::default() };
-            let round = confirmed(&state, end.since(begun)).await;
+            let round = confirmed(&state, extend::send_check(&state, end.since(begun))).await;
             // Only the last check heals: an earlier one may have been outdated by what was told meanwhile.
             if !state.checks.end() {
                 let rest = round.and_then(|round| mend(&state, round));
@@ -99,8 +99,8 @@ fn check(state: Arc<State>) -> Work {
 /// One extend round, if a quorum confirmed it.
 ///
 /// A denial ends the lease in there; without any outcome the deadline stands.
-async fn confirmed(state: &State, ttl: Duration) -> Option<ExtendRound> {
-    let mut round = extend::send(state, ttl)?;
+async fn confirmed(state: &State, sent: Option<ExtendRound>) -> Option<ExtendRound> {
+    let mut round = sent?;
     let verdict = extend::judge(state, &mut round).await;
     matches!(verdict, Verdict::Extended).then_some(round)
 }
@@ -129,7 +129,11 @@ fn mend(state: &Arc<State>, mut first: ExtendRound) -> Option<Work> {
         clock.sleep_until(clock.now() + MOMENT.min(ttl / 20)).await;
         let Some(left) = state.deadline().map(|end| end.since(state.now())) else { return done() };
         // A lease that is renewed is extended by it; another one is only asked about.
-        if let Some(mut second) = confirmed(&state, state.renewal().unwrap_or(left)).await {
+        let second = match state.renewal() {
+            Some(ttl) => extend::send(&state, ttl),
+            None => extend::send_check(&state, left),
+        };
+        if let Some(mut second) = confirmed(&state, second).await {
             let until = second.until();
             second.votes.until_complete(&*clock, until).await;
             extend::heal(&state, [&first, &second]);

@@ -53,6 +53,9 @@ pub(crate) struct VoteParams {
     pub(crate) timeout: Duration,
     /// A lease's first vote here: a node that restarted too recently must refuse it.
     pub(crate) first: bool,
+    /// It only asks whether the lease is whole: nothing counts for longer by the answer, so that neither replicas nor
+    /// disks are waited for.
+    pub(crate) check: bool,
     /// Whether somebody may have the keys.
     pub(crate) expect: Expect,
     /// What becomes of the fencing token that the node keeps.
@@ -63,7 +66,7 @@ impl VoteParams {
     /// How a node that has a lease, or should have it, is asked to have it for longer.
     /// No first vote: the restart guard has no say, or a restart would end a lease that a quorum still has.
     pub(crate) fn later(ttl: Duration, timeout: Duration, fencing: Fencing) -> Self {
-        Self { ttl, timeout, first: false, expect: Expect::Unknown, fencing }
+        Self { ttl, timeout, first: false, check: false, expect: Expect::Unknown, fencing }
     }
 }
 

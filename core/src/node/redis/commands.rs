@@ -139,7 +139,12 @@ pub(super) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
     if let Some(fence) = fence {
         call.number(fence);
     }
-    script_call(call, &claim.token, Purpose::Keep(None), params.timeout)
+    script_call(call, &claim.token, keep(params), params.timeout)
+}
+
+/// Whether it counts for a lease, and so for replicas and disks.
+pub(super) fn keep(params: VoteParams) -> Purpose {
+    if params.check { Purpose::Plain } else { Purpose::Keep(None) }
 }
 
 /// Who has the key. Nobody waits to be told of it.

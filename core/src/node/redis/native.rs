@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::{Cmd, Value, cmd};
 
-use super::commands::{TIMEOUT, millis, release_script, vote};
+use super::commands::{TIMEOUT, keep, millis, release_script, vote};
 use super::in_flight::{Command, Expects, Purpose};
 use super::packed::Packed;
 use super::parts::{Asked, OURS, Parts};
@@ -123,7 +123,7 @@ pub(super) fn extend(claim: &Claim, params: VoteParams, durable: bool) -> Comman
         let same = cmd("SET").arg(key).arg(token).arg("IFEQ").arg(token).arg("KEEPTTL").clone();
         all.insert(0, same);
     }
-    let second = transaction(Asked::Extend, &all, token, Purpose::Keep(None));
+    let second = transaction(Asked::Extend, &all, token, keep(params));
     let second = Command { timeout: params.timeout, ..second };
     let purpose = Purpose::Keep(Some(Box::new(second)));
     let first = pair(Asked::Owner, &owner(key, token), token, purpose);

@@ -51,11 +51,9 @@ impl Ways {
 
     /// For longer.
     pub(super) fn extend(&self, claim: &Claim, params: VoteParams) -> Command {
-        if self.is_native(&claim.keys, params.fencing) {
-            native::extend(claim, params, self.durable)
-        } else {
-            extend_script(claim, params, self.durable)
-        }
+        let native = self.is_native(&claim.keys, params.fencing);
+        let ask = if native { native::extend } else { extend_script };
+        ask(claim, params, self.durable && !params.check)
     }
 
     /// The delete that costs the server least, as far as it is known: by the time that this is sent it may be another.

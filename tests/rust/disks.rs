@@ -1,0 +1,55 @@
+//! `fsync`: a vote counts once it is on the server's disk, and on those of replicas, and not before.
+//!
+//! Redis since 7.2 and Valkey can say so: `make test-servers`.
+
+use redlock::{ErrorKind, Redlock};
+
+use crate::replicas::{calls, refused, taken_back};
+use crate::support::{Server, builder, millis};
+
+fn on_disk(url: String) -> Redlock {
+    builder([url]).fsync(true).build().unwrap()
+}
+
+#[tokio::test]
+async fn what_is_granted_survives_the_servers_crash() {
+    let aof = ["--appendonly", "yes", "--appendfsync", "everysec"];
+    let mut server = Server::with(&aof);
+    let redlock = on_disk(server.url());
+    for at in 1..=3 {
+        let lease = redlock.lock(format!("job {at}")).ttl(millis(60_000)).acquire().await.unwrap();
+        // The first is the greeting's.
+        assert!(calls(&server, "waitaof") > 1, "nobody asked for the disk");
+        server.kill();
+        server.restart();
+        assert_eq!(server.ask(&format!("GET \"lock:job {at}\"")), lease.token());
+        lease.abandon();
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_get_to_a_disk_is_a_fault() {
+    let never = ["--appendonly", "yes", "--appendfsync", "no"];
+    let (without, never) = (Server::start(), Server::with(&never));
+    let error = on_disk(without.url()).lock("job").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("appendonly yes"), "{error}");
+    let error = refused(&on_disk(never.url())).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let cause = error.nodes()[0].error.clone().unwrap();
+    assert!(cause.contains("not on the server's disk within 0.800 s"), "{cause}");
+    taken_back(&never).await;
+}
+
+/// On `always` the server's own disk has it before the answer; of the replica nobody has asked for one.
+#[tokio::test]
+async fn both_together_ask_for_the_disks_of_replicas() {
+    let always = ["--appendonly", "yes", "--appendfsync", "always"];
+    let primary = Server::with(&[&always[..], &["--repl-diskless-sync-delay", "0"]].concat());
+    let _replica = Server::replica_of(&primary);
+    on_disk(primary.url()).lock("alone").acquire().await.unwrap().release().await.unwrap();
+    let both = builder([primary.url()]).fsync(true).min_replicas(1).build().unwrap();
+    let error = refused(&both).await;
+    let cause = error.nodes()[0].error.clone().unwrap();
+    assert!(cause.contains("reached 0 of 1 disks of replicas within 0.800 s"), "{cause}");
+}
