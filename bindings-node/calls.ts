@@ -4,8 +4,8 @@ import { InvalidOption, toError } from "./errors.js";
 import { Failed, type Receiver, slotFor, vacate } from "./pending.js";
 import { abandonCall } from "./runtime.js";
 
-/** Starts a call for a slot; the receiver hears its outcome. */
-export function begin(call: (slot: number) => void, receiver: Receiver): void {
+/** Starts a call for a slot, which it gives; the receiver hears the outcome. */
+export function begin(call: (slot: number) => void, receiver: Receiver): number {
   const slot = slotFor(receiver);
   try {
     call(slot);
@@ -13,11 +13,12 @@ export function begin(call: (slot: number) => void, receiver: Receiver): void {
     vacate(slot);
     throw thrown;
   }
+  return slot;
 }
 
 /** The outcome of a call, to be passed to `unwrap`. */
 export function settled(call: (slot: number) => void): Promise<unknown> {
-  return new Promise((resolve) => begin(call, resolve));
+  return new Promise((resolve) => void begin(call, resolve));
 }
 
 /** Throws a failure. */
@@ -45,25 +46,40 @@ export function attempt<T>(ask: () => T): T {
   }
 }
 
-/** The calls that a signal would cancel: one listener for all, as Node warns of more than ten. */
-const cancels = new WeakMap<AbortSignal, Set<() => void>>();
+/** Who hears of a signal's abort: one listener for all, as Node warns of more than ten. */
+const hearers = new WeakMap<AbortSignal, Set<() => void>>();
 
-function onAbort(signal: AbortSignal): Set<() => void> {
-  let set = cancels.get(signal);
+function hearersOf(signal: AbortSignal): Set<() => void> {
+  let set = hearers.get(signal);
   if (set === undefined) {
     set = new Set();
-    cancels.set(signal, set);
+    hearers.set(signal, set);
   }
   return set;
 }
 
 function abortAll(this: AbortSignal): void {
-  for (const cancel of [...onAbort(this)]) cancel();
+  for (const hear of [...hearersOf(this)]) hear();
 }
 
 /** Signals of other packages than Node's own may have none. */
 export function reasonOf({ reason }: AbortSignal): unknown {
   return reason ?? new DOMException("This operation was aborted", "AbortError");
+}
+
+/** Calls `hear` when the signal aborts, until what this returns is called. */
+export function listen(signal: AbortSignal, hear: () => void): () => void {
+  const set = hearersOf(signal);
+  try {
+    if (set.size === 0) signal.addEventListener("abort", abortAll);
+  } catch (cause) {
+    throw new InvalidOption("the signal cannot be listened to: see the cause", { cause });
+  }
+  set.add(hear);
+  return () => {
+    set.delete(hear);
+    if (set.size === 0) signal.removeEventListener("abort", abortAll);
+  };
 }
 
 /** Aborting the signal cancels the slot's call, and rejects with the signal's reason; until what this returns is called. */
@@ -72,11 +88,7 @@ export function cancelOn(
   slot: number,
   reject: (reason: unknown) => void,
 ): () => void {
-  const set = onAbort(signal);
-  const forget = () => {
-    set.delete(cancel);
-    if (set.size === 0) signal.removeEventListener("abort", abortAll);
-  };
+  let forget = () => {};
   const cancel = () => {
     forget();
     abandonCall(slot);
@@ -84,17 +96,14 @@ export function cancelOn(
   };
   if (signal.aborted) {
     cancel();
-    return () => undefined;
+    return forget;
   }
   try {
-    if (set.size === 0) signal.addEventListener("abort", abortAll);
-  } catch (cause) {
+    forget = listen(signal, cancel);
+  } catch (thrown) {
     // The call is under way: nobody would have what it brings.
     abandonCall(slot);
-    throw new InvalidOption("acquire(): the signal cannot be listened to: see the cause", {
-      cause,
-    });
+    throw thrown;
   }
-  set.add(cancel);
   return forget;
 }

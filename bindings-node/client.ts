@@ -1,25 +1,27 @@
 /** The client: nodes and options. */
 
+import { Bound } from "./bound.js";
 import { attempt, settled, unwrap } from "./calls.js";
+import { objectsOf, type Remains } from "./collection.js";
 import type { Kept } from "./credentials.js";
 import { InvalidOption, type QuorumUnavailable } from "./errors.js";
 import { Lease } from "./lease.js";
-import { Bound, Lock } from "./lock.js";
+import { Lock } from "./lock.js";
 import { NativeClient } from "./native.js";
 import {
   CLIENT,
   checked,
   LOCK,
   type LockOptions,
-  nameList,
   nativeOptions,
+  noSignal,
   type RedlockOptions,
   SHUTDOWN,
+  type UsingOptions,
 } from "./options.js";
 import { native, warn } from "./runtime.js";
-
-/** The work to be done under a lock. */
-export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
+import { type Body, bodyOf } from "./scope.js";
+import { nameList } from "./values.js";
 
 /** What a list of nodes is called in messages. */
 export const NODES = "nodes (URLs such as redis://host:6379)";
@@ -94,8 +96,8 @@ export class Redlock {
   }
 
   /**
-   * Runs `body` while the lock is held, and settles as `body` does: `lock(names, options).using(body)`. Rejects with
-   * `LockTimeout`, `QuorumUnavailable`, or `LockLost` if the lease was lost before `body` ended.
+   * Runs `body` while the lock is held, and settles as `body` does: `lock(names, options).using(body, { signal })`. Rejects
+   * with `LockTimeout`, `QuorumUnavailable`, or `LockLost` if the lease was lost before `body` ended.
    *
    * @example
    * ```js
@@ -105,16 +107,16 @@ export class Redlock {
   async using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
   async using<T>(
     names: string | readonly string[],
-    options: LockOptions,
+    options: UsingOptions,
     body: Body<T>,
   ): Promise<T>;
   async using<T>(
     names: string | readonly string[],
-    second: LockOptions | Body<T>,
+    second: UsingOptions | Body<T>,
     third?: Body<T>,
   ): Promise<T> {
-    const [options, body] = bodyOf(second, third);
-    return await this.lock(names, options).using(body);
+    const { options, signal, body } = bodyOf(second, third);
+    return await this.lock(names, options).run(body, { signal }, this.using);
   }
 
   /**
@@ -130,7 +132,7 @@ export class Redlock {
     token: string,
     options?: LockOptions,
   ): Promise<Lease> {
-    return await this.lock(names, options).attach(token);
+    return await this.lock(names, options).continued(token, this.attach);
   }
 
   /**
@@ -142,13 +144,15 @@ export class Redlock {
    * await client.forceRelease("job"); // true
    * ```
    */
-  async forceRelease(names: string | readonly string[]): Promise<boolean> {
+  async forceRelease(names: string | readonly string[]): Promise<boolean>;
+  async forceRelease(names: string | readonly string[], none?: unknown): Promise<boolean> {
+    noSignal(none, "forceRelease()");
     const list = nameList(names, "the name", "forceRelease()");
     return unwrap(await settled((slot) => this.#ready().forceRelease(slot, list)));
   }
 
   /**
-   * The leases that this client holds now.
+   * The leases that this client holds now: the objects that were handed out.
    *
    * @example
    * ```js
@@ -156,9 +160,7 @@ export class Redlock {
    * ```
    */
   leases(): Lease[] {
-    return this.#ready()
-      .leases()
-      .map((id) => leaseOf(id, this.#kept));
+    return objectsOf(this.#ready().leases(), (remains) => leaseOf(remains, this.#kept));
   }
 
   /**
@@ -170,7 +172,9 @@ export class Redlock {
    * await client.releaseAll(); // 1
    * ```
    */
-  async releaseAll(): Promise<number> {
+  async releaseAll(): Promise<number>;
+  async releaseAll(none?: unknown): Promise<number> {
+    noSignal(none, "releaseAll()");
     return unwrap(await settled((slot) => this.#ready().releaseAll(slot)));
   }
 
@@ -186,7 +190,9 @@ export class Redlock {
    * await client.shutdown(0); // 1
    * ```
    */
-  async shutdown(timeout = 10_000): Promise<number> {
+  async shutdown(timeout?: number): Promise<number>;
+  async shutdown(timeout = 10_000, none?: unknown): Promise<number> {
+    noSignal(none, "shutdown()");
     checked({ timeout }, SHUTDOWN, "shutdown()");
     const begin = (slot: number) => attempt(() => this.#ready().shutdown(slot, timeout));
     return unwrap(await settled(begin));
@@ -230,21 +236,9 @@ export class Redlock {
   }
 }
 
-function leaseOf(id: number, kept: Kept | undefined): Lease {
+/** Another object of a lease whose first one was collected. */
+function leaseOf({ id, key, site }: Remains, kept: Kept | undefined): Lease {
   const known = native();
   const keys = known.leaseKeys(id) ?? [];
-  return new Lease(id, { key: known.leaseKey(id) ?? "", keys, ttl: known.leaseTtl(id) ?? 0, kept });
-}
-
-/**
- * The arguments of `using()`: the options may be left out.
- * @internal
- */
-export function bodyOf<T>(second: LockOptions | Body<T>, third?: Body<T>): [LockOptions, Body<T>] {
-  if (typeof second === "function") return [{}, second];
-  const options = checked(second, LOCK, "using()");
-  if (typeof third !== "function") {
-    throw new InvalidOption("using(): the last argument must be the function to run");
-  }
-  return [options, third];
+  return new Lease(id, { key, keys, ttl: known.leaseTtl(id) ?? 0, kept }, site);
 }

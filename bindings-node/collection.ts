@@ -34,11 +34,23 @@ export interface Collectable {
   register(): Remains | undefined;
 }
 
+/** A lease that is no longer young: its object, while there is one, and what is left of it without. */
+interface Known<L> {
+  ref: WeakRef<L & Collectable>;
+  remains: Remains;
+}
+
+/** Those that are not over, by their numbers. */
+const known = new Map<number, Known<unknown>>();
+
 /**
  * A lease that is collected is not released: `lock.acquire()` as a statement must not unlock at once. Renewal ends, the
  * key lives out its ttl, and a warning says where the lease came from.
  */
 const collected = new FinalizationRegistry<Remains>(({ id, key, site }) => {
+  // It was listed again, under another object.
+  if (known.get(id)?.ref.deref() !== undefined) return;
+  known.delete(id);
   forget(id);
   if (!native().leaseAbandon(id)) return;
   warn(
@@ -59,8 +71,9 @@ export function watchOver(lease: Collectable): void {
 }
 
 /** It is over: nobody needs to be told. */
-export function overlook(lease: Collectable): void {
+export function overlook(lease: Collectable, id: number): void {
   collected.unregister(lease);
+  known.delete(id);
 }
 
 function register(): void {
@@ -68,8 +81,28 @@ function register(): void {
   young = [];
   for (const lease of leases) {
     const remains = lease.register();
-    if (remains !== undefined) collected.register(lease, remains, lease);
+    if (remains === undefined) continue;
+    collected.register(lease, remains, lease);
+    known.set(remains.id, { ref: new WeakRef(lease), remains });
   }
+}
+
+/**
+ * The objects of these leases: those that were handed out, and for one that was collected since, what `again` makes of
+ * what is left. None for one that is still on its way to its caller.
+ */
+export function objectsOf<L extends Collectable>(
+  ids: readonly number[],
+  again: (remains: Remains) => L,
+): L[] {
+  register();
+  const found: L[] = [];
+  for (const id of ids) {
+    const { ref, remains } = (known.get(id) as Known<L> | undefined) ?? {};
+    if (remains !== undefined) found.push(ref?.deref() ?? again(remains));
+  }
+  register();
+  return found;
 }
 
 /** A timer must not keep this copy of the package, which holds `register` itself. */

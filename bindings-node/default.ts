@@ -1,20 +1,23 @@
 /** The default client, behind the module's own functions. */
 
+import { Bound } from "./bound.js";
 import { attempt } from "./calls.js";
-import { type Body, bodyOf, NODES } from "./client.js";
+import { NODES } from "./client.js";
 import type { Kept } from "./credentials.js";
-import { Bound, Lock } from "./lock.js";
+import { Lock } from "./lock.js";
 import { checkLock } from "./native.js";
 import {
   CONFIGURE,
   checked,
   LOCK,
   type LockOptions,
-  nameList,
   nativeOptions,
   type RedlockOptions,
+  type UsingOptions,
 } from "./options.js";
 import { native } from "./runtime.js";
+import { type Body, bodyOf } from "./scope.js";
+import { nameList } from "./values.js";
 
 /** How often the default client was chosen: the locks that were made before look it up again. */
 let choice = 0;
@@ -83,14 +86,14 @@ function defaultBound(names: string[], options: LockOptions): Bound {
 export function using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
 export function using<T>(
   names: string | readonly string[],
-  options: LockOptions,
+  options: UsingOptions,
   body: Body<T>,
 ): Promise<T>;
 export async function using<T>(
   names: string | readonly string[],
-  second: LockOptions | Body<T>,
+  second: UsingOptions | Body<T>,
   third?: Body<T>,
 ): Promise<T> {
-  const [options, body] = bodyOf(second, third);
-  return await lock(names, options).using(body);
+  const { options, signal, body } = bodyOf(second, third);
+  return await lock(names, options).run(body, { signal }, using);
 }

@@ -5,9 +5,9 @@ import { attempt, failing, settled, unwrap } from "./calls.js";
 import { type CallSite, type Remains, where } from "./collection.js";
 import type { Kept } from "./credentials.js";
 import { InvalidOption, LockLost, toError } from "./errors.js";
-import { forget } from "./loss.js";
+import { forget, type Loss, lossOf } from "./loss.js";
 import { shown } from "./native.js";
-import { checked, LOCK } from "./options.js";
+import { checked, LOCK, noSignal } from "./options.js";
 import { Failed } from "./pending.js";
 import { native, release } from "./runtime.js";
 
@@ -31,6 +31,7 @@ export class LeaseHandle {
   /** Once it is not its lock's any more. */
   #ttl: number | undefined;
   #released = false;
+  #loss: Loss | undefined;
 
   constructor(id: number, lock: Locked, site?: CallSite, grant?: Grant) {
     this.id = id;
@@ -69,6 +70,12 @@ export class LeaseHandle {
     throw new InvalidOption(`${shown(key)}: ${text}; ${attached}`, { resource: key });
   }
 
+  /** Who is told of its loss. */
+  get loss(): Loss {
+    this.#loss ??= lossOf(this.id);
+    return this.#loss;
+  }
+
   get held(): boolean {
     return native().leaseHeld(this.id);
   }
@@ -93,8 +100,9 @@ export class LeaseHandle {
   }
 
   /** `ended`: called once it is given back, before the promise resolves; not if that failed. */
-  release(ended: () => void): Promise<void> {
+  release(ended: () => void, none: unknown): Promise<void> {
     return new Promise((resolve) => {
+      if (none !== undefined) noSignal(none, "release()");
       if (this.#released) return resolve();
       this.#remember();
       release(this.id, (outcome) => {

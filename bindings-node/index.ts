@@ -1,14 +1,15 @@
 /**
  * Distributed locks over Redis, on one node or on a quorum of independent nodes.
  *
- * From the top down: `default` (`lock`, `using`, `configure`), `client` (`Redlock`), `lock`, `lease`; underneath `handle` (a
- * lease by its number), `collection` and `loss` (what becomes of leases), `calls` (promises of the native part's answers),
- * `runtime` (how calls and outcomes cross over) with `batch` and `pending`, `options` (what arguments may be) and `errors`.
+ * From the top down: `default` (`lock`, `using`, `configure`), `client` (`Redlock`), `lock`, `scope` (a body under a lock),
+ * `bound` (a lock of one client), `lease`; underneath `handle` (a lease by its number), `collection` and `loss` (what becomes
+ * of leases), `calls` (promises of the native part's answers), `runtime` (how calls and outcomes cross over) with `batch` and
+ * `pending`, `options` and `values` (what arguments may be), `credentials` and `errors`.
  */
 
 /// <reference lib="esnext.disposable" preserve="true" />
 
-export { type Body, Redlock } from "./client.js";
+export { Redlock } from "./client.js";
 export type { Credentials, CredentialsSource } from "./credentials.js";
 export { configure, lock, using } from "./default.js";
 export {
@@ -25,4 +26,11 @@ export {
 export { Lease } from "./lease.js";
 export { Lock } from "./lock.js";
 export type { Inspection, NodeInspection } from "./native.js";
-export type { AcquireOptions, LockOptions, RedlockOptions } from "./options.js";
+export type {
+  AcquireOptions,
+  LockOptions,
+  RedlockOptions,
+  TryAcquireOptions,
+  UsingOptions,
+} from "./options.js";
+export type { Body } from "./scope.js";

@@ -4,9 +4,9 @@ import type { Grant } from "./batch.js";
 import { type CallSite, overlook, type Remains, watchOver } from "./collection.js";
 import type { LockLost, QuorumUnavailable } from "./errors.js";
 import { LeaseHandle, type Locked } from "./handle.js";
-import { callWhenLost, lossOf } from "./loss.js";
-import { callback as checkedCallback } from "./options.js";
+import { noSignal } from "./options.js";
 import { warn } from "./runtime.js";
+import { callback as checkedCallback } from "./values.js";
 
 /**
  * What you hold: made by `lock.acquire()`, ended by `release()`.
@@ -30,7 +30,6 @@ export class Lease {
   readonly key: string;
   readonly #handle: LeaseHandle;
   #registered = false;
-  #loss: AbortController | undefined;
 
   /** @internal */
   constructor(id: number, lock: Locked, site?: CallSite, grant?: Grant) {
@@ -146,8 +145,10 @@ export class Lease {
    * lease.remaining > 29_000; // true
    * ```
    */
-  extend(ttl?: number): Promise<void> {
-    return this.#handle.extend(ttl);
+  extend(ttl?: number): Promise<void>;
+  async extend(ttl?: number, none?: unknown): Promise<void> {
+    noSignal(none, "extend()");
+    await this.#handle.extend(ttl);
   }
 
   /**
@@ -160,8 +161,9 @@ export class Lease {
    * lease.held; // false
    * ```
    */
-  release(): Promise<void> {
-    return this.#handle.release(() => this.#end());
+  release(): Promise<void>;
+  release(none?: unknown): Promise<void> {
+    return this.#handle.release(() => this.#end(), none);
   }
 
   /**
@@ -182,11 +184,13 @@ export class Lease {
 
   /** It is over by us: nobody needs to be told of a lease that is collected. */
   #end(): void {
-    if (this.#registered) overlook(this);
+    if (this.#registered) overlook(this, this.#handle.id);
   }
 
   /**
-   * Aborts, with a `LockLost` as its reason, when the lease is lost. A release does not abort it.
+   * Aborts, with a `LockLost` as its reason, when the lease is lost; in the body of `using` also with the reason of the
+   * signal that `using` was given. A release does not abort it. Its listeners run in the asynchronous context
+   * (`AsyncLocalStorage`) in which it was first asked for.
    *
    * @example
    * ```js
@@ -197,12 +201,20 @@ export class Lease {
    * ```
    */
   get signal(): AbortSignal {
-    this.#loss ??= lossOf(this.#handle.id);
-    return this.#loss.signal;
+    return this.#handle.loss.signal;
   }
 
   /**
-   * Calls back once if the lease is lost; soon, if it is lost already.
+   * Aborts its signal, and leaves the lease as it is.
+   * @internal
+   */
+  stop(reason: unknown): void {
+    this.#handle.loss.stop(reason);
+  }
+
+  /**
+   * Calls back once if the lease is lost; soon, if it is lost already; in the asynchronous context of this call. What it
+   * returns takes the callback back.
    *
    * @example
    * ```js
@@ -211,8 +223,8 @@ export class Lease {
    * (await told).code; // "lost"
    * ```
    */
-  onLost(callback: (error: LockLost) => void): void {
-    callWhenLost(this.signal, checkedCallback(callback, "onLost()"));
+  onLost(callback: (error: LockLost) => void): () => void {
+    return this.#handle.loss.listen(checkedCallback(callback, "onLost()"));
   }
 
   /**

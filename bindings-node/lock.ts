@@ -1,41 +1,26 @@
 /** What to lock. */
 
 import type { Grant } from "./batch.js";
+import type { Bind } from "./bound.js";
 import { begin, cancelOn, failing, reasonOf, settled, unwrap } from "./calls.js";
 import type { CallSite } from "./collection.js";
-import type { Kept } from "./credentials.js";
-import type { Locked } from "./handle.js";
 import { Lease } from "./lease.js";
-import type { Inspection, NativeLock } from "./native.js";
-import { ACQUIRE, type AcquireOptions, callback, checked, tokenText } from "./options.js";
+import type { Inspection } from "./native.js";
+import {
+  ACQUIRE,
+  type AcquireOptions,
+  checked,
+  noSignal,
+  TRY,
+  type TryAcquireOptions,
+} from "./options.js";
 import { Failed } from "./pending.js";
 import { acquire, acquireAgain, now } from "./runtime.js";
+import { type Body, runUnder } from "./scope.js";
+import { callback, tokenText } from "./values.js";
 
-/**
- * A lock of one client.
- * @internal
- */
-export class Bound {
-  readonly number: number;
-  /** What its leases keep: not the native lock, of which there may be one for each of them. */
-  readonly locked: Locked;
-
-  constructor(
-    readonly native: NativeLock,
-    names: readonly string[],
-    kept?: Kept,
-  ) {
-    const { key, number, ttl } = native;
-    this.number = number;
-    this.locked = { key, keys: names.length === 1 ? [key] : native.keys, ttl, kept };
-  }
-}
-
-/**
- * What a lock needs of its client; the default client is looked up at each use.
- * @internal
- */
-export type Bind = () => Bound;
+/** Whose frame is the last of ours: the caller's comes below it. */
+type Way = (...args: never[]) => unknown;
 
 /** For how long (ms) a lock's acquires are taken to come from one place; only warnings show it. */
 const SAME_PLACE = 50;
@@ -110,12 +95,15 @@ export class Lock {
    * ```
    */
   acquire(options?: AcquireOptions): Promise<Lease> {
-    return this.#acquire(options, this.#here(this.acquire));
+    return this.#ask(options, this.#here(this.acquire), false) as Promise<Lease>;
   }
 
-  #acquire(options: AcquireOptions | undefined, site: CallSite): Promise<Lease> {
+  /** `once`: one round, whose answer may be null. */
+  #ask(options: AcquireOptions | undefined, site: CallSite, once: boolean): Promise<Lease | null> {
     return new Promise((resolve, reject) => {
-      const { signal, wait } = checked(options, ACQUIRE, "acquire()");
+      const { signal, wait }: AcquireOptions = once
+        ? checked(options, TRY, "tryAcquire()")
+        : checked(options, ACQUIRE, "acquire()");
       if (signal?.aborted) throw reasonOf(signal);
       const bound = this.#bind();
       let forget: (() => void) | undefined;
@@ -125,18 +113,20 @@ export class Lock {
       const receive = (outcome: unknown) => {
         forget?.();
         if (outcome instanceof Failed) return resolve(failing(outcome));
+        if (outcome === null) return resolve(null);
         const grant = outcome as Grant;
         const again = acquireAgain(grant, receive);
         if (again === undefined) resolve(new Lease(grant.id, bound.locked, site, grant));
         else hear(again);
       };
-      hear(acquire(bound.number, wait, receive));
+      if (once) hear(begin((slot) => bound.native.tryAcquire(slot), receive));
+      else hear(acquire(bound.number, wait, receive));
     });
   }
 
   /**
    * The lease, or `null` if somebody else holds it or waits for it in this process: one round. Rejects with
-   * `QuorumUnavailable` when too few nodes answered.
+   * `QuorumUnavailable` when too few nodes answered, and with the signal's reason when it aborts; then no key stays behind.
    *
    * @example
    * ```js
@@ -145,43 +135,30 @@ export class Lock {
    * await lease.release();
    * ```
    */
-  tryAcquire(): Promise<Lease | null> {
-    const site = this.#here(this.tryAcquire);
-    return new Promise((resolve) => {
-      const bound = this.#bind();
-      const receive = (outcome: unknown) => {
-        if (outcome instanceof Failed) return resolve(failing(outcome));
-        if (outcome === null) return resolve(null);
-        const grant = outcome as Grant;
-        if (acquireAgain(grant, receive) !== undefined) return;
-        resolve(new Lease(grant.id, bound.locked, site, grant));
-      };
-      begin((slot) => bound.native.tryAcquire(slot), receive);
-    });
+  tryAcquire(options?: TryAcquireOptions): Promise<Lease | null> {
+    return this.#ask(options, this.#here(this.tryAcquire), true);
   }
 
   /**
    * Runs `body` while the lock is held, and settles as `body` does. Rejects with `LockLost` if `body` succeeded but the
-   * lease was lost meanwhile; `lease.signal` tells `body` in time.
+   * lease was lost meanwhile; `lease.signal` tells `body` in time. An aborted `signal` stops the waiting; while `body` runs,
+   * it aborts `lease.signal` with the same reason, and what to do is up to `body`.
    *
    * @example
    * ```js
    * await lock.using(async (lease) => lease.remaining > 9_000); // true
    * ```
    */
-  async using<T>(body: (lease: Lease) => T | PromiseLike<T>, options?: AcquireOptions): Promise<T> {
+  async using<T>(body: Body<T>, options?: AcquireOptions): Promise<T> {
+    return await this.run(body, options, this.using);
+  }
+
+  /** @internal */
+  async run<T>(body: Body<T>, given: AcquireOptions | undefined, below: Way): Promise<T> {
     callback(body, "using()");
-    const lease = await this.#acquire(options, this.#here(this.using));
-    let result: T;
-    try {
-      result = await body(lease);
-    } catch (error) {
-      // The body's error stands; what went wrong with the release is the lesser news.
-      await lease.release().catch(() => undefined);
-      throw error;
-    }
-    await lease[Symbol.asyncDispose]();
-    return result;
+    const options = checked(given, ACQUIRE, "using()");
+    const acquiring = this.#ask(options, this.#here(below), false) as Promise<Lease>;
+    return await runUnder(acquiring, body, options);
   }
 
   /**
@@ -199,8 +176,15 @@ export class Lock {
    * await theirs.release();
    * ```
    */
-  async attach(token: string): Promise<Lease> {
-    const site = this.#here(this.attach);
+  async attach(token: string): Promise<Lease>;
+  async attach(token: string, none?: unknown): Promise<Lease> {
+    noSignal(none, "attach()");
+    return await this.continued(token, this.attach);
+  }
+
+  /** @internal */
+  async continued(token: string, below: Way): Promise<Lease> {
+    const site = this.#here(below);
     const text = tokenText(token);
     const bound = this.#bind();
     const outcome = await settled((slot) => bound.native.attach(slot, text));
@@ -216,13 +200,15 @@ export class Lock {
    * (await lock.inspect()).held; // false
    * ```
    */
-  async inspect(): Promise<Inspection> {
+  async inspect(): Promise<Inspection>;
+  async inspect(none?: unknown): Promise<Inspection> {
+    noSignal(none, "inspect()");
     const bound = this.#bind();
     return unwrap(await settled((slot) => bound.native.inspect(slot)));
   }
 
   /** The caller's frame. Looking it up costs more than sending the request does, so it serves for a moment. */
-  #here(below: (...args: never[]) => unknown): CallSite {
+  #here(below: Way): CallSite {
     const at = now();
     if (this.#site === undefined || at - this.#sited > SAME_PLACE) {
       const site: CallSite = { uses: 0 };

@@ -1,8 +1,9 @@
-/** Arguments as JavaScript gives them: names and types are checked here, values by core. */
+/** Options as JavaScript gives them: names and types are checked here, values by core. */
 
 import { type CredentialsSource, Kept } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "./native.js";
+import { attemptTo, isList, isSignal, kindOf, LONE_SURROGATE, printed } from "./values.js";
 
 /** Options of a client. Times are whole milliseconds. */
 export interface RedlockOptions {
@@ -64,12 +65,22 @@ export interface LockOptions {
   fencing?: boolean;
 }
 
-/** Options of one acquire. */
-export interface AcquireOptions {
-  /** Aborting it stops the waiting and leaves no key behind. */
+/** Options of one round. */
+export interface TryAcquireOptions {
+  /** Aborting it ends the round and leaves no key behind. */
   signal?: AbortSignal;
+}
+
+/** Options of one acquire. */
+export interface AcquireOptions extends TryAcquireOptions {
   /** Overrides the lock's `wait`, in ms. */
   wait?: number;
+}
+
+/** Options of `using(names, options, body)`: of a lock, and of its one acquire. */
+export interface UsingOptions extends LockOptions {
+  /** Aborting it stops the waiting; while the body runs, it aborts `lease.signal` with the same reason. */
+  signal?: AbortSignal;
 }
 
 type Kind = OptionRow["kind"] | "signal";
@@ -88,6 +99,10 @@ export const CONFIGURE: Rules = { ...CLIENT, replace: "boolean" };
 export const LOCK = rulesOf(lockOptions());
 /** Of `acquire()`. */
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
+/** Of `tryAcquire()`. */
+export const TRY: Rules = { signal: "signal" };
+/** Of `using()` where it makes the lock. */
+export const USING: Rules = { ...LOCK, signal: "signal" };
 /** Of `shutdown()`. */
 export const SHUTDOWN: Rules = { timeout: "milliseconds" };
 
@@ -110,7 +125,10 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
       `${call}: options must be an object, not ${kindOf(given)}. There are: ${known}`,
     );
   }
-  for (const name of attemptTo(() => Object.keys(given), call, "options")) {
+  const names = attemptTo(() => Object.keys(given), call, "options");
+  if (names.length === 0 && isSignal(given))
+    throw strayed("a signal stands where options belong", call);
+  for (const name of names) {
     if (!Object.hasOwn(rules, name)) throw unknownOption(name, rules, call);
   }
   const read: Record<string, unknown> = {};
@@ -123,21 +141,21 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
   return read as T;
 }
 
-/** What a getter or a proxy throws is the cause of an `InvalidOption`. */
-function attemptTo<T>(read: () => T, call: string, what: string): T {
-  try {
-    return read();
-  } catch (cause) {
-    throw new InvalidOption(`${call}: ${what} cannot be read: see the cause`, { cause });
-  }
+/** A signal that would not be listened to. */
+function strayed(what: string, call: string): InvalidOption {
+  const text = "A signal is for one acquire, tryAcquire or using: give it there as { signal }";
+  return new InvalidOption(`${call}: ${what}. ${text}`);
 }
 
-/** A proxy that was revoked throws even here. */
-function isList(value: unknown, call: string): value is unknown[] {
-  return attemptTo(() => Array.isArray(value), call, "the argument");
+/** Where nothing is taken: a signal that is given all the same would never be heard. */
+export function noSignal(given: unknown, call: string): void {
+  if (typeof given !== "object" || given === null) return;
+  const inside = attemptTo(() => isSignal(given) || Reflect.has(given, "signal"), call, "options");
+  if (inside) throw strayed("it takes no signal", call);
 }
 
 function unknownOption(name: string, rules: Rules, call: string): InvalidOption {
+  if (name === "signal") return strayed("it takes no signal", call);
   const instead = insteadOf(name);
   if (instead !== null) {
     return new InvalidOption(`${call}: ${name} is another library's option. ${instead}`);
@@ -165,67 +183,6 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
   } else if (typeof value === "string" && LONE_SURROGATE.test(value)) {
     throw fail("text without a lone surrogate");
   }
-}
-
-/** By its shape: test runners have an AbortSignal class of their own. */
-function isSignal(value: unknown): value is AbortSignal {
-  if (typeof value !== "object" || value === null) return false;
-  const { aborted, addEventListener, removeEventListener } = value as Partial<AbortSignal>;
-  const listens = [addEventListener, removeEventListener];
-  return typeof aborted === "boolean" && listens.every((method) => typeof method === "function");
-}
-
-function printed(value: unknown): string {
-  if (["object", "function"].includes(typeof value)) return kindOf(value);
-  return typeof value === "string" ? shown(JSON.stringify(value)) : String(value);
-}
-
-/** What it is, without what is in it. */
-function kindOf(value: unknown): string {
-  if (typeof value !== "object" || value === null) return value === null ? "null" : typeof value;
-  try {
-    return `an object of class ${shown(value.constructor?.name ?? "none")}`;
-  } catch {
-    return "an object that cannot be read";
-  }
-}
-
-/** Text that UTF-8 cannot write would become another name on the way. */
-const LONE_SURROGATE = /\p{Surrogate}/u;
-
-/** One name or several, as a list of its own: each read once. */
-export function nameList(names: unknown, what: string, call: string): string[] {
-  const given = isList(names, call) ? names : [names];
-  const list: string[] = [];
-  for (let at = 0; at < attemptTo(() => given.length, call, what); at += 1) {
-    list.push(
-      nameText(
-        attemptTo(() => given[at], call, what),
-        what,
-        call,
-      ),
-    );
-  }
-  return list;
-}
-
-function nameText(name: unknown, what: string, call: string): string {
-  if (typeof name === "string" && !LONE_SURROGATE.test(name)) return name;
-  const wrong = typeof name === "string" ? "one with a lone surrogate" : kindOf(name);
-  throw new InvalidOption(`${call}: ${what} must be a string or a list of strings, not ${wrong}`);
-}
-
-/** A lease's token. */
-export function tokenText(token: unknown): string {
-  if (typeof token === "string" && !LONE_SURROGATE.test(token)) return token;
-  const wrong = typeof token === "string" ? "one with a lone surrogate" : kindOf(token);
-  throw new InvalidOption(`attach(): the token must be a string, not ${wrong}`);
-}
-
-/** A function that is called back. */
-export function callback<T>(given: T, call: string): T {
-  if (typeof given === "function") return given;
-  throw new InvalidOption(`${call}: ${printed(given)} stands where a function belongs`);
 }
 
 /** A client's options as the native part reads them, and what has to be kept for them. */

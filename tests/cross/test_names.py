@@ -87,7 +87,9 @@ def test_node_s_page_has_every_name_field_and_option() -> None:
     )
     assert {"Redlock", "lock", "using", "configure", "LossReason", "AcquireOptions"} <= {*exported}
     names = {*exported} - {"type"}
-    for interface in ("RedlockOptions", "LockOptions", "AcquireOptions", "NodeReport"):
+    for interface in ("RedlockOptions", "LockOptions", "NodeReport"):
+        names |= node_members(interface)
+    for interface in ("AcquireOptions", "TryAcquireOptions", "UsingOptions"):
         names |= node_members(interface)
     for interface in ("LockError", "Inspection", "NodeInspection"):
         names |= node_members(interface)

@@ -134,6 +134,58 @@ describe("values in the wrong place are refused:", () => {
   });
 });
 
+describe("a signal where none is taken, and options in a wrong place, send nothing:", () => {
+  const { signal } = new AbortController();
+  const text = "A signal is for one acquire, tryAcquire or using";
+  const CALLS = {
+    "lock()": () => lock("job", { signal }),
+    "client.lock()": () => client().lock("job", { ttl: 1000, signal }),
+    "the signal itself for a lock's options": () => client().lock("job", signal),
+    "the signal itself for acquire's": () => client().lock("job").acquire(signal),
+    "the signal itself for tryAcquire's": () => client().lock("job").tryAcquire(signal),
+    "the signal itself for using's": () => client().using("job", signal, body),
+    "the signal itself for lock.using's": () => client().lock("job").using(body, signal),
+    "new Redlock()": () => new Redlock("memory://", { signal }),
+    "configure()": () => configure("memory://", { signal }),
+    "client.attach()": () => client().attach("job", "token", { signal }),
+    "lock.attach()": () => client().lock("job").attach("token", { signal }),
+    "lock.inspect()": () => client().lock("job").inspect(signal),
+    "client.forceRelease()": () => client().forceRelease("job", { signal }),
+    "client.releaseAll()": () => client().releaseAll({ signal }),
+    "client.shutdown()": () => client().shutdown(10, { signal }),
+  };
+  for (const [name, use] of Object.entries(CALLS)) {
+    test(name, () => assert.rejects(async () => use(), refusal([text])));
+  }
+
+  test("release() and extend(), which leave the lease as it is", async () => {
+    const lease = await new Redlock("memory://").lock(fresh()).acquire();
+    for (const use of [() => lease.release({ signal }), () => lease.extend(1000, signal)]) {
+      await assert.rejects(use, refusal([text]));
+    }
+    assert.equal(lease.held, true);
+    await lease.release();
+  });
+
+  test("an option that tryAcquire has not", async () => {
+    const words = refusal(["tryAcquire()", "wait", "There are: signal"]);
+    await assert.rejects(client().lock("job").tryAcquire({ wait: 5 }), words);
+  });
+
+  test("options behind the body", async () => {
+    for (const use of [(...args) => client().using(...args), using]) {
+      await assert.rejects(
+        () => use("job", body, { wait: 0 }),
+        refusal(["options go before the function"]),
+      );
+      await assert.rejects(() => use(undefined, body), refusal(["the name must be"]));
+      await assert.rejects(() => use(undefined), refusal(["the last argument must be"]));
+    }
+    await assert.rejects(client().lock("job").using(undefined), refusal(["using()"]));
+    await assert.rejects(client().attach("job", ""), refusal(["token is empty"]));
+  });
+});
+
 describe("one server under two urls", () => {
   const shared = serverForSuite();
   const rights = unlessLeast("+select, for a database");

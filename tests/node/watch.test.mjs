@@ -1,44 +1,177 @@
-// Who is told of a loss: every object of the lease, once; nobody after a release.
+// Which objects stand for a lease, and who is told of its loss: everybody who asked, once; nobody after a release.
 import assert from "node:assert/strict";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
-import { fresh } from "./helper.mjs";
-import { test } from "./testing.mjs";
+import { block, fresh } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
 
-async function twoObjects() {
+async function heldLease() {
   const redlock = new Redlock(`memory://${fresh()}`);
   const name = fresh();
   const lease = await redlock.lock(name, { fencing: true }).acquire();
-  const [other] = redlock.leases();
-  assert.notEqual(other, lease);
-  return { redlock, name, lease, other };
+  return { redlock, name, lease };
 }
 
-test("two objects for one lease are both told of its loss", async () => {
-  const { redlock, name, lease, other } = await twoObjects();
-  assert.equal(other.fencingToken, lease.fencingToken);
+test("leases() gives the objects that were handed out, young and old", async () => {
+  const { redlock, name, lease } = await heldLease();
+  assert.equal(redlock.leases()[0], lease);
+  // By then it has its place among those that are watched over.
+  await sleep(100);
+  const tried = await redlock.lock(fresh()).tryAcquire();
+  const attached = await redlock.attach(name, lease.token);
+  assert.deepEqual(new Set(redlock.leases()), new Set([lease, tried, attached]));
+  attached.abandon();
+  await redlock.using(fresh(), (used) => assert.ok(redlock.leases().includes(used)));
+  await tried.release();
+  assert.deepEqual(redlock.leases(), [lease]);
+  await lease.release();
+  assert.deepEqual(redlock.leases(), []);
+});
+
+test("leases() has no lease that its caller does not have yet", async () => {
+  const redlock = new Redlock(`memory://${fresh()}`);
+  const handedOut = [];
+  const seen = [];
+  const acquire = async () => {
+    handedOut.push(await redlock.lock(fresh()).acquire());
+    seen.push([redlock.leases(), [...handedOut]]);
+  };
+  const acquiring = [acquire(), acquire(), acquire()];
+  // All outcomes are there by then, and are delivered one after the other.
+  block(50);
+  await Promise.all(acquiring);
+  for (const [listed, known] of seen) assert.deepEqual(new Set(listed), new Set(known));
+  assert.equal(redlock.leases().length, 3);
+});
+
+test("everybody who asked is told of the loss, in the order of asking", async () => {
+  const { redlock, name, lease } = await heldLease();
   const told = [];
-  lease.onLost((error) => told.push(["lease", error.code]));
-  other.onLost((error) => told.push(["other", error.code]));
+  lease.onLost((error) => told.push(["one", error.code]));
+  redlock.leases()[0].onLost((error) => told.push(["two", error.code]));
   // Waiting for a loss keeps no process alive: the test does.
   const aborted = new AbortController();
-  other.signal.addEventListener("abort", () => aborted.abort());
+  lease.onLost(() => aborted.abort());
+  const { signal } = lease;
   await redlock.forceRelease(name);
   await sleep(5000, undefined, aborted).catch(() => undefined);
   assert.deepEqual(told, [
-    ["lease", "lost"],
-    ["other", "lost"],
+    ["one", "lost"],
+    ["two", "lost"],
   ]);
-  assert.deepEqual([lease.signal.aborted, other.signal.aborted], [true, true]);
+  assert.equal(signal.aborted, true);
 });
 
-test("a release through either object is no loss for the other", async () => {
-  const { redlock, lease, other } = await twoObjects();
+test("a release is no loss", async () => {
+  const { redlock, lease } = await heldLease();
   const told = [];
   lease.onLost((error) => told.push(error));
-  const { signal } = other;
-  await other.release();
+  const { signal } = lease;
+  await lease.release();
   redlock.close();
   await sleep(50);
-  assert.deepEqual([told, signal.aborted, lease.signal.aborted], [[], false, false]);
+  assert.deepEqual([told, signal.aborted], [[], false]);
+});
+
+const shared = new Redlock(`memory://${fresh()}`);
+
+describe("AsyncLocalStorage", () => {
+  const store = new AsyncLocalStorage();
+  const lost = async (register) => {
+    const name = fresh();
+    const lease = await shared.lock(name).acquire();
+    const told = register(lease);
+    await shared.forceRelease(name);
+    await told;
+    return told;
+  };
+  // A wait for a loss keeps no process alive.
+  const alive = async (work) => {
+    const timer = setInterval(() => undefined, 1000);
+    try {
+      return await work();
+    } finally {
+      clearInterval(timer);
+    }
+  };
+
+  test("onLost callbacks have that of their registration, each its own", async () => {
+    const seen = [];
+    await alive(() =>
+      lost(async (lease) => {
+        const on = (request) =>
+          store.run(
+            request,
+            () => new Promise((done) => lease.onLost(() => done(seen.push(store.getStore())))),
+          );
+        await Promise.all([on("one"), on("two")]);
+      }),
+    );
+    assert.deepEqual(seen, ["one", "two"]);
+  });
+
+  test("an onLost callback of a lost lease has it, too", async () => {
+    const lease = await shared.lock(fresh(), { ttl: 100, renew: false }).acquire();
+    block(150);
+    const register = () => new Promise((resolve) => lease.onLost(() => resolve(store.getStore())));
+    assert.equal(await store.run("late", register), "late");
+  });
+
+  test("listeners of lease.signal have that in which it was first asked for", async () => {
+    const listen = (lease) =>
+      store.run("request", async () => {
+        const { signal } = lease;
+        return new Promise((resolve) =>
+          signal.addEventListener("abort", () => resolve(store.getStore())),
+        );
+      });
+    assert.equal(await alive(() => lost(listen)), "request");
+  });
+});
+
+describe("what onLost returns", () => {
+  test("takes the callback back, that one alone", async () => {
+    const name = fresh();
+    const lease = await shared.lock(name).acquire();
+    const told = [];
+    const same = () => told.push("same");
+    const remove = lease.onLost(same);
+    lease.onLost(same);
+    assert.equal(remove(), undefined);
+    remove();
+    const heard = new Promise((resolve) => lease.onLost(resolve));
+    const timer = setInterval(() => undefined, 1000);
+    await shared.forceRelease(name);
+    await heard;
+    clearInterval(timer);
+    assert.deepEqual(told, ["same"]);
+  });
+
+  test("takes back what would be called soon", async () => {
+    const lease = await shared.lock(fresh(), { ttl: 100, renew: false }).acquire();
+    block(150);
+    lease.onLost(() => assert.fail("taken back"))();
+    await sleep(10);
+  });
+
+  test("a callback that throws keeps nobody else from being told", async () => {
+    const name = fresh();
+    const lease = await shared.lock(name).acquire();
+    const failure = new Error("the callback's");
+    lease.onLost(() => {
+      throw failure;
+    });
+    const heard = new Promise((resolve) => lease.onLost(resolve));
+    const listening = process.listeners("uncaughtException");
+    process.removeAllListeners("uncaughtException");
+    const thrown = once(process, "uncaughtException");
+    const timer = setInterval(() => undefined, 1000);
+    await shared.forceRelease(name);
+    assert.equal((await heard).code, "lost");
+    assert.equal((await thrown)[0], failure);
+    clearInterval(timer);
+    for (const listener of listening) process.on("uncaughtException", listener);
+  });
 });

@@ -35,6 +35,8 @@ const TYPESCRIPT: &[&str] = &[
     "default.ts",
     "client.ts",
     "lock.ts",
+    "scope.ts",
+    "bound.ts",
     "lease.ts",
     "handle.ts",
     "collection.ts",
@@ -44,6 +46,7 @@ const TYPESCRIPT: &[&str] = &[
     "batch.ts",
     "pending.ts",
     "options.ts",
+    "values.ts",
     "credentials.ts",
     "errors.ts",
 ];

@@ -27,10 +27,11 @@ const described: Lock = redlock.lock(["a", "b"], options);
 
 export async function verbs(signal: AbortSignal): Promise<void> {
   const lease: Lease = await described.acquire({ signal, wait: 5 });
-  const tried: Lease | null = await described.tryAcquire();
+  const tried: Lease | null = await described.tryAcquire({ signal });
   await lease.extend(1000);
   await lease.extend();
-  lease.onLost((error: LockLost) => error.reason === "expired");
+  const remove: () => void = lease.onLost((error: LockLost) => error.reason === "expired");
+  remove();
   const facts: [boolean, number, string, string, number] = [
     lease.held,
     lease.remaining,
@@ -56,6 +57,7 @@ export async function scopes(): Promise<string> {
   const sum: number = await redlock.using("a", { ttl: 1000 }, () => 1 + 1);
   await using(["a", "b"], options, async ({ signal }) => signal.throwIfAborted());
   await using("a", () => undefined);
+  await using("a", { wait: 5, signal: AbortSignal.timeout(5) }, () => undefined);
   await lock("a").using((lease) => lease.key, { wait: 0 });
   await using held = await lock("a").acquire();
   await using client = new Redlock("memory://");
@@ -76,6 +78,10 @@ configure("redis://a", { replace: true });
 redlock.lock("a", 1000);
 // @ts-expect-error another library's option
 redlock.lock("a", { retryCount: 3 });
+// @ts-expect-error a signal is one acquire's
+redlock.lock("a", { signal: AbortSignal.timeout(5) });
+// @ts-expect-error one round waits for nobody
+described.tryAcquire({ wait: 5 });
 // @ts-expect-error nodes are needed
 new Redlock();
 // @ts-expect-error only a lease can be released

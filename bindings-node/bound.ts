@@ -1,0 +1,31 @@
+/** A lock of one client, by the number that the native part knows it by. */
+
+import type { Kept } from "./credentials.js";
+import type { Locked } from "./handle.js";
+import type { NativeLock } from "./native.js";
+
+/**
+ * A lock of one client.
+ * @internal
+ */
+export class Bound {
+  readonly number: number;
+  /** What its leases keep: not the native lock, of which there may be one for each of them. */
+  readonly locked: Locked;
+
+  constructor(
+    readonly native: NativeLock,
+    names: readonly string[],
+    kept?: Kept,
+  ) {
+    const { key, number, ttl } = native;
+    this.number = number;
+    this.locked = { key, keys: names.length === 1 ? [key] : native.keys, ttl, kept };
+  }
+}
+
+/**
+ * What a lock needs of its client; the default client is looked up at each use.
+ * @internal
+ */
+export type Bind = () => Bound;

@@ -1,0 +1,190 @@
+// A caller's signal, wherever one is taken: using, tryAcquire. Where none is: arguments.test.mjs.
+import assert from "node:assert/strict";
+import { getEventListeners, once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { configure, Redlock, using } from "redlock-native";
+import { block, fresh, refusal, Server, serverForSuite } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
+
+const redlock = new Redlock(`memory://${fresh()}`);
+const shared = serverForSuite();
+const listeners = (signal) => getEventListeners(signal, "abort").length;
+const free = async (name) => assert.equal((await redlock.lock(name).inspect()).held, false);
+
+/** Each way into a body with a signal: a name, the signal, the body. */
+const WAYS = {
+  "client.using": (name, signal, body) => redlock.using(name, { ttl: 5000, signal }, body),
+  "using of the module": (name, signal, body) => {
+    configure(redlock.nodes, { replace: true });
+    return using(name, { signal }, body);
+  },
+  "lock.using": (name, signal, body) => redlock.lock(name).using(body, { signal }),
+};
+
+for (const [way, call] of Object.entries(WAYS)) {
+  describe(`${way} with a signal`, () => {
+    test("stops waiting with its reason, and runs no body", async () => {
+      const name = fresh();
+      const lease = await redlock.lock(name).acquire();
+      const controller = new AbortController();
+      const waiting = call(name, controller.signal, () => assert.fail("the body must not run"));
+      await sleep(20);
+      const reason = new Error("enough");
+      controller.abort(reason);
+      await assert.rejects(waiting, (error) => error === reason);
+      assert.equal(listeners(controller.signal), 0);
+      await lease.release();
+      await free(name);
+    });
+
+    test("that is aborted already sends nothing", async () => {
+      const reason = new Error("no");
+      const name = fresh();
+      const body = () => assert.fail("the body must not run");
+      await assert.rejects(call(name, AbortSignal.abort(reason), body), (e) => e === reason);
+      await free(name);
+    });
+
+    test("aborts lease.signal with its reason while the body runs; the lease stays held", async () => {
+      const name = fresh();
+      const controller = new AbortController();
+      const reason = new Error("stop");
+      const told = [];
+      let seen;
+      const running = call(name, controller.signal, async (lease) => {
+        seen = lease.signal;
+        lease.onLost((error) => told.push(error));
+        setTimeout(() => controller.abort(reason), 20);
+        await once(lease.signal, "abort");
+        assert.equal(lease.held, true);
+        lease.ensureHeld();
+        throw lease.signal.reason;
+      });
+      await assert.rejects(running, (error) => error === reason);
+      assert.deepEqual([seen.aborted, seen.reason, told], [true, reason, []]);
+      assert.equal(listeners(controller.signal), 0);
+      await free(name);
+    });
+
+    test("leaves what to do to the body; and a signal first asked for later is aborted", async () => {
+      const name = fresh();
+      const controller = new AbortController();
+      const result = await call(name, controller.signal, async (lease) => {
+        controller.abort("late");
+        return [lease.signal.aborted, lease.signal.reason];
+      });
+      assert.deepEqual(result, [true, "late"]);
+      await free(name);
+    });
+
+    test("is not listened to once the body has ended", async () => {
+      const controller = new AbortController();
+      let seen;
+      await call(fresh(), controller.signal, (lease) => {
+        seen = lease.signal;
+        assert.equal(listeners(controller.signal), 1);
+      });
+      assert.equal(listeners(controller.signal), 0);
+      controller.abort();
+      assert.equal(seen.aborted, false);
+    });
+  });
+}
+
+test("a loss after the caller's abort is told to onLost; the signal keeps the first reason", async () => {
+  const name = fresh();
+  const controller = new AbortController();
+  const alive = setInterval(() => undefined, 1000);
+  const body = async (lease) => {
+    const told = new Promise((resolve) => lease.onLost(resolve));
+    controller.abort("first");
+    await redlock.forceRelease(name);
+    assert.equal((await told).code, "lost");
+    assert.equal(lease.signal.reason, "first");
+  };
+  await assert.rejects(redlock.using(name, { signal: controller.signal }, body), { code: "lost" });
+  clearInterval(alive);
+});
+
+test("an abort between grant and body gives the lease back", async () => {
+  const name = fresh();
+  const controller = new AbortController();
+  const first = redlock.lock(fresh()).acquire();
+  const body = () => assert.fail("the body must not run");
+  // Both outcomes are there once the thread looks: the first one's caller aborts the second.
+  const aborting = first.then(() => controller.abort());
+  const call = redlock.using(name, { signal: controller.signal }, body);
+  block(30);
+  await assert.rejects(call, { name: "AbortError" });
+  await aborting;
+  await (await first).release();
+  await free(name);
+});
+
+test("many bodies under one signal: one listener, and each is told", async () => {
+  const controller = new AbortController();
+  const bodies = Array.from({ length: 30 }, () =>
+    redlock.using(fresh(), { signal: controller.signal }, async (lease) => {
+      await once(lease.signal, "abort");
+      return lease.signal.reason;
+    }),
+  );
+  await sleep(20);
+  assert.equal(listeners(controller.signal), 1);
+  controller.abort("all");
+  assert.deepEqual(await Promise.all(bodies), Array(30).fill("all"));
+});
+
+test("a body's error that an odd signal causes still releases", async () => {
+  const name = fresh();
+  let calls = 0;
+  const addEventListener = () => {
+    calls += 1;
+    if (calls > 1) throw new Error("only once");
+  };
+  const signal = { aborted: false, addEventListener, removeEventListener: () => undefined };
+  const refused = redlock.using(name, { signal }, () => assert.fail("the body must not run"));
+  await assert.rejects(refused, refusal(["cannot be listened to"]));
+  await free(name);
+});
+
+describe("tryAcquire with a signal", () => {
+  test("that is aborted already rejects with its reason", async () => {
+    const name = fresh();
+    const reason = new Error("no");
+    const refused = redlock.lock(name).tryAcquire({ signal: AbortSignal.abort(reason) });
+    await assert.rejects(refused, (error) => error === reason);
+    await free(name);
+  });
+
+  test("ends the round of a node that does not answer, and leaves no key", async () => {
+    const server = await Server.start();
+    try {
+      const frozen = new Redlock(server.url, { nodeTimeout: 5000 });
+      const described = frozen.lock(fresh(), { ttl: 30_000 });
+      await (await described.tryAcquire()).release();
+      server.process.kill("SIGSTOP");
+      const controller = new AbortController();
+      const started = performance.now();
+      const trying = described.tryAcquire({ signal: controller.signal });
+      setTimeout(() => controller.abort(), 50);
+      await assert.rejects(trying, { name: "AbortError" });
+      assert.ok(performance.now() - started < 2500);
+      assert.equal(listeners(controller.signal), 0);
+      server.process.kill("SIGCONT");
+      // Its answer comes late, and the grant in it is given back.
+      await (await described.acquire({ wait: 10_000 })).release();
+      assert.equal(await server.cli("EXISTS", described.key), "0");
+    } finally {
+      await server.stop();
+    }
+  });
+
+  test("gives the lease, or null, when nothing aborts, and forgets the signal", async () => {
+    const { signal } = new AbortController();
+    const described = new Redlock(shared.server.url).lock(fresh());
+    const lease = await described.tryAcquire({ signal });
+    assert.deepEqual([await described.tryAcquire({ signal }), listeners(signal)], [null, 0]);
+    await lease.release();
+  });
+});
