@@ -1,8 +1,8 @@
 /** Promises of what the native part answers. */
 
-import { InvalidOption, toError } from "./errors.js";
+import { InvalidOption, type LockError, toError } from "./errors.js";
 import { Failed, type Receiver, slotFor, vacate } from "./pending.js";
-import { abandonCall } from "./runtime.js";
+import { abandonCall, warn } from "./runtime.js";
 
 /** Starts a call for a slot, which it gives; the receiver hears the outcome. */
 export function begin(call: (slot: number) => void, receiver: Receiver): number {
@@ -35,6 +35,22 @@ export async function failing(outcome: Failed): Promise<never> {
   await undefined;
   await undefined;
   throw toError(outcome.failure);
+}
+
+/** The end of a scope: nodes that cannot be reached are only warned of, and a loss that is `told` is no news. */
+export async function endOfScope(
+  ending: Promise<unknown>,
+  consequence: string,
+  told = false,
+): Promise<void> {
+  try {
+    await ending;
+  } catch (error) {
+    const { code, message } = error as LockError;
+    if (code === "lost" && told) return;
+    if (code !== "unavailable") throw error;
+    warn(`${message}; ${consequence}`);
+  }
 }
 
 /** What the native part answers at once; its failures become exceptions. */

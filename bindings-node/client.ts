@@ -1,10 +1,10 @@
 /** The client: nodes and options. */
 
 import { Bound } from "./bound.js";
-import { attempt, settled, unwrap } from "./calls.js";
+import { attempt, endOfScope, settled, unwrap } from "./calls.js";
 import { objectsOf, type Remains } from "./collection.js";
 import type { Kept } from "./credentials.js";
-import { InvalidOption, type QuorumUnavailable } from "./errors.js";
+import { InvalidOption } from "./errors.js";
 import { Lease } from "./lease.js";
 import { Lock } from "./lock.js";
 import { NativeClient } from "./native.js";
@@ -19,7 +19,7 @@ import {
   SHUTDOWN,
   type UsingOptions,
 } from "./options.js";
-import { native, warn } from "./runtime.js";
+import { native } from "./runtime.js";
 import { type Body, bodyOf } from "./scope.js";
 import { nameList } from "./values.js";
 
@@ -74,7 +74,10 @@ export class Redlock {
    * await lease.release();
    * ```
    */
-  lock(names: string | readonly string[], options?: LockOptions): Lock {
+  lock<Fencing extends boolean = false>(
+    names: string | readonly string[],
+    options?: LockOptions<Fencing>,
+  ): Lock<Fencing> {
     const list = nameList(names, "the name", "lock()");
     const args = checked(options, LOCK, "lock()");
     const bound = new Bound(
@@ -104,11 +107,11 @@ export class Redlock {
    * await client.using("job", { ttl: 10_000 }, async (lease) => lease.held); // true
    * ```
    */
-  async using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
-  async using<T>(
+  async using<T>(names: string | readonly string[], body: Body<T, false>): Promise<T>;
+  async using<T, Fencing extends boolean = false>(
     names: string | readonly string[],
-    options: UsingOptions,
-    body: Body<T>,
+    options: UsingOptions<Fencing>,
+    body: Body<T, Fencing>,
   ): Promise<T>;
   async using<T>(
     names: string | readonly string[],
@@ -131,7 +134,7 @@ export class Redlock {
     names: string | readonly string[],
     token: string,
     options?: LockOptions,
-  ): Promise<Lease> {
+  ): Promise<Lease<false>> {
     return await this.lock(names, options).continued(token, this.attach);
   }
 
@@ -221,12 +224,7 @@ export class Redlock {
    * ```
    */
   async [Symbol.asyncDispose](): Promise<void> {
-    try {
-      await this.shutdown(0);
-    } catch (error) {
-      if ((error as QuorumUnavailable).code !== "unavailable") throw error;
-      warn(`${(error as Error).message}; the keys end with their ttl`);
-    }
+    await endOfScope(this.shutdown(0), "the keys end with their ttl");
   }
 
   /** The native client, once the native part knows of every call so far. */

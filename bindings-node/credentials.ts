@@ -3,10 +3,10 @@
 /** As whom to log in. */
 export interface Credentials {
   /** Default the server's `default` user. */
-  username?: string;
+  username?: string | undefined;
   password: string;
   /** For how long they hold from the moment they were asked for, in ms: before that the open connection logs in again. */
-  lifetime?: number;
+  lifetime?: number | undefined;
 }
 
 /** What a function gives: a password alone, or more. */

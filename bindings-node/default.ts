@@ -37,7 +37,7 @@ let kept: Kept | undefined;
  */
 export function configure(
   nodes: string | readonly string[],
-  options?: RedlockOptions & { replace?: boolean },
+  options?: RedlockOptions & { replace?: boolean | undefined },
 ): void {
   const { replace = false, ...rest } = checked(options, CONFIGURE, "configure()");
   const urls = nameList(nodes, NODES, "configure()");
@@ -56,7 +56,10 @@ export function configure(
  * await lease.release();
  * ```
  */
-export function lock(names: string | readonly string[], options?: LockOptions): Lock {
+export function lock<Fencing extends boolean = false>(
+  names: string | readonly string[],
+  options?: LockOptions<Fencing>,
+): Lock<Fencing> {
   const list = nameList(names, "the name", "lock()");
   const args = checked(options, LOCK, "lock()");
   // Options are checked now, though no client is chosen yet: a mistake shows where it was made.
@@ -83,11 +86,11 @@ function defaultBound(names: string[], options: LockOptions): Bound {
  * await using("job", { wait: 0 }, () => "done"); // "done"
  * ```
  */
-export function using<T>(names: string | readonly string[], body: Body<T>): Promise<T>;
-export function using<T>(
+export function using<T>(names: string | readonly string[], body: Body<T, false>): Promise<T>;
+export function using<T, Fencing extends boolean = false>(
   names: string | readonly string[],
-  options: UsingOptions,
-  body: Body<T>,
+  options: UsingOptions<Fencing>,
+  body: Body<T, Fencing>,
 ): Promise<T>;
 export async function using<T>(
   names: string | readonly string[],

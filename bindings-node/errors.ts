@@ -24,11 +24,11 @@ export type LossReason =
 
 /** What an error knows besides its message. */
 export interface LockErrorDetails {
-  resource?: string;
-  waited?: number;
-  remaining?: number;
-  reason?: string;
-  nodes?: NodeReport[];
+  resource?: string | undefined;
+  waited?: number | undefined;
+  remaining?: number | undefined;
+  reason?: string | undefined;
+  nodes?: NodeReport[] | undefined;
   cause?: unknown;
 }
 

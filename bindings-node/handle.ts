@@ -6,7 +6,7 @@ import { type CallSite, type Remains, where } from "./collection.js";
 import type { Kept } from "./credentials.js";
 import { InvalidOption, LockLost, toError } from "./errors.js";
 import { forget, type Loss, lossOf } from "./loss.js";
-import { shown } from "./native.js";
+import { type Failure, shown } from "./native.js";
 import { checked, LOCK, noSignal } from "./options.js";
 import { Failed } from "./pending.js";
 import { native, release } from "./runtime.js";
@@ -32,6 +32,7 @@ export class LeaseHandle {
   #ttl: number | undefined;
   #released = false;
   #loss: Loss | undefined;
+  #told = false;
 
   constructor(id: number, lock: Locked, site?: CallSite, grant?: Grant) {
     this.id = id;
@@ -70,6 +71,16 @@ export class LeaseHandle {
     throw new InvalidOption(`${shown(key)}: ${text}; ${attached}`, { resource: key });
   }
 
+  /** Whether its loss was thrown at the program already. */
+  get told(): boolean {
+    return this.#told;
+  }
+
+  /** This is about to be thrown. */
+  #note({ code, reason }: Failure): void {
+    if (code === "lost" && reason !== undefined) this.#told = true;
+  }
+
   /** Who is told of its loss. */
   get loss(): Loss {
     this.#loss ??= lossOf(this.id);
@@ -86,7 +97,10 @@ export class LeaseHandle {
 
   ensureHeld(): void {
     const failure = native().leaseFailure(this.id);
-    if (failure) throw toError(failure);
+    if (failure) {
+      this.#note(failure);
+      throw toError(failure);
+    }
     if (!this.held) throw this.#over();
   }
 
@@ -95,7 +109,9 @@ export class LeaseHandle {
     const begin = (slot: number) => {
       if (!attempt(() => native().leaseExtend(slot, this.id, ttl))) throw this.#over();
     };
-    unwrap(await settled(begin));
+    const outcome = await settled(begin);
+    if (outcome instanceof Failed) this.#note(outcome.failure);
+    unwrap(outcome);
     this.#ttl = this.ttl;
   }
 
@@ -106,7 +122,10 @@ export class LeaseHandle {
       if (this.#released) return resolve();
       this.#remember();
       release(this.id, (outcome) => {
-        if (outcome instanceof Failed) return resolve(failing(outcome));
+        if (outcome instanceof Failed) {
+          this.#note(outcome.failure);
+          return resolve(failing(outcome));
+        }
         this.#end();
         ended();
         resolve();

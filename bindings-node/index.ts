@@ -7,8 +7,6 @@
  * `pending`, `options` and `values` (what arguments may be), `credentials` and `errors`.
  */
 
-/// <reference lib="esnext.disposable" preserve="true" />
-
 export { Redlock } from "./client.js";
 export type { Credentials, CredentialsSource } from "./credentials.js";
 export { configure, lock, using } from "./default.js";
@@ -34,3 +32,13 @@ export type {
   UsingOptions,
 } from "./options.js";
 export type { Body } from "./scope.js";
+
+declare global {
+  // As in TypeScript's own library from 5.2 on, for those before it, and whatever `lib` is.
+  interface SymbolConstructor {
+    readonly asyncDispose: unique symbol;
+  }
+  interface AsyncDisposable {
+    [Symbol.asyncDispose](): PromiseLike<void>;
+  }
+}

@@ -1,11 +1,11 @@
 /** What you hold. */
 
 import type { Grant } from "./batch.js";
+import { endOfScope } from "./calls.js";
 import { type CallSite, overlook, type Remains, watchOver } from "./collection.js";
-import type { LockLost, QuorumUnavailable } from "./errors.js";
+import type { LockLost } from "./errors.js";
 import { LeaseHandle, type Locked } from "./handle.js";
 import { noSignal } from "./options.js";
-import { warn } from "./runtime.js";
 import { callback as checkedCallback } from "./values.js";
 
 /**
@@ -18,7 +18,7 @@ import { callback as checkedCallback } from "./values.js";
  * await lease.release();
  * ```
  */
-export class Lease {
+export class Lease<Fencing extends boolean = boolean> {
   /**
    * The exact Redis key; of several names all keys, with commas between.
    *
@@ -83,7 +83,8 @@ export class Lease {
 
   /**
    * Larger than that of every earlier lease of this lock, so that a resource which remembers the largest it has seen can
-   * refuse a holder that was away too long. Throws `InvalidOption` unless the lock has `fencing: true`.
+   * refuse a holder that was away too long. A number for a lock that was made with `fencing: true`, of which TypeScript
+   * knows (`Lease<true>`); throws `InvalidOption` for any other.
    *
    * @example
    * ```js
@@ -92,8 +93,8 @@ export class Lease {
    * await lock.using((lease) => lease.fencingToken > first); // true
    * ```
    */
-  get fencingToken(): number {
-    return this.#handle.fencingToken;
+  get fencingToken(): Fencing extends true ? number : unknown {
+    return this.#handle.fencingToken as Fencing extends true ? number : unknown;
   }
 
   /**
@@ -228,7 +229,8 @@ export class Lease {
   }
 
   /**
-   * The end of a scope: as `release()`, but unreachable nodes are only warned of, since the key ends by itself.
+   * The end of a scope: as `release()`, but unreachable nodes are only warned of, since the key ends by itself, and a loss
+   * that `ensureHeld`, `extend` or `release` has thrown already is not thrown again.
    *
    * @example
    * ```js
@@ -237,11 +239,11 @@ export class Lease {
    * ```
    */
   async [Symbol.asyncDispose](): Promise<void> {
-    try {
-      await this.release();
-    } catch (error) {
-      if ((error as QuorumUnavailable).code !== "unavailable") throw error;
-      warn(`${(error as Error).message}; the key ends with its ttl`);
-    }
+    await this.end(this.#handle.told);
+  }
+
+  /** @internal */
+  async end(told = false): Promise<void> {
+    await endOfScope(this.release(), "the key ends with its ttl", told);
   }
 }

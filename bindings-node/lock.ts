@@ -34,7 +34,7 @@ const SAME_PLACE = 50;
  * await lock.using((lease) => lease.held); // true
  * ```
  */
-export class Lock {
+export class Lock<Fencing extends boolean = boolean> {
   readonly #bind: Bind;
   readonly #names: readonly string[];
   #site: CallSite | undefined;
@@ -94,12 +94,16 @@ export class Lock {
    * await lease.release();
    * ```
    */
-  acquire(options?: AcquireOptions): Promise<Lease> {
-    return this.#ask(options, this.#here(this.acquire), false) as Promise<Lease>;
+  acquire(options?: AcquireOptions): Promise<Lease<Fencing>> {
+    return this.#ask(options, this.#here(this.acquire), false) as Promise<Lease<Fencing>>;
   }
 
   /** `once`: one round, whose answer may be null. */
-  #ask(options: AcquireOptions | undefined, site: CallSite, once: boolean): Promise<Lease | null> {
+  #ask(
+    options: AcquireOptions | undefined,
+    site: CallSite,
+    once: boolean,
+  ): Promise<Lease<Fencing> | null> {
     return new Promise((resolve, reject) => {
       const { signal, wait }: AcquireOptions = once
         ? checked(options, TRY, "tryAcquire()")
@@ -116,7 +120,7 @@ export class Lock {
         if (outcome === null) return resolve(null);
         const grant = outcome as Grant;
         const again = acquireAgain(grant, receive);
-        if (again === undefined) resolve(new Lease(grant.id, bound.locked, site, grant));
+        if (again === undefined) resolve(new Lease<Fencing>(grant.id, bound.locked, site, grant));
         else hear(again);
       };
       if (once) hear(begin((slot) => bound.native.tryAcquire(slot), receive));
@@ -135,7 +139,7 @@ export class Lock {
    * await lease.release();
    * ```
    */
-  tryAcquire(options?: TryAcquireOptions): Promise<Lease | null> {
+  tryAcquire(options?: TryAcquireOptions): Promise<Lease<Fencing> | null> {
     return this.#ask(options, this.#here(this.tryAcquire), true);
   }
 
@@ -149,15 +153,15 @@ export class Lock {
    * await lock.using(async (lease) => lease.remaining > 9_000); // true
    * ```
    */
-  async using<T>(body: Body<T>, options?: AcquireOptions): Promise<T> {
+  async using<T>(body: Body<T, Fencing>, options?: AcquireOptions): Promise<T> {
     return await this.run(body, options, this.using);
   }
 
   /** @internal */
-  async run<T>(body: Body<T>, given: AcquireOptions | undefined, below: Way): Promise<T> {
+  async run<T>(body: Body<T, Fencing>, given: AcquireOptions | undefined, below: Way): Promise<T> {
     callback(body, "using()");
     const options = checked(given, ACQUIRE, "using()");
-    const acquiring = this.#ask(options, this.#here(below), false) as Promise<Lease>;
+    const acquiring = this.#ask(options, this.#here(below), false) as Promise<Lease<Fencing>>;
     return await runUnder(acquiring, body, options);
   }
 
@@ -176,14 +180,14 @@ export class Lock {
    * await theirs.release();
    * ```
    */
-  async attach(token: string): Promise<Lease>;
-  async attach(token: string, none?: unknown): Promise<Lease> {
+  async attach(token: string): Promise<Lease<false>>;
+  async attach(token: string, none?: unknown): Promise<Lease<false>> {
     noSignal(none, "attach()");
     return await this.continued(token, this.attach);
   }
 
   /** @internal */
-  async continued(token: string, below: Way): Promise<Lease> {
+  async continued(token: string, below: Way): Promise<Lease<false>> {
     const site = this.#here(below);
     const text = tokenText(token);
     const bound = this.#bind();

@@ -8,79 +8,79 @@ import { attemptTo, isList, isSignal, kindOf, LONE_SURROGATE, printed } from "./
 /** Options of a client. Times are whole milliseconds. */
 export interface RedlockOptions {
   /** Goes before every name. Default `lock:`. An empty one shares keys with other libraries. */
-  keyPrefix?: string;
+  keyPrefix?: string | undefined;
   /** How long to wait for one node's answer. Default min(1 s, ttl / 5). */
-  nodeTimeout?: number;
+  nodeTimeout?: number | undefined;
   /**
    * Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every client;
    * 0: no guard. Default 60 s.
    */
-  restartGuard?: number;
+  restartGuard?: number | undefined;
   /** So many replicas of a node must have a grant or an extension before it counts (`WAIT`). Default 0. */
-  minReplicas?: number;
+  minReplicas?: number | undefined;
   /**
    * A grant or an extension must be on disk before it counts (`WAITAOF`), which then may take a second. Default false.
    */
-  fsync?: boolean;
+  fsync?: boolean | undefined;
   /**
    * Whether locks are asked for by scripts (`EVALSHA`). Default: but for releases where the server has `DELIFEQ` (Valkey
    * 9), which costs it less. False needs `DELIFEQ`, or `DELEX` (Redis 8.4), one name per lock and no fencing.
    */
-  scripts?: boolean;
+  scripts?: boolean | undefined;
   /** For `rediss://`: PEM file of the certificates to trust instead of the system's. */
-  tlsCa?: string;
+  tlsCa?: string | undefined;
   /** PEM file of the client's certificate, where the servers ask for one; needs `tlsKey`. */
-  tlsCert?: string;
+  tlsCert?: string | undefined;
   /** PEM file of the private key of `tlsCert`. */
-  tlsKey?: string;
+  tlsKey?: string | undefined;
   /** The name that the servers' certificates must carry (and SNI asks for) instead of the URL's host. */
-  tlsServerName?: string;
+  tlsServerName?: string | undefined;
   /**
    * Whether the servers must prove who they are. Default true. With false whoever answers is believed, and hears the
    * password: only for a network that nobody else is in.
    */
-  tlsVerify?: boolean;
+  tlsVerify?: boolean | undefined;
   /** What the connections are called in the server's `CLIENT LIST` and log. Default `redlock`. */
-  clientName?: string;
+  clientName?: string | undefined;
   /**
    * Who says as whom to log in: a function, or an async one, that gives a password or `{ username, password, lifetime }`;
    * asked at each connect and, on the open connection, before the `lifetime` (ms) ends.
    */
-  credentials?: CredentialsSource;
+  credentials?: CredentialsSource | undefined;
 }
 
 /** Options of a lock. Times are whole milliseconds. */
-export interface LockOptions {
+export interface LockOptions<Fencing extends boolean = boolean> {
   /** How long the lease lives without renewal. Default 10 s, at least 100 ms. */
-  ttl?: number;
+  ttl?: number | undefined;
   /** How long an acquire may wait for somebody else; 0: one round. Default, and with `Infinity`: for ever. */
-  wait?: number;
+  wait?: number | undefined;
   /** Extend at a third of the ttl until released. Default true. */
-  renew?: boolean;
+  renew?: boolean | undefined;
   /** Upper bound on the whole hold, at which the lease is lost. Default none. */
-  maxHold?: number;
+  maxHold?: number | undefined;
   /** How long to wait for one node's answer. Default the client's, else min(1 s, ttl / 5). */
-  nodeTimeout?: number;
+  nodeTimeout?: number | undefined;
   /** Ask for a fencing token, `lease.fencingToken`. Default false. */
-  fencing?: boolean;
+  fencing?: Fencing | undefined;
 }
 
 /** Options of one round. */
 export interface TryAcquireOptions {
   /** Aborting it ends the round and leaves no key behind. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** Options of one acquire. */
 export interface AcquireOptions extends TryAcquireOptions {
   /** Overrides the lock's `wait`, in ms. */
-  wait?: number;
+  wait?: number | undefined;
 }
 
 /** Options of `using(names, options, body)`: of a lock, and of its one acquire. */
-export interface UsingOptions extends LockOptions {
+export interface UsingOptions<Fencing extends boolean = boolean> extends LockOptions<Fencing> {
   /** Aborting it stops the waiting; while the body runs, it aborts `lease.signal` with the same reason. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 type Kind = OptionRow["kind"] | "signal";

@@ -12,7 +12,9 @@ import {
 } from "./options.js";
 
 /** The work to be done under a lock. */
-export type Body<T> = (lease: Lease) => T | PromiseLike<T>;
+export type Body<T, Fencing extends boolean = boolean> = (
+  lease: Lease<Fencing>,
+) => T | PromiseLike<T>;
 
 /**
  * The arguments of `using()`: the options may be left out.
@@ -42,9 +44,9 @@ export interface BodyOf<T> {
  * aborts the lease's own.
  * @internal
  */
-export async function runUnder<T>(
-  acquiring: Promise<Lease>,
-  body: Body<T>,
+export async function runUnder<T, Fencing extends boolean>(
+  acquiring: Promise<Lease<Fencing>>,
+  body: Body<T, Fencing>,
   { signal }: AcquireOptions,
 ): Promise<T> {
   const lease = await acquiring;
@@ -56,11 +58,15 @@ export async function runUnder<T>(
     await lease.release().catch(() => undefined);
     throw error;
   }
-  await lease[Symbol.asyncDispose]();
+  await lease.end();
   return result;
 }
 
-async function runUntil<T>(signal: AbortSignal, lease: Lease, body: Body<T>): Promise<T> {
+async function runUntil<T, Fencing extends boolean>(
+  signal: AbortSignal,
+  lease: Lease<Fencing>,
+  body: Body<T, Fencing>,
+): Promise<T> {
   if (signal.aborted) throw reasonOf(signal);
   const forget = listen(signal, () => lease.stop(reasonOf(signal)));
   try {

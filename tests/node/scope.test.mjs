@@ -163,6 +163,35 @@ describe("Symbol.asyncDispose", () => {
     await assert.rejects(lease[Symbol.asyncDispose](), { code: "lost" });
   });
 
+  const KNOWN = {
+    ensureHeld: (lease) => assert.throws(() => lease.ensureHeld(), { code: "lost" }),
+    extend: (lease) => assert.rejects(lease.extend(), { code: "lost" }),
+    release: (lease) => assert.rejects(lease.release(), { code: "lost" }),
+  };
+  for (const [verb, fails] of Object.entries(KNOWN)) {
+    test(`of a lease whose loss ${verb} threw rejects no second time; using() does`, async () => {
+      const redlock = new Redlock("memory://");
+      const name = fresh();
+      const lease = await redlock.lock(name).acquire();
+      await redlock.forceRelease(name);
+      await fails(lease);
+      await lease[Symbol.asyncDispose]();
+      assert.equal(lease.held, false);
+      const body = async (held) => {
+        await redlock.forceRelease(name);
+        await fails(held);
+      };
+      await assert.rejects(redlock.using(name, body), { code: "lost" });
+    });
+  }
+
+  test("after ensureHeld of a lease that was released is a release that does nothing", async () => {
+    const lease = await new Redlock("memory://").lock(fresh()).acquire();
+    await lease.release();
+    assert.throws(() => lease.ensureHeld(), { code: "lost", reason: undefined });
+    await lease[Symbol.asyncDispose]();
+  });
+
   test("of a lease whose server is gone warns, where release() rejects", async (context) => {
     const server = await Server.start();
     const redlock = new Redlock(server.url);

@@ -17,16 +17,16 @@ import {
 const clientOptions: RedlockOptions = { keyPrefix: "", nodeTimeout: 500, restartGuard: 0 };
 const tls: RedlockOptions = { tlsCa: "a", tlsCert: "b", tlsKey: "c", tlsServerName: "d" };
 const redlock = new Redlock(["redis://a", "redis://b"] as const, { ...clientOptions, ...tls });
-const options: LockOptions = {
+const options = {
   ttl: 10_000,
   wait: Number.POSITIVE_INFINITY,
   renew: true,
   fencing: true,
-};
-const described: Lock = redlock.lock(["a", "b"], options);
+} as const satisfies LockOptions;
+const described: Lock<true> = redlock.lock(["a", "b"], options);
 
 export async function verbs(signal: AbortSignal): Promise<void> {
-  const lease: Lease = await described.acquire({ signal, wait: 5 });
+  const lease: Lease<true> = await described.acquire({ signal, wait: 5 });
   const tried: Lease | null = await described.tryAcquire({ signal });
   await lease.extend(1000);
   await lease.extend();
@@ -73,6 +73,38 @@ export function errors(error: unknown): string | undefined {
 }
 
 configure("redis://a", { replace: true });
+
+/** With `exactOptionalPropertyTypes`: what a program has not set is passed on as it is. */
+export async function unset(ttl?: number, signal?: AbortSignal, url?: string): Promise<void> {
+  const lockOptions = { ttl, wait: ttl, renew: undefined, maxHold: ttl, fencing: undefined };
+  const tls = { tlsCa: url, tlsCert: url, tlsKey: url, tlsServerName: url, tlsVerify: undefined };
+  const rest = { keyPrefix: url, clientName: url, minReplicas: ttl, fsync: undefined };
+  const made = { ...tls, ...rest, nodeTimeout: ttl, restartGuard: ttl, scripts: undefined };
+  configure("redis://a", { ...made, credentials: undefined, replace: undefined });
+  const unfenced = redlock.lock("a", { ...lockOptions, nodeTimeout: ttl });
+  await unfenced.tryAcquire({ signal });
+  const lease = await unfenced.acquire({ signal, wait: ttl });
+  await lease.extend(ttl);
+  await redlock.using("a", { ...lockOptions, signal }, () => undefined);
+  throw new LockError("text", { resource: url, waited: ttl, reason: undefined, cause: undefined });
+}
+
+/** Only a lock with `fencing: true` has leases with a token; each may stand where any lease may. */
+export async function fencing(given: LockOptions): Promise<number> {
+  const anyLease = (lease: Lease): string => lease.token;
+  const token: number = await lock("a", { fencing: true }).using((lease) => lease.fencingToken);
+  await using("a", { fencing: true }, async (lease) => lease.fencingToken.toFixed());
+  await redlock.using("a", { ttl: 5, fencing: true }, (lease) => anyLease(lease));
+  await redlock.using("a", (lease) => anyLease(lease));
+  await redlock.lock("a").using(anyLease);
+  // @ts-expect-error nobody asked for a token
+  const none: number = await redlock.lock("a", { ttl: 5 }).using((lease) => lease.fencingToken);
+  // @ts-expect-error an attached lease has none
+  const theirs: number = (await redlock.attach("a", "token")).fencingToken;
+  // @ts-expect-error whether somebody asked is not known
+  const perhaps: number = (await redlock.lock("a", given).acquire()).fencingToken;
+  return token + none + theirs + perhaps;
+}
 
 // @ts-expect-error a number is not options
 redlock.lock("a", 1000);

@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 
 export const run = promisify(execFile);
 export const root = fileURLToPath(new URL("../../..", import.meta.url));
-const quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline"];
+export const quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline"];
 
 /** The tarballs that `make wheels` left: the package, and the one of this platform. */
 export async function tarballs() {

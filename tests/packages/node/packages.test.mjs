@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { cp, rm } from "node:fs/promises";
+import { cp, mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { install, root, run, tarballs } from "./install.mjs";
+import { install, quiet, root, run, tarballs } from "./install.mjs";
 
 let folder;
 let main;
@@ -25,9 +25,9 @@ after(() => rm(folder, { recursive: true, force: true }));
 
 /** Runs a tool of the folder; what it printed, if it ended well. */
 async function tool(name, ...args) {
-  const file = join(folder, "node_modules", ".bin", name);
+  const file = name.includes("node_modules") ? name : join("node_modules", ".bin", name);
   const options = { cwd: folder, env: { ...process.env, NODE_OPTIONS: "--expose-gc" } };
-  const { stdout, stderr } = await run(file, args, options).catch((error) =>
+  const { stdout, stderr } = await run(join(folder, file), args, options).catch((error) =>
     assert.fail(`${name} ${args.join(" ")}\n${error.stdout}${error.stderr}`),
   );
   return stdout + stderr;
@@ -62,6 +62,18 @@ describe("TypeScript", () => {
       for (const kind of kinds) await takesLock(join(outDir, outputs[kind]));
     });
   }
+
+  test("5.0, the oldest that is promised", { timeout: 180_000 }, async () => {
+    const types = ["tests", "node", "types"];
+    await cp(join(root, ...types), join(folder, ...types), { recursive: true });
+    // In a folder of its own: its command is called as the newer one's.
+    const place = join(folder, "oldest");
+    await mkdir(place);
+    await run("npm", ["install", "--prefix", place, ...quiet, "typescript@5.0.4"], { cwd: place });
+    const tsc = join("oldest", "node_modules", ".bin", "tsc");
+    assert.match(await tool(tsc, "--version"), /^Version 5\.0\./);
+    await tool(tsc, "-p", join(...types, "oldest.json"));
+  });
 
   test("ts-node", async () => {
     const args = ["--compilerOptions", '{"module":"commonjs"}', "typescript/script.ts"];
