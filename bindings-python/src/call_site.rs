@@ -45,6 +45,19 @@ pub(crate) fn module<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAn
     globals.call_method1(intern!(py, "get"), (intern!(py, "__name__"),))
 }
 
+/// Warns from where nothing can be raised: an object that goes.
+pub(crate) fn warn_in_drop<C: PyTypeInfo>(py: Python<'_>, text: &str) {
+    // We may be in the middle of somebody else's exception.
+    let current = PyErr::take(py);
+    let text = std::ffi::CString::new(text.replace('\0', "?")).unwrap_or_default();
+    if let Err(error) = PyErr::warn(py, &py.get_type::<C>(), &text, 1) {
+        error.write_unraisable(py, None);
+    }
+    if let Some(current) = current {
+        current.restore(py);
+    }
+}
+
 /// Warns at the first frame outside of this package.
 pub(crate) fn warn<C: PyTypeInfo>(py: Python<'_>, text: &str) -> PyResult<()> {
     let (mut level, mut at) = (1, frame(py)?);

@@ -25,17 +25,12 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Drives a future of this lock; one that a signal handler ends still has its clean-up under way.
-    pub(crate) fn wait<F>(
-        &self,
-        py: Python<'_>,
-        future: F,
-        when_slow: impl FnOnce(Python<'_>) -> PyResult<()>,
-    ) -> PyResult<F::Output>
+    pub(crate) fn wait<F>(&self, py: Python<'_>, future: F) -> PyResult<F::Output>
     where
         F: Future + Send,
         F::Output: Send,
     {
-        wait::wait(py, future, when_slow).inspect_err(|_| exit::note(&self.lock))
+        wait::wait(py, future, |_| Ok(())).inspect_err(|_| exit::note(&self.lock))
     }
 
     /// A lease that nobody picks up is left as it is: it may still be the other process's.

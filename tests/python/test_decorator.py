@@ -15,6 +15,9 @@ import redlock
 
 Held = Callable[[], bool]
 
+#: What is called looks like a plain function, so the lock has to be acquired before it is known better.
+blocks = pytest.mark.filterwarnings("ignore:.*waiting here blocks the event loop:RuntimeWarning")
+
 
 @pytest.fixture
 def held(client: redlock.Redlock, name: str) -> Held:
@@ -98,6 +101,7 @@ KINDS: dict[str, Callable[[Held], Callable[[], Awaitable[bool]]]] = {
 }
 
 
+@blocks
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_awaitable_is_awaited_under_the_lock(
     client: redlock.Redlock, name: str, held: Held, kind: str
@@ -126,6 +130,7 @@ def test_a_class_s_methods(client: redlock.Redlock, name: str, held: Held) -> No
     assert not held()
 
 
+@blocks
 def test_a_future_s_result_comes_by_itself(client: redlock.Redlock, name: str, held: Held) -> None:
     async def main() -> None:
         future = asyncio.get_running_loop().create_future()
@@ -217,6 +222,7 @@ def test_what_was_never_awaited_is_given_back(
     assert not held()
 
 
+@blocks
 def test_a_cancellation_ends_the_awaitable_and_gives_back(
     client: redlock.Redlock, name: str, held: Held
 ) -> None:
@@ -240,6 +246,7 @@ def test_a_cancellation_ends_the_awaitable_and_gives_back(
     asyncio.run(main())
 
 
+@blocks
 def test_a_loss_cancels_the_awaitable(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         task = asyncio.create_task(client.lock(name)(lambda: asyncio.sleep(60))())

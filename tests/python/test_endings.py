@@ -200,7 +200,7 @@ def test_leaving_a_client_gives_back_what_it_holds(
         assert caught.value.reason == "released"
         assert redis_server.client.get(lease.key) is None
         with pytest.raises(redlock.ClientClosed):
-            client.lock(name).acquire()
+            client.lock(name).try_acquire()
 
     async def main() -> None:
         async with redlock.Redlock(redis_server.url) as client:

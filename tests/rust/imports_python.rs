@@ -22,6 +22,7 @@ const RUST: &[&str] = &[
     "inspection",
     "lease::asyncio",
     "lease::methods",
+    "lease::watching",
     "lease",
     "caller",
     "registry",
@@ -35,6 +36,7 @@ const RUST: &[&str] = &[
     "runtime::completions",
     "runtime::log",
     "runtime::watch",
+    "runtime::callback",
     "runtime::dispatcher",
     "runtime::wait",
     "runtime::exit",
@@ -44,7 +46,7 @@ const RUST: &[&str] = &[
 ];
 
 /// The modules of the package, top down. `_native` is the Rust, which knows the classes of `errors`.
-const PYTHON: &[&str] = &["__init__", "_asyncio", "_decorator", "_native", "errors"];
+const PYTHON: &[&str] = &["__init__", "_asyncio", "_body", "_decorator", "_native", "errors"];
 
 /// What a Python file imports of its own package, and in which lines.
 fn imported(text: &str) -> Vec<(String, String)> {

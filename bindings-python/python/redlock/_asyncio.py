@@ -8,13 +8,14 @@ already.
 import sys
 
 from redlock import _native
+from redlock._body import Body
 from redlock._native import _conclude
 from redlock.errors import LockError
 
 # As `typing` has it, which takes longer to import than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Generator
     from datetime import timedelta
     from types import FrameType, TracebackType
     from typing import Any, Never, TypeVar
@@ -22,59 +23,17 @@ if TYPE_CHECKING:
     from redlock._native import Lease as _Lease
     from redlock._native import Lock as _Lock
     from redlock._native import Redlock as _Redlock
-    from redlock._native import _Acquire
-    from redlock.errors import LockLost
+    from redlock._native import _Acquire as _AcquireBase
 
     _F = TypeVar("_F")
 else:
-    _Lease = _Lock = _Redlock = object
-
-
-class Body:
-    """An asyncio task inside an `async with`: asked to cancel itself, once, when the lease is lost."""
-
-    __slots__ = ("cancelling", "done", "requested", "task")
-
-    def __init__(self) -> None:
-        import asyncio
-
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("'async with' needs a running asyncio task")
-        self.task: asyncio.Task[Any] = task
-        self.cancelling = task.cancelling()
-        self.requested = False
-        self.done = False
-
-    def lost(self, error: "LockLost") -> None:
-        """Called by the loop, never by the task's own step: that would be cancelled at its next await."""
-        if not self.done and not self.requested:
-            self.requested = True
-            self.task.cancel(str(error))
-
-    def finish(self) -> bool:
-        """Whether a CancelledError that leaves the body is ours, and not somebody else's at the same time."""
-        self.done = True
-        return self.requested and self.task.uncancel() <= self.cancelling
-
-
-async def _granted(acquire: "_Acquire") -> "Any":
-    while True:
-        try:
-            await acquire.ask()
-        except BaseException:
-            # Also what was granted before the task could see it.
-            acquire.give_up()
-            raise
-        # Else its time was over before the loop came to us: ask again, within the same budget.
-        if acquire.accept():
-            return acquire.lease()
+    _AcquireBase = _Lease = _Lock = _Redlock = object
 
 
 async def _enter(lock: "_Lock", frame: "FrameType") -> "_Lease":
     body = Body()
-    lease: _Lease = await _granted(lock._acquire(frame))
-    lease.on_lost(body.lost)
+    lease = await lock._acquire(frame)
+    lease._on_lost(body.lost)
     lock._enter(frame, lease, body)
     return lease
 
@@ -100,6 +59,66 @@ async def _leave(lease: "_Lease", body: Body | None, error: BaseException | None
     _conclude(problem, error)
 
 
+class _Acquire(_AcquireBase):  # type: ignore[misc]
+    """What `lock.aacquire()` gives: to be awaited, entered by `async with`, or run as a task."""
+
+    def __await__(self) -> "Generator[Any, None, _Lease]":
+        while True:
+            asked: Any = self.ask()
+            try:
+                yield from asked
+            except BaseException:
+                # Also what was granted before the task could see it.
+                self.give_up()
+                raise
+            # Else its time was over before the loop came to us: ask again, within the same budget.
+            if self.accept():
+                lease: Any = self.lease()
+                return lease  # type: ignore[no-any-return]
+
+    async def __aenter__(self) -> "_Lease":
+        if self.once:
+            self.dismiss()
+            raise TypeError(
+                "atry_acquire() may give None: 'async with' needs lock.aacquire(wait=0), which raises"
+            )
+        body = Body()
+        lease = await self
+        lease._set_body(body)
+        lease._on_lost(body.lost)
+        self.hold(lease)
+        return lease
+
+    def __aexit__(
+        self,
+        kind: "type[BaseException] | None",
+        error: BaseException | None,
+        trace: "TracebackType | None",
+    ) -> "Coroutine[Any, Any, None]":
+        lease = self.hold(None)
+        assert lease is not None
+        return lease.__aexit__(kind, error, trace)
+
+    # A task drives a coroutine by these.
+    def send(self, value: "Any") -> "Any":
+        return _steps(self).send(value)
+
+    def throw(self, *error: "Any") -> "Any":
+        return _steps(self).throw(*error)
+
+    def close(self) -> None:
+        if self.steps is None:
+            self.dismiss()
+        else:
+            self.steps.close()
+
+
+def _steps(acquire: "_AcquireBase") -> "Any":
+    if acquire.steps is None:
+        acquire.set_steps(acquire.__await__())
+    return acquire.steps
+
+
 class Lock(_Lock):  # type: ignore[misc]
     """What `redlock.Lock` has from here."""
 
@@ -109,14 +128,16 @@ class Lock(_Lock):  # type: ignore[misc]
         *args: "Never",
         wait: "float | timedelta | None" = ...,  # type: ignore[assignment]
         **kwargs: "Never",
-    ) -> "Coroutine[Any, Any, _Lease]":
-        """`acquire` for asyncio: begins when awaited; a cancellation leaves no key behind.
+    ) -> "_AcquireBase":
+        """`acquire` for asyncio, to be awaited or entered: begins then. A cancellation leaves no key behind.
 
-        >>> async with await lock.aacquire(wait=5) as lease:
+        >>> async with lock.aacquire(wait=5) as lease:
         ...     lease.held
         True
+        >>> lease = await lock.aacquire(wait=5)
+        >>> await lease.arelease()
         """
-        return _granted(self._acquire(sys._getframe(1), wait, *args, **kwargs))
+        return self._acquire(sys._getframe(1), wait, *args, **kwargs)
 
     def atry_acquire(self) -> "Coroutine[Any, Any, _Lease | None]":
         """`try_acquire` for asyncio: begins when awaited.
@@ -124,7 +145,7 @@ class Lock(_Lock):  # type: ignore[misc]
         >>> lease = await lock.atry_acquire()
         >>> await lease.arelease()
         """
-        return _granted(self._try_acquire(sys._getframe(1)))
+        return self._try_acquire(sys._getframe(1))
 
     def __aenter__(self) -> "Coroutine[Any, Any, _Lease]":
         return _enter(self, sys._getframe(1))
@@ -157,7 +178,7 @@ class Lease(_Lease):  # type: ignore[misc]
             raise RuntimeError(f"{self!r} is entered already")
         body = Body()
         self._set_body(body)
-        self.on_lost(body.lost)
+        self._on_lost(body.lost)
         return self
 
     def __aexit__(
@@ -195,6 +216,7 @@ class Redlock(_Redlock):  # type: ignore[misc]
 
 
 for _ours, _theirs in (
+    (_Acquire, _native._Acquire),
     (Lock, _native.Lock),
     (Lease, _native.Lease),
     (Redlock, _native.Redlock),

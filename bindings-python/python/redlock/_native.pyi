@@ -70,6 +70,10 @@ class Lease:
         """
         Why it was lost, if it was.
         """
+    def _on_lost(self, /, callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> "None":
+        """
+        The same for what needs neither its context nor an end.
+        """
     def _set_body(self, /, body: "object") -> None:
         """
         `None`: it has ended.
@@ -154,15 +158,19 @@ class Lease:
             >>> lease.keys
             ['lock:job']
         """
-    def on_lost(self, /, callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> None:
+    def on_lost(self, /, callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> "collections.abc.Callable[[], None]":
         """
         Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after a
         release.
 
-        On the running event loop, or else on a thread for such calls. Raises InvalidOption for what cannot be called.
+        On the running event loop, or else on a thread for such calls; in the context (`contextvars`) of who registered it.
+        On a loop it may be a coroutine function, which is run as a task. What this returns unregisters it when called.
+        Raises InvalidOption for what cannot be called, and for a coroutine function where no event loop runs.
 
             >>> done = threading.Event()
-            >>> lease.on_lost(lambda error: (print(error.reason), done.set()))
+            >>> forget = lease.on_lost(lambda error: print("not called"))
+            >>> forget()
+            >>> forget = lease.on_lost(lambda error: (print(error.reason), done.set()))
             >>> client.close()
             >>> done.wait(5)
             closed
@@ -218,13 +226,15 @@ class Lock:
         >>> report("eve")
         3
     """
-    def aacquire(self, *args: typing.Never, wait: float | datetime.timedelta | None=..., **kwargs: typing.Never) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease]:
+    def aacquire(self, *args: typing.Never, wait: float | datetime.timedelta | None=..., **kwargs: typing.Never) -> _Acquire:
         """
-        `acquire` for asyncio: begins when awaited; a cancellation leaves no key behind.
+        `acquire` for asyncio, to be awaited or entered: begins then. A cancellation leaves no key behind.
 
-        >>> async with await lock.aacquire(wait=5) as lease:
+        >>> async with lock.aacquire(wait=5) as lease:
         ...     lease.held
         True
+        >>> lease = await lock.aacquire(wait=5)
+        >>> await lease.arelease()
         """
     def atry_acquire(self) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease | None]:
         """
@@ -281,7 +291,7 @@ class Lock:
         The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
 
         Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered all the
-        time, and ClientClosed. A KeyboardInterrupt leaves no key behind.
+        time, and ClientClosed. A KeyboardInterrupt leaves no key behind. Warns (RuntimeWarning) where an event loop runs.
 
             >>> with lock.acquire(wait=5) as lease:
             ...     lock.acquire(wait=0)
@@ -548,10 +558,17 @@ class Redlock:
         """
 
 @final
-class _Acquire:
+class _Acquire(collections.abc.Coroutine[typing.Any, typing.Any, Lease]):
     """
-    One acquire, which begins when it is first asked for. What nobody takes is given back.
+    One acquire, to be awaited once or entered by `async with`. It begins then; what nobody takes is given back.
     """
+    def __await__(self) -> collections.abc.Generator[typing.Any, None, Lease]: ...
+    async def __aenter__(self) -> Lease: ...
+    def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> collections.abc.Coroutine[typing.Any, typing.Any, None]: ...
+    def send(self, value: typing.Any) -> typing.Any: ...
+    def throw(self, *error: typing.Any) -> typing.Any: ...
+    def close(self) -> None: ...
+    def __repr__(self, /) -> str: ...
     def accept(self, /) -> bool:
         """
         Whether the answer stands, now that the task runs: if so, `lease`. False: its time was over before; `ask` again.
@@ -560,13 +577,32 @@ class _Acquire:
         """
         An asyncio future that is done when there is an answer: then `accept`.
         """
+    def dismiss(self, /) -> None:
+        """
+        Nobody is to be told that it was never awaited.
+        """
     def give_up(self, /) -> None:
         """
         Ends it; what was granted meanwhile is given back.
         """
+    def hold(self, /, lease: "Lease | None") -> "Lease | None":
+        """
+        Of an `async with`: what it holds. None: it has ended, and this is what it held.
+        """
     def lease(self, /) -> Lease | None:
         """
         The lease; None where one round was not enough.
+        """
+    @property
+    def once(self, /) -> bool:
+        """
+        Whether it may come to nothing: one round.
+        """
+    def set_steps(self, /, steps: "object") -> None: ...
+    @property
+    def steps(self, /) -> Any | None:
+        """
+        What runs it as a coroutine, if that has begun.
         """
 
 def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None") -> "None":

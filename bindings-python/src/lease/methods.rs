@@ -7,8 +7,8 @@ use super::Lease;
 use crate::args;
 use crate::credentials::Kept;
 use crate::errors::check;
+use crate::runtime::lock;
 use crate::runtime::wait::wait;
-use crate::runtime::{event_loop, lock, watch};
 
 #[pymethods]
 impl Lease {
@@ -129,29 +129,6 @@ impl Lease {
         held
     }
 
-    /// Calls `callback(error)` once with the LockLost, when the lease is lost; soon, if it is lost already. Never after a
-    /// release.
-    ///
-    /// On the running event loop, or else on a thread for such calls. Raises InvalidOption for what cannot be called.
-    ///
-    ///     >>> done = threading.Event()
-    ///     >>> lease.on_lost(lambda error: (print(error.reason), done.set()))
-    ///     >>> client.close()
-    ///     >>> done.wait(5)
-    ///     closed
-    ///     True
-    #[pyo3(signature = (callback: "collections.abc.Callable[[redlock.errors.LockLost], object]"))]
-    fn on_lost(&self, py: Python<'_>, callback: Bound<'_, PyAny>) -> PyResult<()> {
-        let callback = args::callback(callback)?;
-        let lost = self.hold.lost();
-        let watch = match event_loop::running(py)? {
-            Some(_) => event_loop::watch(py, lost, callback)?,
-            None => watch::on_dispatcher(py, lost, callback)?,
-        };
-        self.watch(watch);
-        Ok(())
-    }
-
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
@@ -185,7 +162,7 @@ impl Lease {
         {
             let lost = self.hold.loss().is_some();
             let free = watches.iter().filter(|watch| !lost || watch.told());
-            free.into_iter().try_for_each(|watch| visit.call(&watch.callback))?;
+            free.into_iter().try_for_each(|watch| watch.callback.traverse(&visit))?;
         }
         if let Ok(body) = self.body.try_lock() {
             visit.call(&*body)?;

@@ -2,6 +2,7 @@
 
 mod asyncio;
 mod methods;
+mod watching;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,6 +12,7 @@ use pyo3::prelude::*;
 use redlock::ffi;
 use redlock::{LeaseHandle, LossReason};
 
+use crate::call_site::warn_in_drop;
 use crate::caller::Caller;
 use crate::credentials::Kept;
 use crate::errors::conclude;
@@ -84,10 +86,6 @@ impl Lease {
         watches.into_iter().for_each(|watch| watch.outlive(&error));
     }
 
-    fn watch(&self, watch: Arc<Watch>) {
-        lock(&self.watches).push(watch);
-    }
-
     /// Releases at the end of a with statement. Sent before any bytecode runs, and so before any signal handler.
     pub(crate) fn leave(slf: &Bound<'_, Self>, error: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
@@ -132,16 +130,5 @@ impl Drop for Lease {
 
 fn warn(text: &str) {
     tracing::warn!(target: "redlock", "{text}");
-    Python::try_attach(|py| {
-        // We may be in the middle of somebody else's exception.
-        let current = PyErr::take(py);
-        let category = py.get_type::<PyResourceWarning>();
-        let text = std::ffi::CString::new(text.replace('\0', "?")).unwrap_or_default();
-        if let Err(error) = PyErr::warn(py, &category, &text, 1) {
-            error.write_unraisable(py, None);
-        }
-        if let Some(current) = current {
-            current.restore(py);
-        }
-    });
+    Python::try_attach(|py| warn_in_drop::<PyResourceWarning>(py, text));
 }

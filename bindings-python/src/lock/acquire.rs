@@ -1,13 +1,15 @@
 //! An acquire that asyncio awaits: asked for on the loop, granted on the background thread, taken when the task resumes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use redlock::ffi;
 
 use super::Lock;
 use crate::args::Wait;
-use crate::call_site::CallSite;
+use crate::call_site::{CallSite, warn_in_drop};
 use crate::caller::Caller;
 use crate::errors::{check, internal};
 use crate::lease::Lease;
@@ -16,7 +18,7 @@ use crate::runtime::{exit, lock};
 
 type Granted = Result<Option<redlock::Lease>, redlock::Error>;
 
-/// One acquire, which begins when it is first asked for. What nobody takes is given back.
+/// One acquire, to be awaited once or entered by `async with`. It begins then; what nobody takes is given back.
 #[pyclass(frozen, name = "_Acquire", module = "redlock")]
 pub(crate) struct Acquire {
     lock: Py<Lock>,
@@ -27,13 +29,27 @@ pub(crate) struct Acquire {
     begun: OnceLock<(Caller, ffi::Acquire)>,
     call: Mutex<Option<Call>>,
     granted: Arc<Mutex<Option<Granted>>>,
+    /// Somebody awaits it, or has.
+    awaited: AtomicBool,
+    /// Its lease was handed out, or it was given up.
+    over: AtomicBool,
+    /// Of an `async with` over this: what it holds.
+    entered: Mutex<Option<Py<Lease>>>,
+    /// What runs it where it is driven as a coroutine, as by a task.
+    steps: Mutex<Option<Py<PyAny>>>,
 }
 
 impl Acquire {
     /// Not begun yet.
     pub(super) fn new(lock: Py<Lock>, call_site: CallSite, wait: Option<Wait>) -> Self {
-        let (call, granted) = Default::default();
-        Self { lock, call_site, wait, begun: OnceLock::new(), call, granted }
+        let (begun, call, granted, entered, steps) = Default::default();
+        let (awaited, over) = Default::default();
+        Self { lock, call_site, wait, begun, call, granted, awaited, over, entered, steps }
+    }
+
+    fn end_call(&self) {
+        let call = lock(&self.call).take();
+        drop(call);
     }
 
     fn begun(&self, py: Python<'_>) -> PyResult<&(Caller, ffi::Acquire)> {
@@ -50,6 +66,12 @@ impl Acquire {
     /// An asyncio future that is done when there is an answer: then `accept`.
     #[pyo3(signature = () -> "asyncio.Future[None]")]
     fn ask<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.awaited.store(true, Ordering::Relaxed);
+        if self.over.load(Ordering::Relaxed) || lock(&self.call).is_some() {
+            return Err(PyRuntimeError::new_err(
+                "this acquire was awaited already: each needs a call of its own",
+            ));
+        }
         let granted = Arc::clone(&self.granted);
         let future = self.begun(py)?.1.ask();
         let (asked, call) = submit_call(py, future, move |py, answer| {
@@ -57,13 +79,13 @@ impl Acquire {
             drop(old);
             Ok(py.None())
         })?;
-        let old = lock(&self.call).replace(call);
-        drop(old);
+        *lock(&self.call) = Some(call);
         Ok(asked)
     }
 
     /// Whether the answer stands, now that the task runs: if so, `lease`. False: its time was over before; `ask` again.
     fn accept(&self, py: Python<'_>) -> PyResult<bool> {
+        self.end_call();
         let Some(answer) = lock(&self.granted).take() else { return Err(internal()) };
         let accepted = self.begun(py)?.1.accept(answer);
         *lock(&self.granted) = accepted;
@@ -72,6 +94,7 @@ impl Acquire {
 
     /// The lease; None where one round was not enough.
     fn lease(&self, py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
+        self.over.store(true, Ordering::Relaxed);
         let Some(answer) = lock(&self.granted).take() else { return Err(internal()) };
         let lease = check(py, answer)?;
         lease.map(|lease| Lease::make(py, lease.into_handle(), &self.begun(py)?.0)).transpose()
@@ -79,16 +102,79 @@ impl Acquire {
 
     /// Ends it; what was granted meanwhile is given back.
     fn give_up(&self) {
+        self.over.store(true, Ordering::Relaxed);
         if let Some((caller, _)) = self.begun.get() {
             exit::note(&caller.lock);
         }
-        let call = lock(&self.call).take();
-        drop(call);
+        self.end_call();
         let granted = lock(&self.granted).take();
         drop(granted);
     }
 
+    /// Whether it may come to nothing: one round.
+    #[getter]
+    fn once(&self) -> bool {
+        self.wait.is_none()
+    }
+
+    /// Of an `async with`: what it holds. None: it has ended, and this is what it held.
+    #[pyo3(signature = (lease: "Lease | None") -> "Lease | None")]
+    fn hold(&self, lease: Option<Py<Lease>>) -> Option<Py<Lease>> {
+        std::mem::replace(&mut *lock(&self.entered), lease)
+    }
+
+    /// What runs it as a coroutine, if that has begun.
+    #[getter]
+    fn steps(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        lock(&self.steps).as_ref().map(|steps| steps.clone_ref(py))
+    }
+
+    #[pyo3(signature = (steps: "object"))]
+    fn set_steps(&self, steps: Py<PyAny>) {
+        // Also of a task that is cancelled before its first step.
+        self.awaited.store(true, Ordering::Relaxed);
+        let old = lock(&self.steps).replace(steps);
+        drop(old);
+    }
+
+    /// Nobody is to be told that it was never awaited.
+    fn dismiss(&self) {
+        self.awaited.store(true, Ordering::Relaxed);
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    fn __repr__(&self) -> String {
+        let verb = if self.once() { "atry_acquire" } else { "aacquire" };
+        format!("<{verb}() of {}>", self.lock.get().shown())
+    }
+
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
-        visit.call(&self.lock)
+        visit.call(&self.lock)?;
+        if let Ok(entered) = self.entered.try_lock() {
+            visit.call(&*entered)?;
+        }
+        if let Ok(steps) = self.steps.try_lock() {
+            visit.call(&*steps)?;
+        }
+        Ok(())
+    }
+
+    fn __clear__(&self) {
+        let (entered, steps) = (lock(&self.entered).take(), lock(&self.steps).take());
+        drop((entered, steps));
+    }
+}
+
+impl Drop for Acquire {
+    fn drop(&mut self) {
+        if *self.awaited.get_mut() {
+            return;
+        }
+        let text = format!(
+            "{self_}, called at {at}, was never awaited: nothing is held",
+            self_ = self.__repr__(),
+            at = self.call_site
+        );
+        Python::try_attach(|py| warn_in_drop::<PyRuntimeWarning>(py, &text));
     }
 }

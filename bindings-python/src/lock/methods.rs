@@ -19,7 +19,7 @@ impl Lock {
     /// The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
     ///
     /// Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered all the
-    /// time, and ClientClosed. A KeyboardInterrupt leaves no key behind.
+    /// time, and ClientClosed. A KeyboardInterrupt leaves no key behind. Warns (RuntimeWarning) where an event loop runs.
     ///
     ///     >>> with lock.acquire(wait=5) as lease:
     ///     ...     lock.acquire(wait=0)
@@ -63,7 +63,7 @@ impl Lock {
     pub(crate) fn attach(&self, py: Python<'_>, token: &Bound<'_, PyAny>) -> PyResult<Py<Lease>> {
         let token = args::text("token", Some(token))?.unwrap_or_default();
         let caller = self.caller(py, CallSite::of(&call_site::frame(py)?)?)?;
-        let granted = caller.wait(py, caller.attach(&token), |_| Ok(()))?;
+        let granted = caller.wait(py, caller.attach(&token))?;
         Self::attached(py, granted, &caller)
     }
 
@@ -138,12 +138,7 @@ impl Lock {
     }
 
     fn __repr__(&self) -> String {
-        match &self.names {
-            Names::Fixed(names) => {
-                format!("<redlock.Lock {}>", redlock::ffi::shown(&names.join(", ")))
-            }
-            Names::Of(_) => "<redlock.Lock named by arguments>".to_owned(),
-        }
+        self.shown()
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -160,13 +155,23 @@ impl Lock {
 }
 
 impl Lock {
+    /// For messages.
+    pub(super) fn shown(&self) -> String {
+        match &self.names {
+            Names::Fixed(names) => {
+                format!("<redlock.Lock {}>", redlock::ffi::shown(&names.join(", ")))
+            }
+            Names::Of(_) => "<redlock.Lock named by arguments>".to_owned(),
+        }
+    }
+
     /// The with statement that ends in `frame`.
     pub(super) fn left(&self, frame: &Bound<'_, PyAny>) -> PyResult<Entry> {
         self.entries.take(frame)?.map_err(|others| {
             PyRuntimeError::new_err(format!(
                 "{} is left by a thread or task that has not entered it, and {others} others have: \
                  nothing is released; keep the lease of lock.acquire() instead",
-                self.__repr__()
+                self.shown()
             ))
         })
     }

@@ -18,6 +18,7 @@ use crate::errors::{check, internal, invalid};
 use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::runtime;
+use crate::runtime::event_loop;
 use crate::source::{Numbered, Source};
 
 use entries::Entries;
@@ -130,15 +131,15 @@ impl Lock {
         wait: Option<Wait>,
     ) -> PyResult<Option<Py<Lease>>> {
         let py = frame.py();
+        if wait.is_some() && event_loop::running(py)?.is_some() {
+            // Also of one that is quick today. Before anything is sent: a warning may be an error.
+            let key = self.core(py)?.1.key();
+            let instead = "'async with', 'await lock.aacquire()' or '@lock' over an 'async def'";
+            warn_of_loop(py, instead, &key)?;
+        }
         let (caller, acquire) = self.begin(py, CallSite::of(frame)?, wait)?;
-        let in_loop = |py: Python<'_>| match wait {
-            None => Ok(()),
-            Some(_) => {
-                warn_of_loop(py, "'async with', or 'await lock.aacquire()'", &caller.lock.key())
-            }
-        };
         loop {
-            let answer = caller.wait(py, acquire.ask(), in_loop)?;
+            let answer = caller.wait(py, acquire.ask())?;
             if let Some(answer) = acquire.accept(answer) {
                 let lease = check(py, answer)?;
                 return lease

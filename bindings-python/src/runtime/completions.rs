@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use redlock::ffi::{self, Driver, Job};
 
+use super::callback::Callback;
 use super::watch::{Watch, Word};
 use super::{guarded, lock};
 use crate::errors::{exception, internal};
@@ -143,7 +144,7 @@ impl Completions {
     pub(super) fn watch(
         &self,
         lost: impl Future<Output = redlock::Error> + Send + 'static,
-        callback: Py<PyAny>,
+        callback: Callback,
     ) -> Arc<Watch> {
         let queue = Arc::clone(&self.queue);
         let send = move |word| queue.push([Item::Lost(word)]);
@@ -172,8 +173,7 @@ impl Completions {
             && let Some((watch, error)) = word.arrived(py)
         {
             // Not called here: the loop reports what a callback raises, and the batch goes on.
-            let error = exception(py, &error)?;
-            event_loop.call_method1(intern!(py, "call_soon"), (&watch.callback, error))?;
+            watch.callback.call_soon(&event_loop, exception(py, &error)?)?;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyWeakrefReference};
 use redlock::ffi::fork_generation;
 
+use super::callback::Callback;
 use super::completions::{Bell, Completions};
 use super::watch::Watch;
 use super::{dispatcher, lock};
@@ -170,7 +171,7 @@ where
 pub(crate) fn watch(
     py: Python<'_>,
     lost: impl Future<Output = redlock::Error> + Send + 'static,
-    callback: Py<PyAny>,
+    callback: Callback,
 ) -> PyResult<Arc<Watch>> {
     Ok(here(py)?.1.get().watch(lost, callback))
 }

@@ -5,7 +5,7 @@
 //! - **Panics** of ours are exceptions (`guarded`), on whichever thread.
 //! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after itself.
 //! - **Event loops** (`event_loop`, `completions`): one queue per loop, one wake-up per batch.
-//! - **Logs and callbacks outside a loop** (`log`, `watch`, `dispatcher`): one native thread, started at first use.
+//! - **Logs and callbacks outside a loop** (`log`, `watch`, `callback`, `dispatcher`): one native thread, started at first use.
 //! - **gevent and eventlet** (`greenlets`): whoever waits lets other greenlets run.
 //! - **Exits** (`exit`): clean-ups under way are waited for, for a moment.
 //! - **Forks**: whatever belongs to the parent (`redlock::ffi::fork_generation`) is left alone and made anew.
@@ -26,6 +26,8 @@ mod completions;
 
 pub(crate) mod log;
 pub(crate) mod watch;
+
+pub(crate) mod callback;
 
 mod dispatcher;
 

@@ -11,12 +11,13 @@ use pyo3::prelude::*;
 use redlock::Error;
 use redlock::ffi::spawn;
 
+use super::callback::Callback;
 use super::dispatcher;
 use crate::errors::exception;
 
 /// A callback for the loss of a lease; dropping it ends the watching.
 pub(crate) struct Watch {
-    pub(crate) callback: Py<PyAny>,
+    pub(crate) callback: Callback,
     told: AtomicBool,
     /// To the thread that calls it.
     send: Box<dyn Fn(Word) + Send + Sync>,
@@ -35,7 +36,7 @@ pub(crate) enum Word {
 impl Watch {
     /// `watching` is given what the word is to be sent about.
     pub(super) fn start<T: Send + Sync + 'static>(
-        callback: Py<PyAny>,
+        callback: Callback,
         send: impl Fn(Word) + Send + Sync + 'static,
         watching: impl FnOnce(Weak<Self>) -> T,
     ) -> Arc<Self> {
@@ -76,7 +77,7 @@ impl Word {
 pub(crate) fn on_dispatcher(
     py: Python<'_>,
     lost: impl Future<Output = Error> + Send + 'static,
-    callback: Py<PyAny>,
+    callback: Callback,
 ) -> PyResult<Arc<Watch>> {
     dispatcher::start(py)?;
     Ok(Watch::start(callback, send, |watch| {
@@ -87,6 +88,6 @@ pub(crate) fn on_dispatcher(
 fn send(word: Word) {
     dispatcher::send(Box::new(|py| {
         let Some((watch, error)) = word.arrived(py) else { return Ok(()) };
-        watch.callback.call1(py, (exception(py, &error)?,)).map(drop)
+        watch.callback.call(py, exception(py, &error)?)
     }));
 }

@@ -1,5 +1,6 @@
 """Read by mypy alone: the package's types are seen, and refuse what is wrong. An unused ignore is an error too."""
 
+import asyncio
 from typing import assert_type
 
 import redlock
@@ -25,6 +26,16 @@ async def main() -> None:
     async with lock as lease:
         assert_type(lease.fencing_token, int)
     assert_type(await lock.aacquire(wait=1.5), redlock.Lease)
+    async with lock.aacquire(wait=1.5) as lease:
+        assert_type(lease, redlock.Lease)
+    assert_type(await asyncio.create_task(lock.aacquire()), redlock.Lease)
+    assert_type(await lock.atry_acquire(), redlock.Lease | None)
+
+    async def told(error: redlock.LockLost) -> None:
+        assert_type(error.reason, str | None)
+
+    forget = lease.on_lost(told)
+    forget()
 
 
 try:

@@ -1,0 +1,133 @@
+//! What is called when a lease is lost: in the context of who registered it, as a task if it is a coroutine function, and not
+//! at all once it is unregistered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PySet};
+use pyo3::{PyTraverseError, PyVisit};
+
+/// A function of one argument, the error.
+pub(crate) struct Callback {
+    function: Py<PyAny>,
+    /// Of the code that registered it; `None`: it asks for no variable.
+    context: Option<Py<PyAny>>,
+    forgotten: Arc<AtomicBool>,
+}
+
+impl Callback {
+    /// One of ours, in whatever context.
+    pub(crate) fn plain(function: Py<PyAny>) -> Self {
+        Self { function, context: None, forgotten: Arc::default() }
+    }
+
+    /// In a copy of the context that runs now.
+    pub(crate) fn here(py: Python<'_>, function: Py<PyAny>) -> PyResult<Self> {
+        static COPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let context = COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind();
+        Ok(Self { function, context: Some(context), forgotten: Arc::default() })
+    }
+
+    /// Not to be called any more.
+    pub(crate) fn forget(&self) {
+        self.forgotten.store(true, Ordering::Release);
+    }
+
+    /// For whom it was unregistered.
+    pub(crate) fn forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Acquire)
+    }
+
+    /// Calls it in this thread.
+    pub(super) fn call(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> PyResult<()> {
+        if self.forgotten() {
+            return Ok(());
+        }
+        let called = match &self.context {
+            None => self.function.call1(py, (error,)),
+            Some(context) => context.call_method1(py, intern!(py, "run"), (&self.function, error)),
+        };
+        called.map(drop)
+    }
+
+    /// Has the loop call it: what it raises is the loop's to report.
+    pub(super) fn call_soon(
+        &self,
+        event_loop: &Bound<'_, PyAny>,
+        error: Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = event_loop.py();
+        let call_soon = event_loop.getattr(intern!(py, "call_soon"))?;
+        let Some(context) = &self.context else {
+            return call_soon.call1((&self.function, error)).map(drop);
+        };
+        let (function, forgotten) = (self.function.clone_ref(py), Arc::clone(&self.forgotten));
+        let event_loop = event_loop.clone().unbind();
+        let scheduled = Scheduled { function, forgotten, event_loop };
+        let options = PyDict::new(py);
+        options.set_item(intern!(py, "context"), context)?;
+        call_soon.call((scheduled, error), Some(&options)).map(drop)
+    }
+
+    /// For the garbage collector: what its owner keeps.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)?;
+        visit.call(&self.context)
+    }
+}
+
+/// A callback that the loop is about to call, in its context. Out of the garbage collector's reach: it must be called.
+#[pyclass(frozen, module = "redlock")]
+struct Scheduled {
+    function: Py<PyAny>,
+    forgotten: Arc<AtomicBool>,
+    event_loop: Py<PyAny>,
+}
+
+#[pymethods]
+impl Scheduled {
+    fn __call__(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> PyResult<()> {
+        static IS_COROUTINE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        // It may have been unregistered by a callback before it.
+        if self.forgotten.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let result = self.function.bind(py).call1((error,))?;
+        if !IS_COROUTINE.import(py, "asyncio", "iscoroutine")?.call1((&result,))?.is_truthy()? {
+            return Ok(());
+        }
+        let task = self.event_loop.bind(py).call_method1(intern!(py, "create_task"), (result,))?;
+        keep(&task)
+    }
+
+    /// As the loop reports what it raised.
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.function.bind(py).repr()?.to_string())
+    }
+}
+
+/// A loop has only weak references to its tasks.
+fn keep(task: &Bound<'_, PyAny>) -> PyResult<()> {
+    static TASKS: PyOnceLock<Py<PySet>> = PyOnceLock::new();
+    let py = task.py();
+    let tasks = TASKS.get_or_try_init(py, || PySet::empty(py).map(Bound::unbind))?.bind(py);
+    tasks.add(task)?;
+    let discard = tasks.getattr(intern!(py, "discard"))?;
+    task.call_method1(intern!(py, "add_done_callback"), (discard,)).map(drop)
+}
+
+/// Whether calling it only makes a coroutine, which somebody has to run.
+pub(crate) fn is_coroutine_function(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static IS_ONE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = function.py();
+    let is_one = IS_ONE.import(py, "inspect", "iscoroutinefunction")?;
+    if is_one.call1((function,))?.is_truthy()? {
+        return Ok(true);
+    }
+    // An object with an `async def __call__`.
+    let call = function.get_type().getattr(intern!(py, "__call__"))?;
+    is_one.call1((call,))?.is_truthy()
+}

@@ -1,0 +1,229 @@
+"""What `lock.aacquire()` gives: one object to be awaited, entered or run as a task, once."""
+
+import asyncio
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import redlock
+
+LIMIT = 20
+
+Way = Callable[[redlock.Lock], Coroutine[Any, Any, redlock.Lease]]
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(main(), LIMIT))
+
+
+async def awaited(lock: redlock.Lock) -> redlock.Lease:
+    return await lock.aacquire(wait=3)
+
+
+async def as_task(lock: redlock.Lock) -> redlock.Lease:
+    return await asyncio.create_task(lock.aacquire(wait=3))
+
+
+async def in_group(lock: redlock.Lock) -> redlock.Lease:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(lock.aacquire(wait=3))
+    return task.result()
+
+
+async def gathered(lock: redlock.Lock) -> redlock.Lease:
+    (lease,) = await asyncio.gather(lock.aacquire(wait=3))
+    return lease
+
+
+async def limited(lock: redlock.Lock) -> redlock.Lease:
+    return await asyncio.wait_for(lock.aacquire(wait=3), 5)
+
+
+@pytest.mark.parametrize("way", [awaited, as_task, in_group, gathered, limited])
+def test_it_is_awaited_in_every_way(client: redlock.Redlock, name: str, way: Way) -> None:
+    async def main() -> None:
+        lock = client.lock(name)
+        for _ in range(2):
+            lease = await way(lock)
+            assert lease.held
+            await lease.arelease()
+
+    run(main)
+
+
+def test_asyncio_runs_it_by_itself(client: redlock.Redlock, name: str) -> None:
+    lease = asyncio.run(client.lock(name).aacquire(wait=3))
+    assert lease.held
+    lease.release()
+
+
+def test_it_is_entered(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        lock = client.lock(name)
+        async with lock.aacquire(wait=3) as lease:
+            assert lease.held
+            assert lock.try_acquire() is None
+            with pytest.raises(redlock.LockTimeout):
+                async with lock.aacquire(wait=0):
+                    pytest.fail("entered")
+        assert not lease.held
+        with pytest.raises(ZeroDivisionError):
+            async with lock.aacquire(wait=3):
+                raise ZeroDivisionError
+        async with contextlib.AsyncExitStack() as stack:
+            assert (await stack.enter_async_context(lock.aacquire(wait=3))).held
+        assert not (await lock.ainspect()).held
+
+    run(main)
+
+
+def test_a_loss_ends_its_body(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        with pytest.raises(redlock.LockLost) as caught:
+            async with client.lock(name).aacquire(wait=3):
+                await client.aforce_release(name)
+                await asyncio.sleep(LIMIT)
+        assert caught.value.reason == "missing"
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    run(main)
+
+
+def test_a_cancelled_body_gives_back_and_stays_cancelled(
+    client: redlock.Redlock, name: str
+) -> None:
+    async def body(entered: asyncio.Event) -> None:
+        async with client.lock(name).aacquire(wait=3):
+            entered.set()
+            await asyncio.sleep(LIMIT)
+
+    async def main() -> None:
+        entered = asyncio.Event()
+        task = asyncio.create_task(body(entered))
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await client.lock(name).aacquire(wait=0)).abandon()
+
+    run(main)
+
+
+@pytest.mark.parametrize("entered", [False, True])
+def test_a_cancelled_wait_leaves_nothing(client: redlock.Redlock, name: str, entered: bool) -> None:
+    async def enter(lock: redlock.Lock) -> None:
+        async with lock.aacquire():
+            pytest.fail("entered")
+
+    async def main() -> None:
+        lock = client.lock(name)
+        async with lock:
+            waiting: asyncio.Task[Any] = asyncio.create_task(
+                enter(lock) if entered else lock.aacquire()
+            )
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            never_begun: asyncio.Task[Any] = asyncio.create_task(lock.aacquire())
+            never_begun.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await never_begun
+        async with lock.aacquire(wait=0):
+            pass
+
+    run(main)
+    gc.collect()
+
+
+def test_once_is_enough(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        lock = client.lock(name)
+        acquiring = lock.aacquire(wait=3)
+        lease = await acquiring
+        with pytest.raises(RuntimeError, match="awaited already"):
+            await acquiring
+        waiting = lock.aacquire(wait=3)
+        first = asyncio.create_task(waiting)
+        await asyncio.sleep(0)
+
+        async def again() -> None:
+            await waiting
+
+        with pytest.raises(RuntimeError, match="awaited already"):
+            await again()
+        await lease.arelease()
+        # Who came first is not disturbed.
+        await (await first).arelease()
+
+    run(main)
+
+
+def test_atry_acquire_is_not_entered(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        acquiring: Any = client.lock(name).atry_acquire()
+        with pytest.raises(TypeError, match=r"aacquire\(wait=0\)"):
+            async with acquiring:
+                pytest.fail("entered")
+
+    run(main)
+
+
+def test_one_that_is_never_awaited_is_told_with_its_place(
+    client: redlock.Redlock, name: str
+) -> None:
+    lock = client.lock(name)
+    with pytest.warns(RuntimeWarning, match=rf"{name}.*test_acquiring\.py:\d+.*never awaited"):
+        lock.aacquire(wait=3)
+    with pytest.warns(RuntimeWarning, match="atry_acquire.*never awaited"):
+        lock.atry_acquire()
+    lock.aacquire(wait=3).close()
+    assert not lock.inspect().held
+    gc.collect()
+
+
+def test_it_is_collected_in_the_middle_of_its_wait(client: redlock.Redlock, name: str) -> None:
+    """What drives it by hand and leaves it takes its place in the line along."""
+
+    async def main() -> None:
+        lock = client.lock(name)
+        async with await asyncio.create_task(lock.aacquire()):
+            waiting = lock.aacquire()
+            waiting.send(None)
+            del waiting
+            gc.collect()
+        end = time.monotonic() + LIMIT
+        while (lease := await lock.atry_acquire()) is None:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.01)
+        await lease.arelease()
+
+    run(main)
+
+
+def test_blocking_in_a_loop_is_warned_of_at_once(client: redlock.Redlock, name: str) -> None:
+    """Also where nobody holds the lock, so that a test finds it; and before anything is sent."""
+    lock = client.lock(name)
+
+    async def main() -> None:
+        for block in (lambda: lock.acquire().release(), lambda: lock.acquire(wait=0).release()):
+            with pytest.warns(RuntimeWarning, match="async with") as warned:
+                block()
+            assert len(warned) == 1
+            assert warned[0].filename == __file__
+        with pytest.warns(RuntimeWarning, match="async with"), lock:
+            pass
+        with pytest.raises(RuntimeWarning):  # an error, as it is here by default
+            lock.acquire()
+        assert not (await lock.ainspect()).held
+        lease = lock.try_acquire()
+        assert lease is not None
+        lease.release()
+
+    run(main)
+    lock.acquire().release()

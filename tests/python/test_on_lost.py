@@ -1,0 +1,190 @@
+"""Who is told of a loss: in which context, as a task, and until when."""
+
+import asyncio
+import contextvars
+import functools
+import gc
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import redlock
+
+LIMIT = 20
+WHO: contextvars.ContextVar[str] = contextvars.ContextVar("WHO", default="nobody")
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(main(), LIMIT))
+
+
+def test_the_context_is_that_of_who_registered_it(client: redlock.Redlock, name: str) -> None:
+    told: list[str] = []
+    event = threading.Event()
+    lease = client.lock(name).acquire()
+
+    def register(who: str) -> None:
+        WHO.set(who)
+        lease.on_lost(lambda _: told.append(WHO.get()))
+
+    for who in ("first", "second"):
+        contextvars.copy_context().run(register, who)
+    lease.on_lost(lambda _: event.set())
+    client.force_release(name)
+    assert event.wait(LIMIT)
+    assert sorted(told) == ["first", "second"]
+
+
+def test_so_it_is_on_a_loop(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        told: list[tuple[str, str]] = []
+        all_told = asyncio.Event()
+
+        def tell(kind: str) -> None:
+            told.append((kind, WHO.get()))
+            if len(told) == 3:
+                all_told.set()
+
+        async def coroutine(error: redlock.LockLost) -> None:
+            await asyncio.sleep(0)
+            tell(f"task {error.reason}")
+
+        async def register(lease: redlock.Lease) -> None:
+            WHO.set("registrar")
+            lease.on_lost(lambda error: tell(f"plain {error.reason}"))
+            lease.on_lost(coroutine)
+            lease.on_lost(lambda error: coroutine(error))
+
+        lease = await client.lock(name).aacquire()
+        await asyncio.create_task(register(lease))
+        await client.aforce_release(name)
+        await all_told.wait()
+        assert sorted(told) == [
+            ("plain missing", "registrar"),
+            ("task missing", "registrar"),
+            ("task missing", "registrar"),
+        ]
+        assert WHO.get() == "nobody"
+
+    run(main)
+
+
+def test_its_task_is_not_collected_and_its_error_is_reported(
+    client: redlock.Redlock, name: str
+) -> None:
+    async def main() -> None:
+        reported: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: reported.append(what))
+        going, done = asyncio.Event(), asyncio.Event()
+
+        async def fails(error: redlock.LockLost) -> None:
+            going.set()
+            # Nobody but the loop's caller has a reference to what this waits for.
+            await asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.05)
+            done.set()
+            raise ZeroDivisionError
+
+        lease = await client.lock(name).aacquire()
+        lease.on_lost(fails)
+        lease.on_lost(lambda _: 1 / 0)
+        await client.aforce_release(name)
+        await going.wait()
+        gc.collect()
+        await done.wait()
+        await asyncio.sleep(0)
+        gc.collect()
+        assert [type(what["exception"]) for what in reported] == [ZeroDivisionError] * 2
+
+    run(main)
+
+
+class Called:
+    async def __call__(self, error: redlock.LockLost) -> None:
+        pass
+
+
+async def coroutine(error: redlock.LockLost) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    "callback", [coroutine, Called(), functools.partial(coroutine), Called().__call__], ids=str
+)
+def test_without_a_loop_a_coroutine_function_is_refused(
+    client: redlock.Redlock, name: str, callback: Callable[[redlock.LockLost], object]
+) -> None:
+    with (
+        client.lock(name).acquire() as lease,
+        pytest.raises(redlock.InvalidOption, match="coroutine function, and no event loop"),
+    ):
+        lease.on_lost(callback)
+
+
+def test_what_it_returns_unregisters_it(client: redlock.Redlock, name: str) -> None:
+    told: list[str] = []
+    event = threading.Event()
+    lease = client.lock(name).acquire()
+    forget = lease.on_lost(lambda _: told.append("forgotten"))
+    lease.on_lost(lambda _: told.append("kept"))
+    forget()
+    forget()
+    lease.on_lost(lambda _: event.set())
+    client.force_release(name)
+    assert event.wait(LIMIT)
+    assert told == ["kept"]
+    forget()
+    del lease
+    forget()
+
+
+def test_one_callback_unregisters_the_next(client: redlock.Redlock, name: str) -> None:
+    """Also one that the loop has scheduled already."""
+
+    async def main() -> None:
+        told: list[int] = []
+        forgets: list[Callable[[], None]] = []
+        last = asyncio.Event()
+        lease = await client.lock(name).aacquire()
+
+        def tell(number: int) -> None:
+            told.append(number)
+            forgets[1 - number]()
+
+        for number in (0, 1):
+            forgets.append(lease.on_lost(lambda _, number=number: tell(number)))  # type: ignore[misc]
+        lease.on_lost(lambda _: last.set())
+        await client.aforce_release(name)
+        await last.wait()
+        assert told in ([0], [1])
+
+    run(main)
+
+
+def test_who_may_unregister_it_keeps_neither_lease_nor_callback(
+    client: redlock.Redlock, name: str
+) -> None:
+    def registers() -> Callable[[], None]:
+        lease = client.lock(name).acquire()
+        return lease.on_lost(lambda _: print(lease))
+
+    with pytest.warns(ResourceWarning, match=name):
+        forget = registers()
+        gc.collect()
+    forget()
+
+
+def test_a_context_that_holds_the_lease_is_collected_with_it(
+    client: redlock.Redlock, name: str
+) -> None:
+    held: contextvars.ContextVar[redlock.Lease] = contextvars.ContextVar("held")
+
+    def forgets() -> None:
+        lease = client.lock(name).acquire()
+        held.set(lease)
+        lease.on_lost(print)
+
+    with pytest.warns(ResourceWarning, match=name):
+        contextvars.copy_context().run(forgets)
+        gc.collect()
