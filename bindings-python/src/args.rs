@@ -94,6 +94,24 @@ impl From<WaitArg> for Wait {
     }
 }
 
+/// What has no value that could mean "not given".
+pub(crate) enum Anything {
+    /// `...`
+    NotGiven,
+    /// This, None too.
+    Given(Py<PyAny>),
+}
+
+impl FromPyObject<'_, '_> for Anything {
+    type Error = PyErr;
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if value.is_instance_of::<PyEllipsis>() {
+            return Ok(Self::NotGiven);
+        }
+        Ok(Self::Given(value.to_owned().unbind()))
+    }
+}
+
 /// `renew=` and the like: yes or no; `None` stays `None`.
 pub(crate) fn switch(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<bool>> {
     let Some(value) = value else { return Ok(None) };

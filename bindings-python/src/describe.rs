@@ -4,6 +4,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::args::Anything;
 use crate::client::Redlock;
 use crate::lock::{Lock, Names};
 use crate::options::{lock_args, refuse_lock};
@@ -15,10 +16,12 @@ macro_rules! lock_functions {
     ($($(#[$($about:tt)+])+ $option:ident: $kind:tt,)+) => {
         /// Describes a lock of the default client, which is looked up at each acquire: see `configure`.
         ///
-        /// One name, or several as one; times are seconds or timedelta. As a decorator's, the name may be a function of the
-        /// decorated function's arguments.
+        /// One name, or several as one; times are seconds or timedelta. As a decorator's, the name may have braces around the
+        /// decorated function's parameters, or be a function that gets those it asks for.
         ///
         $($(#[$($about)+])+)+
+        /// - otherwise: of a decorator, what a call gives that cannot have the lock within `wait`, and so does not run;
+        ///   not given: LockTimeout
         ///
         /// Raises InvalidOption for a value that breaks a rule.
         ///
@@ -29,6 +32,7 @@ macro_rules! lock_functions {
         #[pyo3(signature = (
             name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
             *args: "typing.Never",
+            otherwise: "_D" = Anything::NotGiven,
             $($option: $kind = None,)+
             **kwargs: "typing.Never"
         ))]
@@ -37,21 +41,25 @@ macro_rules! lock_functions {
             py: Python<'_>,
             name: &Bound<'_, PyAny>,
             args: &Bound<'_, PyTuple>,
+            otherwise: Anything,
             $($option: Option<&Bound<'_, PyAny>>,)+
             kwargs: Option<&Bound<'_, PyDict>>,
         ) -> PyResult<Lock> {
             refuse_lock("lock()", args, kwargs)?;
             let options = lock_args(&[$((stringify!($option), $option)),+])?;
-            Lock::make(py, Source::Default, Names::given(name)?, options)
+            Lock::decorating(py, Source::Default, Names::given(name)?, options, otherwise)
         }
 
         #[pymethods]
         impl Redlock {
             /// Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Times are seconds or timedelta.
             ///
-            /// As a decorator's, the name may be a function of the decorated function's arguments.
+            /// As a decorator's, the name may have braces around the decorated function's parameters, or be a function that
+            /// gets those it asks for.
             ///
             $($(#[$($about)+])+)+
+            /// - otherwise: of a decorator, what a call gives that cannot have the lock within `wait`, and so does not run;
+            ///   not given: LockTimeout
             ///
             /// Raises InvalidOption for a value that breaks a rule.
             ///
@@ -62,6 +70,7 @@ macro_rules! lock_functions {
             #[pyo3(signature = (
                 name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
                 *args: "typing.Never",
+                otherwise: "_D" = Anything::NotGiven,
                 $($option: $kind = None,)+
                 **kwargs: "typing.Never"
             ))]
@@ -71,12 +80,14 @@ macro_rules! lock_functions {
                 py: Python<'_>,
                 name: &Bound<'_, PyAny>,
                 args: &Bound<'_, PyTuple>,
+                otherwise: Anything,
                 $($option: Option<&Bound<'_, PyAny>>,)+
                 kwargs: Option<&Bound<'_, PyDict>>,
             ) -> PyResult<Lock> {
                 refuse_lock("lock()", args, kwargs)?;
                 let options = lock_args(&[$((stringify!($option), $option)),+])?;
-                Lock::make(py, Source::Client(self.client.clone()), Names::given(name)?, options)
+                let source = Source::Client(self.client.clone());
+                Lock::decorating(py, source, Names::given(name)?, options, otherwise)
             }
         }
     };

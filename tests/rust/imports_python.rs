@@ -46,7 +46,8 @@ const RUST: &[&str] = &[
 ];
 
 /// The modules of the package, top down. `_native` is the Rust, which knows the classes of `errors`.
-const PYTHON: &[&str] = &["__init__", "_asyncio", "_body", "_decorator", "_native", "errors"];
+const PYTHON: &[&str] =
+    &["__init__", "_asyncio", "_body", "_decorator", "_naming", "_native", "errors"];
 
 /// What a Python file imports of its own package, and in which lines.
 fn imported(text: &str) -> Vec<(String, String)> {

@@ -15,17 +15,19 @@ from redlock.errors import LockError
 # As `typing` has it, which takes longer to import than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import Callable, Coroutine, Generator
     from datetime import timedelta
     from types import FrameType, TracebackType
-    from typing import Any, Never, TypeVar
+    from typing import Any, Never, ParamSpec, TypeVar, overload
 
     from redlock._native import Lease as _Lease
     from redlock._native import Lock as _Lock
     from redlock._native import Redlock as _Redlock
     from redlock._native import _Acquire as _AcquireBase
 
-    _F = TypeVar("_F")
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R")
+    _T = TypeVar("_T")
 else:
     _AcquireBase = _Lease = _Lock = _Redlock = object
 
@@ -158,16 +160,25 @@ class Lock(_Lock):  # type: ignore[misc]
     ) -> "Coroutine[Any, Any, None]":
         return _leave(*self._leave(sys._getframe(1)), error)
 
-    def __call__(self, function: "_F") -> "_F":
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, function: "staticmethod[_P, _R]") -> "staticmethod[_P, _R]": ...
+        @overload
+        def __call__(self, function: "classmethod[_T, _P, _R]") -> "classmethod[_T, _P, _R]": ...
+        @overload
+        def __call__(self, function: "Callable[_P, _R]") -> "Callable[_P, _R]": ...
+
+    def __call__(self, function: "Any") -> "Any":
         """A function, or coroutine function, that holds the lock during each call.
 
-        If a function that is no `async def` returns an awaitable, the lock is held until that has ended. Raises
-        TypeError for a generator, whose caller decides when it ends.
+        Braces in the lock's name stand for arguments of the call. If a function that is no `async def` returns an
+        awaitable, the lock is held until that has ended. Raises TypeError for a class, a property and a generator,
+        whose caller decides when it ends; InvalidOption for a name with other braces.
         """
         from redlock._decorator import decorate
 
-        decorated: _F = decorate(self, function)
-        return decorated
+        return decorate(self, function)
 
 
 class Lease(_Lease):  # type: ignore[misc]

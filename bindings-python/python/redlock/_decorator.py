@@ -10,6 +10,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from redlock._naming import naming
+from redlock.errors import LockTimeout
+
 if TYPE_CHECKING:
     from redlock._native import Lease, Lock
 
@@ -18,12 +21,37 @@ def decorate(lock: "Lock", function: Any) -> Any:
     """The function that holds the lock during each call."""
     if isinstance(function, classmethod | staticmethod):
         return type(function)(decorate(lock, function.__func__))
-    if not callable(function):
-        raise TypeError(f"{function!r} is not a function")
+    _refuse(lock, function)
     code = _code_of(function)
     if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise _generator(function)
-    return _asynchronous(lock, function) if _is_coroutine(code) else _any(lock, function)
+    call = _Call(lock, function)
+    return _asynchronous(call) if _is_coroutine(code) else _any(call)
+
+
+class _Call:
+    """What is called under which lock, and what a call gives that cannot have it."""
+
+    __slots__ = ("function", "lock", "otherwise")
+
+    def __init__(self, lock: "Lock", function: Callable[..., Any]) -> None:
+        self.function = function
+        self.lock = naming(lock, function)
+        self.otherwise: tuple[Any, ...] = lock._otherwise()
+
+
+def _refuse(lock: "Lock", function: Any) -> None:
+    if inspect.isclass(function):
+        raise TypeError(
+            f"{function!r} is a class, which would be one no more: decorate its methods"
+        )
+    if isinstance(function, property | functools.cached_property):
+        raise TypeError(
+            f"a property cannot be decorated: put @{type(function).__name__} above the lock's decorator, not below"
+        )
+    if not callable(function):
+        bare = "" if isinstance(lock._given(), list) else "; or was @lock meant to be @lock(name)?"
+        raise TypeError(f"{function!r} is not a function{bare}")
 
 
 def _code_of(function: Any) -> Any:
@@ -51,29 +79,48 @@ def _generator(what: Any) -> TypeError:
     )
 
 
-def _asynchronous(lock: "Lock", function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+def _asynchronous(call: _Call) -> Callable[..., Any]:
+    function = call.function
+
     @functools.wraps(function)
     async def acall(*args: Any, **kwargs: Any) -> Any:
-        async with lock._for_call(args, kwargs):
-            return _no_generator(function, await function(*args, **kwargs))
+        entered = False
+        try:
+            async with call.lock(args, kwargs):
+                entered = True
+                return _no_generator(function, await function(*args, **kwargs))
+        except LockTimeout:
+            # The function may have asked for locks of its own.
+            if entered or not call.otherwise:
+                raise
+            return call.otherwise[0]
 
     return acall
 
 
-def _any(lock: "Lock", function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        held = lock._for_call(args, kwargs)
-        with held as lease:
-            result = _no_generator(function, function(*args, **kwargs))
-            if not inspect.isawaitable(result):
-                return result
-            kept = _Kept(lease, result)
-            # From here on it is the awaitable's to release, not the with statement's.
-            held._hand_over(lease)
-            return _awaitable(kept, function)
+def _any(call: _Call) -> Callable[..., Any]:
+    function = call.function
 
-    return call
+    @functools.wraps(function)
+    def held_during(*args: Any, **kwargs: Any) -> Any:
+        held = call.lock(args, kwargs)
+        entered = False
+        try:
+            with held as lease:
+                entered = True
+                result = _no_generator(function, function(*args, **kwargs))
+                if not inspect.isawaitable(result):
+                    return result
+                kept = _Kept(lease, result)
+                # From here on it is the awaitable's to release, not the with statement's.
+                held._hand_over(lease)
+                return _awaitable(kept, function)
+        except LockTimeout:
+            if entered or not call.otherwise:
+                raise
+            return call.otherwise[0]
+
+    return held_during
 
 
 def _no_generator(function: Any, result: Any) -> Any:

@@ -11,7 +11,16 @@ import typing
 import redlock.errors
 from typing import Any, final
 
-_F = typing.TypeVar("_F", bound=collections.abc.Callable[..., typing.Any])
+_P = typing.ParamSpec("_P")
+_D = typing.TypeVar("_D")
+_T = typing.TypeVar("_T")
+_R = typing.TypeVar("_R")
+
+class _Skipping(typing.Generic[_D]):
+    @typing.overload
+    def __call__(self, function: collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]) -> collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R | _D]]: ...
+    @typing.overload
+    def __call__(self, function: collections.abc.Callable[_P, _R]) -> collections.abc.Callable[_P, _R | _D]: ...
 
 __all__ = ["Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "_Acquire", "_conclude", "configure", "lock"]
 
@@ -221,10 +230,13 @@ class Lock:
         >>> with client.lock("job", ttl=10) as lease:
         ...     lease.key
         'lock:job'
-        >>> @client.lock(lambda user: f"report:{user}", wait=0)
+        >>> @client.lock("report:{user}", wait=0, otherwise=None)
         ... def report(user): return len(user)
         >>> report("eve")
         3
+        >>> with client.lock("report:eve"):
+        ...     print(report("eve"), report("mallory"))
+        None 7
     """
     def aacquire(self, *args: typing.Never, wait: float | datetime.timedelta | None=..., **kwargs: typing.Never) -> _Acquire:
         """
@@ -245,12 +257,18 @@ class Lock:
         """
     def __aenter__(self) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease]: ...
     def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> collections.abc.Coroutine[typing.Any, typing.Any, None]: ...
-    def __call__(self, function: _F) -> _F:
+    @typing.overload
+    def __call__(self, function: staticmethod[_P, _R]) -> staticmethod[_P, _R]: ...
+    @typing.overload
+    def __call__(self, function: classmethod[_T, _P, _R]) -> classmethod[_T, _P, _R]: ...
+    @typing.overload
+    def __call__(self, function: collections.abc.Callable[_P, _R]) -> collections.abc.Callable[_P, _R]:
         """
         A function, or coroutine function, that holds the lock during each call.
 
-        If a function that is no `async def` returns an awaitable, the lock is held until that has ended. Raises
-        TypeError for a generator, whose caller decides when it ends.
+        Braces in the lock's name stand for arguments of the call. If a function that is no `async def` returns an
+        awaitable, the lock is held until that has ended. Raises TypeError for a class, a property and a generator,
+        whose caller decides when it ends; InvalidOption for a name with other braces.
         """
     def __bool__(self, /) -> bool: ...
     def __enter__(self, /) -> Lease: ...
@@ -264,9 +282,9 @@ class Lock:
         """
         An `async with` under way: the frame that runs it, what it holds, and what its task is cancelled by.
         """
-    def _for_call(self, /, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "Lock":
+    def _given(self, /) -> "list[str] | collections.abc.Callable[..., str | list[str]]":
         """
-        The lock for one call of a decorated function.
+        The names, or the function that gives them, as a decorator needs them.
         """
     def _hand_over(self, /, lease: "Lease") -> "None":
         """
@@ -275,6 +293,14 @@ class Lock:
     def _leave(self, /, frame: "types.FrameType") -> "tuple[Lease, typing.Any]":
         """
         The end of the `async with` in `frame`: its lease and its body.
+        """
+    def _named(self, /, names: "str | list[str]") -> "Lock":
+        """
+        The lock of these names, for calls of a decorated function.
+        """
+    def _otherwise(self, /) -> "tuple[typing.Any, ...]":
+        """
+        What a decorated call gives that cannot have the lock; empty: LockTimeout is raised.
         """
     def _try_acquire(self, /, frame: "types.FrameType") -> _Acquire:
         """
@@ -508,11 +534,15 @@ class Redlock:
             >>> [lease.key for lease in client.leases()]
             ['lock:job']
         """
+    @typing.overload
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", otherwise: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
+    @typing.overload
     def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
         """
         Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Times are seconds or timedelta.
 
-        As a decorator's, the name may be a function of the decorated function's arguments.
+        As a decorator's, the name may have braces around the decorated function's parameters, or be a function that
+        gets those it asks for.
 
         - ttl: how long the lease lives without renewal; at least 0.1, default 10
         - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
@@ -520,6 +550,8 @@ class Redlock:
         - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
         - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
         - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
+        - otherwise: of a decorator, what a call gives that cannot have the lock within `wait`, and so does not run;
+          not given: LockTimeout
 
         Raises InvalidOption for a value that breaks a rule.
 
@@ -623,12 +655,15 @@ def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never",
         'memory://'
     """
 
+@typing.overload
+def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", otherwise: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
+@typing.overload
 def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
     """
     Describes a lock of the default client, which is looked up at each acquire: see `configure`.
 
-    One name, or several as one; times are seconds or timedelta. As a decorator's, the name may be a function of the
-    decorated function's arguments.
+    One name, or several as one; times are seconds or timedelta. As a decorator's, the name may have braces around the
+    decorated function's parameters, or be a function that gets those it asks for.
 
     - ttl: how long the lease lives without renewal; at least 0.1, default 10
     - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
@@ -636,6 +671,8 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
     - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
     - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
     - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
+    - otherwise: of a decorator, what a call gives that cannot have the lock within `wait`, and so does not run;
+      not given: LockTimeout
 
     Raises InvalidOption for a value that breaks a rule.
 

@@ -81,16 +81,25 @@ impl Lock {
         self.entries.hand_over(lease);
     }
 
-    /// The lock for one call of a decorated function.
-    #[pyo3(signature = (args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "Lock")]
-    fn _for_call<'py>(
-        slf: &Bound<'py, Self>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: &Bound<'py, PyDict>,
-    ) -> PyResult<Bound<'py, Self>> {
-        let (py, this) = (slf.py(), slf.get());
-        let Names::Of(function) = &this.names else { return Ok(slf.clone()) };
-        let names = args::names(&function.bind(py).call(args, Some(kwargs))?)?;
-        Bound::new(py, Self::make(py, this.source.clone(), Names::Fixed(names), this.args.clone())?)
+    /// The names, or the function that gives them, as a decorator needs them.
+    #[pyo3(signature = () -> "list[str] | collections.abc.Callable[..., str | list[str]]")]
+    fn _given(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match &self.names {
+            Names::Fixed(names) => Ok(names.into_pyobject(py)?.unbind()),
+            Names::Of(function) => Ok(function.clone_ref(py)),
+        }
+    }
+
+    /// What a decorated call gives that cannot have the lock; empty: LockTimeout is raised.
+    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+    fn _otherwise<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.otherwise.as_ref().map(|otherwise| otherwise.clone_ref(py)))
+    }
+
+    /// The lock of these names, for calls of a decorated function.
+    #[pyo3(signature = (names: "str | list[str]") -> "Lock")]
+    fn _named(&self, py: Python<'_>, names: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let names = Names::Fixed(args::names(names)?);
+        Self::make(py, self.source.clone(), names, self.args.clone())
     }
 }

@@ -146,6 +146,7 @@ impl Lock {
         if let Names::Of(function) = &self.names {
             visit.call(function)?;
         }
+        visit.call(&self.otherwise)?;
         self.entries.traverse(&visit)
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use pyo3::prelude::*;
 use redlock::ffi::{self, LockArgs, Unit};
 
-use crate::args::{self, Wait};
+use crate::args::{self, Anything, Wait};
 use crate::call_site::CallSite;
 use crate::caller::{Caller, warn_of_loop};
 use crate::errors::{check, internal, invalid};
@@ -48,15 +48,20 @@ impl Names {
 ///     >>> with client.lock("job", ttl=10) as lease:
 ///     ...     lease.key
 ///     'lock:job'
-///     >>> @client.lock(lambda user: f"report:{user}", wait=0)
+///     >>> @client.lock("report:{user}", wait=0, otherwise=None)
 ///     ... def report(user): return len(user)
 ///     >>> report("eve")
 ///     3
+///     >>> with client.lock("report:eve"):
+///     ...     print(report("eve"), report("mallory"))
+///     None 7
 #[pyclass(frozen, weakref, module = "redlock")]
 pub(crate) struct Lock {
     source: Source,
     names: Names,
     args: LockArgs,
+    /// Of a decorator: what a call gives that cannot have the lock.
+    otherwise: Option<Py<PyAny>>,
     /// Core's lock, with the number of the client it belongs to: the default client may be another one later.
     core: Mutex<Option<(u64, Arc<redlock::Lock>)>>,
     /// The with statements that are under way.
@@ -75,7 +80,27 @@ impl Lock {
             source.check(py, names, &args)?;
         }
         let (core, entries) = Default::default();
-        Ok(Self { source, names, args, core, entries })
+        Ok(Self { source, names, args, otherwise: None, core, entries })
+    }
+
+    /// One that may be for a decorator alone.
+    pub(crate) fn decorating(
+        py: Python<'_>,
+        source: Source,
+        names: Names,
+        args: LockArgs,
+        otherwise: Anything,
+    ) -> PyResult<Self> {
+        let mut made = Self::make(py, source, names, args)?;
+        if let Anything::Given(otherwise) = otherwise {
+            if made.args.number("wait").is_none_or(f64::is_infinite) {
+                return Err(invalid(
+                    "otherwise= is given without wait=: a call would wait for ever and never give it; wait=0 asks once",
+                ));
+            }
+            made.otherwise = Some(otherwise);
+        }
+        Ok(made)
     }
 
     fn core(&self, py: Python<'_>) -> PyResult<(u64, Arc<redlock::Lock>)> {
@@ -84,6 +109,11 @@ impl Lock {
                 "this lock's name is a function of arguments: it can only decorate functions",
             ));
         };
+        if self.otherwise.is_some() {
+            return Err(invalid(
+                "this lock has otherwise=, so it can only decorate functions: try_acquire() gives None instead",
+            ));
+        }
         let Numbered { number, client, .. } = self.source.client(py)?;
         if let Some((of, lock)) = &*runtime::lock(&self.core)
             && *of == number

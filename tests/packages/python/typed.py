@@ -7,8 +7,8 @@ import redlock
 
 client = redlock.Redlock("memory://", key_prefix="jobs:")
 lock = client.lock("job", ttl=5, wait=None)
-client.lock("job", ttl="5")  # type: ignore[arg-type]
-client.lock("job", timeout=5)  # type: ignore[arg-type]
+client.lock("job", ttl="5")  # type: ignore[call-overload]
+client.lock("job", timeout=5)  # type: ignore[call-overload]
 
 
 @lock
@@ -17,12 +17,54 @@ def report(day: int) -> str:
 
 
 assert_type(report(1), str)
+report("1")  # type: ignore[arg-type]
+
+
+@client.lock("report:{day}", wait=0, otherwise=None)
+def skipped(day: int) -> str:
+    return str(day)
+
+
+assert_type(skipped(day=1), str | None)
+skipped()  # type: ignore[call-arg]
+
+
+@redlock.lock("report:{day}", wait=0, otherwise=0)
+async def askipped(day: int) -> str:
+    return str(day)
+
+
+with client.lock("report", wait=0, otherwise=None):  # type: ignore[attr-defined]
+    pass
+
+
+class Reports:
+    @lock
+    def one(self, day: int) -> str:
+        return str(day)
+
+    @lock
+    @staticmethod
+    def static(day: int) -> str:
+        return str(day)
+
+    @lock
+    @classmethod
+    def of_class(cls, day: int) -> str:
+        return str(day)
+
+
+assert_type(Reports().one(1), str)
+assert_type(Reports.static(1), str)
+assert_type(Reports.of_class(1), str)
+Reports().one("1")  # type: ignore[arg-type]
 with lock as lease:
     assert_type(lease, redlock.Lease)
 assert_type(lock.try_acquire(), redlock.Lease | None)
 
 
 async def main() -> None:
+    assert_type(await askipped(1), str | int)
     async with lock as lease:
         assert_type(lease.fencing_token, int)
     assert_type(await lock.aacquire(wait=1.5), redlock.Lease)
