@@ -3,6 +3,7 @@
 import type { Kept } from "./credentials.js";
 import type { Locked } from "./handle.js";
 import type { NativeLock } from "./native.js";
+import type { LockOptions } from "./options.js";
 
 /**
  * A lock of one client.
@@ -25,7 +26,14 @@ export class Bound {
 }
 
 /**
- * What a lock needs of its client; the default client is looked up at each use.
+ * What a lock is made of.
  * @internal
  */
-export type Bind = () => Bound;
+export interface Described {
+  readonly names: readonly string[];
+  readonly options: LockOptions;
+  /** The default client is looked up at each use. */
+  readonly bind: () => Bound;
+  /** As `bind`, but it chooses no client. */
+  readonly known: () => Bound | undefined;
+}

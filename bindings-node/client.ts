@@ -2,11 +2,12 @@
 
 import { Bound } from "./bound.js";
 import { attempt, endOfScope, settled, unwrap } from "./calls.js";
-import { objectsOf, type Remains } from "./collection.js";
 import type { Kept } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
-import { Lease } from "./lease.js";
+import type { Lease } from "./lease.js";
+import { leasesOf } from "./listed.js";
 import { Lock } from "./lock.js";
+import { printable } from "./looks.js";
 import { NativeClient } from "./native.js";
 import {
   CLIENT,
@@ -39,6 +40,7 @@ export class Redlock {
   readonly #native: NativeClient;
   /** What its connections ask for credentials. */
   readonly #kept: Kept | undefined;
+  readonly #options: RedlockOptions;
 
   /**
    * A client over these nodes: one URL, or several of independent servers: `redis://[user:password@]host[:port][/db]`,
@@ -46,7 +48,8 @@ export class Redlock {
    */
   constructor(nodes: string | readonly string[], options?: RedlockOptions) {
     const urls = nameList(nodes, NODES, "Redlock()");
-    const [args, kept] = nativeOptions(checked(options, CLIENT, "Redlock()"));
+    this.#options = checked(options, CLIENT, "Redlock()");
+    const [args, kept] = nativeOptions(this.#options);
     this.#kept = kept;
     this.#native = attempt(() => new NativeClient(native(), urls, args));
   }
@@ -85,17 +88,14 @@ export class Redlock {
       list,
       this.#kept,
     );
-    return new Lock(() => bound, list);
+    const known = () => bound;
+    return new Lock({ names: list, options: args, bind: known, known });
   }
 
-  /**
-   * What node-redlock has here.
-   * @internal
-   */
+  /** @internal What node-redlock has here. */
   acquire(): never {
-    const text =
-      "redlock.acquire(resources, duration) is node-redlock's. Write redlock.lock(names, { ttl }).acquire()";
-    throw new InvalidOption(text);
+    const instead = "Write redlock.lock(names, { ttl }).acquire()";
+    throw new InvalidOption(`redlock.acquire(resources, duration) is node-redlock's. ${instead}`);
   }
 
   /**
@@ -163,7 +163,7 @@ export class Redlock {
    * ```
    */
   leases(): Lease[] {
-    return objectsOf(this.#ready().leases(), (remains) => leaseOf(remains, this.#kept));
+    return leasesOf(this.#ready().leases(), this.#kept);
   }
 
   /**
@@ -227,6 +227,19 @@ export class Redlock {
     await endOfScope(this.shutdown(0), "the keys end with their ttl");
   }
 
+  /**
+   * What may be logged of it: `nodes` without passwords, and `options` without `credentials`. `util.inspect` shows the same.
+   *
+   * @example
+   * ```js
+   * JSON.stringify(new Redlock("redis://:pw@a")); // '{"nodes":["redis://a:6379"],"options":{}}'
+   * ```
+   */
+  toJSON(): { nodes: string[]; options: Omit<RedlockOptions, "credentials"> } {
+    const { credentials, ...options } = this.#options;
+    return { nodes: this.nodes, options };
+  }
+
   /** The native client, once the native part knows of every call so far. */
   #ready(): NativeClient {
     native();
@@ -234,9 +247,4 @@ export class Redlock {
   }
 }
 
-/** Another object of a lease whose first one was collected. */
-function leaseOf({ id, key, site }: Remains, kept: Kept | undefined): Lease {
-  const known = native();
-  const keys = known.leaseKeys(id) ?? [];
-  return new Lease(id, { key, keys, ttl: known.leaseTtl(id) ?? 0, kept }, site);
-}
+printable(Redlock, "Redlock");

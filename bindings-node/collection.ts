@@ -28,20 +28,20 @@ export interface Remains {
   site: CallSite;
 }
 
-/** A lease's object, which may be collected. */
-export interface Collectable {
-  /** What would be left of it; nothing if it is over. */
+/** What stands behind a lease's object, which may be collected. */
+export interface Watched {
+  /** What would be left of it; nothing if it is over. From now on it says when it is. */
   register(): Remains | undefined;
 }
 
 /** A lease that is no longer young: its object, while there is one, and what is left of it without. */
-interface Known<L> {
-  ref: WeakRef<L & Collectable>;
+interface Known<L extends object> {
+  ref: WeakRef<L>;
   remains: Remains;
 }
 
 /** Those that are not over, by their numbers. */
-const known = new Map<number, Known<unknown>>();
+const known = new Map<number, Known<object>>();
 
 /**
  * A lease that is collected is not released: `lock.acquire()` as a statement must not unlock at once. Renewal ends, the
@@ -62,27 +62,33 @@ const collected = new FinalizationRegistry<Remains>(({ id, key, site }) => {
 const YOUNG = 50;
 
 /** Most leases are released within a moment: a registry entry for each would cost as much as sending its request. */
-let young: Collectable[] = [];
+let young: object[] = [];
+/** What stands behind each of them. */
+let behind: Watched[] = [];
 
 /** Tells of a lease that is collected while it is held. */
-export function watchOver(lease: Collectable): void {
+export function watchOver(lease: object, watched: Watched): void {
   if (young.length === 0) setTimeout(later.call, YOUNG).unref();
   young.push(lease);
+  behind.push(watched);
 }
 
 /** It is over: nobody needs to be told. */
-export function overlook(lease: Collectable, id: number): void {
-  collected.unregister(lease);
+export function overlook(watched: Watched, id: number): void {
+  collected.unregister(watched);
   known.delete(id);
 }
 
 function register(): void {
   const leases = young;
+  const all = behind;
   young = [];
-  for (const lease of leases) {
-    const remains = lease.register();
+  behind = [];
+  for (const [at, lease] of leases.entries()) {
+    const watched = all[at] as Watched;
+    const remains = watched.register();
     if (remains === undefined) continue;
-    collected.register(lease, remains, lease);
+    collected.register(lease, remains, watched);
     known.set(remains.id, { ref: new WeakRef(lease), remains });
   }
 }
@@ -91,7 +97,7 @@ function register(): void {
  * The objects of these leases: those that were handed out, and for one that was collected since, what `again` makes of
  * what is left. None for one that is still on its way to its caller.
  */
-export function objectsOf<L extends Collectable>(
+export function objectsOf<L extends object>(
   ids: readonly number[],
   again: (remains: Remains) => L,
 ): L[] {

@@ -65,10 +65,13 @@ export function lock<Fencing extends boolean = false>(
   // Options are checked now, though no client is chosen yet: a mistake shows where it was made.
   attempt(() => checkLock(list, args));
   let last: { choice: number; bound: Bound } | undefined;
-  return new Lock(() => {
+  const bind = () => {
     if (last?.choice !== choice) last = { choice, bound: defaultBound(list, args) };
     return last.bound;
-  }, list);
+  };
+  // Printing it chooses no client.
+  const known = () => (last?.choice === choice ? last.bound : undefined);
+  return new Lock<Fencing>({ names: list, options: args, bind, known });
 }
 
 /** Of the configured client, else of the one that REDLOCK_NODES or REDIS_URL names, else of Redis on this machine. */

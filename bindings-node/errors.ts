@@ -1,5 +1,7 @@
 /** The exception classes: one per code, the same codes in every language. */
 
+import { Taken, takeNone } from "./stack.js";
+
 /** What one node had to say. */
 export interface NodeReport {
   /** The node's URL without its password. */
@@ -57,14 +59,28 @@ export class LockError extends Error {
   readonly reason: LossReason | undefined;
   /** What each node had to say, where the nodes are the cause. */
   readonly nodes: readonly NodeReport[];
+  readonly #taken: Taken;
 
   constructor(message: string, details: LockErrorDetails = {}) {
+    const limit = takeNone();
     super(message, "cause" in details ? { cause: details.cause } : undefined);
+    this.#taken = new Taken(new.target, limit);
+    Object.defineProperty(this, "stack", STACK);
     this.resource = details.resource;
     this.waited = details.waited;
     this.remaining = details.remaining;
     this.reason = details.reason as LossReason | undefined;
     this.nodes = details.nodes ?? [];
+  }
+
+  /** The code in the way of Node's own errors: `ERR_REDLOCK_` before it, as in `ERR_REDLOCK_TIMEOUT`. */
+  get platformCode(): `ERR_REDLOCK_${string}` {
+    return `ERR_REDLOCK_${this.code.toUpperCase()}`;
+  }
+
+  /** @internal */
+  static stackOf(error: LockError): unknown {
+    return #taken in error ? error.#taken.of(error) : undefined;
   }
 
   /** Written out in each class: a bundler gives the class itself whatever name it likes. */
@@ -159,6 +175,17 @@ export class ClientClosed extends LockError {
   }
 }
 
+/** Of every error: its text is made when it is read. */
+const STACK: PropertyDescriptor & ThisType<LockError> = {
+  configurable: true,
+  get() {
+    return LockError.stackOf(this);
+  },
+  set(value: unknown) {
+    Object.defineProperty(this, "stack", { value, configurable: true, writable: true });
+  },
+};
+
 const CLASSES: Record<string, typeof LockError> = {
   timeout: LockTimeout,
   lost: LockLost,
@@ -177,9 +204,24 @@ interface Failure extends LockErrorDetails {
  * @internal
  */
 export function toError(thrown: unknown): Error {
-  const failure = thrown as Failure;
+  const failure = thrown as Failure & { nodes: NodeReport[] };
   if (!Array.isArray(failure.nodes)) return thrown as Error;
   const Class = CLASSES[failure.code] ?? LockError;
   const { message, resource, waited, remaining, reason, nodes } = failure;
-  return new Class(message, { resource, waited, remaining, reason, nodes });
+  const details = { resource, waited, remaining, reason, nodes };
+  const cause = causeOf(nodes);
+  return new Class(message, cause === undefined ? details : { ...details, cause });
+}
+
+/** What the nodes that failed say: one error, or all of them. */
+function causeOf(nodes: readonly NodeReport[]): Error | undefined {
+  const faults = nodes.filter(({ state }) => state === "fault");
+  if (faults.length === 0) return undefined;
+  const limit = takeNone();
+  try {
+    const errors = faults.map(({ url, error }) => new Error(`${url}: ${error ?? "no answer"}`));
+    return errors.length === 1 ? errors[0] : new AggregateError(errors, "the nodes that failed");
+  } finally {
+    Error.stackTraceLimit = limit;
+  }
 }

@@ -2,7 +2,7 @@
 
 import type { Grant } from "./batch.js";
 import { attempt, failing, settled, unwrap } from "./calls.js";
-import { type CallSite, type Remains, where } from "./collection.js";
+import { type CallSite, overlook, type Remains, type Watched, where } from "./collection.js";
 import type { Kept } from "./credentials.js";
 import { InvalidOption, LockLost, toError } from "./errors.js";
 import { forget, type Loss, lossOf } from "./loss.js";
@@ -21,7 +21,7 @@ export interface Locked {
 }
 
 /** What stands behind a `Lease`, whose methods say what each of these gives. */
-export class LeaseHandle {
+export class LeaseHandle implements Watched {
   readonly id: number;
   readonly #lock: Locked;
   readonly #grant: Grant | undefined;
@@ -30,6 +30,7 @@ export class LeaseHandle {
   #fence: number | null = null;
   /** Once it is not its lock's any more. */
   #ttl: number | undefined;
+  #registered = false;
   #released = false;
   #loss: Loss | undefined;
   #told = false;
@@ -41,11 +42,11 @@ export class LeaseHandle {
     this.#grant = grant;
   }
 
-  /** What would be left of it if its object were collected; nothing if it is over, or nobody watches over it. */
-  remains(): Remains | undefined {
+  register(): Remains | undefined {
     if (this.#released || this.#site === undefined) return undefined;
     // The core names it when the lease is held for long, or waited for by its own client.
     native().leaseCallSite(this.id, where(this.#site));
+    this.#registered = true;
     return { id: this.id, key: this.#lock.key, site: this.#site };
   }
 
@@ -115,8 +116,7 @@ export class LeaseHandle {
     this.#ttl = this.ttl;
   }
 
-  /** `ended`: called once it is given back, before the promise resolves; not if that failed. */
-  release(ended: () => void, none: unknown): Promise<void> {
+  release(none: unknown): Promise<void> {
     return new Promise((resolve) => {
       if (none !== undefined) noSignal(none, "release()");
       if (this.#released) return resolve();
@@ -127,7 +127,6 @@ export class LeaseHandle {
           return resolve(failing(outcome));
         }
         this.#end();
-        ended();
         resolve();
       });
     });
@@ -142,6 +141,7 @@ export class LeaseHandle {
 
   #end(): void {
     this.#released = true;
+    if (this.#registered) overlook(this, this.id);
     forget(this.id);
   }
 

@@ -2,9 +2,10 @@
 
 import type { Grant } from "./batch.js";
 import { endOfScope } from "./calls.js";
-import { type CallSite, overlook, type Remains, watchOver } from "./collection.js";
+import { type CallSite, watchOver } from "./collection.js";
 import type { LockLost } from "./errors.js";
 import { LeaseHandle, type Locked } from "./handle.js";
+import { printable } from "./looks.js";
 import { noSignal } from "./options.js";
 import { callback as checkedCallback } from "./values.js";
 
@@ -29,20 +30,12 @@ export class Lease<Fencing extends boolean = boolean> {
    */
   readonly key: string;
   readonly #handle: LeaseHandle;
-  #registered = false;
 
   /** @internal */
   constructor(id: number, lock: Locked, site?: CallSite, grant?: Grant) {
     this.#handle = new LeaseHandle(id, lock, site, grant);
     this.key = lock.key;
-    if (site !== undefined) watchOver(this);
-  }
-
-  /** @internal */
-  register(): Remains | undefined {
-    const remains = this.#handle.remains();
-    this.#registered = remains !== undefined;
-    return remains;
+    if (site !== undefined) watchOver(this, this.#handle);
   }
 
   /**
@@ -164,7 +157,7 @@ export class Lease<Fencing extends boolean = boolean> {
    */
   release(): Promise<void>;
   release(none?: unknown): Promise<void> {
-    return this.#handle.release(() => this.#end(), none);
+    return this.#handle.release(none);
   }
 
   /**
@@ -178,14 +171,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   abandon(): boolean {
-    const held = this.#handle.abandon();
-    this.#end();
-    return held;
-  }
-
-  /** It is over by us: nobody needs to be told of a lease that is collected. */
-  #end(): void {
-    if (this.#registered) overlook(this, this.#handle.id);
+    return this.#handle.abandon();
   }
 
   /**
@@ -229,6 +215,19 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
+   * What may be logged of it: `key`, `held`, `remaining`, `ttl`. `util.inspect` shows the same, neither has the token.
+   *
+   * @example
+   * ```js
+   * JSON.parse(JSON.stringify(lease)).key; // "lock:job"
+   * ```
+   */
+  toJSON(): { key: string; held: boolean; remaining: number; ttl: number } {
+    const { key, held, remaining, ttl } = this;
+    return { key, held, remaining, ttl };
+  }
+
+  /**
    * The end of a scope: as `release()`, but unreachable nodes are only warned of, since the key ends by itself, and a loss
    * that `ensureHeld`, `extend` or `release` has thrown already is not thrown again.
    *
@@ -247,3 +246,5 @@ export class Lease<Fencing extends boolean = boolean> {
     await endOfScope(this.release(), "the key ends with its ttl", told);
   }
 }
+
+printable(Lease, "Lease");

@@ -1,15 +1,17 @@
 /** What to lock. */
 
 import type { Grant } from "./batch.js";
-import type { Bind } from "./bound.js";
+import type { Described } from "./bound.js";
 import { begin, cancelOn, failing, reasonOf, settled, unwrap } from "./calls.js";
 import type { CallSite } from "./collection.js";
 import { Lease } from "./lease.js";
+import { printable } from "./looks.js";
 import type { Inspection } from "./native.js";
 import {
   ACQUIRE,
   type AcquireOptions,
   checked,
+  type LockOptions,
   noSignal,
   TRY,
   type TryAcquireOptions,
@@ -35,15 +37,13 @@ const SAME_PLACE = 50;
  * ```
  */
 export class Lock<Fencing extends boolean = boolean> {
-  readonly #bind: Bind;
-  readonly #names: readonly string[];
+  readonly #described: Described;
   #site: CallSite | undefined;
   #sited = Number.NEGATIVE_INFINITY;
 
   /** @internal */
-  constructor(bind: Bind, names: readonly string[]) {
-    this.#bind = bind;
-    this.#names = names;
+  constructor(described: Described) {
+    this.#described = described;
   }
 
   /**
@@ -55,7 +55,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   get names(): string[] {
-    return [...this.#names];
+    return [...this.#described.names];
   }
 
   /**
@@ -67,7 +67,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   get key(): string {
-    return this.#bind().locked.key;
+    return this.#described.bind().locked.key;
   }
 
   /**
@@ -79,7 +79,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   get keys(): string[] {
-    return [...this.#bind().locked.keys];
+    return [...this.#described.bind().locked.keys];
   }
 
   /**
@@ -109,7 +109,7 @@ export class Lock<Fencing extends boolean = boolean> {
         ? checked(options, TRY, "tryAcquire()")
         : checked(options, ACQUIRE, "acquire()");
       if (signal?.aborted) throw reasonOf(signal);
-      const bound = this.#bind();
+      const bound = this.#described.bind();
       let forget: (() => void) | undefined;
       const hear = (slot: number) => {
         if (signal !== undefined) forget = cancelOn(signal, slot, reject);
@@ -190,7 +190,7 @@ export class Lock<Fencing extends boolean = boolean> {
   async continued(token: string, below: Way): Promise<Lease<false>> {
     const site = this.#here(below);
     const text = tokenText(token);
-    const bound = this.#bind();
+    const bound = this.#described.bind();
     const outcome = await settled((slot) => bound.native.attach(slot, text));
     return new Lease(unwrap<Grant>(outcome).id, bound.locked, site);
   }
@@ -207,8 +207,23 @@ export class Lock<Fencing extends boolean = boolean> {
   async inspect(): Promise<Inspection>;
   async inspect(none?: unknown): Promise<Inspection> {
     noSignal(none, "inspect()");
-    const bound = this.#bind();
+    const bound = this.#described.bind();
     return unwrap(await settled((slot) => bound.native.inspect(slot)));
+  }
+
+  /**
+   * What may be logged of it: `names`, `options`, and `key`, where a client is chosen. `util.inspect` shows the same.
+   *
+   * @example
+   * ```js
+   * JSON.stringify(client.lock("a", { ttl: 500 })); // '{"names":["a"],"key":"lock:a","options":{"ttl":500}}'
+   * ```
+   */
+  toJSON(): { names: string[]; key?: string; options: LockOptions<Fencing> } {
+    const { options, known } = this.#described;
+    const key = known()?.locked.key;
+    const found = key === undefined ? {} : { key };
+    return { names: this.names, ...found, options: { ...(options as LockOptions<Fencing>) } };
   }
 
   /** The caller's frame. Looking it up costs more than sending the request does, so it serves for a moment. */
@@ -227,3 +242,5 @@ export class Lock<Fencing extends boolean = boolean> {
     return this.#site;
   }
 }
+
+printable(Lock, "Lock");

@@ -36,8 +36,10 @@ const TYPESCRIPT: &[&str] = &[
     "client.ts",
     "lock.ts",
     "scope.ts",
+    "listed.ts",
     "bound.ts",
     "lease.ts",
+    "looks.ts",
     "handle.ts",
     "collection.ts",
     "loss.ts",
@@ -49,6 +51,7 @@ const TYPESCRIPT: &[&str] = &[
     "values.ts",
     "credentials.ts",
     "errors.ts",
+    "stack.ts",
 ];
 
 /// The files, by their names, that a file's text names: values and types, imports and what is passed on.

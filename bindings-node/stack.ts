@@ -1,0 +1,54 @@
+/** Stacks of errors: what is ours on top of them says nothing to whoever reads them. */
+
+import { basename, dirname, sep } from "node:path";
+
+/** A stack as it was taken: its text costs more than all else, and is made once somebody reads it. */
+export class Taken {
+  #source: { stack?: unknown } | undefined = {};
+  #text: unknown;
+  readonly #limit: number;
+
+  /** Down from the caller of `below`; `limit` is what the program wants to see. */
+  constructor(below: abstract new (...args: never[]) => unknown, limit: number) {
+    this.#limit = limit;
+    Error.stackTraceLimit = limit + OURS;
+    Error.captureStackTrace(this.#source as object, below as never);
+    Error.stackTraceLimit = limit;
+  }
+
+  /** As the stack of this error. */
+  of({ name, message }: Error): unknown {
+    if (this.#source !== undefined) {
+      this.#text = trimmed(`${name}: ${message}`, this.#source.stack, this.#limit);
+      this.#source = undefined;
+    }
+    return this.#text;
+  }
+}
+
+/** Errors made from now on take no stack; gives the limit until now. */
+export function takeNone(): number {
+  const limit = Error.stackTraceLimit;
+  Error.stackTraceLimit = 0;
+  return limit;
+}
+
+/** How many frames of ours an error may have on top. */
+const OURS = 6;
+
+/** Where our files are; in a bundle, where they are the program's own, nothing is cut. */
+const folder =
+  typeof __filename === "string" && basename(__filename) === "stack.js"
+    ? dirname(__filename) + sep
+    : undefined;
+
+const isOurs = (frame: string) => folder !== undefined && frame.includes(folder);
+
+/** What a program's own `prepareStackTrace` may have made stays as it is, unless it is text. */
+function trimmed(header: string, stack: unknown, limit: number): unknown {
+  if (typeof stack !== "string") return stack;
+  const frames = stack.split("\n").filter((line) => /^\s+at /.test(line));
+  const first = frames.findIndex((frame) => !isOurs(frame) && !/[( ](node:|<anonymous>)/.test(frame));
+  const theirs = frames.slice(0, first).some(isOurs) ? frames.slice(first) : frames;
+  return [header, ...theirs.slice(0, limit)].join("\n");
+}

@@ -1,0 +1,243 @@
+// What errors and objects look like where a program prints them: whose line, which code, which cause, and no secret.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { inspect, promisify } from "node:util";
+import * as redlock from "redlock-native";
+import { freePort, fresh } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
+
+const { configure, lock, Redlock, using } = redlock;
+const run = promisify(execFile);
+const library = fileURLToPath(new URL("../../bindings-node/dist/", import.meta.url));
+const client = new Redlock(`memory://${fresh()}`);
+
+describe("errors", () => {
+  test("have the platform's code beside their own", () => {
+    const classes = Object.values(redlock).filter((value) => value.prototype instanceof Error);
+    const codes = classes.map((Class) => {
+      const { code, platformCode } = new Class("text");
+      assert.equal(platformCode, `ERR_REDLOCK_${code.toUpperCase()}`);
+      return platformCode;
+    });
+    assert.equal(new Set(codes).size, 6);
+    // What a program prints or sends has one code, as before.
+    assert.deepEqual(Object.keys(new redlock.LockLost("text")).includes("platformCode"), false);
+  });
+
+  test("have the failed nodes' errors as their cause", async () => {
+    const ports = [await freePort(), await freePort()];
+    const urls = ports.map((port) => `redis://user:s3cret@127.0.0.1:${port}`);
+    const ask = (nodes) =>
+      new Redlock(nodes, { restartGuard: 0 }).lock(fresh(), { wait: 0, ttl: 1000 });
+    await assert.rejects(ask(urls[0]).acquire(), ({ cause, nodes }) => {
+      assert.ok(cause instanceof Error);
+      assert.equal(cause.message, `${nodes[0].url}: ${nodes[0].error}`);
+      return true;
+    });
+    await assert.rejects(ask([...urls, "memory://"]).acquire(), (error) => {
+      const { errors } = error.cause;
+      assert.deepEqual([error.cause.constructor, errors.length], [AggregateError, 2]);
+      for (const [at, port] of ports.entries())
+        assert.match(errors[at].message, new RegExp(`:${port}`));
+      assert.ok(!inspect(error, { depth: null }).includes("s3cret"));
+      return true;
+    });
+    const lease = await client.lock("taken").acquire();
+    const refused = await client
+      .lock("taken", { wait: 0 })
+      .acquire()
+      .catch((error) => error);
+    assert.equal("cause" in refused, false);
+    await lease.release();
+  });
+
+  const WAYS = {
+    "lock()": async () => client.lock("a", { ttl: 1 }),
+    "lock() of the module": async () => lock("a", { tll: 1 }),
+    "new Redlock()": async () => new Redlock("nonsense://"),
+    "configure()": async () => configure("memory://", { nodeTimeout: 0 }),
+    acquire: async (held) => await client.lock(held, { wait: 0 }).acquire(),
+    "lock.using": async (held) => await client.lock(held, { wait: 0 }).using(() => 1),
+    "client.using": async (held) => await client.using(held, { wait: 0 }, () => 1),
+    "using without a body": async () => await client.using("a", {}),
+    attach: async (held) => await client.attach(held, "token"),
+    extend: async (_, lease) => await lease.extend(5),
+    "shutdown()": async () => await client.shutdown(-1),
+  };
+  for (const [way, use] of Object.entries(WAYS)) {
+    test(`of ${way} show the program's line first, and none of the library's above it`, async () => {
+      const lease = await client.lock(fresh()).acquire();
+      const error = await use(lease.key.slice("lock:".length), lease).catch((thrown) => thrown);
+      await lease.release();
+      assert.ok(error instanceof redlock.LockError, inspect(error));
+      const [header, ...frames] = error.stack.split("\n");
+      assert.equal(header, `${error.name}: ${error.message}`);
+      assert.match(frames[0], /looks\.test\.mjs/);
+      assert.ok(
+        !frames.some((frame) => frame.includes(library) && frame === frames[0]),
+        error.stack,
+      );
+      assert.ok(frames.length <= Error.stackTraceLimit);
+    });
+  }
+
+  test("keep a stack that is asked for late, replaced, cut or sent elsewhere", () => {
+    const error = (function theCaller() {
+      return new redlock.LockTimeout("text");
+    })();
+    error.message = "changed later";
+    assert.match(error.stack, /^LockTimeout: .*\n {4}at theCaller/);
+    const copy = structuredClone(error);
+    assert.match(copy.stack, /theCaller/);
+    error.stack = "mine";
+    assert.deepEqual([error.stack, Object.keys(error).includes("stack")], ["mine", false]);
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 1;
+    const short = new redlock.LockTimeout("text");
+    Error.stackTraceLimit = 0;
+    const none = new redlock.LockTimeout("text");
+    Error.stackTraceLimit = stackTraceLimit;
+    assert.equal(short.stack.split("\n").length, 2);
+    assert.equal(none.stack, "LockTimeout: text");
+    assert.equal(Error.stackTraceLimit, stackTraceLimit);
+    const { prepareStackTrace } = Error;
+    Error.prepareStackTrace = (_, sites) => sites;
+    assert.ok(Array.isArray(new redlock.LockTimeout("text").stack));
+    Error.prepareStackTrace = prepareStackTrace;
+  });
+});
+
+describe("the line that acquired, in messages,", () => {
+  const hold = async (acquiring) => {
+    const lease = await acquiring;
+    await sleep(100);
+    return lease;
+  };
+  // Each on a line of its own, in a function of its own name.
+  const WAYS = {
+    async acquire(name) {
+      return hold(client.lock(name).acquire());
+    },
+    async tryAcquire(name) {
+      return hold(client.lock(name).tryAcquire());
+    },
+    async lockAttach(name) {
+      const first = await client.lock(name).acquire();
+      const lease = await hold(client.lock(name).attach(first.token));
+      first.abandon();
+      return lease;
+    },
+    async clientAttach(name) {
+      const first = await client.lock(name).acquire();
+      const lease = await hold(client.attach(name, first.token));
+      first.abandon();
+      return lease;
+    },
+  };
+  const BODIES = {
+    lockUsing: (name, body) => client.lock(name).using(body),
+    clientUsing: (name, body) => client.using(name, body),
+    clientUsingOptions: (name, body) => client.using(name, { ttl: 5000 }, body),
+    moduleUsing: (name, body) => using(name, body),
+  };
+  const named = async (of, name, function_) => {
+    await assert.rejects(of.lock(name).acquire({ wait: 0 }), ({ message }) => {
+      const [, place] = /this client holds it, acquired at (.*)$/.exec(message) ?? [];
+      assert.ok(place?.includes(function_) && place.includes("looks.test.mjs:"), message);
+      return true;
+    });
+  };
+  for (const [way, acquire] of Object.entries(WAYS)) {
+    test(`is the program's for ${way}`, async () => {
+      const name = fresh();
+      const lease = await acquire(name);
+      await named(client, name, way);
+      await lease.release();
+    });
+  }
+  for (const [way, run] of Object.entries(BODIES)) {
+    test(`is the program's for ${way}`, async () => {
+      const name = fresh();
+      if (way === "moduleUsing") configure("memory://", { replace: true });
+      await run(name, async () => {
+        await sleep(100);
+        await named(way === "moduleUsing" ? { lock } : client, name, way);
+      });
+    });
+  }
+});
+
+describe("util.inspect and toJSON", () => {
+  const url = "redis://user:s3cret@127.0.0.1:1/2?password=s3cret2";
+  const credentials = () => "s3cret";
+
+  test("of a client show its nodes and options, and no password", () => {
+    const given = { keyPrefix: "app:", credentials };
+    const made = new Redlock("redis://127.0.0.1:1/2", given);
+    const other = new Redlock("redis://user:s3cret@127.0.0.1:1/2");
+    assert.ok(!(inspect(other) + JSON.stringify(other)).includes("s3cret"));
+    assert.deepEqual(JSON.parse(JSON.stringify(made)), {
+      nodes: ["redis://127.0.0.1:1/2"],
+      options: { keyPrefix: "app:" },
+    });
+    const shown = inspect(made);
+    assert.match(shown, /^Redlock \{.*nodes:.*'redis:\/\/127\.0\.0\.1:1\/2'.*keyPrefix: 'app:'/s);
+    assert.ok(!shown.includes("s3cret"));
+    assert.throws(
+      () => new Redlock(url),
+      (error) => !inspect(error).includes("s3cret"),
+    );
+  });
+
+  test("of a lock show its key and options", () => {
+    const described = client.lock(["{a}:1", "{a}:2"], { ttl: 5000, wait: 0 });
+    const facts = {
+      names: ["{a}:1", "{a}:2"],
+      key: described.key,
+      options: { ttl: 5000, wait: 0 },
+    };
+    assert.deepEqual(JSON.parse(JSON.stringify(described)), facts);
+    assert.match(inspect(described), /^Lock \{.*key: 'lock:\{a\}:1, lock:\{a\}:2'.*ttl: 5000/s);
+  });
+
+  test("of a lock of the default client chooses no client", async () => {
+    const program = `
+      const { configure, lock } = require("redlock-native");
+      const { inspect } = require("node:util");
+      const job = lock("job", { ttl: 500 });
+      console.log(inspect(job), JSON.stringify(job));
+      configure("memory://", { keyPrefix: "later:" });
+      job.key;
+      console.log(JSON.stringify(job));
+    `;
+    const { stdout } = await run(process.execPath, ["-e", program], { cwd: library });
+    const before = `Lock { names: [ 'job' ], options: { ttl: 500 } } {"names":["job"],"options":{"ttl":500}}`;
+    const after = `{"names":["job"],"key":"later:job","options":{"ttl":500}}`;
+    assert.equal(stdout, `${before}\n${after}\n`);
+  });
+
+  test("of a lease show key, held, remaining and ttl, and not the token", async () => {
+    const lease = await client.lock(fresh(), { ttl: 5000 }).acquire();
+    const { key, held, remaining, ttl, ...more } = JSON.parse(JSON.stringify(lease));
+    assert.deepEqual([key, held, ttl, more], [lease.key, true, 5000, {}]);
+    assert.ok(remaining > 1000 && remaining <= 5000);
+    const shown = inspect({ deep: { lease } });
+    assert.match(shown, /Lease \{.*held: true.*remaining: \d+.*ttl: 5000/s);
+    assert.ok(!shown.includes(lease.token));
+    await lease.release();
+    assert.match(inspect(lease), /held: false, remaining: 0/);
+    assert.match(inspect({ a: { b: { c: { lease } } } }), /\[Object\]/);
+    assert.match(inspect({ a: { b: { lease } } }, { depth: 1 }), /\[Object\]/);
+    assert.match(inspect({ lease }, { depth: 0 }), /lease: \[Lease\]/);
+  });
+
+  test("of what is no object of theirs never throw", () => {
+    for (const { prototype } of [redlock.Lease, redlock.Lock, Redlock]) {
+      assert.equal(typeof inspect(prototype), "string");
+      assert.equal(typeof inspect(Object.create(prototype)), "string");
+      assert.equal(typeof inspect(new Proxy(client, {})), "string");
+    }
+  });
+});
