@@ -51,7 +51,7 @@ macro_rules! client_functions {
             ) -> PyResult<Self> {
                 refuse_client("Redlock()", args, kwargs)?;
                 let (options, kept) = client_args(&[$((stringify!($option), $option)),+])?;
-                Ok(Self { client: Numbered::make(py, args::nodes(nodes)?, (&options, kept))? })
+                Ok(Self { client: Numbered::make(py, args::nodes(nodes)?, (options, kept))? })
             }
         }
 
@@ -84,7 +84,7 @@ macro_rules! client_functions {
             refuse_client("configure()", args, kwargs)?;
             let replace = args::switch("replace", replace)?.unwrap_or_default();
             let (options, kept) = client_args(&[$((stringify!($option), $option)),+])?;
-            let client = Numbered::make(py, args::nodes(nodes)?, (&options, kept))?;
+            let client = Numbered::make(py, args::nodes(nodes)?, (options, kept))?;
             client.configure(py, replace)?;
             Ok(Redlock { client })
         }

@@ -62,6 +62,21 @@ impl Clone for Kept {
 }
 
 impl Kept {
+    /// The function.
+    pub(crate) fn function(&self, py: Python<'_>) -> Py<PyAny> {
+        self.0.get().function.clone_ref(py)
+    }
+
+    /// For whoever must not keep it.
+    pub(crate) fn downgrade(&self, py: Python<'_>) -> PyResult<Py<PyWeakrefReference>> {
+        PyWeakrefReference::new(self.0.bind(py).as_any()).map(Bound::unbind)
+    }
+
+    /// What is kept, if somebody does.
+    pub(crate) fn upgrade(py: Python<'_>, weak: &Py<PyWeakrefReference>) -> PyResult<Option<Self>> {
+        Ok(weak.bind(py).upgrade_as::<Source>()?.map(|source| Self(source.unbind())))
+    }
+
     /// For a class that keeps one.
     pub(crate) fn traverse(
         this: Option<&Self>,

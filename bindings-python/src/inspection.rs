@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
 
 /// Who holds a lock, by each node's word: a snapshot.
 ///
@@ -39,6 +41,36 @@ pub(crate) struct NodeInspection {
     token: Option<String>,
     /// The fault's own text.
     error: Option<String>,
+}
+
+#[pymethods]
+impl Inspection {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let nodes: Vec<_> = self.nodes.iter().map(|node| node.bind(py)).collect();
+        let nodes = PyList::new(py, nodes)?.repr()?;
+        let (held, remaining) = (python(py, self.held)?, python(py, self.remaining)?);
+        Ok(format!("Inspection(held={held}, remaining={remaining}, nodes={nodes})"))
+    }
+}
+
+#[pymethods]
+impl NodeInspection {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!(
+            "NodeInspection(url={}, key={}, state={}, remaining={}, token={}, error={})",
+            python(py, &self.url)?,
+            python(py, &self.key)?,
+            python(py, self.state)?,
+            python(py, self.remaining)?,
+            python(py, &self.token)?,
+            python(py, &self.error)?
+        ))
+    }
+}
+
+/// As Python writes it.
+fn python<'py>(py: Python<'py>, value: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyString>> {
+    value.into_bound_py_any(py)?.repr()
 }
 
 impl Inspection {

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 mod panic;
 
 mod describe;
+mod pickle;
 
 mod client;
 mod construct;
@@ -42,6 +43,11 @@ mod errors;
 /// The Rust half of `redlock`.
 #[pymodule]
 mod _native {
+    /// The package's version, which is that of the crate and of the npm package.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "as Python spells it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
     #[pymodule_export]
     use crate::construct::{Redlock, configure};
     #[pymodule_export]
@@ -59,4 +65,6 @@ mod _native {
     #[cfg(feature = "panics")]
     #[pymodule_export]
     use crate::panic::_panic_for_tests;
+    #[pymodule_export]
+    use crate::pickle::{unpickled_client, unpickled_lock};
 }

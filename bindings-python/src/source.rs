@@ -2,14 +2,16 @@
 
 use std::env::VarError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pyo3::prelude::*;
+use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 use redlock::ffi::{self, ClientArgs, DefaultClient, LockArgs, Unit};
 
 use crate::credentials::Kept;
 use crate::errors::{check, invalid};
-use crate::runtime::log;
+use crate::runtime::{lock, log};
 
 static DEFAULT: DefaultClient<Numbered> = DefaultClient::new();
 
@@ -20,26 +22,84 @@ pub(crate) struct Numbered {
     pub(crate) client: redlock::Redlock,
     /// What its connections ask for credentials.
     pub(crate) kept: Option<Kept>,
+    pub(crate) recipe: Arc<Recipe>,
 }
+
+/// What a client was made of, with its passwords; the same one in each copy of it.
+pub(crate) struct Recipe {
+    pub(crate) nodes: Vec<String>,
+    pub(crate) args: ClientArgs,
+    /// By which pickles of it in one process come to one client.
+    identity: OnceLock<String>,
+    number: u64,
+    client: redlock::Redlock,
+    kept: Option<Py<PyWeakrefReference>>,
+}
+
+/// The clients that were pickled, or come from a pickle.
+static KNOWN: Mutex<Vec<Weak<Recipe>>> = Mutex::new(Vec::new());
 
 impl Numbered {
     /// A new client; nothing connects.
     pub(crate) fn make(
         py: Python<'_>,
         nodes: Vec<String>,
-        (args, kept): (&ClientArgs, Option<Kept>),
+        (args, kept): (ClientArgs, Option<Kept>),
     ) -> PyResult<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         log::start(py)?;
-        let client = check(py, ffi::client(nodes, args))?;
-        Ok(Self { number: NUMBER.fetch_add(1, Ordering::Relaxed), client, kept })
+        let client = check(py, ffi::client(nodes.clone(), &args))?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let recipe = Recipe {
+            nodes,
+            args,
+            identity: OnceLock::new(),
+            number,
+            client: client.clone(),
+            kept: kept.as_ref().map(|kept| kept.downgrade(py)).transpose()?,
+        };
+        Ok(Self { number, client, kept, recipe: Arc::new(recipe) })
+    }
+
+    /// What its pickles are known by.
+    pub(crate) fn identity(&self, py: Python<'_>) -> PyResult<String> {
+        if let Some(identity) = self.recipe.identity.get() {
+            return Ok(identity.clone());
+        }
+        let random = py.import("os")?.call_method1("urandom", (16,))?.call_method0("hex")?;
+        Ok(self.known_as(random.extract()?))
+    }
+
+    /// From now on; the answer is the identity that it has.
+    pub(crate) fn known_as(&self, identity: String) -> String {
+        let mut known = lock(&KNOWN);
+        known.retain(|recipe| recipe.strong_count() > 0);
+        let identity = self.recipe.identity.get_or_init(|| identity).clone();
+        known.push(Arc::downgrade(&self.recipe));
+        identity
+    }
+
+    /// The client of this identity, if this process has it.
+    pub(crate) fn known(py: Python<'_>, identity: &str) -> PyResult<Option<Self>> {
+        let all: Vec<_> = lock(&KNOWN).iter().filter_map(Weak::upgrade).collect();
+        let is =
+            |recipe: &Arc<Recipe>| recipe.identity.get().is_some_and(|known| known == identity);
+        let Some(recipe) = all.into_iter().find(is) else { return Ok(None) };
+        let kept = match &recipe.kept {
+            None => None,
+            Some(weak) => match Kept::upgrade(py, weak)? {
+                None => return Ok(None),
+                kept => kept,
+            },
+        };
+        Ok(Some(Self { number: recipe.number, client: recipe.client.clone(), kept, recipe }))
     }
 
     /// The default client, in use from now on.
     fn default(py: Python<'_>) -> PyResult<Self> {
         let make = || {
             let nodes = ffi::default_nodes(set("REDLOCK_NODES")?, set("REDIS_URL")?);
-            Self::make(py, check(py, nodes)?, (&ClientArgs::of_client(Unit::Seconds), None))
+            Self::make(py, check(py, nodes)?, (ClientArgs::of_client(Unit::Seconds), None))
         };
         DEFAULT.get(make, |made| made.client.nodes())
     }

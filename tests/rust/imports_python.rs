@@ -10,6 +10,7 @@ use crate::tidy::{files, root};
 const RUST: &[&str] = &[
     "panic",
     "describe",
+    "pickle",
     "client::asyncio",
     "client::ending",
     "client",

@@ -12,6 +12,7 @@
 # an import, by Ctrl-C or for want of a file.
 from redlock import _asyncio as _asyncio
 from redlock._native import Inspection, Lease, Lock, NodeInspection, Redlock, configure, lock
+from redlock._native import __version__ as __version__
 from redlock.errors import (
     ClientClosed,
     InvalidOption,

@@ -9,7 +9,7 @@ import os
 import types
 import typing
 import redlock.errors
-from typing import Any, final
+from typing import Any, Final, final
 
 _P = typing.ParamSpec("_P")
 _D = typing.TypeVar("_D")
@@ -22,7 +22,12 @@ class _Skipping(typing.Generic[_D]):
     @typing.overload
     def __call__(self, function: collections.abc.Callable[_P, _R]) -> collections.abc.Callable[_P, _R | _D]: ...
 
-__all__ = ["Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "_Acquire", "_conclude", "configure", "lock"]
+__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "_Acquire", "_client", "_conclude", "_lock", "configure", "lock"]
+
+__version__: Final[str]
+"""
+The package's version, which is that of the crate and of the npm package.
+"""
 
 @final
 class Inspection:
@@ -33,6 +38,7 @@ class Inspection:
         >>> found.held, found.remaining, found.nodes[0].state
         (False, None, 'free')
     """
+    def __repr__(self, /) -> str: ...
     @property
     def held(self, /) -> bool:
         """
@@ -271,8 +277,11 @@ class Lock:
         whose caller decides when it ends; InvalidOption for a name with other braces.
         """
     def __bool__(self, /) -> bool: ...
+    def __copy__(self, /) -> Lock: ...
+    def __deepcopy__(self, /, memo: "object") -> Lock: ...
     def __enter__(self, /) -> Lease: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     def _acquire(self, /, frame: "types.FrameType", wait: "float | datetime.timedelta | types.EllipsisType | None" = ..., *args: "typing.Any", **kwargs: "typing.Any") -> _Acquire:
         """
@@ -371,6 +380,14 @@ class Lock:
             ['lock:a', 'lock:b']
         """
     @property
+    def name(self, /) -> str:
+        """
+        The name, without the client's prefix; of several names all, with commas between.
+
+            >>> client.lock("job").name
+            'job'
+        """
+    @property
     def names(self, /) -> list[str]:
         """
         The names, without the client's prefix.
@@ -388,6 +405,22 @@ class Lock:
             ...     print(lock.try_acquire())
             None
         """
+    @property
+    def ttl(self, /) -> float:
+        """
+        The seconds that a lease lives without renewal.
+
+            >>> client.lock("job").ttl
+            10.0
+        """
+    @property
+    def wait(self, /) -> float | None:
+        """
+        The seconds for which an acquire may wait; None: for ever.
+
+            >>> client.lock("job", wait=5).wait
+            5.0
+        """
 
 @final
 class NodeInspection:
@@ -399,6 +432,7 @@ class NodeInspection:
         >>> node.url, node.key, node.state, node.error, len(node.token), node.remaining > 9
         ('memory://', 'lock:job', 'held', None, 8, True)
     """
+    def __repr__(self, /) -> str: ...
     @property
     def error(self, /) -> str | None:
         """
@@ -467,9 +501,12 @@ class Redlock:
     """
     async def __aenter__(self) -> Redlock: ...
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
+    def __copy__(self, /) -> Redlock: ...
+    def __deepcopy__(self, /, memo: "object") -> Redlock: ...
     def __enter__(self, /) -> Redlock: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
     def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     def _let_go(self, /) -> None:
         """
@@ -637,9 +674,19 @@ class _Acquire(collections.abc.Coroutine[typing.Any, typing.Any, Lease]):
         What runs it as a coroutine, if that has begun.
         """
 
+def _client(identity: "str", nodes: "list[str]", options: "dict[str, typing.Any]") -> Redlock:
+    """
+    The client of a pickle: the same one for each pickle of one client, for as long as this process has it.
+    """
+
 def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None") -> "None":
     """
     What a failed release does to the end of a with statement that `error` may be leaving: what the body raised stands.
+    """
+
+def _lock(client: "Redlock | None", names: "typing.Any", options: "dict[str, typing.Any]", otherwise: "tuple[typing.Any, ...]") -> Lock:
+    """
+    The lock of a pickle; without a client the default one's.
     """
 
 def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock:

@@ -82,8 +82,8 @@ impl Lock {
     }
 
     /// The names, or the function that gives them, as a decorator needs them.
-    #[pyo3(signature = () -> "list[str] | collections.abc.Callable[..., str | list[str]]")]
-    fn _given(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+    #[pyo3(name = "_given", signature = () -> "list[str] | collections.abc.Callable[..., str | list[str]]")]
+    pub(crate) fn given(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match &self.names {
             Names::Fixed(names) => Ok(names.into_pyobject(py)?.unbind()),
             Names::Of(function) => Ok(function.clone_ref(py)),
@@ -91,8 +91,8 @@ impl Lock {
     }
 
     /// What a decorated call gives that cannot have the lock; empty: LockTimeout is raised.
-    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
-    fn _otherwise<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    #[pyo3(name = "_otherwise", signature = () -> "tuple[typing.Any, ...]")]
+    pub(crate) fn otherwise<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.otherwise.as_ref().map(|otherwise| otherwise.clone_ref(py)))
     }
 

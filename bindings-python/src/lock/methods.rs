@@ -3,6 +3,7 @@
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use redlock::ffi;
 
 use super::entries::Entry;
 use super::{Lock, Names};
@@ -94,6 +95,33 @@ impl Lock {
     #[getter]
     fn keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         Ok(self.core(py)?.1.keys().to_vec())
+    }
+
+    /// The name, without the client's prefix; of several names all, with commas between.
+    ///
+    ///     >>> client.lock("job").name
+    ///     'job'
+    #[getter]
+    fn name(&self) -> String {
+        self.names().join(", ")
+    }
+
+    /// The seconds that a lease lives without renewal.
+    ///
+    ///     >>> client.lock("job").ttl
+    ///     10.0
+    #[getter]
+    fn ttl(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(check(py, ffi::times(&self.args))?.0.as_secs_f64())
+    }
+
+    /// The seconds for which an acquire may wait; None: for ever.
+    ///
+    ///     >>> client.lock("job", wait=5).wait
+    ///     5.0
+    #[getter(wait)]
+    fn may_wait(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        Ok(check(py, ffi::times(&self.args))?.1.map(|wait| wait.as_secs_f64()))
     }
 
     /// The names, without the client's prefix.

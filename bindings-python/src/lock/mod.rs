@@ -57,9 +57,9 @@ impl Names {
 ///     None 7
 #[pyclass(frozen, weakref, module = "redlock")]
 pub(crate) struct Lock {
-    source: Source,
+    pub(crate) source: Source,
     names: Names,
-    args: LockArgs,
+    pub(crate) args: LockArgs,
     /// Of a decorator: what a call gives that cannot have the lock.
     otherwise: Option<Py<PyAny>>,
     /// Core's lock, with the number of the client it belongs to: the default client may be another one later.

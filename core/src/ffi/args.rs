@@ -68,6 +68,11 @@ impl<T> Args<T> {
         })
     }
 
+    /// What was given, by name: as it was given.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.given.iter().map(|(name, value)| (*name, value))
+    }
+
     /// Puts everything where it belongs.
     ///
     /// Fails with `Invalid` at the first that is no option, or of another kind.
@@ -102,6 +107,11 @@ pub fn lock(client: &Redlock, names: Vec<String>, args: &LockArgs) -> Result<Loc
 /// What can be said of a lock before its client is known: the default one may be chosen later.
 pub fn check_lock(names: &[String], args: &LockArgs) -> Result<()> {
     check_alone(names, &options(args)?)
+}
+
+/// The lock's ttl, and how long its acquires may wait; `None`: for ever.
+pub fn times(args: &LockArgs) -> Result<(Duration, Option<Duration>)> {
+    options(args).map(|options| (options.ttl, options.wait))
 }
 
 /// Defaults, and what was given over them.

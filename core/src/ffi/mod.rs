@@ -18,7 +18,7 @@ mod options;
 mod value;
 
 pub use acquire::{Acquire, acquire, extend, fence, own_ttl};
-pub use args::{Args, ClientArgs, LockArgs, check_lock, client, lock};
+pub use args::{Args, ClientArgs, LockArgs, check_lock, client, lock, times};
 pub use caller::{acquired_at, identity, note_call_site, note_owner};
 pub use completions::Completions;
 pub use default_client::DefaultClient;

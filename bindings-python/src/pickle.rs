@@ -1,0 +1,142 @@
+//! Locks and clients in pickles: what they describe. A lock brings its client along, and the default client's lock means the
+//! default client of wherever it comes to. Leases do not travel: `attach` does that.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use redlock::ffi::{Args, CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value};
+
+use crate::args::Anything;
+use crate::client::Redlock;
+use crate::credentials::Kept;
+use crate::errors::invalid;
+use crate::lock::{Lock, Names};
+use crate::options::{client_args, lock_args};
+use crate::source::{Numbered, Source};
+
+/// An option's name, and what a pickle has for it.
+type Found<'py> = (&'static str, Option<Bound<'py, PyAny>>);
+
+/// Where pickles find the functions below.
+const HERE: &str = "redlock._native";
+
+#[pymethods]
+impl Redlock {
+    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let (recipe, kept) = (&self.client.recipe, self.client.kept.as_ref());
+        let options = given(py, &recipe.args, kept)?;
+        let parts = (self.client.identity(py)?, &recipe.nodes, options).into_pyobject(py)?;
+        (py.import(HERE)?.getattr("_client")?, parts).into_pyobject(py)
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (memo: "object"))]
+    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
+        let _ = memo;
+        slf
+    }
+}
+
+#[pymethods]
+impl Lock {
+    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let client = match &self.source {
+            Source::Default => None,
+            Source::Client(client) => Some(Py::new(py, Redlock { client: client.clone() })?),
+        };
+        let options = given(py, &self.args, None)?;
+        let parts = (client, self.given(py)?, options, self.otherwise(py)?).into_pyobject(py)?;
+        (py.import(HERE)?.getattr("_lock")?, parts).into_pyobject(py)
+    }
+
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (memo: "object"))]
+    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
+        let _ = memo;
+        slf
+    }
+}
+
+/// The client of a pickle: the same one for each pickle of one client, for as long as this process has it.
+#[pyfunction]
+#[pyo3(name = "_client", signature = (identity: "str", nodes: "list[str]", options: "dict[str, typing.Any]"))]
+pub(crate) fn unpickled_client(
+    py: Python<'_>,
+    identity: String,
+    nodes: Vec<String>,
+    options: &Bound<'_, PyDict>,
+) -> PyResult<Redlock> {
+    if let Some(client) = Numbered::known(py, &identity)? {
+        return Ok(Redlock { client });
+    }
+    let found = of_table(CLIENT_OPTIONS, options)?;
+    let found: Vec<_> = found.iter().map(|(name, value)| (*name, value.as_ref())).collect();
+    let client = Numbered::make(py, nodes, client_args(&found)?)?;
+    client.known_as(identity);
+    Ok(Redlock { client })
+}
+
+/// The lock of a pickle; without a client the default one's.
+#[pyfunction]
+#[pyo3(name = "_lock", signature = (client: "Redlock | None", names: "typing.Any", options: "dict[str, typing.Any]", otherwise: "tuple[typing.Any, ...]"))]
+pub(crate) fn unpickled_lock(
+    py: Python<'_>,
+    client: Option<Py<Redlock>>,
+    names: &Bound<'_, PyAny>,
+    options: &Bound<'_, PyDict>,
+    otherwise: &Bound<'_, PyTuple>,
+) -> PyResult<Lock> {
+    let source =
+        client.map_or(Source::Default, |client| Source::Client(client.get().client.clone()));
+    let found = of_table(LOCK_OPTIONS, options)?;
+    let found: Vec<_> = found.iter().map(|(name, value)| (*name, value.as_ref())).collect();
+    let otherwise = match otherwise.get_item(0) {
+        Ok(otherwise) => Anything::Given(otherwise.unbind()),
+        Err(_) => Anything::NotGiven,
+    };
+    Lock::decorating(py, source, Names::given(names)?, lock_args(&found)?, otherwise)
+}
+
+/// The options that were given, as Python gives them.
+fn given<'py, T>(
+    py: Python<'py>,
+    args: &Args<T>,
+    kept: Option<&Kept>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let options = PyDict::new(py);
+    for (name, value) in args.given() {
+        match value {
+            Value::Number(number) => options.set_item(name, number)?,
+            Value::Switch(yes) => options.set_item(name, yes)?,
+            Value::Text(text) => options.set_item(name, text)?,
+            Value::Path(path) => options.set_item(name, path)?,
+            Value::Credentials(_) => {
+                options.set_item(name, kept.map(|kept| kept.function(py)))?;
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// Each option of a table, and what a pickle has for it.
+fn of_table<'py, T>(
+    table: &'static [Row<T>],
+    options: &Bound<'py, PyDict>,
+) -> PyResult<Vec<Found<'py>>> {
+    for name in options.keys() {
+        let name: String = name.extract()?;
+        if !table.iter().any(|row| row.name == name) {
+            return Err(invalid(format!(
+                "this pickle has the option {name}, which this version of redlock lacks: it was made by another one"
+            )));
+        }
+    }
+    table.iter().map(|row| Ok((row.name, options.get_item(row.name)?))).collect()
+}
