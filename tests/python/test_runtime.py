@@ -75,15 +75,18 @@ lock = client.lock(sys.argv[2], ttl=20)
 # What is imported at first use: a Ctrl-C in the middle of an import may be swallowed by importlib itself.
 with lock: pass
 print("ready", flush=True)
-interrupts = 0
+interrupts = told = 0
 while interrupts < 100:
     try:
         while True:
+            if told < interrupts:
+                told += 1
+                # Here, where the next one may come at once.
+                print("next", flush=True)
             with lock: pass
     except KeyboardInterrupt:
         interrupts += 1
-        print("next", flush=True)
-print("done", flush=True)
+print("next", flush=True)
 """
 
 

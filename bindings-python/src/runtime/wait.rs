@@ -2,13 +2,11 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use pyo3::prelude::*;
+use redlock::ffi;
 
 use super::{greenlets, guarded};
 
@@ -16,46 +14,6 @@ use super::{greenlets, guarded};
 const SLICE: Duration = Duration::from_millis(50);
 /// How long a greenlet keeps all others waiting: an answer from nearby comes sooner.
 const SHORT: Duration = Duration::from_millis(1);
-
-/// Wakes the thread that polls.
-struct Parker {
-    thread: Thread,
-    woken: AtomicBool,
-}
-
-impl Wake for Parker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        self.thread.unpark();
-    }
-}
-
-impl Parker {
-    /// Polls as often as it is woken, for one slice.
-    fn poll<F: Future>(
-        &self,
-        waker: &Waker,
-        mut future: Pin<&mut F>,
-        slice: Duration,
-    ) -> Poll<F::Output> {
-        let end = Instant::now() + slice;
-        loop {
-            while !self.woken.swap(false, Ordering::Acquire) {
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Poll::Pending;
-                }
-                thread::park_timeout(left);
-            }
-            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(waker)) {
-                return Poll::Ready(value);
-            }
-        }
-    }
-}
 
 /// Drives a future on this thread, without the GIL, until it is done or a signal handler raises.
 ///
@@ -69,10 +27,16 @@ where
     F: Future + Send,
     F::Output: Send,
 {
-    match greenlets::in_use(py)? {
-        None => drive(py, pin!(future), when_slow, SLICE, || Ok(())),
-        Some(mut greenlets) => {
+    match greenlets::in_use(py) {
+        Ok(None) => drive(py, pin!(future), when_slow, SLICE, || Ok(())),
+        Ok(Some(mut greenlets)) => {
+            // A greenlet's stack is moved while others run.
             drive(py, Box::pin(future).as_mut(), when_slow, SHORT, || greenlets.pause())
+        }
+        Err(error) => {
+            // What it sends is sent, whatever a signal handler raised just now.
+            let _ = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+            Err(error)
         }
     }
 }
@@ -88,11 +52,9 @@ where
     F: Future + Send,
     F::Output: Send,
 {
-    let parker = Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(true) });
-    let waker = Waker::from(Arc::clone(&parker));
     let mut when_slow = Some(when_slow);
     loop {
-        let polled = guarded(|| Ok(py.detach(|| parker.poll(&waker, future.as_mut(), slice))))?;
+        let polled = guarded(|| Ok(py.detach(|| ffi::wait(future.as_mut(), slice))))?;
         // Also when it is done: what a handler raises now would otherwise be raised after the lease was handed out.
         py.check_signals()?;
         match (polled, when_slow.take()) {

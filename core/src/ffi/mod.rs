@@ -30,7 +30,7 @@ pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 
 // What the core has for itself and bindings need as it is.
 pub use crate::acquire::NOT_REENTRANT;
-pub use crate::background::{Task, spawn};
+pub use crate::background::{Task, spawn, wait};
 pub use crate::lease::Owner;
 pub use crate::log::log_in_place;
 pub use crate::node::credentials::{Answer, Ask, Credentials};
