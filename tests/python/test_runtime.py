@@ -131,7 +131,8 @@ def test_importing_is_cheap_and_imports_no_asyncio() -> None:
     )
     runs = [run(code).communicate(timeout=20)[0].split() for _ in range(5)]
     assert all(len(words) == 1 for words in runs), runs
-    assert min(float(words[0]) for words in runs) < 0.010
+    # Cheap is 5 ms; the rest is for a machine that does other things (`make bench`).
+    assert min(float(words[0]) for words in runs) < 0.050
 
 
 def test_the_interpreter_ends_with_leases_and_waiters(redis_server: Server, name: str) -> None:
