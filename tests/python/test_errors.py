@@ -43,6 +43,33 @@ def test_a_lock_has_no_truth_and_no_release(client: redlock.Redlock, name: str) 
         assert bool(lease)
 
 
+@pytest.mark.parametrize(
+    ("habit", "said"),
+    [
+        ("release", r"lease\.release\(\)"),
+        ("do_release", r"lease\.release\(\)"),
+        ("locked", r"lock\.inspect\(\)\.held"),
+        ("owned", r"lease\.held"),
+        ("extend", r"lease\.extend\(ttl="),
+        ("reacquire", r"lease\.extend\(\)"),
+    ],
+)
+def test_what_others_ask_a_lock_is_answered_with_the_way(
+    client: redlock.Redlock, name: str, habit: str, said: str
+) -> None:
+    lock = client.lock(name)
+    with pytest.raises(
+        AttributeError, match=f"has no '{habit}': it describes what to lock.*{said}"
+    ):
+        getattr(lock, habit)()
+    assert not hasattr(lock, habit)
+    with pytest.raises(
+        AttributeError, match=r"^'redlock\.Lock' object has no attribute 'nap'"
+    ) as caught:
+        lock.nap  # type: ignore[attr-defined] # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("nap", lock)
+
+
 def test_asyncio_verbs_need_a_loop(client: redlock.Redlock, name: str) -> None:
     with pytest.raises(RuntimeError, match="no running event loop"):
         client.lock(name).ainspect()

@@ -17,6 +17,7 @@ const RUST: &[&str] = &[
     "construct",
     "lock::asyncio",
     "lock::methods",
+    "lock::habits",
     "lock::acquire",
     "lock",
     "lock::entries",

@@ -2,6 +2,7 @@
 
 pub(crate) mod acquire;
 mod asyncio;
+mod habits;
 mod methods;
 
 mod entries;

@@ -1,0 +1,38 @@
+//! What users of other libraries ask a lock for, though only a lease can do it: what to write here.
+
+use pyo3::exceptions::PyAttributeError;
+use pyo3::prelude::*;
+
+use super::Lock;
+
+/// A method of redis-py's `Lock`, and who does that here.
+const HABITS: &[(&str, &str)] = &[
+    ("release", "lease.release(), or the end of 'with lock:'"),
+    ("do_release", "lease.release(), or the end of 'with lock:'"),
+    ("extend", "lease.extend(ttl=...), which makes it last at least so long from now"),
+    ("do_extend", "lease.extend(ttl=...), which makes it last at least so long from now"),
+    ("reacquire", "lease.extend(), which makes it last its own ttl from now"),
+    ("do_reacquire", "lease.extend(), which makes it last its own ttl from now"),
+    ("locked", "lock.inspect().held, whoever has it; lease.held, whether you do"),
+    ("owned", "lease.held"),
+    ("do_acquire", "lock.try_acquire(), which gives a lease or None"),
+    ("timeout", "lock.ttl, how long a lease lives; lock.wait, how long an acquire waits"),
+    ("blocking_timeout", "lock.wait, how long an acquire waits"),
+    ("blocking", "lock.wait, which is 0 where an acquire asks once"),
+    ("local", "lease.token, as each lease has its own"),
+];
+
+#[pymethods]
+impl Lock {
+    #[expect(clippy::unused_self, reason = "a method of Python's data model")]
+    fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
+        let text = match HABITS.iter().find(|(habit, _)| *habit == name) {
+            Some((_, instead)) => format!(
+                "a redlock.Lock has no '{name}': it describes what to lock, and what you hold is the Lease that \
+                 'with lock as lease:' and lock.acquire() give; write {instead}"
+            ),
+            None => format!("'redlock.Lock' object has no attribute '{name}'"),
+        };
+        Err(PyAttributeError::new_err(text))
+    }
+}
