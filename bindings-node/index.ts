@@ -7,6 +7,8 @@
  * `pending`, `options` and `values` (what arguments may be), `credentials` and `errors`.
  */
 
+import "./load.js";
+
 export { Redlock } from "./client.js";
 export type { Credentials, CredentialsSource } from "./credentials.js";
 export { configure, lock, using } from "./default.js";

@@ -194,6 +194,9 @@ export declare const RELEASE: number
 /** On one line, without what a terminal would obey, and cut. */
 export declare function shown(text: string): string
 
+/** Whose rows these are: another version of the package may write others. */
+export declare const VERSION: string
+
 /** Not a call's outcome, but a warning for everybody. */
 export declare const WARNING: number
 

@@ -48,7 +48,9 @@ const isOurs = (frame: string) => folder !== undefined && frame.includes(folder)
 function trimmed(header: string, stack: unknown, limit: number): unknown {
   if (typeof stack !== "string") return stack;
   const frames = stack.split("\n").filter((line) => /^\s+at /.test(line));
-  const first = frames.findIndex((frame) => !isOurs(frame) && !/[( ](node:|<anonymous>)/.test(frame));
-  const theirs = frames.slice(0, first).some(isOurs) ? frames.slice(first) : frames;
+  const first = frames.findIndex(
+    (frame) => !isOurs(frame) && !/[( ](node:|<anonymous>)/.test(frame),
+  );
+  const theirs = first >= 0 && frames.slice(0, first).some(isOurs) ? frames.slice(first) : frames;
   return [header, ...theirs.slice(0, limit)].join("\n");
 }

@@ -9,6 +9,10 @@ use std::ptr::NonNull;
 use napi::bindgen_prelude::Float64ArraySlice;
 use napi_derive::napi;
 
+/// Whose rows these are: another version of the package may write others.
+#[napi]
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Columns of a call: which operation, of which lock or lease, the slot that hears of it, and its argument.
 #[napi]
 pub const CALL_COLUMNS: u32 = 4;

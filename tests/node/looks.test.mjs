@@ -45,11 +45,8 @@ describe("errors", () => {
       return true;
     });
     const lease = await client.lock("taken").acquire();
-    const refused = await client
-      .lock("taken", { wait: 0 })
-      .acquire()
-      .catch((error) => error);
-    assert.equal("cause" in refused, false);
+    const refused = client.lock("taken", { wait: 0 }).acquire();
+    await assert.rejects(refused, (error) => !("cause" in error));
     await lease.release();
   });
 
@@ -83,6 +80,18 @@ describe("errors", () => {
     });
   }
 
+  test("of a loss that no line of the program caused keep what there is", async () => {
+    const name = fresh();
+    const lease = await client.lock(name).acquire();
+    const alive = setInterval(() => undefined, 1000);
+    const told = new Promise((resolve) => lease.onLost(resolve));
+    await client.forceRelease(name);
+    const [header, ...frames] = (await told).stack.split("\n");
+    clearInterval(alive);
+    assert.match(header, /^LockLost: /);
+    assert.ok(frames.length > 1);
+  });
+
   test("keep a stack that is asked for late, replaced, cut or sent elsewhere", () => {
     const error = (function theCaller() {
       return new redlock.LockTimeout("text");
@@ -110,8 +119,9 @@ describe("errors", () => {
 });
 
 describe("the line that acquired, in messages,", () => {
-  const hold = async (acquiring) => {
+  const hold = async (acquiring, first) => {
     const lease = await acquiring;
+    first?.abandon();
     await sleep(100);
     return lease;
   };
@@ -125,15 +135,13 @@ describe("the line that acquired, in messages,", () => {
     },
     async lockAttach(name) {
       const first = await client.lock(name).acquire();
-      const lease = await hold(client.lock(name).attach(first.token));
-      first.abandon();
-      return lease;
+      const attaching = client.lock(name).attach(first.token);
+      return hold(attaching, first);
     },
     async clientAttach(name) {
       const first = await client.lock(name).acquire();
-      const lease = await hold(client.attach(name, first.token));
-      first.abandon();
-      return lease;
+      const attaching = client.attach(name, first.token);
+      return hold(attaching, first);
     },
   };
   const BODIES = {

@@ -32,6 +32,8 @@ const RUST: &[&str] = &[
 /// The files of `bindings-node`, top down.
 const TYPESCRIPT: &[&str] = &[
     "index.ts",
+    "load.ts",
+    "binary.ts",
     "default.ts",
     "client.ts",
     "lock.ts",

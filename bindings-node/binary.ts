@@ -1,0 +1,111 @@
+/** Why the binary cannot be used: which of its packages is missing, broken or another version's, and what to do. */
+
+/** The platforms that there is a binary for, each in a package of its own. */
+export const PLATFORMS = [
+  "linux-x64-gnu",
+  "linux-arm64-gnu",
+  "darwin-x64",
+  "darwin-arm64",
+  "win32-x64-msvc",
+];
+
+/** What is known of this process, and of what went wrong. */
+export interface Facts {
+  platform: string;
+  arch: string;
+  /** Whether the system's C library is musl. */
+  musl: boolean;
+  /** Node's version. */
+  node: string;
+  /** The package's version. */
+  version: string;
+  /** What went wrong. */
+  errors: readonly NodeJS.ErrnoException[];
+  /** The platforms whose packages are installed. */
+  installed: readonly string[];
+}
+
+/** The package of this platform; nothing if there is none. */
+export function wanted({ platform, arch, musl }: Facts): string | undefined {
+  const suffix = { linux: musl ? "-musl" : "-gnu", win32: "-msvc" }[platform] ?? "";
+  return PLATFORMS.find((each) => each === `${platform}-${arch}${suffix}`);
+}
+
+/** What a program that cannot load the package should be told. */
+export function explanation(facts: Facts): string {
+  const { platform, arch, musl, node, version } = facts;
+  const here = `${platform}-${arch}${musl ? " with musl" : ""}`;
+  const there = `There are binaries for ${PLATFORMS.join(", ")}; this is ${here}, Node ${node}.`;
+  return `redlock-native ${version} cannot be loaded: ${cause(facts)}. ${there}`;
+}
+
+/** How long a 64-bit ELF file must be, by its first 64 bytes; 0 for any other. */
+export function endOfElf(head: Buffer): number {
+  if (head.toString("latin1", 0, 6) !== "\x7fELF\x02\x01") return 0;
+  // Its section headers stand last.
+  return Number(head.readBigUInt64LE(40)) + head.readUInt16LE(58) * head.readUInt16LE(60);
+}
+
+/** As a loader would say it that does not die of it. */
+export function cutShort(file: string, size: number, end: number): NodeJS.ErrnoException {
+  const text = `${file}: truncated: ${size} of at least ${end} bytes`;
+  return Object.assign(new Error(text), { code: "ERR_DLOPEN_FAILED" });
+}
+
+/** The binary is there and can be loaded, but it is not this version's. */
+export function mismatch(version: string, found: unknown): string {
+  const theirs = typeof found === "string" ? found : "an earlier version";
+  const same = "both must be of one version, as what they say to each other is private";
+  const way = "Install them together: remove node_modules and run npm ci";
+  return `redlock-native ${version} found the binary of ${theirs}: ${same}. ${way}`;
+}
+
+function cause(facts: Facts): string {
+  const failed = facts.errors.find(({ code }) => code?.startsWith("ERR_DLOPEN"));
+  if (failed !== undefined) return unloadable(failed);
+  const denied = facts.errors.find(({ code }) => code === "ERR_ACCESS_DENIED");
+  if (denied !== undefined) {
+    return `Node's permission model lets nobody read the binary (${denied.message}). Add --allow-fs-read for node_modules, and --allow-addons`;
+  }
+  return absent(facts);
+}
+
+/** A file is there. */
+function unloadable({ code, message }: NodeJS.ErrnoException): string {
+  if (code === "ERR_DLOPEN_DISABLED") {
+    return "Node was started without the right to load native addons (by --permission, or --no-addons). Add --allow-addons, or leave --no-addons out";
+  }
+  const [said] = message.split("\n");
+  if (/GLIBC/.test(message)) {
+    return `the system's C library is too old (${said}). It needs glibc 2.17 or newer`;
+  }
+  const damaged =
+    /ELF|too short|mach-o|architecture|Exec format|valid Win32|slice|truncated|self-register/i;
+  if (damaged.test(message)) {
+    return `its binary is damaged, or of another platform (${said}). Remove node_modules and run npm ci here`;
+  }
+  return `its binary cannot be loaded (${said})`;
+}
+
+/** No file is there. */
+function absent(facts: Facts): string {
+  const { platform, arch, musl, version, installed } = facts;
+  const platformPackage = wanted(facts);
+  if (platformPackage === undefined) {
+    if (musl && wanted({ ...facts, musl: false }) !== undefined) {
+      return "there is no binary for musl, the C library of Alpine. Take an image with glibc, such as node:22-slim";
+    }
+    return `there is no binary for ${platform}-${arch}`;
+  }
+  const name = `redlock-native-${platformPackage}`;
+  if (installed.includes(platformPackage)) {
+    return `${name} is installed, but its .node file is not there. A file tracer or a copy may have left it out: install it anew, or have it copied`;
+  }
+  if (installed.length > 0) {
+    const others = installed.map((each) => `redlock-native-${each}`).join(", ");
+    return `node_modules was installed for another platform: it has ${others}, not ${name}. Run npm ci here, and keep node_modules out of what is copied (.dockerignore)`;
+  }
+  const omitted = "Install without --omit=optional (--no-optional, --ignore-optional)";
+  const lockFile = `if a lock file from another platform lacks it, npm install ${name}@${version}`;
+  return `its optional dependency ${name} is not installed. ${omitted}; ${lockFile}; leave redlock-native out of bundles (external)`;
+}

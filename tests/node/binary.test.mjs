@@ -1,0 +1,196 @@
+// What is said where the binary cannot be used: each case made for real, in a copy of the package without it.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { after, before, describe, test } from "./testing.mjs";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const require = createRequire(import.meta.url);
+const manifest = require("../../package.json");
+const { explanation, PLATFORMS } = require("../../bindings-node/dist/binary.js");
+const { version } = manifest;
+const built = join(root, "bindings-node", "dist");
+
+let folder;
+/** The file name of this platform's binary, and its package. */
+let file;
+let ours;
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "redlock-binary-"));
+  file = (await readdir(built)).find((name) => name.endsWith(".node"));
+  ours = file.replace(/^redlock-native\./, "").replace(/\.node$/, "");
+});
+
+after(() => rm(folder, { recursive: true, force: true }));
+
+/** A folder with the package as npm would install it, and these packages of platforms beside it. */
+async function installed({ platforms = {}, as = version } = {}) {
+  const place = await mkdtemp(join(folder, "case-"));
+  const modules = join(place, "node_modules");
+  const main = join(modules, "redlock-native");
+  await cp(join(root, "bindings-node"), join(main, "bindings-node"), {
+    recursive: true,
+    filter: (from) => !/\.node$|[/\\](src|npm|pages-[^/]*)$/.test(from),
+  });
+  await cp(join(root, "bindings-node", "index.mjs"), join(main, "bindings-node", "index.mjs"));
+  await writeFile(join(main, "package.json"), JSON.stringify({ ...manifest, version: as }));
+  for (const [platform, bytes] of Object.entries(platforms)) {
+    const at = join(modules, `redlock-native-${platform}`);
+    const binary = `redlock-native.${platform}.node`;
+    await mkdir(at);
+    const described = { name: `redlock-native-${platform}`, version, main: binary };
+    await writeFile(join(at, "package.json"), JSON.stringify(described));
+    if (bytes !== undefined) await writeFile(join(at, binary), bytes);
+  }
+  return place;
+}
+
+/** What a program there is told; `flags` are Node's, `first` runs before it. */
+async function told(place, { flags = [], first = "", program = 'require("redlock-native")' } = {}) {
+  const text = `${first};
+    try { ${program}; console.log(JSON.stringify({ loaded: true })); }
+    catch ({ message, code, cause }) {
+      console.log(JSON.stringify({ message, code, cause: String(cause) }));
+    }`;
+  await writeFile(join(place, "program.cjs"), text);
+  const { stdout } = await run(process.execPath, [...flags, "program.cjs"], { cwd: place });
+  const { message, code, loaded, cause } = JSON.parse(stdout);
+  assert.equal(loaded, undefined, "it was loaded");
+  assert.equal(code, "ERR_REDLOCK_BINARY", message);
+  assert.ok(!message.includes("\n") && message.length < 800, message);
+  return { message, cause };
+}
+
+const pretend = (name, value) => `Object.defineProperty(process, "${name}", { value: "${value}" })`;
+
+describe("a missing binary says what is wrong:", () => {
+  test("the optional dependency was left out", async () => {
+    const { message, cause } = await told(await installed());
+    assert.match(message, new RegExp(`^redlock-native ${version} cannot be loaded: its optional`));
+    for (const words of [
+      `redlock-native-${ours} is not installed`,
+      "--omit=optional",
+      "external",
+    ]) {
+      assert.ok(message.includes(words), message);
+    }
+    assert.ok(message.includes(`npm install redlock-native-${ours}@${version}`), message);
+    for (const platform of PLATFORMS) assert.ok(message.includes(platform), message);
+    assert.ok(message.endsWith(`Node ${process.version}.`), message);
+    assert.match(cause, /native binding/);
+  });
+
+  test("to an ES module, too", async () => {
+    const place = await installed();
+    await writeFile(join(place, "program.mjs"), 'import "redlock-native";');
+    await assert.rejects(run(process.execPath, ["program.mjs"], { cwd: place }), ({ stderr }) => {
+      assert.match(stderr, /Error: redlock-native .* cannot be loaded: its optional dependency/);
+      return true;
+    });
+  });
+
+  test("node_modules was installed elsewhere", async () => {
+    const place = await installed({ platforms: { "darwin-arm64": "text", "win32-x64-msvc": "" } });
+    const { message } = await told(place);
+    const others = "it has redlock-native-darwin-arm64, redlock-native-win32-x64-msvc, not";
+    assert.ok(message.includes(`${others} redlock-native-${ours}`), message);
+    assert.ok(message.includes(".dockerignore"), message);
+  });
+
+  test("the package is there without its file", async () => {
+    const { message } = await told(await installed({ platforms: { [ours]: undefined } }));
+    assert.match(message, /is installed, but its \.node file is not there/);
+  });
+
+  test("no binary for this architecture, or this system", async () => {
+    const place = await installed();
+    const arch = await told(place, { first: pretend("arch", "ppc64") });
+    assert.match(arch.message, /there is no binary for (\w+)-ppc64\. There are .*this is \1-ppc64/);
+    const system = await told(place, { first: pretend("platform", "sunos") });
+    assert.match(system.message, /there is no binary for sunos-/);
+  });
+
+  test("musl", async () => {
+    const report = "process.report.getReport = () => ({ header: {}, sharedObjects: [] })";
+    const { message } = await told(await installed(), { first: report });
+    assert.match(message, /there is no binary for musl, the C library of Alpine\. Take an image/);
+    assert.match(message, /this is linux-\w+ with musl/);
+  });
+
+  test("a file that is cut, empty or something else", async () => {
+    const bytes = await readFile(join(built, file));
+    for (const damaged of [
+      bytes.subarray(0, 40),
+      bytes.subarray(0, 5000),
+      bytes.subarray(0, -1),
+      "",
+      "no binary at all, but long enough to be read",
+    ]) {
+      const { message } = await told(await installed({ platforms: { [ours]: damaged } }));
+      assert.match(message, /its binary is damaged, or of another platform \(.*\)\. Remove/);
+    }
+  });
+
+  test("a C library that is too old, and whatever else the system says", async () => {
+    const place = await installed({ platforms: { [ours]: "text" } });
+    const says = (text) => `process.dlopen = () => {
+      throw Object.assign(new Error(${JSON.stringify(text)}), { code: "ERR_DLOPEN_FAILED" });
+    }`;
+    const old = "/lib/libc.so.6: version `GLIBC_2.28' not found (required by redlock-native)";
+    const { message } = await told(place, { first: says(old) });
+    assert.match(message, /C library is too old \(.*GLIBC_2\.28.*\)\. It needs glibc 2\.17/);
+    const other = await told(place, { first: says("out of file descriptors\nsecond line") });
+    assert.match(other.message, /its binary cannot be loaded \(out of file descriptors\)/);
+  });
+
+  test("the permission model, and --no-addons", async () => {
+    const bytes = await readFile(join(built, file));
+    const place = await installed({ platforms: { [ours]: bytes } });
+    const [major] = process.versions.node.split(".").map(Number);
+    const model = major >= 24 ? "--permission" : "--experimental-permission";
+    for (const flags of [[model, "--allow-fs-read=*"], ["--no-addons"]]) {
+      const { message } = await told(place, { flags: ["--no-warnings", ...flags] });
+      assert.match(message, /without the right to load native addons .*Add --allow-addons/);
+    }
+  });
+
+  test("a binary of another version", async () => {
+    const bytes = await readFile(join(built, file));
+    const place = await installed({ platforms: { [ours]: bytes }, as: "0.0.9" });
+    const { message } = await told(place);
+    assert.ok(
+      message.startsWith(`redlock-native 0.0.9 found the binary of ${version}: both must`),
+      message,
+    );
+  });
+
+  test("of one version they are loaded", async () => {
+    const bytes = await readFile(join(built, file));
+    const place = await installed({ platforms: { [ours]: bytes } });
+    await assert.rejects(told(place), /it was loaded/);
+  });
+});
+
+test("what may not be read is named", () => {
+  const denied = Object.assign(new Error("Access to this API"), { code: "ERR_ACCESS_DENIED" });
+  const facts = { platform: "linux", arch: "x64", musl: false, node: "v24.0.0", version };
+  const text = explanation({ ...facts, errors: [denied], installed: [] });
+  assert.match(text, /permission model lets nobody read the binary .*--allow-fs-read/);
+});
+
+test("the platforms are those that packages are made for", () => {
+  const cpu = { x86_64: "x64", aarch64: "arm64" };
+  const names = manifest.napi.targets.map((triple) => {
+    const [machine, , system, abi] = triple.split("-");
+    const name = { linux: "linux", darwin: "darwin", windows: "win32" }[system];
+    return [name, cpu[machine], abi].filter(Boolean).join("-");
+  });
+  assert.deepEqual(names.sort(), [...PLATFORMS].sort());
+});
