@@ -135,8 +135,7 @@ describe("the line that acquired, in messages,", () => {
     },
     async lockAttach(name) {
       const first = await client.lock(name).acquire();
-      const attaching = client.lock(name).attach(first.token);
-      return hold(attaching, first);
+      return hold(client.lock(name).attach(first.token), first);
     },
     async clientAttach(name) {
       const first = await client.lock(name).acquire();
