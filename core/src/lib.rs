@@ -19,6 +19,7 @@
 #[doc(hidden)]
 pub mod ffi;
 
+mod blocking;
 mod builder;
 mod client;
 mod lock;

@@ -16,6 +16,8 @@ from .clusters import Cluster, Member
 
 RUNS = int(os.environ.get("RUNS", "1"))
 MOVES = 50 if RUNS > 1 else 8
+#: Each failover has its own time.
+pytestmark = pytest.mark.limit(120 + 30 * RUNS)
 TTL_MS = 3000
 #: A failover takes the node timeout, an election, and what a busy machine adds.
 LONG_MS = 30_000

@@ -24,6 +24,7 @@ const CORE: &[&str] = &[
     "ffi::log",
     "client",
     "builder",
+    "blocking",
     "lock",
     "engine::shutdown",
     "engine",

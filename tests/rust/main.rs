@@ -5,6 +5,7 @@
 
 mod attempt;
 mod back;
+mod blocking;
 mod cluster;
 mod cluster_setups;
 mod credentials;

@@ -1,0 +1,103 @@
+//! For programs without a runtime: the same calls, which block the thread.
+//!
+//! The thread drives the connections itself while it waits, which is the shortest way there is to a lock.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::background;
+use crate::error::Result;
+use crate::lease::{Lease, LeaseHandle};
+use crate::lock::Lock;
+
+/// How long one wait may take; what takes longer is waited for again.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// The future's outcome, on this thread.
+fn outcome<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(outcome) = background::wait(future.as_mut(), LONG) {
+            return outcome;
+        }
+    }
+}
+
+impl Lock {
+    /// The lease, once it is ours: [`Lock::acquire`] for programs without a runtime. It blocks this thread for as long
+    /// as `wait` says.
+    ///
+    /// In an async function it would keep the runtime's thread from everything else: await [`Lock::acquire`] there.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("nightly").acquire_blocking()?;
+    /// lease.release_blocking()
+    /// # }
+    /// ```
+    pub fn acquire_blocking(&self) -> Result<Lease> {
+        outcome(self.acquire())
+    }
+
+    /// The lease, or `None` if somebody else holds it: [`Lock::try_acquire`] for programs without a runtime.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("nightly").try_acquire_blocking()?;
+    /// assert!(lease.is_some() && client.lock("nightly").try_acquire_blocking()?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub fn try_acquire_blocking(&self) -> Result<Option<Lease>> {
+        outcome(self.try_acquire())
+    }
+}
+
+impl Lease {
+    /// Gives the lease back and waits for a quorum to confirm it: [`Lease::release`] for programs without a runtime.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("nightly").acquire_blocking()?;
+    /// lease.release_blocking()?;
+    /// assert!(client.lock("nightly").try_acquire_blocking()?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub fn release_blocking(self) -> Result<()> {
+        self.into_handle().release_blocking()
+    }
+}
+
+impl LeaseHandle {
+    /// [`LeaseHandle::release`] for programs without a runtime.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let handle = client.lock("nightly").acquire_blocking()?.into_handle();
+    /// handle.release_blocking()
+    /// # }
+    /// ```
+    pub fn release_blocking(&self) -> Result<()> {
+        // Sent when it is first polled: by then this thread drives the connection.
+        outcome(async { self.release().await })
+    }
+
+    /// [`LeaseHandle::extend`] for programs without a runtime.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("nightly").acquire_blocking()?;
+    /// lease.extend_blocking(std::time::Duration::from_secs(30))?;
+    /// assert_eq!(lease.ttl().as_secs(), 30);
+    /// # Ok(()) }
+    /// ```
+    pub fn extend_blocking(&self, ttl: Duration) -> Result<()> {
+        outcome(async { self.extend(ttl).await })
+    }
+}

@@ -1,0 +1,64 @@
+//! Without a runtime: threads that block, drive the connections meanwhile, and leave what they do not wait for to the
+//! background thread.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlock::ErrorKind;
+
+use crate::support::{Server, builder, client, millis};
+
+#[test]
+fn threads_without_a_runtime_take_turns() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lock = redlock.lock("job").ttl(millis(5000)).wait(millis(30_000));
+    let inside = std::sync::atomic::AtomicU32::new(0);
+    thread::scope(|all| {
+        for _ in 0..8 {
+            all.spawn(|| {
+                for _ in 0..50 {
+                    let lease = lock.acquire_blocking().unwrap();
+                    assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                    inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                    lease.release_blocking().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(server.ask("DBSIZE"), ":0");
+}
+
+/// What a thread does not wait for goes on by the background thread: renewals, pushes and deletes.
+#[test]
+fn what_nobody_waits_for_goes_on() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    let lease = one.lock("job").ttl(millis(600)).acquire_blocking().unwrap();
+    let begun = Instant::now();
+    // Both have just waited; from now on nobody does, but for its own work.
+    while begun.elapsed() < millis(1500) {
+        assert!(two.lock("other").try_acquire_blocking().unwrap().is_some(), "dropped each time");
+        thread::sleep(millis(20));
+    }
+    lease.ensure_held().unwrap();
+    let refused = two.lock("job").wait(Duration::ZERO).acquire_blocking().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Timeout, "{refused}");
+    lease.extend_blocking(millis(60_000)).unwrap();
+    let taken = thread::spawn(move || two.lock("job").wait(millis(20_000)).acquire_blocking());
+    thread::sleep(millis(200));
+    drop(lease);
+    // Pushed: the fallback alone would take longer than the sleep before, and the ttl longer than the wait.
+    assert!(taken.join().unwrap().unwrap().held());
+}
+
+/// Where a thread belongs to a runtime it waits all the same, and its runtime with it.
+#[tokio::test]
+async fn in_a_runtime_it_blocks_and_works() {
+    let server = Server::start();
+    let redlock = builder([server.url()]).build().unwrap();
+    let lease = redlock.lock("job").acquire_blocking().unwrap();
+    assert!(redlock.lock("job").try_acquire().await.unwrap().is_none());
+    lease.release_blocking().unwrap();
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+}
