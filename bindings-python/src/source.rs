@@ -98,6 +98,8 @@ impl Numbered {
     /// The default client, in use from now on.
     fn default(py: Python<'_>) -> PyResult<Self> {
         let make = || {
+            // It may have something to say.
+            log::start(py)?;
             let nodes = ffi::default_nodes(set("REDLOCK_NODES")?, set("REDIS_URL")?);
             Self::make(py, check(py, nodes)?, (ClientArgs::of_client(Unit::Seconds), None))
         };

@@ -70,6 +70,39 @@ time.sleep(0.2)
     assert "secret" not in out
 
 
+LOGGED = """
+import logging, sys, time, redlock
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(levelname)s %(message)s")
+CHOICE
+for _ in range(3):
+    try: redlock.lock("x", ttl=0.5).acquire(wait=0).release()
+    except redlock.QuorumUnavailable: pass
+time.sleep(0.2)
+"""
+
+
+def test_the_last_resort_is_a_warning_once() -> None:
+    out = output(LOGGED.replace("CHOICE", ""))
+    (warned,) = [line for line in out.splitlines() if "neither REDLOCK_NODES nor REDIS_URL" in line]
+    assert warned.startswith("WARNING")
+    assert "configure()" in warned
+    assert "redis://127.0.0.1:6379" in warned
+
+
+@pytest.mark.parametrize(
+    ("chosen", "variables"),
+    [
+        ("", {"REDIS_URL": "memory://"}),
+        ("", {"REDLOCK_NODES": "memory://"}),
+        ('redlock.configure("memory://")', {}),
+    ],
+)
+def test_a_choice_is_no_warning(chosen: str, variables: dict[str, str]) -> None:
+    out = output(LOGGED.replace("CHOICE", chosen), **variables)
+    assert "INFO the default client's nodes: memory://" in out
+    assert "WARNING" not in out
+
+
 def test_the_last_resort_is_the_local_server() -> None:
     code = """
 import redlock

@@ -35,6 +35,7 @@ const CORE: &[&str] = &[
     "acquire::round",
     "acquire::acquirer",
     "acquire::outlook",
+    "acquire::patience",
     "acquire::pace",
     "acquire::contention",
     "acquire::backoff",

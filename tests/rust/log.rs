@@ -9,9 +9,10 @@ mod support;
 
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use redlock::clock::{Clock, Sleep, SystemClock};
 use redlock::{LossReason, Redlock};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
@@ -258,6 +259,59 @@ fn the_events_of_one_lease_keep_their_order_and_their_span() {
     assert!(lines[0].contains("above one hour") && lines[0].contains("span=7"), "{lines:?}");
     assert!(lines[1].contains("lease lost") && lines[1].contains("span=0"), "{lines:?}");
     drop(lease);
+}
+
+/// Time that passes a hundred times as fast.
+struct Fast;
+
+impl Clock for Fast {
+    fn now(&self) -> redlock::clock::Instant {
+        let nanos = u64::try_from(SystemClock.now().as_nanos()).unwrap();
+        redlock::clock::Instant::from_start(Duration::from_nanos(nanos) * 100)
+    }
+
+    fn wall_micros(&self) -> u64 {
+        SystemClock.wall_micros()
+    }
+
+    fn sleep_until(&self, at: redlock::clock::Instant) -> Sleep {
+        let nanos = u64::try_from(at.as_nanos() / 100).unwrap_or(u64::MAX);
+        SystemClock.sleep_until(redlock::clock::Instant::from_start(Duration::from_nanos(nanos)))
+    }
+}
+
+#[test]
+fn a_wait_without_an_end_says_so_again_and_again_and_once_for_all_behind_it() {
+    let _turn = Turn::take();
+    let server = Server::start();
+    let fast = Redlock::builder([server.url()]).clock(Arc::new(Fast)).build().unwrap();
+    block_on(async {
+        let lock = client(std::slice::from_ref(&server)).lock("patient");
+        let lease = lock.ttl(Duration::from_secs(7200)).acquire().await.unwrap();
+        let waits = |wait: Option<Duration>| {
+            let lock = fast.lock("patient").ttl(Duration::from_secs(100));
+            tokio::spawn(wait.map_or(lock.clone(), |wait| lock.clone().wait(wait)).acquire())
+        };
+        // Those behind the first are told of by it, and who has an end hears of it then.
+        let (first, behind) = (waits(None), waits(None));
+        let lines = tokio::task::spawn_blocking(|| said("still waiting after", 2)).await.unwrap();
+        assert_eq!(said("still waiting after", 2).len(), 2, "one for each doubling: {lines:?}");
+        for (line, least) in lines.iter().zip([30.0, 60.0]) {
+            let (_, after) = line.split_once("still waiting after ").unwrap();
+            let waited: f64 = after.split(' ').next().unwrap().parse().unwrap();
+            assert!((least..least * 2.0).contains(&waited), "{line}");
+            assert!(line.contains("lock:patient"), "{line}");
+            assert!(line.contains("somebody else holds it, for 7"), "{line}");
+            assert!(line.contains("no wait was given"), "{line}");
+        }
+        first.abort();
+        behind.abort();
+        let (_, _) = (first.await, behind.await);
+        // Its error says all.
+        waits(Some(Duration::from_secs(70))).await.unwrap().unwrap_err();
+        assert_eq!(said("still waiting after", 0).len(), 2);
+        lease.release().await.unwrap();
+    });
 }
 
 const LAST_WORDS: &str = "LAST_WORDS";

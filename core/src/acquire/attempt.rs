@@ -1,7 +1,5 @@
 //! One acquire from its first round to its deadline: ask, wait, ask again.
 
-use std::future::pending;
-use std::mem::replace;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +7,7 @@ use super::acquirer::Acquirer;
 use super::backoff::jittered;
 use super::outlook::Outlook;
 use super::pace::{FALLBACK, Pace};
+use super::patience::Patience;
 use super::queue::Ticket;
 use super::refusal::{Refusal, own_holder};
 use super::request::Request;
@@ -16,7 +15,6 @@ use super::round::{Round, round};
 use crate::clock::{Clock, Instant, NEVER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, Owner};
-use crate::log;
 use crate::node::Expect;
 
 /// One acquire.
@@ -37,8 +35,7 @@ pub(super) struct Attempt<'a> {
     unavailable_since: Option<Instant>,
     pace: Pace,
     outlook: Outlook,
-    /// That the nodes are of no use was logged.
-    said: bool,
+    patience: Patience,
 }
 
 impl<'a> Attempt<'a> {
@@ -60,7 +57,7 @@ impl<'a> Attempt<'a> {
             unavailable_since: None,
             pace: Pace::new(),
             outlook: Outlook::new(),
-            said: false,
+            patience: Patience::new(),
         }
     }
 
@@ -91,6 +88,7 @@ impl<'a> Attempt<'a> {
                 }
             }
             let Some(pause) = self.pause(&ticket) else { return Err(self.failure()) };
+            self.say_held(&ticket);
             // After a split, being woken at once would only split the votes again; who comes too late in any case only
             // keeps the lock from others.
             let told = !matches!(self.last, Refusal::Split(_) | Refusal::Late(..));
@@ -149,7 +147,7 @@ impl<'a> Attempt<'a> {
     async fn deadline(&self) {
         match self.wait {
             Some(wait) => self.acquirer.leases.nodes.clock.sleep_until(self.started + wait).await,
-            None => pending().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -219,23 +217,25 @@ impl<'a> Attempt<'a> {
         nodes.iter().filter(|node| node.pushes(key)).count() * 2 > nodes.len()
     }
 
-    /// Said once: whoever waits without an end may wait for a server that nobody has started.
+    /// Said once.
     fn say_unavailable(&mut self) {
-        let Some(since) = self.unavailable_since else { return };
-        let lasted = self.now().since(since);
-        if self.said || lasted < FALLBACK {
-            return;
+        let lasted = self.unavailable_since.map_or(Duration::ZERO, |at| self.now().since(at));
+        self.patience.useless(self.request, &self.last, lasted);
+    }
+
+    /// The first in line says it for those behind: they wait for the same holder.
+    fn say_held(&mut self, ticket: &Ticket) {
+        if self.wait.is_none() && !self.last.is_unavailable() && ticket.is_first() {
+            let own = || own_holder(&self.acquirer.leases, self.request, self.owner);
+            self.patience.held(self.request, &self.last, self.waited(), own);
         }
-        self.said = true;
-        let Some(error) = self.last.error(self.request, Some(lasted)) else { return };
-        log::event!(WARN, { key: self.request.key() }, "still asking, as long as wait allows: {why}", why = error);
     }
 
     /// Why there is no lease, and since when, and who has it.
     fn failure(&mut self) -> Error {
         let waited = self.waited();
         let lasted = self.unavailable_since.map(|since| self.now().since(since));
-        let last = replace(&mut self.last, Refusal::Queued);
+        let last = std::mem::replace(&mut self.last, Refusal::Queued);
         match last.error(self.request, lasted) {
             Some(error) if error.kind() == ErrorKind::Invalid => error,
             Some(error) => error.with_waited(waited),

@@ -1,7 +1,7 @@
 //! How a lease is acquired: a place in the local queue, then rounds of votes, until one is granted or `wait` is over.
 //!
 //! [`attempt`] is the loop, [`mod@round`] one turn of it, [`vote_round`] its votes. What they wait for: [`queue`]
-//! (callers of this process), [`pace`] and [`backoff`] (delays). What they learn: [`outlook`] (in one acquire),
+//! (callers of this process), [`pace`] and [`backoff`] (delays). What is logged of waits: [`patience`]. What they learn: [`outlook`] (in one acquire),
 //! [`contention`] (in all).
 //!
 //! How a node is asked is `node`'s business, how answers are counted `quorum`'s, and what becomes of the lease
@@ -17,6 +17,7 @@ mod contention;
 mod fencing;
 mod outlook;
 mod pace;
+mod patience;
 mod queue;
 mod refusal;
 mod request;

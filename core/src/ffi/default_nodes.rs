@@ -2,7 +2,10 @@
 //!
 //! The environment itself is read by the bindings: a language may have a view of it of its own.
 
+use std::sync::Once;
+
 use crate::error::Result;
+use crate::log;
 
 /// The default client's nodes: `REDLOCK_NODES` (URLs separated by white space, or by commas followed by a scheme),
 /// else `REDIS_URL`, else the local server.
@@ -14,7 +17,7 @@ pub fn default_nodes(
     let given = redlock_nodes.filter(|nodes| !nodes.trim().is_empty());
     let Some(given) = given else {
         let url = redis_url.filter(|url| !url.trim().is_empty());
-        return Ok(vec![url.unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())]);
+        return Ok(vec![url.unwrap_or_else(local)]);
     };
     let mut nodes: Vec<String> = Vec::new();
     for part in given.split_whitespace().flat_map(|word| word.split(',')) {
@@ -29,4 +32,18 @@ pub fn default_nodes(
         }
     }
     Ok(nodes)
+}
+
+/// The last resort. In production it is a mistake, by which every machine locks by itself; so it is said, once.
+fn local() -> String {
+    static SAID: Once = Once::new();
+    const LOCAL: &str = "redis://127.0.0.1:6379";
+    SAID.call_once(|| {
+        log::event!(
+            WARN, {},
+            "neither REDLOCK_NODES nor REDIS_URL is set, and configure() was not called: the default client uses {url}",
+            url = LOCAL,
+        );
+    });
+    LOCAL.to_owned()
 }

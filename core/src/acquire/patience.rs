@@ -1,0 +1,58 @@
+//! What is logged of an acquire that takes long: that the nodes are of no use, once, and of a wait without an end that
+//! somebody else holds the lock, again and again. Who waits for ever hears of neither otherwise.
+
+use std::time::Duration;
+
+use super::pace::FALLBACK;
+use super::refusal::Refusal;
+use super::request::Request;
+use crate::error::seconds;
+use crate::log;
+
+/// By then a wait without an end is said for the first time; each next time when it has lasted twice as long.
+const LONG: Duration = Duration::from_secs(30);
+
+/// What was said of one acquire.
+pub(super) struct Patience {
+    useless: bool,
+    /// How long it may wait before that is said.
+    due: Duration,
+}
+
+impl Patience {
+    /// Nothing yet.
+    pub(super) fn new() -> Self {
+        Self { useless: false, due: LONG }
+    }
+
+    /// The nodes have been of no use for as long as this: whoever waits without an end may wait for a server that nobody
+    /// has started.
+    pub(super) fn useless(&mut self, request: &Request, last: &Refusal, lasted: Duration) {
+        if self.useless || lasted < FALLBACK {
+            return;
+        }
+        self.useless = true;
+        let Some(error) = last.error(request, Some(lasted)) else { return };
+        log::event!(WARN, { key: request.key() }, "still asking, as long as wait allows: {why}", why = error);
+    }
+
+    /// Somebody else has held it for as long as this; `own` says more where this client is known to be that.
+    pub(super) fn held(
+        &mut self,
+        request: &Request,
+        last: &Refusal,
+        waited: Duration,
+        own: impl FnOnce() -> String,
+    ) {
+        if waited < self.due {
+            return;
+        }
+        self.due = waited * 2;
+        let why = format!("{}{}", last.who_was_first().0, own());
+        log::event!(
+            WARN, { key: request.key() },
+            "still waiting after {waited}, and no wait was given that would end it: {why}",
+            waited = seconds(waited), why = why,
+        );
+    }
+}
