@@ -71,3 +71,30 @@ impl Fencing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A year or so after 2026.
+    const NOW: u64 = 1_800_000_000_000_000;
+
+    #[test]
+    fn nothing_is_built_on_what_no_client_can_have_stored() {
+        let most = NOW + LEAP;
+        for (stored, asked, kept) in [
+            (0, Fencing::Propose(NOW), Some(NOW)),
+            (NOW + 7, Fencing::Propose(NOW), Some(NOW + 8)),
+            (most, Fencing::Propose(NOW), Some(most + 1)),
+            (most + 1, Fencing::Propose(NOW), None),
+            (ABOVE - 1, Fencing::Propose(NOW), None),
+            (u64::MAX, Fencing::Propose(NOW), None),
+            (ABOVE - 1, Fencing::AtLeast(NOW), Some(ABOVE - 1)),
+            (ABOVE, Fencing::AtLeast(NOW), None),
+            (u64::MAX, Fencing::AtLeast(NOW), None),
+        ] {
+            assert_eq!(asked.next(stored, NOW).ok().flatten(), kept, "{stored} {asked:?}");
+        }
+        assert_eq!(Fencing::Off.next(u64::MAX, NOW), Ok(None));
+    }
+}
