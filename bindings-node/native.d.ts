@@ -114,6 +114,9 @@ export declare function clientOptions(): Array<OptionRow>
 /** Not a call's outcome: the function of this number is asked for credentials. */
 export declare const CREDENTIALS: number
 
+/** Has the node `memory://name` fail every command, or answer again: for tests of programs. */
+export declare function failMemory(name: string, down: boolean): void
+
 /** What went wrong, in the words of core. Times are whole milliseconds. */
 export interface Failure {
   /** Which class of exception it becomes. */

@@ -136,3 +136,9 @@ impl Runtime {
 pub fn check_lock(env: Env, names: Vec<String>, options: Object<'_>) -> napi::Result<()> {
     ffi::check_lock(&names, &lock_args(&options)?).map_err(|error| throw(env, &error))
 }
+
+/// Has the node `memory://name` fail every command, or answer again: for tests of programs.
+#[napi(catch_unwind)]
+pub fn fail_memory(name: String, down: bool) {
+    ffi::fail_memory(&name, down);
+}

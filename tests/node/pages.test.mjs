@@ -8,12 +8,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import * as redlock from "redlock-native";
+import { TestRedlock } from "redlock-native/testing";
 import { describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const AsyncFunction = (async () => {}).constructor;
-const FILES = ["default", "client", "lock", "lease", "errors"];
+const FILES = ["default", "client", "lock", "lease", "errors", "testing"];
 const CLASSES = ["Redlock", "Lock", "Lease"];
 /** These are of the default client. */
 const FUNCTIONS = { configure: 1, lock: 1, using: 1 };
@@ -54,7 +55,7 @@ describe("the documentation in the types", () => {
   for (const { owner, name, example } of found.filter((each) => each.example)) {
     test(`${owner}.${name}`, async () => {
       const client = new redlock.Redlock("memory://");
-      const scope = { ...redlock, assert, once, client };
+      const scope = { ...redlock, assert, once, client, TestRedlock, redlock: new TestRedlock() };
       if (owner in FUNCTIONS) redlock.configure("memory://", { replace: true });
       else scope.lock = client.lock("job");
       const makesNone = !/const (lease|ours) =|new Redlock|"row"/.test(example);

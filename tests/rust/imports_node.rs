@@ -32,6 +32,7 @@ const RUST: &[&str] = &[
 /// The files of `bindings-node`, top down.
 const TYPESCRIPT: &[&str] = &[
     "index.ts",
+    "testing.ts",
     "load.ts",
     "binary.ts",
     "default.ts",

@@ -34,6 +34,7 @@ pub use crate::background::{Task, spawn, wait};
 pub use crate::lease::Owner;
 pub use crate::log::log_in_place;
 pub use crate::node::credentials::{Answer, Ask, Credentials};
+pub use crate::node::fail_memory;
 pub use crate::options::Unit;
 pub use crate::per_process::{PerProcess, fork_generation};
 pub use crate::quorum::{Tally, drift};

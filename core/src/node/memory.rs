@@ -1,10 +1,12 @@
 //! `memory://`: a node inside this process, for unit tests and first steps. Full semantics, no server.
 //!
-//! It answers at once, cannot fail, and forgets with the process. It keeps the scripts' rules, so that a program
-//! tested on it meets the same answers from a server; what a wire adds (faults, lateness) is not played.
+//! It answers at once, and forgets with the process. It keeps the scripts' rules, so that a program
+//! tested on it meets the same answers from a server; what a wire adds (lateness, faults) is not played, but that a
+//! test may have it fail.
 
 use std::collections::HashMap;
 use std::future::ready;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ struct Store {
     fences: Mutex<HashMap<String, u64>>,
     /// Every client that has used the store. Weak: a client that is gone is told of nothing.
     watchers: Mutex<Vec<Weak<Watch>>>,
+    /// Whether it answers nobody, as a test wishes.
+    down: AtomicBool,
 }
 
 /// One lock key.
@@ -49,6 +53,14 @@ impl MemoryNode {
         watchers.push(Arc::downgrade(&watch));
         drop(watchers);
         Self { url: format!("memory://{name}"), store, clock, watch }
+    }
+
+    /// An answer that is there already; nothing is asked of a node that is down.
+    fn answer<T: Send + 'static>(&self, command: impl FnOnce() -> T) -> Reply<T> {
+        if self.store.down.load(Ordering::SeqCst) {
+            return Box::pin(ready(Err(Fault::new("a test has this node fail"))));
+        }
+        Box::pin(ready(Ok(command())))
     }
 
     /// Runs one command on the keys that have not expired.
@@ -91,9 +103,11 @@ fn named(name: &str) -> Arc<Store> {
     Arc::clone(stores.entry(name.to_owned()).or_default())
 }
 
-/// An answer that is there already.
-fn answer<T: Send + 'static>(value: T) -> Reply<T> {
-    Box::pin(ready(Ok::<T, Fault>(value)))
+/// Has the node `memory://name` fail every command, or answer again: for tests of programs.
+///
+/// What was granted stays in it, so that nobody else can have it meanwhile or afterwards.
+pub fn fail_memory(name: &str, down: bool) {
+    named(name).down.store(down, Ordering::SeqCst);
 }
 
 impl Node for MemoryNode {
@@ -106,74 +120,85 @@ impl Node for MemoryNode {
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
-        answer(self.run(|keys, now| {
-            let entries = claim.keys.iter().enumerate();
-            let entries = entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
-            // All or none: one foreign key refuses the claim, and the longest lease among them is what to wait
-            // for.
-            let others = entries.filter(|(_, entry)| *entry.token != *claim.token);
-            if let Some(last) = others.clone().map(|(_, entry)| entry.expires).max() {
-                return Vote::Held(Some(last.since(now)), others.map(|(at, _)| at).collect());
-            }
-            for key in claim.keys.iter() {
-                let kept = keys.get(key).map_or(now, |entry| entry.expires);
-                // Never shorter: a second question for the same token must not cut what the first was granted.
-                let expires = kept.max(now + params.ttl);
-                keys.insert(key.clone(), Entry { token: claim.token.to_string(), expires });
-            }
-            Vote::Granted(self.fence(claim, params.fencing))
-        }))
+        self.answer(|| {
+            self.run(|keys, now| {
+                let entries = claim.keys.iter().enumerate();
+                let entries =
+                    entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
+                // All or none: one foreign key refuses the claim, and the longest lease among them is what to wait
+                // for.
+                let others = entries.filter(|(_, entry)| *entry.token != *claim.token);
+                if let Some(last) = others.clone().map(|(_, entry)| entry.expires).max() {
+                    return Vote::Held(Some(last.since(now)), others.map(|(at, _)| at).collect());
+                }
+                for key in claim.keys.iter() {
+                    let kept = keys.get(key).map_or(now, |entry| entry.expires);
+                    // Never shorter: a second question for the same token must not cut what the first was granted.
+                    let expires = kept.max(now + params.ttl);
+                    keys.insert(key.clone(), Entry { token: claim.token.to_string(), expires });
+                }
+                Vote::Granted(self.fence(claim, params.fencing))
+            })
+        })
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
-        answer(self.run(|keys, now| {
-            let owners: Vec<_> = claim.keys.iter().map(|key| keys.get(key)).collect();
-            // Taken before missing: somebody else's key is the clearer loss.
-            if owners.iter().flatten().any(|entry| *entry.token != *claim.token) {
-                return Extension::Taken;
-            }
-            if owners.contains(&None) {
-                return Extension::Missing;
-            }
-            for key in claim.keys.iter() {
-                if let Some(entry) = keys.get_mut(key) {
-                    entry.expires = entry.expires.max(now + params.ttl);
+        self.answer(|| {
+            self.run(|keys, now| {
+                let owners: Vec<_> = claim.keys.iter().map(|key| keys.get(key)).collect();
+                // Taken before missing: somebody else's key is the clearer loss.
+                if owners.iter().flatten().any(|entry| *entry.token != *claim.token) {
+                    return Extension::Taken;
                 }
-            }
-            self.fence(claim, params.fencing);
-            Extension::Extended
-        }))
+                if owners.contains(&None) {
+                    return Extension::Missing;
+                }
+                for key in claim.keys.iter() {
+                    if let Some(entry) = keys.get_mut(key) {
+                        entry.expires = entry.expires.max(now + params.ttl);
+                    }
+                }
+                self.fence(claim, params.fencing);
+                Extension::Extended
+            })
+        })
     }
 
     fn release(&self, claim: &Claim, _owed: Duration) -> Reply<bool> {
-        let deleted = self.run(|keys, _| {
-            let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
-            // Only what is ours; of several keys each by itself.
-            let deleted: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
-            keys.retain(|key, _| !deleted.contains(key));
-            deleted
-        });
-        // After the keys are free, and not under their lock.
-        self.tell(&deleted);
-        answer(deleted.len() == claim.keys.len())
+        self.answer(|| {
+            let deleted = self.run(|keys, _| {
+                let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
+                // Only what is ours; of several keys each by itself.
+                let deleted: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
+                keys.retain(|key, _| !deleted.contains(key));
+                deleted
+            });
+            // After the keys are free, and not under their lock.
+            self.tell(&deleted);
+            deleted.len() == claim.keys.len()
+        })
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
-        answer(self.run(|keys, now| {
-            keys.get(key).map(|entry| Holder {
-                token: entry.token.clone(),
-                remaining: Some(entry.expires.since(now)),
+        self.answer(|| {
+            self.run(|keys, now| {
+                keys.get(key).map(|entry| Holder {
+                    token: entry.token.clone(),
+                    remaining: Some(entry.expires.since(now)),
+                })
             })
-        }))
+        })
     }
 
     fn force_release(&self, names: &[String]) -> Reply<bool> {
-        let deleted =
-            self.run(|keys, _| names.iter().filter(|key| keys.remove(*key).is_some()).count());
-        self.tell(names);
-        // A forced delete takes the key from our own leases too, so they are told like anybody's.
-        self.watch.changed_keys(names);
-        answer(deleted > 0)
+        self.answer(|| {
+            let deleted =
+                self.run(|keys, _| names.iter().filter(|key| keys.remove(*key).is_some()).count());
+            self.tell(names);
+            // A forced delete takes the key from our own leases too, so they are told like anybody's.
+            self.watch.changed_keys(names);
+            deleted > 0
+        })
     }
 }
 

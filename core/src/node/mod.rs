@@ -27,6 +27,7 @@ pub(crate) use changes::{Change, Changes};
 pub(crate) use fault::Fault;
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
+pub use memory::fail_memory;
 pub use redis::TlsOptions;
 pub(crate) use redis::{ClusterNode, Durability, Needs, RedisNode, RunIds, Shared, Target};
 #[cfg(test)]

@@ -14,6 +14,8 @@ import {
   using,
 } from "redlock-native";
 
+import { TestRedlock } from "redlock-native/testing";
+
 const clientOptions: RedlockOptions = { keyPrefix: "", nodeTimeout: 500, restartGuard: 0 };
 const tls: RedlockOptions = { tlsCa: "a", tlsCert: "b", tlsKey: "c", tlsServerName: "d" };
 const redlock = new Redlock(["redis://a", "redis://b"] as const, { ...clientOptions, ...tls });
@@ -87,6 +89,17 @@ export async function unset(ttl?: number, signal?: AbortSignal, url?: string): P
   await lease.extend(ttl);
   await redlock.using("a", { ...lockOptions, signal }, () => undefined);
   throw new LockError("text", { resource: url, waited: ttl, reason: undefined, cause: undefined });
+}
+
+/** The help for tests. */
+export async function forced(): Promise<boolean> {
+  const isolated: Redlock = new TestRedlock({ keyPrefix: "app:" });
+  const test = new TestRedlock();
+  const theirs: Lease = await test.hold(["a", "b"], { ttl: 1000 });
+  test.fail();
+  test.recover();
+  await isolated.shutdown();
+  return (await test.lose("a")) && theirs.held;
 }
 
 /** Only a lock with `fencing: true` has leases with a token; each may stand where any lease may. */

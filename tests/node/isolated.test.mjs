@@ -1,0 +1,183 @@
+// redlock-native/testing: a client of a test's own, and what it has go wrong.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { configure, lock, Redlock } from "redlock-native";
+import { TestRedlock } from "redlock-native/testing";
+import { block } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
+
+const require = createRequire(import.meta.url);
+
+/** A test with a client of its own. */
+function isolated(name, body, options) {
+  test(name, async () => {
+    const redlock = new TestRedlock(options);
+    try {
+      await body(redlock);
+    } finally {
+      await redlock.shutdown(0);
+    }
+  });
+}
+
+describe("an isolated client", () => {
+  test("is one of the package's clients, however it is loaded", () => {
+    assert.ok(new TestRedlock() instanceof Redlock);
+    assert.equal(require("redlock-native/testing").TestRedlock, TestRedlock);
+    assert.throws(() => new TestRedlock({ ttl: 5 }), { code: "invalid" });
+  });
+
+  isolated(
+    "shares no lock with another one, and its node with who asks for that",
+    async (redlock) => {
+      const other = new TestRedlock();
+      const lease = await redlock.lock("job").acquire();
+      await other.using("job", (theirs) => assert.equal(theirs.held, true));
+      const same = new Redlock(redlock.nodes);
+      assert.equal(await same.lock("job").tryAcquire(), null);
+      configure(redlock.nodes, { replace: true });
+      assert.equal(await lock("job").tryAcquire(), null);
+      await lease.release();
+      await other.shutdown();
+    },
+  );
+});
+
+describe("held by another:", () => {
+  isolated(
+    "nobody gets the lock until it is let go",
+    async (redlock) => {
+      const theirs = await redlock.hold("job", { ttl: 5000 });
+      assert.equal(theirs.key, "app:job");
+      assert.equal(await redlock.lock("job").tryAcquire(), null);
+      await assert.rejects(redlock.lock("job", { wait: 20 }).acquire(), ({ code, message }) => {
+        assert.equal(code, "timeout");
+        assert.doesNotMatch(message, /this client holds it/);
+        return true;
+      });
+      const waiting = redlock.lock("job", { wait: 5000 }).acquire();
+      await theirs.release();
+      await (await waiting).release();
+    },
+    { keyPrefix: "app:" },
+  );
+
+  isolated("is refused at once where the lock is held", async (redlock) => {
+    const lease = await redlock.lock("job").acquire();
+    await assert.rejects(redlock.hold("job"), { code: "timeout" });
+    assert.equal(lease.held, true);
+    await lease.release();
+  });
+});
+
+describe("lost now:", () => {
+  isolated("the holder has been told by every sign", async (redlock) => {
+    const lease = await redlock.lock(["{a}1", "{a}2"]).acquire();
+    const kept = await redlock.lock("kept").acquire();
+    const told = [];
+    lease.onLost(({ reason }) => told.push(reason));
+    const { signal } = lease;
+    assert.equal(await redlock.lose("{a}2"), true);
+    assert.deepEqual([told, signal.aborted, lease.held], [["missing"], true, false]);
+    assert.throws(() => lease.ensureHeld(), { code: "lost" });
+    assert.equal(kept.held, true);
+    await kept.release();
+  });
+
+  isolated("a body under using() rejects with LockLost", async (redlock) => {
+    const work = redlock.using("job", async ({ signal }) => {
+      await redlock.lose("job");
+      assert.equal(signal.aborted, true);
+    });
+    await assert.rejects(work, { code: "lost", reason: "missing" });
+  });
+
+  isolated("nobody held it; a release meanwhile keeps nobody waiting", async (redlock) => {
+    assert.equal(await redlock.lose("job"), false);
+    const lease = await redlock.lock("job").acquire();
+    const releasing = lease.release();
+    const started = performance.now();
+    await redlock.lose("job");
+    assert.ok(performance.now() - started < 5000);
+    await releasing.catch(({ code }) => assert.equal(code, "lost"));
+  });
+});
+
+describe("unavailable:", () => {
+  isolated("every verb says so until the node recovers", async (redlock) => {
+    const lease = await redlock.lock("held", { ttl: 30_000 }).acquire();
+    redlock.fail();
+    const described = redlock.lock("job", { wait: 20 });
+    const verbs = [
+      () => described.acquire(),
+      () => described.tryAcquire(),
+      () => described.inspect(),
+    ];
+    verbs.push(
+      () => lease.extend(),
+      () => redlock.forceRelease("job"),
+      () => redlock.hold("job"),
+    );
+    for (const verb of verbs) {
+      await assert.rejects(verb, ({ code, nodes }) => {
+        assert.equal(code, "unavailable");
+        assert.deepEqual(
+          nodes.map(({ state, error }) => [state, error]),
+          [["fault", "a test has this node fail"]],
+        );
+        return true;
+      });
+    }
+    assert.equal(lease.held, true);
+    redlock.recover();
+    await lease.extend();
+    await (await described.acquire()).release();
+    await lease.release();
+  });
+
+  isolated("who waits gets the lock once the node recovers", async (redlock) => {
+    redlock.fail();
+    const waiting = redlock.lock("job", { wait: 20_000 }).acquire();
+    setTimeout(() => redlock.recover(), 100);
+    await (await waiting).release();
+  });
+
+  isolated(
+    "a lease that cannot be renewed is lost, and nobody else had it before",
+    async (redlock) => {
+      const lease = await redlock.lock("job", { ttl: 300 }).acquire();
+      const { signal } = lease;
+      redlock.fail();
+      const alive = setInterval(() => undefined, 1000);
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      clearInterval(alive);
+      assert.equal(signal.reason.reason, "expired");
+      redlock.recover();
+      await (await redlock.lock("job", { wait: 5000 }).acquire()).release();
+    },
+  );
+
+  isolated("what was granted stays granted to its holder", async (redlock) => {
+    const lease = await redlock.lock("job", { ttl: 30_000 }).acquire();
+    redlock.fail();
+    redlock.recover();
+    assert.equal(await new Redlock(redlock.nodes).lock("job").tryAcquire(), null);
+    assert.equal(lease.held, true);
+    await lease.release();
+  });
+
+  test("the end of the client is the end of what it played", async () => {
+    const redlock = new TestRedlock();
+    await redlock.hold("other");
+    const lease = await redlock.lock("job").acquire();
+    redlock.fail();
+    assert.equal(await redlock.shutdown(0), 1);
+    block(5);
+    assert.equal(lease.held, false);
+    const [node] = redlock.nodes;
+    await (await new Redlock(node).lock("job").tryAcquire()).release();
+    const closed = new TestRedlock();
+    closed.close();
+    await assert.rejects(closed.hold("job"), { code: "closed" });
+  });
+});
