@@ -31,8 +31,8 @@ const RUST: &[&str] = &[
 
 /// The files of `bindings-node`, top down.
 const TYPESCRIPT: &[&str] = &[
-    "index.ts",
     "testing.ts",
+    "index.ts",
     "load.ts",
     "binary.ts",
     "default.ts",
