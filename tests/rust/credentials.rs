@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redlock::{Credentials, ErrorKind, Redlock};
 
-use crate::support::{Proxy, Server, millis};
+use crate::support::{Proxy, Sentinels, Server, builder, millis};
 
 /// A server that lets in whoever has this password; its own tests ask as `default`.
 fn guarded(password: &str) -> Server {
@@ -161,4 +161,38 @@ async fn a_password_in_a_url_beside_it_is_refused() {
         assert!(text.contains("credentials is given, and node redis://127.0.0.1:1 has"), "{text}");
         assert!(!text.contains("s3cret"), "{text}");
     }
+}
+
+/// A service's servers are logged in to as the program says, the new primary after a failover, too.
+#[tokio::test]
+async fn whoever_sentinel_names_is_logged_in_to_as_the_program_says() {
+    let mut sentinels = Sentinels::start(1, 2);
+    for server in &sentinels.services[0].servers {
+        assert_eq!(server.ask("ACL SETUSER app on >first ~* &* +@all"), "+OK");
+    }
+    let old = sentinels.services[0].servers[0].port;
+    let word = Arc::new(Mutex::new("first"));
+    let now = Arc::clone(&word);
+    let redlock = builder([sentinels.url(0)])
+        .credentials(move || {
+            let password = *now.lock().unwrap();
+            async move { Ok::<_, std::io::Error>(Credentials::new(password).user("app")) }
+        })
+        .build()
+        .unwrap();
+    let lease = redlock.lock("job").ttl(millis(60_000)).acquire().await.unwrap();
+    assert!(sentinels.server(old).text("CLIENT LIST").contains(" user=app "));
+    // The next connection has another password.
+    for server in &sentinels.services[0].servers {
+        assert_eq!(server.ask("ACL SETUSER app resetpass >second"), "+OK");
+    }
+    *word.lock().unwrap() = "second";
+    sentinels.fail_over(0);
+    let new = sentinels.wait_switched(0, old);
+    until("logged in at the new primary", || {
+        sentinels.server(new).text("CLIENT LIST").contains(" user=app ")
+    })
+    .await;
+    lease.extend(millis(90_000)).await.unwrap();
+    lease.release().await.unwrap();
 }
