@@ -39,8 +39,8 @@ class Sentinel(Server):
             f"dir {self.folder}",
             f"sentinel monitor {SERVICE} 127.0.0.1 {self.primary} 2",
             f"sentinel down-after-milliseconds {SERVICE} 500",
-            # So long a replica may follow a proxy before the sentinels put that right. An election that nobody won is made
-            # anew after twice that, which must be within a test's patience.
+            # So long a replica may follow a proxy before the sentinels put that right. An election that nobody won is
+            # made anew after twice that, which must be within a test's patience.
             f"sentinel failover-timeout {SERVICE} 15000",
             f"sentinel auth-user {SERVICE} {SENTINELS}",
             f"sentinel auth-pass {SERVICE} {SENTINELS}",
