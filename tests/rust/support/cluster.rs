@@ -1,5 +1,7 @@
 //! Throw-away clusters.
 
+use std::net::TcpListener;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::free_port;
@@ -20,13 +22,11 @@ impl Cluster {
         let replicas: Vec<Server> =
             (0..if replicas { masters.len() } else { 0 }).map(|_| server(&[])).collect();
         for (at, master) in masters.iter().enumerate() {
-            let (first, last) = (at * SLOTS / masters.len(), (at + 1) * SLOTS / masters.len() - 1);
-            assert_eq!(master.ask(&format!("CLUSTER ADDSLOTSRANGE {first} {last}")), "+OK");
+            add_slots(master, at * SLOTS / masters.len()..(at + 1) * SLOTS / masters.len());
             assert_eq!(master.ask(&format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1)), "+OK");
         }
         for other in masters[1..].iter().chain(&replicas) {
-            let (port, bus) = (other.port, other.bus);
-            assert_eq!(masters[0].ask(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}")), "+OK");
+            assert_eq!(masters[0].ask(&format!("CLUSTER MEET 127.0.0.1 {}", other.port)), "+OK");
         }
         let cluster = Self { masters, replicas };
         cluster.until("all know all", |server| {
@@ -109,17 +109,26 @@ pub(crate) fn wait(ready: impl Fn() -> bool) {
 /// A server that is a whole cluster.
 pub(crate) fn alone(extra: &[&str]) -> Server {
     let server = server(extra);
-    assert_eq!(server.ask(&format!("CLUSTER ADDSLOTSRANGE 0 {}", SLOTS - 1)), "+OK");
+    add_slots(&server, 0..SLOTS);
     wait(|| server.ask("CLUSTER INFO") == "cluster_state:ok");
     server
 }
 
+/// By `ADDSLOTS`, which Redis 6.2 has, too; in pieces that fit a line.
+fn add_slots(server: &Server, slots: Range<usize>) {
+    for piece in slots.collect::<Vec<_>>().chunks(4096) {
+        let slots: Vec<String> = piece.iter().map(ToString::to_string).collect();
+        assert_eq!(server.ask(&format!("CLUSTER ADDSLOTS {}", slots.join(" "))), "+OK");
+    }
+}
+
+/// Its servers talk to each other over its port and 10,000 more, which Redis 6.2 cannot be talked out of.
 fn server(extra: &[&str]) -> Server {
-    let bus = free_port();
-    let port = bus.to_string();
-    let fixed = ["--cluster-enabled", "yes", "--cluster-port", &port];
+    let bus_too = |port: &u16| {
+        port.checked_add(10_000).is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok())
+    };
+    let port = std::iter::repeat_with(free_port).find(bus_too).unwrap();
+    let fixed = ["--cluster-enabled", "yes"];
     let soon = ["--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0"];
-    let mut server = Server::with(&[&fixed[..], &soon, extra].concat());
-    server.bus = bus;
-    server
+    Server::at(port, &[&fixed[..], &soon, extra].concat())
 }

@@ -11,8 +11,6 @@ use super::free_port;
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
-    /// Where a cluster's servers talk to each other.
-    pub(crate) bus: u16,
     folder: std::path::PathBuf,
     extra: Vec<String>,
 }
@@ -23,13 +21,16 @@ impl Server {
     }
 
     pub(crate) fn with(extra: &[&str]) -> Self {
-        let port = free_port();
+        Self::at(free_port(), extra)
+    }
+
+    pub(crate) fn at(port: u16, extra: &[&str]) -> Self {
         let folder =
             std::env::temp_dir().join(format!("redlock-test-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let extra: Vec<String> = extra.iter().map(|arg| (*arg).to_owned()).collect();
         let child = spawn(port, &folder, &extra);
-        let server = Self { child, port, bus: 0, folder, extra };
+        let server = Self { child, port, folder, extra };
         server.wait_ready();
         server
     }
