@@ -46,7 +46,7 @@ const sick = {
   },
   OOM: async () => (await started("--maxmemory", 1)).url,
   BUSY: async () => {
-    const server = await started("--busy-reply-threshold", 1);
+    const server = await started("--lua-time-limit", 1);
     void server.cli("EVAL", "while true do end", 0).catch(() => undefined);
     await eventually(async () => assert.match(await server.cli("PING"), /BUSY/));
     return server.url;

@@ -74,7 +74,7 @@ def full(stack: ExitStack) -> str:
 
 def busy(stack: ExitStack) -> str:
     """A script that loops: refused with BUSY from then on."""
-    server = started(stack, "--busy-reply-threshold", "1")
+    server = started(stack, "--lua-time-limit", "1")
 
     def loop() -> None:
         with redis.Redis(port=server.port) as client, suppress(redis.RedisError):
