@@ -1,16 +1,14 @@
 //! For programs without a runtime: the same calls, which block the thread.
-//!
-//! The thread drives the connections itself while it waits, which is the shortest way there is to a lock.
 
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::background;
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Lock;
+use crate::park;
 
 /// How long one wait may take; what takes longer is waited for again.
 const LONG: Duration = Duration::from_secs(3600);
@@ -19,7 +17,7 @@ const LONG: Duration = Duration::from_secs(3600);
 fn outcome<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
-        if let Poll::Ready(outcome) = background::wait(future.as_mut(), LONG) {
+        if let Poll::Ready(outcome) = park::wait(future.as_mut(), LONG) {
             return outcome;
         }
     }
@@ -83,8 +81,7 @@ impl LeaseHandle {
     /// # }
     /// ```
     pub fn release_blocking(&self) -> Result<()> {
-        // Sent when it is first polled: by then this thread drives the connection.
-        outcome(async { self.release().await })
+        outcome(self.release())
     }
 
     /// [`LeaseHandle::extend`] for programs without a runtime.
@@ -98,6 +95,6 @@ impl LeaseHandle {
     /// # Ok(()) }
     /// ```
     pub fn extend_blocking(&self, ttl: Duration) -> Result<()> {
-        outcome(async { self.extend(ttl).await })
+        outcome(self.extend(ttl))
     }
 }

@@ -44,6 +44,7 @@ mod log;
 
 mod background;
 mod keyed;
+mod park;
 mod per_process;
 mod spelling;
 mod text;

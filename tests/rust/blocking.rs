@@ -1,5 +1,4 @@
-//! Without a runtime: threads that block, drive the connections meanwhile, and leave what they do not wait for to the
-//! background thread.
+//! Without a runtime: threads that block, and leave what they do not wait for to the background thread.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -43,7 +43,7 @@ fn each_dependency_stays_in_its_place() {
         "spawn(",
         &[
             "node/redis/tests.rs",
-            "background/",
+            "background.rs",
             "log.rs",
             "clock/furthest.rs",
             "engine/running.rs",
@@ -58,7 +58,7 @@ fn each_dependency_stays_in_its_place() {
     );
     // A subscriber is called on the log's own thread only.
     mentions("core/src", "tracing::", &["log.rs"]);
-    mentions("core/src", "Instant::now", &["exit.rs", "background/", "clock/"]);
+    mentions("core/src", "Instant::now", &["exit.rs", "park.rs", "clock/"]);
     mentions("core/src", "SystemTime", &["clock/"]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);
     mentions("bindings-node/src", "ThreadsafeFunction", &["wake"]);

@@ -102,9 +102,8 @@ impl Lease {
     ///     (30.0, True)
     #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None))]
     fn extend(&self, py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let ttl = args::seconds("ttl", ttl)?;
-        let extended = async { ffi::extend(&self.hold, ttl, Unit::Seconds)?.await };
-        check(py, wait(py, extended, |_| Ok(()))?)
+        let sent = check(py, ffi::extend(&self.hold, args::seconds("ttl", ttl)?, Unit::Seconds))?;
+        check(py, wait(py, sent, |_| Ok(()))?)
     }
 
     /// Gives it back. A second time does nothing; after a loss it raises LockLost.

@@ -96,8 +96,8 @@ impl Lease {
     }
 
     fn confirmed(&self, py: Python<'_>) -> PyResult<Result<(), redlock::Error>> {
-        wait(py, async { self.give_back().await }, |_| Ok(()))
-            .inspect_err(|_| exit::note(&self.lock))
+        let sent = self.give_back();
+        wait(py, sent, |_| Ok(())).inspect_err(|_| exit::note(&self.lock))
     }
 
     fn give_back(

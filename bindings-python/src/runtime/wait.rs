@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -27,16 +27,10 @@ where
     F: Future + Send,
     F::Output: Send,
 {
-    match greenlets::in_use(py) {
-        Ok(None) => drive(py, pin!(future), when_slow, SLICE, || Ok(())),
-        Ok(Some(mut greenlets)) => {
-            // A greenlet's stack is moved while others run.
+    match greenlets::in_use(py)? {
+        None => drive(py, pin!(future), when_slow, SLICE, || Ok(())),
+        Some(mut greenlets) => {
             drive(py, Box::pin(future).as_mut(), when_slow, SHORT, || greenlets.pause())
-        }
-        Err(error) => {
-            // What it sends is sent, whatever a signal handler raised just now.
-            let _ = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
-            Err(error)
         }
     }
 }

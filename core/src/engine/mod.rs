@@ -37,8 +37,9 @@ pub(crate) struct Engine {
     running: PerProcess<Running>,
     /// Never false again.
     closed: AtomicBool,
-    /// Rung when that is set: waiting acquires end.
-    closing: Notify,
+    /// Rung when that is set: waiting acquires end. A forked child makes its own: a thread of the parent may have been
+    /// in it, and would never leave it here.
+    closing: PerProcess<Notify>,
     /// The longest ttl asked for so far, in seconds.
     ///
     /// Only a longer one is warned of again.
@@ -52,7 +53,7 @@ impl Engine {
             config,
             running: PerProcess::new(),
             closed: AtomicBool::new(false),
-            closing: Notify::new(),
+            closing: PerProcess::new(),
             longest: AtomicU64::new(0),
         }
     }
@@ -184,7 +185,8 @@ impl Engine {
     /// Nothing new from now on: acquires, also those that wait, fail with `Closed`.
     fn refuse(&self) {
         self.closed.store(true, Ordering::Release);
-        self.closing.notify_waiters();
+        // Made where there is none: who looks for one just now finds this one, and what was said before it.
+        self.closing.get_or_make(Notify::new).notify_waiters();
     }
 
     /// Whether `close` was called: from then on nothing is granted.
@@ -194,7 +196,8 @@ impl Engine {
 
     /// Ends when the client is closed.
     async fn closed(&self) {
-        let mut closing = std::pin::pin!(self.closing.notified());
+        let closing = self.closing.get_or_make(Notify::new);
+        let mut closing = std::pin::pin!(closing.notified());
         // Registered before the look: a close in between would ring for nobody.
         closing.as_mut().enable();
         if !self.is_closed() {

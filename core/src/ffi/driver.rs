@@ -13,7 +13,7 @@ use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::task::AtomicWaker;
 
-use crate::background::{Task, left_work, spawn};
+use crate::background::{Task, spawn};
 
 /// A future that was handed over.
 ///
@@ -111,7 +111,6 @@ impl<T: Send + Unpin + 'static> Driver<T> {
         // Where the system had no thread for the driver, it goes on here.
         self.task.nudge();
         self.inbox.driver.wake();
-        left_work();
     }
 
     /// Leaves it for the driver's task, which is not woken by this.

@@ -30,12 +30,13 @@ pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 
 // What the core has for itself and bindings need as it is.
 pub use crate::acquire::NOT_REENTRANT;
-pub use crate::background::{Task, spawn, wait};
+pub use crate::background::{Task, spawn};
 pub use crate::lease::Owner;
 pub use crate::log::log_in_place;
 pub use crate::node::credentials::{Answer, Ask, Credentials};
 pub use crate::node::fail_memory;
 pub use crate::options::Unit;
+pub use crate::park::wait;
 pub use crate::per_process::{PerProcess, fork_generation};
 pub use crate::quorum::{Tally, drift};
 pub use crate::spelling::{spell_in_camel_case, spelled};

@@ -144,7 +144,6 @@ impl RedisNode {
     fn give(&self, in_flight: InFlight) {
         // A send can fail only when the connection is gone for good; the dropped answer says so.
         let _ = self.queue.send(in_flight);
-        background::left_work();
     }
 
     /// Sends, and reads the answer where it is awaited: on the caller's thread, not on that of all connections.
@@ -166,7 +165,6 @@ fn send(
     let (answer, reply) = oneshot::channel();
     // A send can fail only when the connection is gone for good; the dropped answer says so below.
     let _ = queue.send(InFlight::new(command, answer));
-    background::left_work();
     let gone = "the client is closed, or the node's own task failed";
     reply.map(move |answer| answer.unwrap_or_else(|_| Err(Fault::new(gone))))
 }

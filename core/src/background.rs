@@ -1,14 +1,67 @@
-//! Futures and timers on the background thread.
+//! The one background thread of a process: connections, renewals and timers live here.
+//!
+//! It never runs user code, so neither a blocked event loop nor a busy interpreter can delay a renewal; and it is
+//! in the core, so that three languages have the same one. A forked child has no copy of the thread; it starts its
+//! own at first use and leaves the parent's alone.
 
+use std::cell::Cell;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
-use super::process::{handle, left_work};
+use crate::per_process::PerProcess;
+
+thread_local! {
+    /// Set on the background thread alone.
+    static BACKGROUND: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The way to this process's thread.
+static CURRENT: PerProcess<Handle> = PerProcess::new();
+
+/// Whether this is the background thread.
+pub(crate) fn on_background() -> bool {
+    // A thread that is ending has no locals any more, and is not this one.
+    BACKGROUND.try_with(Cell::get).unwrap_or(false)
+}
+
+/// Starts the background thread, unless this process has it; an error if the system has no thread or descriptor for it.
+pub(crate) fn handle() -> io::Result<Handle> {
+    CURRENT.get_or_try_make(|_| true, start).map(|handle| Handle::clone(&handle))
+}
+
+/// The thread and its runtime, for as long as the process lives.
+fn start() -> io::Result<Handle> {
+    // One thread: what runs here is short, and a second one would only cost hand-overs.
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (handle, runtime) = (runtime.handle().clone(), Unblocking(Some(runtime)));
+    std::thread::Builder::new().name("redlock".into()).spawn(move || {
+        BACKGROUND.set(true);
+        if let Some(runtime) = &runtime.0 {
+            // For as long as the process lives: nobody would be there to join it.
+            runtime.block_on(std::future::pending::<()>());
+        }
+    })?;
+    Ok(handle)
+}
+
+/// A runtime that no thread could be found for; it may be dropped in the middle of another one, where a plain one
+/// panics.
+struct Unblocking(Option<Runtime>);
+
+impl Drop for Unblocking {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
 
 /// Sleeps by the background thread's timer; may be awaited on any executor.
 pub(crate) async fn sleep(time: Duration) {
@@ -55,7 +108,6 @@ impl Task {
         if let Ok(handle) = handle() {
             if let Some(work) = work.take() {
                 handle.spawn(work);
-                left_work();
             }
         } else if let Some(work) = work.as_mut() {
             let _ = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -80,11 +132,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     Task(match handle() {
-        Ok(handle) => {
-            let task = handle.spawn(future).abort_handle();
-            left_work();
-            Running::There(task)
-        }
+        Ok(handle) => Running::There(handle.spawn(future).abort_handle()),
         Err(_) => Running::Here(Mutex::new(Some(Box::pin(future)))),
     })
 }
