@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::config::Settings;
+use crate::environment;
+use crate::error::Result;
 use crate::node::TlsOptions;
 use crate::node::credentials::{Credentials, OnThread};
 
@@ -28,11 +30,23 @@ use crate::node::credentials::{Credentials, OnThread};
 /// assert_eq!(client.lock("job").key(), "app:job");
 /// # Ok(()) }
 /// ```
+#[must_use = "build makes the client"]
 pub struct Builder(pub(crate) Settings);
 
 impl Builder {
+    /// Options of a client over the nodes that the environment names: [`Redlock::from_env`](crate::Redlock::from_env)
+    /// says where.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// let client = redlock::Builder::from_env()?.key_prefix("app:").build()?;
+    /// # let _ = client; Ok(()) }
+    /// ```
+    pub fn from_env() -> Result<Self> {
+        Ok(Self(Settings::of(environment::nodes()?)))
+    }
+
     /// Goes before every name; default `lock:`. An empty one shares keys with other libraries.
-    #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.0.key_prefix = Some(prefix.into());
         self
@@ -42,7 +56,6 @@ impl Builder {
     ///
     /// Above zero and below any ttl; a lock may have its own. A late answer costs that vote, not the
     /// connection.
-    #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.0.node_timeout = Some(timeout);
         self
@@ -53,7 +66,6 @@ impl Builder {
     /// holder.
     ///
     /// The default over one node is none: nobody else's memory could correct what it forgot.
-    #[must_use]
     pub fn restart_guard(mut self, guard: Duration) -> Self {
         self.0.restart_guard = Some(guard);
         self
@@ -64,7 +76,6 @@ impl Builder {
     ///
     /// A primary that is cut off from its replicas renews nobody's lease then. [`Builder::build`] refuses it for
     /// `memory://`.
-    #[must_use]
     pub fn min_replicas(mut self, replicas: u32) -> Self {
         self.0.durability.min_replicas = replicas;
         self
@@ -74,7 +85,6 @@ impl Builder {
     /// (`WAITAOF`); default off. It survives the node's crash then.
     ///
     /// Redis 7.2 or Valkey, with `appendonly yes`. With `appendfsync everysec` each vote may take a second.
-    #[must_use]
     pub fn fsync(mut self, fsync: bool) -> Self {
         self.0.durability.fsync = fsync;
         self
@@ -85,7 +95,6 @@ impl Builder {
     ///
     /// `false` is for users who may not run `EVALSHA`. It needs `DELIFEQ`, or `DELEX` (Redis 8.4): a server without is an
     /// `Invalid` at the first connect. A lock has one name then, and no fencing token.
-    #[must_use]
     pub fn scripts(mut self, scripts: bool) -> Self {
         self.0.scripts = Some(scripts);
         self
@@ -94,7 +103,6 @@ impl Builder {
     /// Whom `rediss://` nodes must be and who we are to them; default: the system's trust, the URL's host.
     ///
     /// Given without a `rediss://` node it is an error, as it would secure nothing.
-    #[must_use]
     pub fn tls(mut self, tls: TlsOptions) -> Self {
         self.0.tls = tls;
         self
@@ -103,7 +111,6 @@ impl Builder {
     /// What the connections are called in the server's `CLIENT LIST` and log; default `redlock`.
     ///
     /// 1 to 255 letters, digits and signs of ASCII, without spaces.
-    #[must_use]
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.0.client_name = Some(name.into());
         self
@@ -126,7 +133,6 @@ impl Builder {
     /// });
     /// # let _ = client; Ok(()) }
     /// ```
-    #[must_use]
     pub fn credentials<F, Fut, E>(mut self, ask: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -140,7 +146,6 @@ impl Builder {
     /// Another clock, for tests; default [`SystemClock`](crate::clock::SystemClock).
     ///
     /// It must count while the machine sleeps, or leases will be believed in for too long.
-    #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.0.clock = Some(clock);
         self

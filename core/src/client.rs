@@ -14,8 +14,9 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::lease::LeaseHandle;
 use crate::lock::Lock;
+use crate::names::Names;
 use crate::node::Address;
-use crate::options::{Names, Options};
+use crate::options::Options;
 
 /// The client: nodes and options. Cheap to clone and to share; nothing connects before the first use.
 ///
@@ -50,6 +51,20 @@ impl Redlock {
         S: Into<String>,
     {
         Builder(Settings::of(nodes.into_iter().map(Into::into).collect()))
+    }
+
+    /// A client over the nodes that the environment names: `REDLOCK_NODES` (URLs separated by white space, or by commas
+    /// followed by a scheme), else `REDIS_URL`, else `redis://127.0.0.1:6379`, which is a WARN. All else by default:
+    /// [`Builder::from_env`] has options, too.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// let client = redlock::Redlock::from_env()?;
+    /// assert!(!client.nodes().is_empty());
+    /// # Ok(()) }
+    /// ```
+    pub fn from_env() -> Result<Self> {
+        Builder::from_env()?.build()
     }
 
     /// Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. [`Lock`] has its options.

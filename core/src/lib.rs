@@ -22,7 +22,9 @@ pub mod ffi;
 mod blocking;
 mod builder;
 mod client;
+mod environment;
 mod lock;
+mod scope;
 
 mod engine;
 
@@ -31,6 +33,7 @@ mod inspect;
 mod lease;
 
 mod config;
+mod names;
 mod options;
 
 mod quorum;
@@ -56,9 +59,10 @@ pub use error::{Error, ErrorKind, LossReason, NodeReport, Result};
 pub use inspect::{Inspection, NodeInspection};
 pub use lease::{Lease, LeaseHandle};
 pub use lock::Lock;
+pub use names::Names;
 pub use node::TlsOptions;
 pub use node::credentials::Credentials;
-pub use options::{LONG_TTL, MIN_TTL, Names};
+pub use options::{LONG_TTL, MIN_TTL};
 
 #[cfg(all(test, target_os = "linux"))]
 #[path = "../../tests/rust/limit.rs"]

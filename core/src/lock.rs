@@ -11,8 +11,9 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::inspect::Inspection;
 use crate::lease::{Lease, Owner};
+use crate::names::check_names;
 use crate::node::Claim;
-use crate::options::{Options, check_names};
+use crate::options::Options;
 
 /// What to lock. No state of its own: it can be shared by threads and tasks, and used many times.
 ///
@@ -29,6 +30,7 @@ use crate::options::{Options, check_names};
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use = "nothing is locked until acquire"]
 pub struct Lock {
     engine: Arc<Engine>,
     names: Arc<[String]>,
@@ -53,42 +55,36 @@ impl Lock {
     }
 
     /// How long the lease lives without renewal; at least 100 ms, default 10 s.
-    #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.change().ttl = ttl;
         self
     }
 
-    /// How long an acquire may wait for somebody else; zero: one round; default: for ever.
-    #[must_use]
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.change().wait = Some(wait);
+    /// How long an acquire may wait for somebody else; zero: one round; `None`, the default: for ever.
+    pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.change().wait = wait.into();
         self
     }
 
     /// Whether to extend at a third of the ttl until released; default on.
-    #[must_use]
     pub fn renew(mut self, renew: bool) -> Self {
         self.change().renew = renew;
         self
     }
 
-    /// Upper bound on the whole hold, at which the lease is lost with reason `max_hold`; default none.
-    #[must_use]
-    pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.change().max_hold = Some(max_hold);
+    /// Upper bound on the whole hold, at which the lease is lost with reason `max_hold`; default `None`.
+    pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
+        self.change().max_hold = max_hold.into();
         self
     }
 
     /// Whether to ask for a fencing token: larger than every earlier one of this lock; default off.
-    #[must_use]
     pub fn fencing(mut self, fencing: bool) -> Self {
         self.change().fencing = fencing;
         self
     }
 
     /// How long to wait for one node's answer; default the client's, else min(1 s, ttl / 5).
-    #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.change().node_timeout = Some(timeout);
         self
@@ -130,11 +126,11 @@ impl Lock {
     /// Fails when `wait` is over: with `Timeout` when somebody else held it, with `Unavailable` when too few nodes
     /// answered, which is retried all the while and logged once after a second. At once with `Invalid`, and `Closed`.
     pub fn acquire(&self) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
-        self.acquire_within(self.options.wait, None)
+        self.acquire_as(self.options.wait, None)
     }
 
     /// [`Lock::acquire`] with another `wait`, for an owner who is told if it waits for itself.
-    pub(crate) fn acquire_within(
+    pub(crate) fn acquire_as(
         &self,
         wait: Option<Duration>,
         owner: Option<Owner>,

@@ -3,12 +3,10 @@
 //! Values and rules; names, kinds and sentences for other languages stand in `ffi::options`, one row each. What
 //! is wrong is said with the rule that it broke, before anything is sent.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::error::{Error, Result, seconds};
 use crate::spelling::spelled;
-use crate::text::shown;
 
 /// The least ttl: below it a scheduler's hiccup alone would end leases.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
@@ -18,12 +16,6 @@ pub const MIN_TTL: Duration = Duration::from_millis(100);
 pub const LONG_TTL: Duration = Duration::from_secs(3600);
 /// Any time option above this is a mistake, and would overflow a server's expiry.
 const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// Bytes. A server would take half a gigabyte, and keep it for as long as the lock.
-const MAX_NAME: usize = 64 * 1024;
-/// One lease may have so many names: a server, which does nothing else meanwhile, is then busy for about 5 ms. Read
-/// one by one they would take it 200 ms and more: before Redis 7.2 every read inside a script remembers all of its
-/// keys.
-const MAX_NAMES: usize = 1000;
 
 /// The unit in which a language writes times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,81 +161,4 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
         )));
     }
     Ok(())
-}
-
-/// At least one name, none empty, none twice.
-pub(crate) fn check_names(names: &[String]) -> Result<()> {
-    if names.is_empty() {
-        return Err(Error::invalid("no name was given: a lock needs at least one"));
-    }
-    if names.len() > MAX_NAMES {
-        let text = format!(
-            "{} names were given: at most {MAX_NAMES} can be one lock; lock a common name instead",
-            names.len()
-        );
-        return Err(Error::invalid(text));
-    }
-    let mut seen = HashSet::new();
-    for name in names {
-        if name.is_empty() {
-            return Err(Error::invalid("a name is empty: every lock needs a name of its own"));
-        }
-        if name.len() > MAX_NAME {
-            let text = format!(
-                "a name has {} bytes: at most 65536 are allowed; use a hash of it as the name",
-                name.len()
-            );
-            return Err(Error::invalid(text));
-        }
-        // It would wait for itself.
-        if !seen.insert(name) {
-            return Err(Error::invalid(format!(
-                "the name {:?} is given twice: give each once",
-                shown(name)
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// One name, or several to be held as one lease.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
-/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
-/// let several = vec!["cart:7".to_owned(), "stock:9".to_owned()];
-/// assert_eq!(client.lock(several).names(), ["cart:7", "stock:9"]);
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug)]
-pub struct Names(pub(crate) Vec<String>);
-
-impl From<&str> for Names {
-    fn from(name: &str) -> Self {
-        Self(vec![name.to_owned()])
-    }
-}
-
-impl From<String> for Names {
-    fn from(name: String) -> Self {
-        Self(vec![name])
-    }
-}
-
-impl From<Vec<String>> for Names {
-    fn from(names: Vec<String>) -> Self {
-        Self(names)
-    }
-}
-
-impl From<&[&str]> for Names {
-    fn from(names: &[&str]) -> Self {
-        Self(names.iter().map(|name| (*name).to_owned()).collect())
-    }
-}
-
-impl<const N: usize> From<[&str; N]> for Names {
-    fn from(names: [&str; N]) -> Self {
-        names.as_slice().into()
-    }
 }

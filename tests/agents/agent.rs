@@ -72,7 +72,7 @@ impl Agent {
     }
 
     async fn extend(&mut self, command: &Value) -> Result<Value, Error> {
-        ffi::extend(self.hold(), command["ttl_ms"].as_f64(), Unit::Milliseconds)?.await?;
+        ffi::extend(&self.hold(), command["ttl_ms"].as_f64(), Unit::Milliseconds)?.await?;
         Ok(json!({"remaining_ms": millis(self.hold().remaining())}))
     }
 
@@ -84,7 +84,7 @@ impl Agent {
     /// The signal itself is what is measured: `held` is asked only once `lost` has spoken.
     async fn lost(&mut self, command: &Value) -> Value {
         let patience = Duration::from_millis(command["timeout_ms"].as_u64().expect("timeout_ms"));
-        let hold: LeaseHandle = (**self.lease.as_ref().expect("a lease")).clone();
+        let hold = self.hold();
         let Ok(error) = tokio::time::timeout(patience, hold.lost()).await else {
             return json!({"ok": false, "code": "timeout", "message": "not lost"});
         };
@@ -115,8 +115,8 @@ impl Agent {
         reply
     }
 
-    fn hold(&self) -> &LeaseHandle {
-        self.lease.as_ref().expect("a lease")
+    fn hold(&self) -> LeaseHandle {
+        self.lease.as_ref().expect("a lease").handle()
     }
 }
 

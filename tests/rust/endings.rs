@@ -38,7 +38,7 @@ async fn whoever_runs_under_a_lease_that_release_all_took_is_told() {
 async fn an_early_release_by_the_body_is_no_loss() {
     let redlock = memory();
     let lease = redlock.lock("job").acquire().await.unwrap();
-    let (hold, ended) = ((*lease).clone(), lease.ended());
+    let (hold, ended) = (lease.handle(), lease.ended());
     lease.release().await.unwrap();
     assert!(ended.await.is_none());
     assert!(hold.loss().is_none() && hold.released());

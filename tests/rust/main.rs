@@ -32,6 +32,7 @@ mod proxies;
 mod quorum;
 mod replicas;
 mod rights;
+mod scope;
 mod scripts;
 mod secrets;
 mod sentinel;

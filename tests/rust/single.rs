@@ -283,7 +283,7 @@ async fn close_ends_waiting_and_loses_leases_without_deleting() {
     let lease = one.lock("job").acquire().await.unwrap();
     let waiting = tokio::spawn(one.lock("job").acquire());
     let waiting_first = tokio::spawn({
-        two.lock("other").acquire().await.unwrap().into_handle();
+        let _ = two.lock("other").acquire().await.unwrap().into_handle();
         one.lock("other").acquire()
     });
     tokio::time::sleep(millis(50)).await;

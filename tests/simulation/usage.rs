@@ -9,7 +9,7 @@ use crate::client::Redlock;
 use crate::clock::Clock;
 use crate::error::ErrorKind;
 use crate::lease::{Lease, LeaseHandle};
-use crate::options::Names;
+use crate::names::Names;
 
 use super::action::{Also, End, Use};
 use super::clock::ClientClock;
@@ -98,7 +98,7 @@ impl Client {
 /// What is done with a lease from its grant on.
 fn hold(client: Client, lease: Lease, how: Use, before: Tokens) -> Task {
     Box::pin(async move {
-        let hold = lease.clone();
+        let hold = lease.handle();
         let now = client.clock.world.lock().unwrap().now;
         client.monitor.lock().unwrap().granted(client.id, &how, &hold, &before, now);
         watch(&client, &hold);

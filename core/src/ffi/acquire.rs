@@ -91,7 +91,7 @@ pub fn acquire(
     owner: Option<Owner>,
 ) -> Result<impl Future<Output = Result<Lease>> + Send + 'static + use<>> {
     let wait = args::wait(wait, unit)?.unwrap_or_else(|| lock.options().wait);
-    Ok(lock.acquire_within(wait, owner))
+    Ok(lock.acquire_as(wait, owner))
 }
 
 /// [`LeaseHandle::extend`] for other languages: `None` is the lease's own ttl. A ttl that breaks a rule is told at

@@ -4,6 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::environment::{self, Asker};
 use crate::error::{Error, Result};
 use crate::log;
 use crate::spelling::camel_case;
@@ -75,6 +76,11 @@ impl<C: Clone> Default for DefaultClient<C> {
 /// Somebody whose locks do not exclude each other looks for this line.
 fn say(nodes: &[String]) {
     log::event!(INFO, {}, "the default client's nodes: {nodes}", nodes = nodes.join(" "));
+}
+
+/// The default client's nodes, by these variables of the environment.
+pub fn default_nodes(redlock_nodes: Option<String>, redis_url: Option<String>) -> Vec<String> {
+    environment::named(redlock_nodes, redis_url, Asker::Default)
 }
 
 #[cfg(test)]

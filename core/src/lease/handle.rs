@@ -121,7 +121,7 @@ impl LeaseHandle {
     /// assert_eq!(lease.lost().await.loss_reason(), Some(redlock::LossReason::Closed));
     /// # Ok(()) }
     /// ```
-    pub fn lost(&self) -> impl Future<Output = Error> + Send + 'static {
+    pub fn lost(&self) -> impl Future<Output = Error> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
         async move {
             loop {

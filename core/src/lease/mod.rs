@@ -17,10 +17,10 @@ mod state;
 mod validity;
 
 use std::future::Future;
-use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
@@ -83,17 +83,71 @@ impl Lease {
     ///
     /// For leases that outlive a scope, or are ended by other means. Garbage collectors drop whenever they
     /// like: the bindings keep handles only.
+    #[must_use = "without its handle nobody releases the lease any more"]
     pub fn into_handle(mut self) -> LeaseHandle {
         self.releases = false;
         self.handle.clone()
     }
+
+    /// A handle on this lease, which can be cloned and kept: what it says of the lease goes on, what it does, too.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire().await?;
+    /// let handle = lease.handle();
+    /// drop(lease);
+    /// assert!(handle.released());
+    /// # Ok(()) }
+    /// ```
+    pub fn handle(&self) -> LeaseHandle {
+        self.handle.clone()
+    }
 }
 
-impl Deref for Lease {
-    type Target = LeaseHandle;
-    fn deref(&self) -> &LeaseHandle {
-        &self.handle
-    }
+/// What a lease answers as its handle does.
+macro_rules! as_its_handle {
+    ($($(#[$doc:meta])* fn $name:ident(&self $(, $value:ident: $kind:ty)?) -> $answer:ty;)*) => {
+        impl Lease {$(
+            $(#[$doc])*
+            pub fn $name(&self $(, $value: $kind)?) -> $answer {
+                self.handle.$name($($value)?)
+            }
+        )*}
+    };
+}
+
+as_its_handle! {
+    /// Whether the lease is ours for sure at this moment: [`LeaseHandle::held`].
+    fn held(&self) -> bool;
+    /// What is left of the lease for sure: [`LeaseHandle::remaining`].
+    fn remaining(&self) -> Duration;
+    /// `Ok` while the lease is held, else why it is not: [`LeaseHandle::ensure_held`].
+    fn ensure_held(&self) -> Result<()>;
+    /// The Redis key; of several, all, separated by commas: [`LeaseHandle::key`].
+    fn key(&self) -> String;
+    /// The Redis keys: [`LeaseHandle::keys`].
+    fn keys(&self) -> &[String];
+    /// The owner's token, the value of the key: [`LeaseHandle::token`].
+    fn token(&self) -> &str;
+    /// How long each renewal makes the lease last: [`LeaseHandle::ttl`].
+    fn ttl(&self) -> Duration;
+    /// Larger than that of every earlier lease of the same lock: [`LeaseHandle::fencing_token`].
+    fn fencing_token(&self) -> Result<u64>;
+    /// Whether it was released by us, by way of a handle: [`LeaseHandle::released`].
+    fn released(&self) -> bool;
+    /// Why the lease was lost, if it was: [`LeaseHandle::loss`].
+    fn loss(&self) -> Option<Error>;
+    /// Ends when the lease is lost, with the reason: [`LeaseHandle::lost`].
+    fn lost(&self) -> impl Future<Output = Error> + Send + 'static + use<>;
+    /// Ends when the lease does, in whatever way: [`LeaseHandle::ended`].
+    fn ended(&self) -> impl Future<Output = Option<Error>> + Send + 'static + use<>;
+    /// Makes the lease last at least `ttl` from now: [`LeaseHandle::extend`].
+    fn extend(&self, ttl: Duration) -> impl Future<Output = Result<()>> + Send + 'static + use<>;
+    /// Ends the lease here and deletes nothing: [`LeaseHandle::abandon`].
+    fn abandon(&self) -> bool;
+    /// [`LeaseHandle::extend`] for programs without a runtime: [`LeaseHandle::extend_blocking`].
+    fn extend_blocking(&self, ttl: Duration) -> Result<()>;
 }
 
 /// Sent, and not waited for. Where it cannot be sent, the node's next connection owes it; else the key lives

@@ -1,0 +1,106 @@
+//! One name of a lock, or several: what they may be written as, and the rules they must obey.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use crate::error::{Error, Result};
+use crate::text::shown;
+
+/// Bytes. A server would take half a gigabyte, and keep it for as long as the lock.
+const MAX_NAME: usize = 64 * 1024;
+/// One lease may have so many names: a server, which does nothing else meanwhile, is then busy for about 5 ms. Read
+/// one by one they would take it 200 ms and more: before Redis 7.2 every read inside a script remembers all of its
+/// keys.
+const MAX_NAMES: usize = 1000;
+
+/// One name, or several to be held as one lease: any kind of string, or any array, slice or vector of them.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+/// let (name, several) = (format!("cart:{}", 7), ["cart:7".to_owned(), "stock:9".to_owned()]);
+/// assert_eq!(client.lock(&name).names(), ["cart:7"]);
+/// assert_eq!(client.lock(&several).names(), ["cart:7", "stock:9"]);
+/// assert_eq!(client.lock(vec!["cart:7", "stock:9"]).names(), several);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Names(pub(crate) Vec<String>);
+
+/// One each.
+macro_rules! one {
+    ($($string:ty),*) => {$(
+        impl From<$string> for Names {
+            fn from(name: $string) -> Self {
+                Self(vec![name.into()])
+            }
+        }
+    )*};
+}
+
+one!(&str, String, &String, Box<str>, Cow<'_, str>);
+
+impl<S: Into<String>> From<Vec<S>> for Names {
+    fn from(names: Vec<S>) -> Self {
+        Self(names.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<S: Into<String>, const N: usize> From<[S; N]> for Names {
+    fn from(names: [S; N]) -> Self {
+        Self(names.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<S: AsRef<str>> From<&[S]> for Names {
+    fn from(names: &[S]) -> Self {
+        Self(names.iter().map(|name| name.as_ref().to_owned()).collect())
+    }
+}
+
+impl<S: AsRef<str>> From<&Vec<S>> for Names {
+    fn from(names: &Vec<S>) -> Self {
+        names.as_slice().into()
+    }
+}
+
+impl<S: AsRef<str>, const N: usize> From<&[S; N]> for Names {
+    fn from(names: &[S; N]) -> Self {
+        names.as_slice().into()
+    }
+}
+
+/// At least one name, none empty, none twice.
+pub(crate) fn check_names(names: &[String]) -> Result<()> {
+    if names.is_empty() {
+        return Err(Error::invalid("no name was given: a lock needs at least one"));
+    }
+    if names.len() > MAX_NAMES {
+        let text = format!(
+            "{} names were given: at most {MAX_NAMES} can be one lock; lock a common name instead",
+            names.len()
+        );
+        return Err(Error::invalid(text));
+    }
+    let mut seen = HashSet::new();
+    for name in names {
+        if name.is_empty() {
+            return Err(Error::invalid("a name is empty: every lock needs a name of its own"));
+        }
+        if name.len() > MAX_NAME {
+            let text = format!(
+                "a name has {} bytes: at most 65536 are allowed; use a hash of it as the name",
+                name.len()
+            );
+            return Err(Error::invalid(text));
+        }
+        // It would wait for itself.
+        if !seen.insert(name) {
+            return Err(Error::invalid(format!(
+                "the name {:?} is given twice: give each once",
+                shown(name)
+            )));
+        }
+    }
+    Ok(())
+}
