@@ -1,5 +1,7 @@
 //! What to lock: names and options, and everything that can be asked of them.
 
+mod setters;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -23,6 +25,7 @@ use crate::options::Options;
 /// use std::time::Duration;
 /// let lock = client.lock(["cart:7", "stock:9"]).ttl(Duration::from_secs(30)).wait(Duration::ZERO).renew(true);
 /// let lock = lock.max_hold(Duration::from_secs(600)).node_timeout(Duration::from_millis(200)).fencing(false);
+/// let lock = lock.at_least(Duration::ZERO);
 /// assert_eq!((lock.names()[0].as_str(), lock.keys()[0].as_str()), ("cart:7", "lock:cart:7"));
 /// assert_eq!(lock.key(), "lock:cart:7, lock:stock:9");
 /// let lease = lock.acquire().await?;
@@ -52,42 +55,6 @@ impl Lock {
     fn change(&mut self) -> &mut Options {
         self.request.take();
         &mut self.options
-    }
-
-    /// How long the lease lives without renewal; at least 100 ms, default 10 s.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.change().ttl = ttl;
-        self
-    }
-
-    /// How long an acquire may wait for somebody else; zero: one round; `None`, the default: for ever.
-    pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
-        self.change().wait = wait.into();
-        self
-    }
-
-    /// Whether to extend at a third of the ttl until released; default on.
-    pub fn renew(mut self, renew: bool) -> Self {
-        self.change().renew = renew;
-        self
-    }
-
-    /// Upper bound on the whole hold, at which the lease is lost with reason `max_hold`; default `None`.
-    pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
-        self.change().max_hold = max_hold.into();
-        self
-    }
-
-    /// Whether to ask for a fencing token: larger than every earlier one of this lock; default off.
-    pub fn fencing(mut self, fencing: bool) -> Self {
-        self.change().fencing = fencing;
-        self
-    }
-
-    /// How long to wait for one node's answer; default the client's, else min(1 s, ttl / 5).
-    pub fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.change().node_timeout = Some(timeout);
-        self
     }
 
     /// The Redis key; of several, all, separated by commas.
@@ -168,7 +135,7 @@ impl Lock {
     /// Both are one owner then, and each renews for itself. A release by either, in Rust also a drop, deletes the keys:
     /// the other one is told of a loss. So whoever hands a lease over ends its own by [`LeaseHandle::abandon`](crate::LeaseHandle::abandon);
     /// a process that ends without a release does no harm either. The fencing token does not come with the lease:
-    /// hand it over with the token. `max_hold` counts from here.
+    /// hand it over with the token. `max_hold` and `at_least` count from here.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {

@@ -62,6 +62,8 @@ pub struct Options {
     pub(crate) renew: bool,
     /// Upper bound on the total hold.
     pub(crate) max_hold: Option<Duration>,
+    /// How long the keys stay after the acquire, whenever the lease is released; zero: until then.
+    pub(crate) at_least: Duration,
     /// Deadline of one vote, where one was chosen.
     pub(crate) node_timeout: Option<Duration>,
     /// Ask for a fencing token.
@@ -79,6 +81,7 @@ impl Default for Options {
             wait: None,
             renew: true,
             max_hold: None,
+            at_least: Duration::ZERO,
             node_timeout: None,
             fencing: false,
             fsync: false,
@@ -99,7 +102,8 @@ impl Options {
     pub(crate) fn check(&self, guard: Duration) -> Result<()> {
         check_ttl(self.ttl, guard, self.unit)?;
         let times = [("wait", self.wait), ("max_hold", self.max_hold)];
-        for (name, time) in times.into_iter().chain([("node_timeout", self.node_timeout)]) {
+        let others = [("at_least", Some(self.at_least)), ("node_timeout", self.node_timeout)];
+        for (name, time) in times.into_iter().chain(others) {
             time.map_or(Ok(()), |time| check_time(name, time))?;
         }
         if let Some(max_hold) = self.max_hold
@@ -109,6 +113,8 @@ impl Options {
             let text = format!("{option} is {max_hold}: at least 0.1 s are needed");
             return Err(Error::invalid(text));
         }
+        check_at_least(self.at_least, "ttl", self.ttl)?;
+        check_at_least(self.at_least, "max_hold", self.max_hold.unwrap_or(self.ttl))?;
         // A vote that may take the whole ttl leaves nothing of the lease that it grants.
         if self.node_timeout().is_zero() || self.node_timeout() >= self.ttl {
             return Err(Error::invalid(format!(
@@ -161,4 +167,16 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
         )));
     }
     Ok(())
+}
+
+/// No key lives longer than what it is asked for: by the ttl, and by `max_hold`.
+pub(crate) fn check_at_least(at_least: Duration, bound: &str, lives: Duration) -> Result<()> {
+    if at_least <= lives {
+        return Ok(());
+    }
+    let (option, bound) = (spelled("at_least"), spelled(bound));
+    let (at_least, lives) = (seconds(at_least), seconds(lives));
+    Err(Error::invalid(format!(
+        "{option} is {at_least}, above {bound} ({lives}): no key lives longer than that. Choose a longer {bound}"
+    )))
 }

@@ -29,7 +29,10 @@ class Agent:
 
     def lock(self, command: Reply) -> redlock.Lock:
         fencing = command.get("fencing", False)
-        return self.client.lock(command["name"], ttl=command["ttl_ms"] / 1000, fencing=fencing)
+        at_least = command.get("at_least_ms", 0) / 1000
+        return self.client.lock(
+            command["name"], ttl=command["ttl_ms"] / 1000, fencing=fencing, at_least=at_least
+        )
 
     def held_lease(self) -> redlock.Lease:
         assert self.lease is not None

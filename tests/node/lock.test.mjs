@@ -115,6 +115,19 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.throws(() => lease.ensureHeld(), { code: "lost", reason: "max_hold" });
     });
 
+    test("atLeast keeps the key after the release", async () => {
+      const [redlock, begun] = [client(), performance.now()];
+      const lock = redlock.lock(fresh(), { ttl: 30_000, atLeast: 1000 });
+      const lease = await lock.acquire();
+      await lease.release();
+      assert.equal(lease.held, false);
+      assert.equal(await lock.tryAcquire(), null);
+      await redlock.using(lock.names, { wait: 20_000 }, () => {
+        const after = performance.now() - begun;
+        assert.ok(after > 980 && after < 15_000, `${after}`);
+      });
+    });
+
     test("several names are one lease", async () => {
       const redlock = client();
       const [a, b, c] = [fresh(), fresh(), fresh()];

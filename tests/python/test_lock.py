@@ -125,6 +125,18 @@ def test_max_hold_ends_it(client: redlock.Redlock, name: str, call: Call) -> Non
     assert caught.value.reason == "max_hold"
 
 
+def test_at_least_keeps_the_key(client: redlock.Redlock, name: str, call: Call) -> None:
+    begun = time.monotonic()
+    lock = client.lock(name, ttl=30, at_least=timedelta(seconds=1))
+    lease = call(lock, "acquire")
+    call(lease, "release")
+    assert not lease.held
+    assert call(lock, "try_acquire") is None
+    with lock.acquire(wait=20):
+        assert 0.98 < time.monotonic() - begun < 15
+    client.force_release(name)
+
+
 def test_a_second_release_does_nothing(client: redlock.Redlock, name: str, call: Call) -> None:
     lease = call(client.lock(name), "acquire")
     call(lease, "release")

@@ -26,6 +26,7 @@ const CORE: &[&str] = &[
     "environment",
     "blocking",
     "scope",
+    "lock::setters",
     "lock",
     "engine::shutdown",
     "engine",

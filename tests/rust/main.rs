@@ -39,6 +39,7 @@ mod sentinel;
 mod single;
 mod small;
 mod support;
+mod tick;
 mod tidy;
 mod tls;
 mod tls_stall;

@@ -182,6 +182,10 @@ impl State {
             ["NX", "PX", ttl] => {
                 (old.is_none(), Some(Instant::now() + Duration::from_millis(ttl.parse().unwrap())))
             }
+            ["IFEQ", owner, "PX", ttl] => (
+                old.is_some_and(|(value, _)| value == *owner),
+                Some(Instant::now() + Duration::from_millis(ttl.parse().unwrap())),
+            ),
             ["IFEQ", owner, "KEEPTTL"] => {
                 let until = old.as_ref().and_then(|(_, until)| *until);
                 (old.is_some_and(|(value, _)| value == *owner), until)

@@ -120,6 +120,22 @@ impl Scenario {
         Action::Lock { client: self.some(rng).0, how }
     }
 
+    /// In some runs the keys of many leases stay for a while. By chances of its own: all else is as it would be without.
+    pub(super) fn some_stay(&mut self, rng: &mut Rng) {
+        if !self.promise.is_all() || rng.u8(..6) != 0 {
+            return;
+        }
+        for step in &mut self.steps {
+            if let Action::Lock { how, .. } = &mut step.action
+                && matches!(how.also, Also::Nothing)
+                && rng.bool()
+            {
+                let lives = [Some(how.ttl), how.max_hold, how.extend].into_iter().flatten();
+                how.at_least = rng.u64(1..=lives.min().unwrap_or(1));
+            }
+        }
+    }
+
     fn fault(&self, rng: &mut Rng, amnesia: bool) -> Action {
         let (client, node) = self.some(rng);
         let longest = [20, 300, 2500][rng.usize(..3)];
@@ -153,6 +169,7 @@ pub(super) fn plain(ttl: u64) -> Use {
         wait: None,
         renew: true,
         max_hold: None,
+        at_least: 0,
         hold: 0,
         extend: None,
         cancel: None,

@@ -39,7 +39,7 @@ impl Open {
             }
             Request::Acquire { claim, .. } => Purpose::Heal(token(claim)),
             Request::Extend { check: false, .. } => Purpose::Keep(None),
-            Request::Release { claim } => {
+            Request::Release { claim, .. } => {
                 Purpose::Delete { token: token(claim), owed, until: None }
             }
             Request::Wait { .. } => Purpose::Confirm,
@@ -58,7 +58,7 @@ impl Open {
 
 /// A delete that was never confirmed.
 pub(super) struct Debt {
-    claim: Claim,
+    request: Request,
     ttl: Duration,
     until: Option<Instant>,
 }
@@ -106,12 +106,12 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn owe(&mut self, open: &Open) {
-        if let Open { request: Request::Release { claim }, purpose, .. } = open
-            && let Purpose::Delete { owed: ttl, until, .. } = *purpose
-            && !self.unsent.contains(&claim.token)
-            && self.owed.iter().all(|debt| debt.claim != *claim)
+        if let Open { request, purpose: Purpose::Delete { token, owed: ttl, until }, .. } = open
+            && !self.unsent.contains(token)
+            && self.owed.iter().all(|debt| debt.request.gives_up() != request.gives_up())
         {
-            self.owed.push_back(Debt { claim: claim.clone(), ttl, until });
+            let (request, ttl, until) = (request.clone(), *ttl, *until);
+            self.owed.push_back(Debt { request, ttl, until });
         }
     }
 }
@@ -210,11 +210,11 @@ impl World {
         if self.kills {
             link.killed = link.epoch;
         }
-        for Debt { claim, ttl, until } in std::mem::take(&mut link.owed) {
+        for Debt { request, ttl, until } in std::mem::take(&mut link.owed) {
             let until = until.unwrap_or(local + ttl);
             // Of a cluster also later: what was sent on has an end from then on, and none where it is owed.
             if until > local || self.shards > 1 {
-                let mut open = Open::unheard(Request::Release { claim }, ttl);
+                let mut open = Open::unheard(request, ttl);
                 if let Purpose::Delete { until: end, .. } = &mut open.purpose {
                     *end = Some(until);
                 }
@@ -231,8 +231,9 @@ impl World {
     pub(super) fn unanswered(&mut self, client: usize, node: usize, open: Open, why: &str) {
         self.links[client][node].owe(&open);
         match (&open.request, &open.purpose) {
-            (Request::Release { claim }, Purpose::Delete { owed, until, .. }) => {
-                self.stray(client, node, Stray::Owed((claim.clone(), *owed, *until, open.detour)));
+            (request, Purpose::Delete { owed, until, .. }) => {
+                let debt = (request.clone(), *owed, *until, open.detour);
+                self.stray(client, node, Stray::Owed(debt));
             }
             (Request::Ping { age }, _) => self.drained(client, node, *age, false),
             _ => {}

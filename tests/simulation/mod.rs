@@ -10,6 +10,7 @@
 //! | `world`, `clock` | virtual time, and each client's own |
 //! | `simulated`, `network`, `answers`, `link`, `request` | a node as the algorithm sees it, and the way there and back |
 //! | `server`, `hazards` | what a node does, and what befalls it |
+//! | `stays` | keys that stay for a while after a release |
 //! | `router`, `slots` | a node that is a cluster: what its clients know of it, and how its slot moves |
 //! | `replicas`, `failover` | what its replicas have, and how one takes its place |
 //! | `monitor`, `record`, `progress`, `view` | what the design promises, checked after every step |
@@ -36,6 +37,7 @@ mod situations;
 mod slots;
 mod special;
 mod start;
+mod stays;
 mod steps;
 mod usage;
 mod view;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::LossReason;
-use crate::lease::LeaseHandle;
+use crate::lease::{LeaseHandle, State};
 
 use super::action::Use;
 use super::clock::{Rate, Time};
@@ -19,6 +19,8 @@ pub(super) type Tokens = BTreeMap<&'static str, u64>;
 #[derive(Default)]
 pub(super) struct Monitor {
     pub(super) live: Vec<Record>,
+    /// Leases whose keys stay for a while: whose they are, and their names.
+    pub(super) staying: Vec<(usize, Vec<&'static str>, Arc<State>)>,
     pub(super) waiting: BTreeMap<u64, Waiting>,
     /// Tokens that another client is to continue, and whose they still are.
     pub(super) hands_over: BTreeMap<String, usize>,
@@ -29,7 +31,7 @@ pub(super) struct Monitor {
     pub(super) granted_at: BTreeMap<&'static str, Time>,
     pub(super) violation: Option<String>,
     pub(super) promise: Option<Promise>,
-    clocks: Vec<Rate>,
+    pub(super) clocks: Vec<Rate>,
     /// How long each client was paused so far, and until when it is.
     pub(super) paused: Vec<Time>,
     pub(super) paused_until: Vec<Time>,
@@ -104,6 +106,7 @@ impl Monitor {
             self.fail(format!("no validity: client {client} got {names:?} when its time was over"));
         }
         self.everybody_was_told(client, &names, hold, now);
+        self.nobody_stays(client, &names, hold, now);
         if let Ok(token) = hold.fencing_token() {
             for name in &names {
                 if let Some(last) = self.exceeded(name, before).filter(|last| token <= *last) {

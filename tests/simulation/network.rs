@@ -25,8 +25,12 @@ impl World {
         if self.dead[client] {
             return;
         }
-        if let Request::Release { claim } = &open.request {
-            self.given_up.entry(claim.token.to_string()).or_insert((client, self.now));
+        if let Request::Release { claim, stay } = &open.request {
+            let gone = self.now + u64::try_from(stay.as_nanos()).unwrap();
+            let given_up = self.given_up.entry(claim.token.to_string()).or_insert((client, gone));
+            if !stay.is_zero() {
+                given_up.1 = given_up.1.max(gone);
+            }
             let lately = self.deletes.entry((client, Arc::clone(&claim.token))).or_default();
             *lately = if self.now < lately.0 + 100 * MS {
                 (lately.0, lately.1 + 1)

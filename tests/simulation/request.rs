@@ -25,8 +25,10 @@ pub(super) enum Request {
         fencing: Fencing,
         check: bool,
     },
+    /// At once, or after so long.
     Release {
         claim: Claim,
+        stay: Duration,
     },
     /// How many replicas have what this connection wrote; answered once so many have, or after this time.
     Wait {
@@ -53,6 +55,11 @@ impl Request {
     /// A lease's first vote, which a node that restarted too recently refuses.
     pub(super) fn is_first(&self) -> bool {
         matches!(self, Self::Acquire { first: true, .. } | Self::Attempt { first: true, .. })
+    }
+
+    /// The claim whose keys it takes away.
+    pub(super) fn gives_up(&self) -> Option<&Claim> {
+        if let Self::Release { claim, .. } = self { Some(claim) } else { None }
     }
 
     /// The claim whose keys may be there because of it.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::node::{
-    Change, Claim, Detour, Fault, MOMENT, Map, Member, Onward, Place, Purpose, onward, rested,
+    Change, Detour, Fault, MOMENT, Map, Member, Onward, Place, Purpose, onward, rested,
 };
 
 use super::clock::Time;
@@ -29,7 +29,7 @@ pub(super) enum Stray {
 }
 
 /// A delete that is owed to the slot's owner.
-pub(super) type Debt = (Claim, Duration, Option<Instant>, Detour);
+pub(super) type Debt = (Request, Duration, Option<Instant>, Detour);
 
 /// What one client knows of one cluster.
 pub(super) struct Cluster {
@@ -65,8 +65,8 @@ impl Cluster {
     }
 }
 
-fn release((claim, owed, until, detour): Debt) -> Open {
-    let mut open = Open::unheard(Request::Release { claim }, owed);
+fn release((request, owed, until, detour): Debt) -> Open {
+    let mut open = Open::unheard(request, owed);
     if let Purpose::Delete { until: end, .. } = &mut open.purpose {
         *end = until;
     }
@@ -122,14 +122,14 @@ impl World {
             }
             Some((from, Stray::Told(Redirect::Moved(to)))) => self.believe(client, from, to),
             Some((_, Stray::Told(_) | Stray::Ended)) => self.survey(client, place),
-            Some((from, Stray::Owed((claim, owed, until, detour)))) => {
+            Some((from, Stray::Owed((request, owed, until, detour)))) => {
                 let owner = self.owner(client, node);
                 if owner != from {
-                    return self.send((client, owner), release((claim, owed, until, detour)));
+                    return self.send((client, owner), release((request, owed, until, detour)));
                 }
                 let until = until.unwrap_or(self.clocks[client].local(self.now) + owed);
                 let debts = self.cluster(client, place).map(|cluster| &mut cluster.debts);
-                let debt = (claim, owed, Some(until), Detour::default());
+                let debt = (request, owed, Some(until), Detour::default());
                 debts.into_iter().for_each(|debts| debts.push(debt.clone()));
             }
             None => {}

@@ -108,6 +108,7 @@ impl Scenario {
         };
         this.fill(&mut rng, amnesia);
         this.steps.iter_mut().for_each(|step| step.bound_hopeless(this.latency));
+        this.some_stay(&mut Rng::with_seed(!seed));
         this.steps.sort_by_key(|step| step.at);
         this
     }

@@ -133,20 +133,7 @@ impl Server {
                 }
                 extension.map_or(Answer::Refused, Answer::Extension)
             }
-            Request::Release { claim } => {
-                let ours: Vec<String> = claim
-                    .keys
-                    .iter()
-                    .filter(|key| self.owner(key) == Some(&*claim.token))
-                    .cloned()
-                    .collect();
-                self.keys.retain(|key, _| !ours.contains(key));
-                if !ours.is_empty() {
-                    self.written(Some(peer));
-                }
-                told.extend(self.changed(&ours, Some(peer)));
-                Answer::Released(ours.len() == claim.keys.len())
-            }
+            Request::Release { claim, stay } => self.release(claim, *stay, peer, now, &mut told),
             // Not for itself to know: `World::wait`.
             Request::Wait { .. } | Request::Asking(_) | Request::Slots { .. } => Answer::Refused,
             Request::Ping { .. } => Answer::Pong,
@@ -164,7 +151,7 @@ impl Server {
         (answer, told)
     }
 
-    fn owner(&self, key: &str) -> Option<&str> {
+    pub(super) fn owner(&self, key: &str) -> Option<&str> {
         self.keys.get(key).map(|(token, _)| token.as_str())
     }
 

@@ -26,7 +26,7 @@ pub(super) fn short(request: &Request) -> String {
             format!("check {:?} ttl {ttl:?}", claim.keys)
         }
         Request::Extend { claim, ttl, .. } => format!("extend {:?} ttl {ttl:?}", claim.keys),
-        Request::Release { claim } => format!("release {:?}", claim.keys),
+        Request::Release { claim, stay } => format!("release {:?} stay {stay:?}", claim.keys),
         Request::Asking(inner) => format!("asking {}", short(inner)),
         Request::Slots { .. } => "slots".to_owned(),
         Request::Ping { .. } => "ping".to_owned(),
@@ -120,9 +120,13 @@ impl Node for SimulatedNode {
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
+        self.shorten(claim, owed, Duration::ZERO)
+    }
+
+    fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
         let places = self.world.lock().unwrap().deleted_at(self.client, self.node);
         let mut replies = places.into_iter().map(|place| {
-            let request = Request::Release { claim: claim.clone() };
+            let request = Request::Release { claim: claim.clone(), stay };
             let read = |answer| if let Answer::Released(ours) = answer { Some(ours) } else { None };
             self.ask_at(Some(place), request, Duration::ZERO, owed, read)
         });

@@ -34,7 +34,7 @@ impl Server {
         debug_assert!(told.len() < usize::MAX);
         let keys: Vec<&String> = match request {
             Request::Force { keys } => keys.iter().collect(),
-            Request::Release { claim } => claim.keys.iter().collect(),
+            Request::Release { claim, .. } => claim.keys.iter().collect(),
             _ => request.keeps()?.keys.iter().chain(request.keeps()?.fences.iter()).collect(),
         };
         let missing = keys.iter().filter(|key| !self.has(key)).count();

@@ -81,7 +81,7 @@ impl Client {
     fn lock(&self, how: &Use) -> crate::Lock {
         let ms = Duration::from_millis;
         let mut lock = self.redlock.lock(Names::from(how.names.as_slice())).ttl(ms(how.ttl));
-        lock = lock.renew(how.renew).fencing(self.fencing);
+        lock = lock.renew(how.renew).fencing(self.fencing).at_least(ms(how.at_least));
         if let Some(timeout) = how.node_timeout {
             lock = lock.node_timeout(ms(timeout));
         }

@@ -121,9 +121,11 @@ impl Engine {
     /// Dropping it is what gives it back.
     fn hand_out(&self, request: &Request, running: &Running, lease: Lease) -> Result<Lease> {
         if self.is_closed() {
+            drop(lease.undone_on_drop());
             return Err(Error::closed(&request.key()));
         }
         if !running.works() {
+            drop(lease.undone_on_drop());
             return Err(Error::lost(&request.key(), LossReason::Internal, Duration::ZERO));
         }
         Ok(lease)

@@ -58,7 +58,8 @@ impl Acquire {
     /// The lease, once it is ours; `None` where one round was not enough. Of what is left of the budget each time; when
     /// nothing is, one round.
     ///
-    /// Sent when it is polled. Dropping the future leaves no key behind.
+    /// Sent when it is polled. Dropping the future leaves no key behind, and neither does dropping the lease before it is
+    /// a handle, which the caller's thread makes of it.
     pub fn ask(&self) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
         let now = self.engine.config.clock.now();
         let passed = now.since(*self.started.get_or_init(|| now));
@@ -66,10 +67,14 @@ impl Acquire {
         let owner = self.owner;
         // One of two, not a block over both: that would hold whichever it is twice, and be moved as a whole.
         match self.wait.map(|wait| wait.map(|wait| wait.saturating_sub(passed))) {
-            Some(wait) => {
-                Either::Left(async move { engine.acquire(&*request?, wait, owner).await.map(Some) })
-            }
-            None => Either::Right(async move { engine.try_acquire(&*request?).await }),
+            Some(wait) => Either::Left(async move {
+                let granted = engine.acquire(&*request?, wait, owner).await;
+                granted.map(|lease| Some(lease.undone_on_drop()))
+            }),
+            None => Either::Right(async move {
+                let granted = engine.try_acquire(&*request?).await?;
+                Ok(granted.map(Lease::undone_on_drop))
+            }),
         }
     }
 

@@ -83,6 +83,13 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
         about: "upper bound on the whole hold, at which the lease is lost",
     },
     Row {
+        name: "at_least",
+        kind: Kind::Time(|options, at_least| options.at_least = at_least),
+        default: "0",
+        rule: "at most the ttl, and max_hold",
+        about: "how long the key stays after the acquire, even if the lease is released before",
+    },
+    Row {
         name: "node_timeout",
         kind: Kind::Time(|options, timeout| options.node_timeout = Some(timeout)),
         default: "the client's, else min(1 s, ttl / 5)",

@@ -45,14 +45,31 @@ pub(crate) use validity::Validity;
 #[derive(Debug)]
 pub struct Lease {
     handle: LeaseHandle,
-    /// Dropping it gives the lease back; not after `into_handle`.
-    releases: bool,
+    /// What dropping it does.
+    drops: Drops,
+}
+
+/// What dropping a lease does.
+#[derive(Debug)]
+enum Drops {
+    /// Its handles go on.
+    Nothing,
+    /// It gives the lease back.
+    Release,
+    /// It takes back what nobody has had.
+    Undo,
 }
 
 impl Lease {
     /// A lease that was just granted.
     pub(crate) fn new(state: Arc<State>) -> Self {
-        Self { handle: LeaseHandle(state), releases: true }
+        Self { handle: LeaseHandle(state), drops: Drops::Release }
+    }
+
+    /// A lease that is nobody's until it is a handle: `at_least` is not for those who never came to work.
+    pub(crate) fn undone_on_drop(mut self) -> Self {
+        self.drops = Drops::Undo;
+        self
     }
 
     /// Gives the lease back and waits for a quorum to confirm it; see [`LeaseHandle::release`].
@@ -85,7 +102,7 @@ impl Lease {
     /// like: the bindings keep handles only.
     #[must_use = "without its handle nobody releases the lease any more"]
     pub fn into_handle(mut self) -> LeaseHandle {
-        self.releases = false;
+        self.drops = Drops::Nothing;
         self.handle.clone()
     }
 
@@ -154,8 +171,10 @@ as_its_handle! {
 /// out its ttl.
 impl Drop for Lease {
     fn drop(&mut self) {
-        if self.releases {
-            drop(self.handle.release());
+        match self.drops {
+            Drops::Nothing => {}
+            Drops::Release => drop(self.handle.release()),
+            Drops::Undo => drop(release::undo(&self.handle.0)),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! How a lease is given back, by its owner or over its owner's head.
 //!
 //! Deletes are sent at the call and confirmed apart, so that dropping a lease, or a release that is cancelled,
-//! needs no task. They hit the token alone: a key that another has by now is left as it is.
+//! needs no task. They hit the token alone: a key that another has by now is left as it is. With `at_least` a key that is
+//! deleted too early for it stays until then: what is sent shortens its time, and is a delete in all else.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -17,13 +18,28 @@ pub(crate) type Sent = Result<Option<Collect<bool>>>;
 
 /// Ends the lease and sends the deletes.
 pub(crate) fn send(state: &State) -> Sent {
+    end(state, stay(state))
+}
+
+/// The same of a lease that nobody has had: its keys go at once, as nothing was done under them.
+pub(crate) fn undo(state: &State) -> Sent {
+    end(state, Duration::ZERO)
+}
+
+/// How long the keys are to stay from now on; with the drift, as a node's clock may run ahead of ours.
+fn stay(state: &State) -> Duration {
+    let left = (state.params.acquired + state.params.at_least).since(state.now());
+    if left.is_zero() { left } else { left + drift(left) }
+}
+
+fn end(state: &State, stay: Duration) -> Sent {
     let Some(phase) = state.phase() else {
         return Err(state.why_over());
     };
     // A loss deletes nothing by itself, for the body may still run; the end of its scope does, wherever the key
     // is ours.
     let lost = matches!(phase.status, Status::Lost(..));
-    let deletes = send_deletes(state, phase, Status::Released);
+    let deletes = send_deletes(state, phase, Status::Released, stay);
     if lost { Err(state.why_over()) } else { Ok(deletes) }
 }
 
@@ -32,7 +48,8 @@ pub(crate) fn send(state: &State) -> Sent {
 /// For `release_all` and `shutdown`: to the body under the lease it is no release of its own.
 pub(crate) fn take_back(state: &State) -> Option<Collect<bool>> {
     let phase = state.held_phase()?;
-    let deletes = send_deletes(state, phase, Status::Lost(LossReason::Released, state.now()));
+    let end = Status::Lost(LossReason::Released, state.now());
+    let deletes = send_deletes(state, phase, end, stay(state));
     state.tell(LossReason::Released);
     deletes
 }
@@ -45,6 +62,7 @@ fn send_deletes(
     state: &State,
     mut phase: MutexGuard<'_, Phase>,
     end: Status,
+    stay: Duration,
 ) -> Option<Collect<bool>> {
     let held = phase.status == Status::Held;
     // An abandoned lease is left to itself: its keys may be those of who attached to them.
@@ -67,9 +85,13 @@ fn send_deletes(
     let tell = || twins(state).iter().for_each(|twin| twin.lose(LossReason::Released));
     tell();
     // Keys of a lease that was lost are probably gone: the servers are not to remember who asked for them.
-    let leases = &state.leases;
-    let deletes = leases.nodes.release(&state.params.claim, owed, !held);
-    // What a local waiter asks now goes behind the delete on the same connections.
+    let (leases, claim) = (&state.leases, &state.params.claim);
+    let deletes = if stay.is_zero() {
+        leases.nodes.release(claim, owed, !held)
+    } else {
+        leases.nodes.shorten(claim, owed, stay)
+    };
+    // What a local waiter asks now goes behind the delete on the same connections, and finds how long the keys stay.
     state.keys().iter().for_each(|key| leases.watch.wake(&Change::Key(key.clone())));
     // Whoever has attached to the token meanwhile.
     tell();

@@ -139,6 +139,12 @@ impl State {
         (phase.status != Status::Held).then_some(matches!(phase.status, Status::Lost(..)))
     }
 
+    /// Whether its owner has given it back; unlike [`State::released`] it changes nothing.
+    #[cfg(test)]
+    pub(crate) fn given_back(&self) -> bool {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner).status == Status::Released
+    }
+
     /// Whether it is ours for sure at this moment.
     pub(crate) fn held(&self) -> bool {
         self.held_phase().is_some()

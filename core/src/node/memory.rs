@@ -179,6 +179,23 @@ impl Node for MemoryNode {
         })
     }
 
+    fn shorten(&self, claim: &Claim, _owed: Duration, stay: Duration) -> Reply<bool> {
+        self.answer(|| {
+            let shortened = self.run(|keys, now| {
+                let mut shortened = Vec::new();
+                for key in claim.keys.iter() {
+                    if let Some(entry) = keys.get_mut(key).filter(|e| *e.token == *claim.token) {
+                        entry.expires = entry.expires.min(now + stay);
+                        shortened.push(key.clone());
+                    }
+                }
+                shortened
+            });
+            self.tell(&shortened);
+            shortened.len() == claim.keys.len()
+        })
+    }
+
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
         self.answer(|| {
             self.run(|keys, now| {

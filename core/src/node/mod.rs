@@ -86,6 +86,10 @@ pub(crate) trait Node: Send + Sync {
         self.release(claim, owed)
     }
 
+    /// Has the claim's keys live for no longer than `stay` where they are still its own: [`Node::release`] of keys that
+    /// are to stay so long, and like it in all else. Safe to ask twice, however late.
+    fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool>;
+
     /// Who has the key, if anybody has.
     /// Reads only: nothing that waits or holds is touched by it.
     fn inspect(&self, key: &str) -> Reply<Option<Holder>>;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::collect::{Collect, Counts};
 use crate::clock::Clock;
 use crate::error::NodeReport;
-use crate::node::{Claim, Extension, Node, VoteParams};
+use crate::node::{Claim, Extension, Node, Reply, VoteParams};
 
 /// The nodes of one client.
 pub(crate) struct Nodes {
@@ -39,11 +39,12 @@ impl Nodes {
         } else {
             nodes.map(|node| node.release(claim, owed)).collect()
         };
-        Collect::new(replies, |ours| match ours {
-            // Not ours any more: to whoever releases, a foreign key is as gone as a missing one.
-            true => Counts::Granted,
-            false => Counts::Refused("missing"),
-        })
+        given_back(replies)
+    }
+
+    /// Has every node keep the keys for no longer than `stay`, now: a release that leaves them there for so long.
+    pub(crate) fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Collect<bool> {
+        given_back(self.list.iter().map(|node| node.shorten(claim, owed, stay)).collect())
     }
 
     /// What is wrong with the caller's own options, with the node that says so first, if so many nodes do that no
@@ -69,4 +70,13 @@ impl Nodes {
         };
         self.list.iter().zip(votes.words(timeout)).map(report).collect()
     }
+}
+
+/// The answers of nodes that were asked to give keys back.
+fn given_back(replies: Vec<Reply<bool>>) -> Collect<bool> {
+    Collect::new(replies, |ours| match ours {
+        // Not ours any more: to whoever releases, a foreign key is as gone as a missing one.
+        true => Counts::Granted,
+        false => Counts::Refused("missing"),
+    })
 }

@@ -90,6 +90,14 @@ pub(super) fn release_script(claim: &Claim, owed: Duration) -> Command {
     script_call(call, &claim.token, Purpose::Delete { token, owed, until: None }, TIMEOUT)
 }
 
+/// Has our keys, and no others, live for no longer than `stay`. `owed`: how long they live at most until then.
+pub(super) fn shorten_script(claim: &Claim, owed: Duration, stay: Duration) -> Command {
+    let mut call = SCRIPTS[RELEASE].on(&claim.keys, 2);
+    call.word(&*claim.token).number(millis(stay));
+    let token = Arc::clone(&claim.token);
+    script_call(call, &claim.token, Purpose::Delete { token, owed, until: None }, TIMEOUT)
+}
+
 /// Deletes the keys whoever has them, if the server's own clock has not passed this time.
 fn force_script(keys: &[String], by: u64) -> Command {
     let mut call = SCRIPTS[FORCE].on(keys, 1);

@@ -224,8 +224,11 @@ impl Node for RedisNode {
 
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
         // What is read and absent would stay in the server's tracking table.
-        let command = Command { untracked: true, ..self.ways.delete(claim, owed) };
-        self.ask(command, reply::released)
+        self.ask(Command { untracked: true, ..self.ways.delete(claim, owed) }, reply::released)
+    }
+
+    fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
+        self.ask(self.ways.shorten(claim, owed, stay), reply::released)
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {

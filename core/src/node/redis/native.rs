@@ -138,6 +138,17 @@ pub(super) fn release(claim: &Claim, owed: Duration, by: Delete) -> Command {
     command(bytes, parts, Purpose::Delete { token, owed, until: None })
 }
 
+/// Has our key, and no other, live for so long from now on. `owed`: how long it lives at most until then.
+///
+/// Where it comes very late it may be longer than what was left: it stays ours, and for `stay` at most.
+pub(super) fn shorten(claim: &Claim, owed: Duration, stay: Duration) -> Command {
+    let (key, token) = (key(claim), Arc::clone(&claim.token));
+    let mut set = cmd("SET");
+    set.arg(key).arg(&*token).arg("IFEQ").arg(&*token).arg("PX").arg(millis(stay));
+    let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
+    pair(Asked::Shorten, &set, &token, purpose)
+}
+
 /// A delete of what has this value, and what names it: in one piece, as this is the way of nearly every release.
 fn delete(by: Delete, key: &str, value: &[u8], echo: &str) -> Bytes {
     let mut both = Packed::with_room(6, key.len() + value.len() + echo.len());

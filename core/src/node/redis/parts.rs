@@ -11,6 +11,8 @@ use redis::Value;
 pub(super) enum Asked {
     /// To delete what is ours.
     Delete,
+    /// To shorten what is ours.
+    Shorten,
     /// Whose the key is, before it is lengthened.
     Owner,
     /// Whose the key is, before it is deleted whoever has it.
@@ -68,6 +70,7 @@ impl Parts {
         }
         match (self.queued, at) {
             (0, 0) if self.asked == Asked::Delete => matches!(part, Value::Int(0 | 1)),
+            (0, 0) if self.asked == Asked::Shorten => matches!(part, Value::Okay | Value::Nil),
             (0, 0) => matches!(part, Value::BulkString(_) | Value::Nil),
             (0, _) => self.names(part),
             (_, 0) => *part == Value::Okay,
@@ -109,6 +112,7 @@ impl Parts {
     fn read(&self, answers: &[Value]) -> Option<Vec<Value>> {
         Some(match (self.asked, answers) {
             (Asked::Delete, [Value::Int(deleted)]) => vec![Value::Int(*deleted)],
+            (Asked::Shorten, [set]) => vec![Value::Int((*set == Value::Okay).into())],
             (Asked::Seen, [owner]) => vec![owner.clone()],
             (Asked::Owner, [owner])
             | (

@@ -1,7 +1,7 @@
--- KEYS: the lock keys. ARGV: token. Deletes only what is ours; returns {1, token} when all of it was,
--- else {0, token}.
-local token = ARGV[1]
-if #KEYS == 1 then
+-- KEYS: the lock keys. ARGV: token; where they are to stay: for how many ms at most. Deletes only what is ours, or has it
+-- live no longer than that, and never longer than it would; returns {1, token} when all of it was, else {0, token}.
+local token, stay = ARGV[1], ARGV[2]
+if #KEYS == 1 and not stay then
   if redis.call('GET', KEYS[1]) == token then return {redis.call('DEL', KEYS[1]), token} end
   return {0, token}
 end
@@ -10,5 +10,12 @@ local ours = {}
 for i, owner in ipairs(values(1, #KEYS)) do
   if owner == token then ours[#ours + 1] = KEYS[i] end
 end
-if #ours > 0 then redis.call('DEL', unpack(ours)) end
+if #ours > 0 and not stay then redis.call('DEL', unpack(ours)) end
+-- LT, since Redis 7, needs no read: of many keys each would cost too much.
+for i = 1, stay and #ours or 0 do
+  if type(redis.pcall('PEXPIRE', ours[i], stay, 'LT')) == 'table' then
+    local left = redis.call('PTTL', ours[i])
+    if left < 0 or left > tonumber(stay) then redis.call('PEXPIRE', ours[i], stay) end
+  end
+end
 return {#ours == #KEYS and 1 or 0, token}

@@ -90,8 +90,8 @@ impl ClusterNode {
     fn delete(
         &self,
         claim: &Claim,
-        owed: Duration,
         delete: impl FnOnce(&RedisNode) -> Reply<bool>,
+        again: impl Fn(&RedisNode) -> Reply<bool>,
     ) -> Reply<bool> {
         let map = self.map.load();
         let slot = claim.keys.first().map_or(0, |key| slot(key));
@@ -99,7 +99,7 @@ impl ClusterNode {
         // First, and so before what former owners send on: only the first delete finds the key, and its answer is heard.
         let reply = delete(&owner.node);
         for member in former {
-            drop(member.node.release_late(claim, owed));
+            drop(again(&member.node));
         }
         reply
     }
@@ -127,11 +127,18 @@ impl Node for ClusterNode {
     }
 
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.delete(claim, owed, |owner| owner.release(claim, owed))
+        let again = |former: &RedisNode| former.release_late(claim, owed);
+        self.delete(claim, |owner| owner.release(claim, owed), again)
     }
 
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        self.delete(claim, owed, |owner| owner.release_late(claim, owed))
+        let again = |former: &RedisNode| former.release_late(claim, owed);
+        self.delete(claim, again, again)
+    }
+
+    fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool> {
+        let again = |former: &RedisNode| former.shorten(claim, owed, stay);
+        self.delete(claim, again, again)
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {

@@ -1,0 +1,151 @@
+//! `at_least`: after a release the key stays, held by nobody and had by nobody, until so long after the acquire.
+
+use std::time::{Duration, Instant};
+
+use redlock::ffi::{self, Acquire, ClientArgs, LockArgs, Unit};
+use redlock::{ErrorKind, Lock, Redlock};
+
+use crate::small::{Knows, Small};
+use crate::support::{Server, client, millis, servers};
+
+const LONG: Duration = Duration::from_secs(20);
+const STAY: Duration = Duration::from_millis(1500);
+
+fn tick(redlock: &Redlock) -> Lock {
+    redlock.lock("tick").ttl(LONG).at_least(STAY)
+}
+
+/// What is left of a key, in ms; below 0: it is not there.
+fn left(server: &Server, key: &str) -> i64 {
+    server.ask(&format!("PTTL {key}")).trim_start_matches(':').parse().unwrap()
+}
+
+/// Released at once, it is nobody's until its time, and then whoever waits has it.
+async fn stays(one: Redlock, two: Redlock) {
+    let begun = Instant::now();
+    let lease = tick(&one).acquire().await.unwrap().into_handle();
+    // Waiting since before the release, for what was then the rest of the ttl.
+    let waiter = tokio::spawn(tick(&two).wait(LONG).acquire());
+    let local = tokio::spawn(one.lock("tick").wait(LONG).acquire());
+    tokio::time::sleep(millis(200)).await;
+    lease.release().await.unwrap();
+    assert!(lease.released() && !lease.held() && lease.remaining().is_zero());
+    lease.release().await.unwrap();
+    assert!(two.lock("tick").try_acquire().await.unwrap().is_none());
+    let error = one.lock("tick").wait(Duration::ZERO).acquire().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Timeout && error.remaining() <= Some(STAY * 2), "{error}");
+    let (first, second) = tokio::select! {
+        biased;
+        lease = waiter => (lease.unwrap().unwrap(), None),
+        lease = local => (lease.unwrap().unwrap(), Some(())),
+    };
+    let after = begun.elapsed();
+    assert!(after >= STAY * 99 / 100 && after < LONG / 2, "{after:?} {second:?}");
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_key_stays_on_a_server_in_memory_and_on_a_quorum() {
+    let memory = || Redlock::builder(["memory://tick"]).build().unwrap();
+    stays(memory(), memory()).await;
+    let server = Server::start();
+    stays(client([&server]), client([&server])).await;
+    let five = servers(5);
+    stays(client(&five), client(&five)).await;
+}
+
+#[tokio::test]
+async fn whatever_gives_it_back_leaves_the_key() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let gone = || server.ask("DEL lock:tick");
+    drop(tick(&redlock).acquire().await.unwrap());
+    tokio::time::sleep(millis(100)).await;
+    let dropped = left(&server, "lock:tick");
+    assert!((1..=1600).contains(&dropped), "dropped: {dropped}");
+    gone();
+    let lease = tick(&redlock).acquire().await.unwrap().into_handle();
+    assert_eq!(redlock.release_all().await.unwrap(), 1);
+    let all = left(&server, "lock:tick");
+    assert!(!lease.held() && (1..=1600).contains(&all), "release_all: {all}");
+    gone();
+    // What lengthened it counts no more.
+    let lease = tick(&redlock).acquire().await.unwrap();
+    lease.extend(LONG * 2).await.unwrap();
+    lease.release().await.unwrap();
+    let extended = left(&server, "lock:tick");
+    assert!((1..=1600).contains(&extended), "extended: {extended}");
+    assert!(redlock.force_release("tick").await.unwrap());
+    assert!(redlock.lock("tick").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn it_is_only_a_delete_once_the_time_is_over_or_where_nothing_was_done() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lease = redlock.lock("tick").at_least(millis(150)).acquire().await.unwrap();
+    tokio::time::sleep(millis(200)).await;
+    lease.release().await.unwrap();
+    assert_eq!(server.ask("EXISTS lock:tick"), ":0");
+    // Granted to a caller of another language who is gone by then.
+    let client = ffi::client(vec![server.url()], &ClientArgs::of_client(Unit::Seconds)).unwrap();
+    let args = LockArgs::of_lock(Unit::Seconds).with("at_least", Some(5.0));
+    let lock = ffi::lock(&client, vec!["tick".into()], &args).unwrap();
+    drop(Acquire::once(&lock).ask().await.unwrap().unwrap());
+    tokio::time::sleep(millis(100)).await;
+    assert_eq!(server.ask("EXISTS lock:tick"), ":0");
+}
+
+#[tokio::test]
+async fn of_several_names_each_stays_and_another_ones_key_is_left_alone() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lock = redlock.lock(["a", "b"]).ttl(LONG).at_least(STAY);
+    let lease = lock.acquire().await.unwrap();
+    server.ask("SET lock:b somebody PX 60000");
+    let error = lease.release().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    let (a, b) = (left(&server, "lock:a"), left(&server, "lock:b"));
+    assert!((1..=1600).contains(&a) && b > 50_000, "{a} {b}");
+}
+
+/// Without scripts, as Valkey and Redis 8.4 spell it.
+#[tokio::test]
+async fn it_stays_without_scripts() {
+    for knows in [Knows::DelIfEq, Knows::DelEx] {
+        let small = Small::start(knows);
+        let redlock = Redlock::builder([small.url()]).scripts(false).build().unwrap();
+        let lease = tick(&redlock).acquire().await.unwrap();
+        let token = lease.token().to_owned();
+        lease.release().await.unwrap();
+        let (owner, left) = small.get("lock:tick").unwrap();
+        assert!(owner == token && left <= STAY * 2, "{owner} {left:?}");
+        // Another one's by the time that it is released.
+        let lease = redlock.lock("other").ttl(LONG).at_least(STAY).acquire().await.unwrap();
+        small.set("lock:other", "somebody", LONG * 2);
+        assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
+        let (owner, left) = small.get("lock:other").unwrap();
+        assert!(owner == "somebody" && left > LONG, "{owner} {left:?}");
+        // An answer that is lost shifts the others: none counts.
+        let lease = redlock.lock("third").ttl(LONG).at_least(STAY).acquire().await.unwrap();
+        small.lose(&["SET"]);
+        assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+}
+
+#[tokio::test]
+async fn no_key_is_asked_to_live_for_less() {
+    let redlock = Redlock::builder(["memory://tick-rules"]).build().unwrap();
+    let second = Duration::from_secs(1);
+    let lock = redlock.lock("tick").ttl(second).at_least(second);
+    let lease = lock.acquire().await.unwrap();
+    for error in [
+        lock.clone().at_least(second * 2).acquire().await.unwrap_err(),
+        lock.clone().max_hold(second / 2).acquire().await.unwrap_err(),
+        lease.extend(second / 2).await.unwrap_err(),
+    ] {
+        let text = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
+        assert!(text.contains("at_least is") && text.contains("no key lives longer"), "{text}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Keys that stay for a while after a release: what a node does about it, and what is promised of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lease::LeaseHandle;
+use crate::node::Claim;
+use crate::quorum::drift;
+
+use super::clock::Time;
+use super::monitor::Monitor;
+use super::request::{Answer, Peer};
+use super::scenario::Promise;
+use super::server::Server;
+
+impl Server {
+    /// The keys go, or live for no longer than they are to stay.
+    pub(super) fn release(
+        &mut self,
+        claim: &Claim,
+        stay: Duration,
+        peer: Peer,
+        now: Time,
+        told: &mut Vec<(Peer, String)>,
+    ) -> Answer {
+        let ours = |key: &&String| self.owner(key) == Some(&*claim.token);
+        let ours: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
+        let end = self.clock_us(now) / 1000 + u64::try_from(stay.as_millis()).unwrap();
+        self.keys.iter_mut().filter(|(key, _)| ours.contains(key)).for_each(|(_, entry)| {
+            entry.1 = entry.1.min(end);
+        });
+        if stay.is_zero() {
+            self.keys.retain(|key, _| !ours.contains(key));
+        }
+        if !ours.is_empty() {
+            self.written(Some(peer));
+        }
+        told.extend(self.changed(&ours, Some(peer)));
+        Answer::Released(ours.len() == claim.keys.len())
+    }
+}
+
+impl Monitor {
+    /// Whoever gave one of these names back did so long enough after its acquire.
+    pub(super) fn nobody_stays(
+        &mut self,
+        client: usize,
+        names: &[&'static str],
+        hold: &LeaseHandle,
+        now: Time,
+    ) {
+        if !self.promise.is_some_and(Promise::is_all) {
+            return;
+        }
+        let early = self.staying.iter().find(|(other, theirs, state)| {
+            let params = &state.params;
+            let until = params.acquired + params.at_least.saturating_sub(drift(params.at_least));
+            theirs.iter().any(|name| names.contains(name))
+                && params.claim.token != hold.0.params.claim.token
+                && state.given_back()
+                && self.clocks[*other].local(now) < until
+        });
+        if let Some((other, ..)) = early {
+            let other = *other;
+            self.fail(format!("too early: client {client} has {names:?} of client {other}"));
+        }
+        if !hold.0.params.at_least.is_zero() {
+            self.staying.push((client, names.to_vec(), Arc::clone(&hold.0)));
+        }
+    }
+}
