@@ -4,28 +4,17 @@ import { Bound } from "./bound.js";
 import { attempt, endOfScope, settled, unwrap } from "./calls.js";
 import type { Kept } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
+import { takenOver } from "./existing.js";
 import type { Lease } from "./lease.js";
 import { leasesOf } from "./listed.js";
 import { Lock } from "./lock.js";
 import { printable } from "./looks.js";
 import { NativeClient } from "./native.js";
-import {
-  CLIENT,
-  checked,
-  LOCK,
-  type LockOptions,
-  nativeOptions,
-  noSignal,
-  type RedlockOptions,
-  SHUTDOWN,
-  type UsingOptions,
-} from "./options.js";
+import type { LockOptions, RedlockOptions, UsingOptions } from "./options.js";
+import { CLIENT, checked, LOCK, nativeOptions, noSignal, SHUTDOWN } from "./options.js";
 import { native } from "./runtime.js";
 import { type Body, bodyOf } from "./scope.js";
-import { nameList } from "./values.js";
-
-/** What a list of nodes is called in messages. */
-export const NODES = "nodes (URLs such as redis://host:6379)";
+import { NODE_REDLOCK_ACQUIRE, NODES, nameList } from "./values.js";
 
 /**
  * The client: nodes and options. Cheap to share; nothing connects before the first use.
@@ -44,7 +33,8 @@ export class Redlock {
 
   /**
    * A client over these nodes: one URL, or several of independent servers: `redis://[user:password@]host[:port][/db]`,
-   * `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`, `memory://[name]`. Throws `InvalidOption` for a value that breaks a rule.
+   * `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`, `memory://[name]`.
+   * Throws `InvalidOption` for a value that breaks a rule.
    */
   constructor(nodes: string | readonly string[], options?: RedlockOptions) {
     const urls = nameList(nodes, NODES, "Redlock()");
@@ -52,6 +42,20 @@ export class Redlock {
     const [args, kept] = nativeOptions(this.#options);
     this.#kept = kept;
     this.#native = attempt(() => new NativeClient(native(), urls, args));
+  }
+
+  /**
+   * A client of the servers that clients of ioredis or of node-redis are for, with connections of its own: address, login,
+   * TLS, name and time-outs are taken over, `options` win. A list of them is a quorum. Throws `InvalidOption` for what is
+   * no such client, and for a setting without a counterpart that says whom to trust or where to go; warns of others.
+   *
+   * @example
+   * ```js
+   * Redlock.fromClient({ isCluster: false, options: { host: "a", db: 1 } }).nodes; // ["redis://a:6379/1"]
+   * ```
+   */
+  static fromClient(clients: object | readonly object[], options?: RedlockOptions): Redlock {
+    return new Redlock(...takenOver(clients, checked(options, CLIENT, "fromClient()")));
   }
 
   /**
@@ -94,13 +98,11 @@ export class Redlock {
 
   /** @internal What node-redlock has here. */
   acquire(): never {
-    const instead = "Write redlock.lock(names, { ttl }).acquire()";
-    throw new InvalidOption(`redlock.acquire(resources, duration) is node-redlock's. ${instead}`);
+    throw new InvalidOption(NODE_REDLOCK_ACQUIRE);
   }
 
   /**
-   * Runs `body` while the lock is held, and settles as `body` does: `lock(names, options).using(body, { signal })`. Rejects
-   * with `LockTimeout`, `QuorumUnavailable`, or `LockLost` if the lease was lost before `body` ended.
+   * Runs `body` under the lock, and settles as it does: `lock(names, options).using(body, { signal })`, which says more.
    *
    * @example
    * ```js
@@ -139,8 +141,7 @@ export class Redlock {
   }
 
   /**
-   * Deletes the lock whoever holds it; true if there was something to delete. Its holder is told of the loss. Rejects
-   * with `QuorumUnavailable` when too few nodes answered.
+   * Deletes the lock whoever holds it, who is told of the loss; true if there was one. Rejects with `QuorumUnavailable`.
    *
    * @example
    * ```js
@@ -183,10 +184,9 @@ export class Redlock {
 
   /**
    * Ends it in order: acquires reject with `ClientClosed` from now on, also those that wait. Running leases have `timeout`
-   * ms (default 10,000) to be released; what is left then is given back, and told as lost with reason `released`. Settles
-   * once the nodes have confirmed that, with how many were left; a node that is away and is owed a delete is waited for
-   * within `timeout`. Rejects with `QuorumUnavailable` where they did not: those keys end with their ttl. Closed it is in
-   * any case.
+   * ms (default 10,000) to be released; what is left then is given back, and told as lost, reason `released`. Settles once
+   * the nodes have confirmed that, with how many were left; a node that is away and is owed a delete is waited for within
+   * `timeout`. Rejects with `QuorumUnavailable` where they did not: those keys end with their ttl; closed it is then, too.
    *
    * @example
    * ```js

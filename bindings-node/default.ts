@@ -2,7 +2,6 @@
 
 import { Bound } from "./bound.js";
 import { attempt } from "./calls.js";
-import { NODES } from "./client.js";
 import type { Kept } from "./credentials.js";
 import { Lock } from "./lock.js";
 import { checkLock } from "./native.js";
@@ -17,7 +16,7 @@ import {
 } from "./options.js";
 import { native } from "./runtime.js";
 import { type Body, bodyOf } from "./scope.js";
-import { nameList } from "./values.js";
+import { NODES, nameList } from "./values.js";
 
 /** How often the default client was chosen: the locks that were made before look it up again. */
 let choice = 0;

@@ -3,6 +3,12 @@
 import { InvalidOption } from "./errors.js";
 import { shown } from "./native.js";
 
+/** What a list of nodes is called in messages. */
+export const NODES = "nodes (URLs such as redis://host:6379)";
+/** What node-redlock's call is told. */
+export const NODE_REDLOCK_ACQUIRE =
+  "redlock.acquire(resources, duration) is node-redlock's. Write redlock.lock(names, { ttl }).acquire()";
+
 /** What a getter or a proxy throws is the cause of an `InvalidOption`. */
 export function attemptTo<T>(read: () => T, call: string, what: string): T {
   try {

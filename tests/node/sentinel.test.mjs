@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import Redis from "ioredis";
 import { Redlock } from "redlock-native";
 import { eventually, freePort, fresh, Server } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
@@ -41,6 +42,23 @@ before(async () => {
   sentinel = await startSentinel(primary.port);
 });
 after(() => Promise.all([primary, replica, sentinel].map((server) => server?.stop())));
+
+test("clients of ioredis and node-redis that go there by Sentinel are taken over", async () => {
+  const { username, password } = new URL(primary.url);
+  const login = username ? { username, password } : {};
+  const sentinels = [{ host: "127.0.0.1", port: sentinel.port }];
+  const group = { name: "service", sentinelRootNodes: sentinels, nodeClientOptions: login };
+  for (const theirs of [
+    new Redis({ sentinels, name: "service", lazyConnect: true, ...login }),
+    group,
+  ]) {
+    const redlock = Redlock.fromClient(theirs);
+    const lease = await redlock.lock(fresh(), { wait: 20_000 }).acquire();
+    assert.equal(await primary.cli("GET", lease.key), lease.token);
+    await lease.release();
+    redlock.close();
+  }
+});
 
 test("a failover is followed", async () => {
   const host = `127.0.0.1:${sentinel.port}`;

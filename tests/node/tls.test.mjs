@@ -5,6 +5,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import Redis from "ioredis";
+import { createClient } from "redis";
 import { configure, Redlock, using } from "redlock-native";
 import { freePort, fresh, Server } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
@@ -95,6 +97,27 @@ describe("rediss://", () => {
     const tlsCa = file("ca.crt");
     await locks(strict, { tlsCa, tlsCert: file("client.crt"), tlsKey: file("client.key") });
     await assert.rejects(locks(strict, { tlsCa }), unavailable(/./));
+  });
+
+  test("clients of ioredis and node-redis are taken over: the name, and whether to verify", async () => {
+    const port = Number(new URL(server.tlsUrl).port);
+    const clients = (tls) => [
+      new Redis({ host: "127.0.0.1", port, tls, lazyConnect: true }),
+      createClient({ socket: { host: "127.0.0.1", port, tls: true, ...tls } }),
+    ];
+    const locked = async (theirs, options) => {
+      const redlock = Redlock.fromClient(theirs, options);
+      const lease = await redlock.lock(fresh(), { wait: 1000 }).acquire();
+      await lease.release();
+      redlock.close();
+    };
+    const tlsCa = file("ca.crt");
+    for (const theirs of clients({ servername: "redis.test" })) await locked(theirs, { tlsCa });
+    for (const theirs of clients({ servername: "other.test" })) {
+      await assert.rejects(locked(theirs, { tlsCa }), unavailable(/other\.test/));
+    }
+    for (const theirs of clients({ rejectUnauthorized: false })) await locked(theirs);
+    for (const theirs of clients({})) await assert.rejects(locked(theirs), unavailable(/./));
   });
 
   test("configure takes the options too", async () => {

@@ -1,0 +1,64 @@
+/** Clients of ioredis and of node-redis as ours: neither package is imported, and their objects are read by their shape. */
+
+import { InvalidOption } from "./errors.js";
+import { ioredisPlace } from "./ioredis.js";
+import { nodeRedisPlace } from "./noderedis.js";
+import type { RedlockOptions } from "./options.js";
+import { type Found, refused, type Settings, wayTo } from "./places.js";
+import { warn } from "./runtime.js";
+import { isList, kindOf } from "./values.js";
+
+const CALL = "fromClient()";
+
+/**
+ * The nodes' URLs, and the options that the clients need beside those that were given.
+ * @internal
+ */
+export function takenOver(clients: unknown, given: RedlockOptions): [string[], RedlockOptions] {
+  const several = isList(clients, CALL) ? [...clients] : [clients];
+  if (several.length === 0) {
+    throw new InvalidOption(`${CALL}: no client is given: a list of them has one at least`);
+  }
+  const found = several.map((client) => read(client, given));
+  const ways = found.map(({ place }) => wayTo(place, given));
+  const options: RedlockOptions = { ...given };
+  const [serverName, ...names] = new Set(ways.map((way) => way.serverName));
+  if (given.tlsServerName === undefined && serverName !== undefined)
+    options.tlsServerName = serverName;
+  if (given.tlsServerName === undefined && names.length > 0) {
+    throw refused("tls.servername", "give one tlsServerName for all nodes");
+  }
+  const [provider, ...others] = new Set(found.map((each) => each.provider));
+  if (given.credentials === undefined && others.length > 0) {
+    const text = "the clients have different credentialsProviders, or some have none";
+    throw new InvalidOption(`${CALL}: ${text}: give credentials, one function for all nodes`);
+  }
+  if (given.credentials === undefined && provider !== undefined) options.credentials = provider;
+  const left = [...new Set(found.flatMap((each) => each.left))].sort();
+  if (left.length > 0) {
+    warn(`Redlock.${CALL}: without a counterpart in redlock, and left out: ${left.join(", ")}`);
+  }
+  return [ways.map((way) => way.url), options];
+}
+
+/** Objects of others may throw whatever they like. */
+function read(client: unknown, given: RedlockOptions): Found {
+  let found: Found | undefined;
+  try {
+    found = typeof client === "object" && client !== null ? placeOf(client, given) : undefined;
+  } catch (cause) {
+    if (cause instanceof InvalidOption) throw cause;
+    throw new InvalidOption(`${CALL}: the client cannot be read: see the cause`, { cause });
+  }
+  if (found !== undefined) return found;
+  // Not shown: its text may have a password in it.
+  const kinds = "ioredis' Redis or Cluster, or node-redis' client or cluster";
+  throw new InvalidOption(
+    `${CALL}: a client is ${kindOf(client)}: it must be ${kinds}; for others write the node's URL, new Redlock('redis://...')`,
+  );
+}
+
+function placeOf(client: object, given: RedlockOptions): Found | undefined {
+  const theirs = client as Settings;
+  return ioredisPlace(theirs, given) ?? nodeRedisPlace(theirs, given);
+}

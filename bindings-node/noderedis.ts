@@ -1,0 +1,181 @@
+/** What clients of node-redis know of their servers. */
+
+import type { CredentialsSource } from "./credentials.js";
+import { InvalidOption } from "./errors.js";
+import type { RedlockOptions } from "./options.js";
+import { type Found, type Place, refused, type Settings, settingsOf } from "./places.js";
+
+const words = (text: string) => new Set(text.split(/\s+/));
+
+/** Of no effect on a lock: how commands are sent and values read, how many connections there are. */
+const NOTHING =
+  words(`RESP clientInfoTag clientSideCache commandOptions commands commandsQueueMaxLength
+  disableClientInfo disableOfflineQueue emitInvalidate functions isolationPoolOptions legacyMode maintEndpointType
+  maintNotifications maintRelaxedCommandTimeout maintRelaxedSocketTimeout modules pingInterval scripts unstableResp3`);
+/** Of a socket, likewise: how long it is kept, and when it is opened again. */
+const SOCKET_NOTHING = words(
+  `keepAlive keepAliveInitialDelay noDelay reconnectStrategy socketTimeout`,
+);
+const READ = words(`credentialsProvider database name password readonly socket url username`);
+const SOCKET_READ = words("connectTimeout family host path port tls");
+/** Of a socket: where it goes, in ways that have no counterpart. */
+const SOCKET_REFUSED = ["lookup", "localAddress", "localPort"];
+/** Of a cluster or a service, of no effect on a lock. */
+const GROUP =
+  words(`RESP clientSideCache commandOptions commands defaults functions masterPoolSize maxCommandRediscovers
+  maxCommandRedirections minimizeConnections modules name nodeAddressMap nodeClientOptions passthroughClientErrorEvents
+  replicaPoolSize reserveClient rootNodes scanInterval scripts sentinelClientOptions sentinelRootNodes useReplicas`);
+const CONNECT_TIMEOUT = 5_000;
+const PRIVATE =
+  "keeps its settings to itself: give what createSentinel, createCluster or createClient was given, as it is";
+
+/** Nothing, if it is none of them. */
+export function nodeRedisPlace(client: Settings, given: RedlockOptions): Found | undefined {
+  const group = (client._options ?? client) as Settings;
+  if (Array.isArray(group.rootNodes)) return cluster(group, group.rootNodes, given);
+  if (Array.isArray(group.sentinelRootNodes)) {
+    return service(group, group.sentinelRootNodes, given);
+  }
+  const commands = typeof client.sendCommand === "function" || typeof client.execute === "function";
+  const { options } = client;
+  if (commands && typeof options === "object" && options !== null) {
+    return single(options as Settings, given);
+  }
+  if (!commands) return undefined;
+  throw new InvalidOption(
+    `fromClient(): node-redis' cluster of version 4, pool or sentinel ${PRIVATE}`,
+  );
+}
+
+function single(written: Settings, given: RedlockOptions): Found {
+  const own = withUrl(written);
+  const socket = settingsOf(own.socket);
+  if (own.readonly) throw refused("readonly", "a lock needs the primary");
+  for (const name of SOCKET_REFUSED) if (socket[name]) throw refused(`socket.${name}`);
+  const { tls, connectTimeout } = socket;
+  const place: Place = {
+    hosts: [socket],
+    scheme: "",
+    path: socket.path,
+    username: own.username,
+    password: own.password,
+    db: own.database,
+    family: socket.family,
+    clientName: own.name,
+    nodeTimeout: settingsOf(own.commandOptions).timeout,
+    connectTimeout: connectTimeout === CONNECT_TIMEOUT ? undefined : connectTimeout,
+    tls: tls ? trust(socket) : undefined,
+  };
+  return { place, left: unknown(own, socket, Boolean(tls)), provider: providerOf(own, given) };
+}
+
+function cluster(group: Settings, written: unknown[], given: RedlockOptions): Found {
+  if (group.nodeAddressMap) throw refused("nodeAddressMap");
+  const defaults = settingsOf(group.defaults);
+  const shared = settingsOf(defaults.socket);
+  const nodes = written.map((each) => {
+    const own = withUrl(settingsOf(each));
+    return single(
+      { ...defaults, ...own, url: undefined, socket: { ...shared, ...settingsOf(own.socket) } },
+      given,
+    );
+  });
+  const [first] = nodes;
+  if (first === undefined) throw refused("cluster without rootNodes", "one at least");
+  for (const other of nodes) sameWay(first.place, other.place);
+  const hosts = nodes.flatMap(({ place }) => place.hosts);
+  const left = [...unnamed(group), ...nodes.flatMap((node) => node.left)];
+  return { ...first, place: { ...first.place, hosts, db: 0, scheme: "+cluster" }, left };
+}
+
+function service(group: Settings, sentinels: unknown[], given: RedlockOptions): Found {
+  if (group.nodeAddressMap) throw refused("nodeAddressMap");
+  const servers = single(settingsOf(group.nodeClientOptions), given);
+  const own = single(settingsOf(group.sentinelClientOptions), given);
+  if (JSON.stringify(servers.place.tls) !== JSON.stringify(own.place.tls)) {
+    throw refused(
+      "way to the sentinels, by other TLS settings than to its servers,",
+      "the same for both",
+    );
+  }
+  const place: Place = {
+    ...servers.place,
+    hosts: sentinels.map(settingsOf),
+    path: undefined,
+    service: group.name,
+    sentinelUsername: own.place.username,
+    sentinelPassword: own.place.password,
+    scheme: "+sentinel",
+  };
+  return { ...servers, place, left: [...unnamed(group), ...servers.left, ...own.left] };
+}
+
+/** A URL that was not read yet goes before what stands beside it, as node-redis has it. */
+function withUrl(own: Settings): Settings {
+  if (typeof own.url !== "string") return own;
+  const url = new URL(own.url);
+  const socket: Record<string, unknown> = { ...settingsOf(own.socket) };
+  if (url.protocol === "unix:") socket.path = decodeURIComponent(url.pathname);
+  else socket.host = decodeURIComponent(url.hostname).replace(/^\[|\]$/g, "");
+  if (url.port) socket.port = Number(url.port);
+  if (url.protocol === "rediss:") socket.tls = true;
+  const login: Record<string, unknown> = {};
+  if (url.username) login.username = decodeURIComponent(url.username);
+  if (url.password) login.password = decodeURIComponent(url.password);
+  if (url.pathname.length > 1 && url.protocol !== "unix:")
+    login.database = Number(url.pathname.slice(1));
+  return { ...own, ...login, socket, url: undefined };
+}
+
+/** What of a socket's settings is TLS's. */
+function trust(socket: Settings): Settings {
+  const other = (name: string) => SOCKET_READ.has(name) || SOCKET_NOTHING.has(name);
+  return Object.fromEntries(Object.entries(socket).filter(([name]) => !other(name)));
+}
+
+/** A password that is written down is the URL's. */
+function providerOf(own: Settings, given: RedlockOptions): CredentialsSource | undefined {
+  const provider = own.credentialsProvider as Settings | undefined;
+  if (provider === undefined || own.password || given.credentials !== undefined) return undefined;
+  const { credentials } = provider;
+  if (typeof credentials !== "function") {
+    throw refused(
+      "credentialsProvider, which tells of new credentials by itself,",
+      "give credentials",
+    );
+  }
+  let known = sources.get(provider);
+  if (known === undefined) {
+    known = async () => {
+      const { username, password } = await credentials.call(provider);
+      return { username, password: password ?? "" };
+    };
+    sources.set(provider, known);
+  }
+  return known;
+}
+
+/** One function for each provider: nodes that share one are known to. */
+const sources = new WeakMap<object, CredentialsSource>();
+
+function sameWay(first: Place, other: Place): void {
+  const way = ({ hosts, ...rest }: Place) => JSON.stringify(rest);
+  if (way(first) === way(other)) return;
+  throw refused("rootNodes, whose settings differ,", "one setting for all of them, as defaults");
+}
+
+function unknown(own: Settings, socket: Settings, tls: boolean): string[] {
+  const left = Object.keys(own).filter(
+    (name) => own[name] && !NOTHING.has(name) && !READ.has(name),
+  );
+  if (tls) return left;
+  const more = Object.keys(socket).filter((name) => socket[name] && !SOCKET_READ.has(name));
+  return [
+    ...left,
+    ...more.filter((name) => !SOCKET_NOTHING.has(name)).map((name) => `socket.${name}`),
+  ];
+}
+
+function unnamed(group: Settings): string[] {
+  return Object.keys(group).filter((name) => group[name] && !GROUP.has(name));
+}

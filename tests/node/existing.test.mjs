@@ -1,0 +1,222 @@
+// Redlock.fromClient: what clients of ioredis and node-redis know of their servers, taken over, or named.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import Redis from "ioredis";
+import { createClient, createCluster } from "redis";
+import { Redlock } from "redlock-native";
+import { fresh, refusal, Server, silentNodesForSuite } from "./helper.mjs";
+import { after, before, describe, test } from "./testing.mjs";
+
+const lazy = (options) => new Redis({ lazyConnect: true, ...options });
+const cluster = (roots, options) => new Redis.Cluster(roots, { lazyConnect: true, ...options });
+const nodesOf = (client, options) => Redlock.fromClient(client, options).nodes;
+
+describe("over a server with a user", () => {
+  let server;
+  before(async () => {
+    server = await Server.start(["--user", "app", "on", ">s3c/r:e@t", "~*", "&*", "+@all"]);
+  });
+  after(() => server?.stop());
+
+  /** What the server has of the connection of a client that holds a lock there. */
+  async function seen(client) {
+    const lease = await client.lock(fresh(), { wait: 2_000 }).acquire();
+    const list = (await server.cli("CLIENT", "LIST")).split("\n");
+    const [line] = list.filter((each) => each.includes("name=mine"));
+    await lease.release();
+    client.close();
+    return line;
+  }
+
+  const login = { username: "app", password: "s3c/r:e@t" };
+  const ways = {
+    ioredis: () => lazy({ port: server.port, db: 2, connectionName: "mine", ...login }),
+    "ioredis by its URL": () =>
+      new Redis(`redis://app:s3c%2Fr%3Ae%40t@127.0.0.1:${server.port}/2`, {
+        lazyConnect: true,
+        connectionName: "mine",
+      }),
+    "node-redis": () =>
+      createClient({ socket: { port: server.port }, database: 2, name: "mine", ...login }),
+    "node-redis by its URL": () =>
+      createClient({
+        url: `redis://app:s3c%2Fr%3Ae%40t@127.0.0.1:${server.port}/2`,
+        name: "mine",
+      }),
+    "node-redis with a provider": () =>
+      createClient({
+        socket: { port: server.port },
+        database: 2,
+        name: "mine",
+        credentialsProvider: { type: "async-credentials-provider", credentials: async () => login },
+      }),
+  };
+  for (const [name, make] of Object.entries(ways)) {
+    test(`address, user, database and name are taken over from ${name}`, async () => {
+      const client = Redlock.fromClient(make());
+      assert.match(client.nodes[0], new RegExp(`^redis://\\S+:${server.port}/2$`));
+      const line = await seen(client);
+      assert.match(line, / db=2 /);
+      assert.match(line, / user=app /);
+    });
+  }
+
+  test("options win", async () => {
+    const theirs = lazy({ port: server.port, password: "wrong", connectionName: "theirs" });
+    const client = Redlock.fromClient(theirs, {
+      keyPrefix: "app:",
+      clientName: "mine",
+      credentials: () => login,
+    });
+    assert.equal(client.lock("job").key, "app:job");
+    assert.match(await seen(client), / user=app /);
+  });
+
+  test("a client in use goes on as it was", async () => {
+    const theirs = createClient({ socket: { port: server.port }, ...login });
+    await theirs.connect();
+    const client = Redlock.fromClient(theirs);
+    const lease = await client.lock(fresh(), { wait: 2_000 }).acquire();
+    assert.equal(await theirs.get(lease.key), lease.token);
+    client.close();
+    assert.equal(await theirs.ping(), "PONG");
+    theirs.destroy();
+  });
+});
+
+test("a list is a quorum, of either package", async () => {
+  const servers = await Promise.all([Server.start(), Server.start(), Server.start()]);
+  try {
+    const [one, two, three] = servers.map((server) => server.port);
+    const theirs = [
+      lazy({ port: one }),
+      createClient({ socket: { port: two } }),
+      lazy({ port: three }),
+    ];
+    const client = Redlock.fromClient(theirs, { restartGuard: 0 });
+    const lease = await client.lock(fresh(), { wait: 2_000 }).acquire();
+    for (const server of servers) assert.equal(await server.cli("GET", lease.key), lease.token);
+    await lease.release();
+    assert.throws(() => Redlock.fromClient([theirs[0], theirs[0]]), refusal(["twice"]));
+  } finally {
+    await Promise.all(servers.map((server) => server.stop()));
+  }
+});
+
+describe("the node is", () => {
+  const rows = [
+    ["ioredis' own default", lazy({}), "redis://localhost:6379"],
+    ["an IPv6 address", lazy({ host: "::1" }), "redis://[::1]:6379"],
+    ["a socket of the machine", lazy({ path: "/tmp/a b" }), "unix:///tmp/a b"],
+    ["by TLS", lazy({ host: "h", tls: {} }), "rediss://h:6379"],
+    ["by TLS, by URL", new Redis("rediss://h:1", { lazyConnect: true }), "rediss://h:1"],
+    [
+      "a service",
+      lazy({ sentinels: [{ host: "a", port: 1 }, { host: "b" }], name: "s", db: 3 }),
+      "redis+sentinel://a:1,b:26379/s/3",
+    ],
+    [
+      "a service, all by TLS",
+      lazy({
+        sentinels: [{ host: "a" }],
+        name: "s",
+        tls: {},
+        sentinelTLS: {},
+        enableTLSForSentinelMode: true,
+      }),
+      "rediss+sentinel://a:26379/s",
+    ],
+    [
+      "a cluster",
+      cluster([{ host: "a", port: 1 }, "redis://b:2", 3, "c:4"]),
+      "redis+cluster://a:1,b:2,127.0.0.1:3,c:4",
+    ],
+    [
+      "a cluster by TLS",
+      cluster(["rediss://a:1"], { redisOptions: { password: "p" } }),
+      "rediss+cluster://a:1",
+    ],
+    ["node-redis' own default", createClient(), "redis://localhost:6379"],
+    ["node-redis by TLS", createClient({ url: "rediss://h:1/4" }), "rediss://h:1/4"],
+    ["node-redis' socket", createClient({ socket: { path: "/tmp/x" } }), "unix:///tmp/x"],
+    [
+      "node-redis' cluster",
+      createCluster({
+        rootNodes: [{ url: "redis://a:1" }, { socket: { host: "b" } }],
+        defaults: { username: "u", password: "p" },
+      }),
+      "redis+cluster://a:1,b:6379",
+    ],
+    [
+      "node-redis' cluster by TLS",
+      createCluster({ rootNodes: [{ url: "redis://a:1" }], defaults: { socket: { tls: true } } }),
+      "rediss+cluster://a:1",
+    ],
+    [
+      "what createSentinel is given",
+      {
+        name: "s",
+        sentinelRootNodes: [{ host: "a", port: 1 }],
+        nodeClientOptions: { database: 2 },
+      },
+      "redis+sentinel://a:1/s/2",
+    ],
+  ];
+  for (const [name, client, url] of rows) {
+    test(name, () => assert.deepEqual(nodesOf(client), [url]));
+  }
+});
+
+test("time-outs that somebody gave are taken over, not the packages' own", () => {
+  for (const theirs of [lazy({}), createClient()]) {
+    assert.equal(Redlock.fromClient(theirs).lock("job", { ttl: 300 }).key, "lock:job");
+  }
+  const slow = [
+    lazy({ commandTimeout: 3_000 }),
+    createClient({ commandOptions: { timeout: 3_000 } }),
+  ];
+  for (const theirs of slow) {
+    const lock = () => Redlock.fromClient(theirs).lock("job", { ttl: 2_000 });
+    assert.throws(lock, refusal(["nodeTimeout is 3"]));
+    const ours = Redlock.fromClient(theirs, { nodeTimeout: 500 });
+    assert.equal(ours.lock("job", { ttl: 2_000 }).key, "lock:job");
+  }
+});
+
+describe("what nobody knows", () => {
+  test("is named, once", async () => {
+    const warned = once(process, "warning");
+    nodesOf([
+      new Redis("redis://a?zone=s3cret", { lazyConnect: true }),
+      lazy({ other: 1, third: null }),
+    ]);
+    const [warning] = await warned;
+    assert.match(warning.message, /left out: other, zone$/);
+  });
+
+  test("whoever answers is believed where theirs believes, and that is said", async () => {
+    const warned = once(process, "warning");
+    nodesOf(lazy({ host: "unseen", tls: { rejectUnauthorized: false } }));
+    const [warning] = await warned;
+    assert.match(warning.message, /tlsVerify is off.*rediss:..unseen/);
+  });
+
+  test("what means nothing to a lock is left out without a word", async () => {
+    const heard = [];
+    const hear = ({ message }) => message.includes("fromClient") && heard.push(message);
+    process.on("warning", hear);
+    nodesOf(lazy({ keepAlive: 5, maxRetriesPerRequest: null, enableAutoPipelining: true }));
+    nodesOf(createClient({ pingInterval: 5, RESP: 2, socket: { noDelay: true } }));
+    await new Promise(setImmediate);
+    process.off("warning", hear);
+    assert.deepEqual(heard, []);
+  });
+});
+
+describe("nothing connects", () => {
+  const silent = silentNodesForSuite(2);
+  test("until the first use", () => {
+    const [one, two] = silent.ports;
+    Redlock.fromClient([lazy({ port: one }), createClient({ socket: { port: two } })]).lock("job");
+  });
+});
