@@ -76,12 +76,12 @@ impl Redlock {
     /// # Ok(()) }
     /// ```
     pub fn lock(&self, names: impl Into<Names>) -> Lock {
-        Lock::new(&self.0, names.into().0, Options::default())
+        Lock::new(&self.0, names.into(), Options::default())
     }
 
     /// The lock with these options, of which none is checked yet.
     pub(crate) fn lock_with(&self, names: Vec<String>, options: Options) -> Lock {
-        Lock::new(&self.0, names, options)
+        Lock::new(&self.0, names.into(), options)
     }
 
     /// Deletes the keys of these names on every node, whoever holds them; true if there was one.

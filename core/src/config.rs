@@ -160,7 +160,7 @@ impl Config {
 
     /// The Redis key of a name.
     pub(crate) fn key(&self, name: &str) -> String {
-        format!("{}{name}", self.key_prefix)
+        [&*self.key_prefix, name].concat()
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) async fn inspection(
     let clock = &*nodes.clock;
     let deadline = clock.now() + timeout;
     let ask = |key: &String| {
-        let replies = nodes.list.iter().map(|node| node.inspect(key)).collect();
+        let replies = nodes.list.iter().map(|node| node.inspect(key));
         (
             key.clone(),
             Collect::new(replies, |holder: &Option<Holder>| match holder {

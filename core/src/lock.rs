@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::inspect::Inspection;
 use crate::lease::{Lease, Owner};
-use crate::names::check_names;
+use crate::names::{Names, check_names};
 use crate::node::Claim;
 use crate::options::Options;
 
@@ -45,11 +45,12 @@ pub struct Lock {
 
 impl Lock {
     /// Nothing is checked yet.
-    pub(crate) fn new(engine: &Arc<Engine>, names: Vec<String>, mut options: Options) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>, names: Names, mut options: Options) -> Self {
+        let Names(names) = names;
         let keys: Arc<[String]> = names.iter().map(|name| engine.config.key(name)).collect();
         engine.config.complete(&mut options);
         let (engine, request) = (Arc::clone(engine), OnceLock::new());
-        Self { engine, names: names.into(), keys, options, request }
+        Self { engine, names, keys, options, request }
     }
 
     fn change(&mut self) -> &mut Options {
@@ -103,7 +104,7 @@ impl Lock {
         owner: Option<Owner>,
     ) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
         let (engine, request) = self.parts();
-        async move { engine.acquire(&*request?, wait, owner).await }
+        engine.acquire(request, wait, owner)
     }
 
     /// What it was made with.

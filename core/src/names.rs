@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::text::shown;
@@ -25,14 +26,14 @@ const MAX_NAMES: usize = 1000;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Names(pub(crate) Vec<String>);
+pub struct Names(pub(crate) Arc<[String]>);
 
 /// One each.
 macro_rules! one {
     ($($string:ty),*) => {$(
         impl From<$string> for Names {
             fn from(name: $string) -> Self {
-                Self(vec![name.into()])
+                Self(Arc::new([name.into()]))
             }
         }
     )*};
@@ -82,7 +83,7 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
         );
         return Err(Error::invalid(text));
     }
-    let mut seen = HashSet::new();
+    let mut seen = HashSet::with_capacity(if names.len() > 1 { names.len() } else { 0 });
     for name in names {
         if name.is_empty() {
             return Err(Error::invalid("a name is empty: every lock needs a name of its own"));
@@ -95,7 +96,7 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
             return Err(Error::invalid(text));
         }
         // It would wait for itself.
-        if !seen.insert(name) {
+        if names.len() > 1 && !seen.insert(name) {
             return Err(Error::invalid(format!(
                 "the name {:?} is given twice: give each once",
                 shown(name)

@@ -6,21 +6,19 @@ use std::time::Duration;
 pub(crate) struct Backoff {
     /// The next delay, before chance has its say.
     next: Duration,
-    /// No delay is longer.
-    longest: Duration,
 }
 
 impl Backoff {
-    /// The first delay, and how long they get.
-    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
-        Self { next: first, longest }
+    /// Begins with this delay.
+    pub(crate) fn new(first: Duration) -> Self {
+        Self { next: first }
     }
 
-    /// The next one.
-    pub(crate) fn delay(&mut self) -> Duration {
+    /// The next one; none is longer than `longest`.
+    pub(crate) fn delay(&mut self, longest: Duration) -> Duration {
         let full = self.next;
         // Slower than doubling: contention that ends is noticed soon.
-        self.next = (full.mul_f64(1.5)).min(self.longest);
+        self.next = (full.mul_f64(1.5)).min(longest);
         jittered(full)
     }
 }

@@ -42,13 +42,14 @@ pub(crate) use request::Request;
 /// The lease, once it is ours; `wait`: `None` has no end, zero is one round. An owner that waits for itself is told so.
 ///
 /// Dropping the future gives its place in the line to the next one and leaves no key behind.
-pub(crate) async fn acquire(
-    acquirer: &Acquirer,
-    request: &Request,
+pub(crate) fn acquire<'a>(
+    acquirer: &'a Acquirer,
+    request: &'a Request,
     wait: Option<Duration>,
     owner: Option<Owner>,
-) -> Result<Lease> {
-    Attempt::new(request, acquirer, wait, owner).run().await
+) -> impl Future<Output = Result<Lease>> + 'a {
+    let mut attempt = Attempt::new(request, acquirer, wait, owner);
+    async move { attempt.run().await }
 }
 
 /// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.

@@ -34,36 +34,36 @@ impl Pace {
     /// All as short as they get.
     pub(super) fn new() -> Self {
         Self {
-            split: Backoff::new(SPLIT.0, SPLIT.1),
-            poll: Backoff::new(POLL.0, POLL.1),
-            useless: Backoff::new(USELESS.0, USELESS.1),
+            split: Backoff::new(SPLIT.0),
+            poll: Backoff::new(POLL.0),
+            useless: Backoff::new(USELESS.0),
         }
     }
 
     /// A cause that has ended begins anew the next time.
     pub(super) fn note(&mut self, refusal: &Refusal) {
         if !refusal.is_unavailable() {
-            self.useless = Backoff::new(USELESS.0, USELESS.1);
+            self.useless = Backoff::new(USELESS.0);
         }
         if !matches!(refusal, Refusal::Split(_)) {
-            self.split = Backoff::new(SPLIT.0, SPLIT.1);
+            self.split = Backoff::new(SPLIT.0);
         }
     }
 
     /// After a split vote.
     pub(super) fn after_split(&mut self) -> Duration {
-        self.split.delay()
+        self.split.delay(SPLIT.1)
     }
 
     /// While the nodes are of no use.
     pub(super) fn while_useless(&mut self) -> Duration {
-        self.useless.delay()
+        self.useless.delay(USELESS.1)
     }
 
     /// Until the holder's own ttl ends, or it is time to ask without having been told; `told`: a quorum of nodes
     /// pushes.
     pub(super) fn until_free(&mut self, free: Option<Duration>, told: bool) -> Duration {
-        let ask = if told { jittered(FALLBACK) } else { self.poll.delay() };
+        let ask = if told { jittered(FALLBACK) } else { self.poll.delay(POLL.1) };
         // A node tells whole milliseconds and expires a moment later; and not all who know the same end are to
         // ask at once.
         let ends = free.map(|free| free + jittered(Duration::from_millis(4)));

@@ -9,12 +9,14 @@
 //! all lines of a client is held for no longer than a look or a change; no waker is called under it, for that
 //! may run anybody's code.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use crate::keyed::Keyed;
+use smallvec::SmallVec;
+
+use crate::keyed::{Key, Keyed};
 use crate::node::Taken;
 
 /// The lines of one client's callers, one for each key.
@@ -26,10 +28,13 @@ struct Lines {
     /// Never given twice: a smaller number came earlier, in every line.
     next: u64,
     /// A line goes with its last caller: names that come and go leave nothing.
-    by_key: Keyed<VecDeque<Place>>,
+    by_key: Keyed<Line>,
     /// Whose turn it is not yet, and how to tell them.
     waiting: HashMap<u64, Waiting>,
 }
+
+/// A line: most have one caller only, and end with it.
+type Line = SmallVec<[Place; 1]>;
 
 /// A caller's place in one line, which is in order of arrival.
 struct Place {
@@ -76,13 +81,8 @@ impl Queue {
         let mut lines = self.lines();
         let id = lines.next;
         lines.next += 1;
-        for key in keys.iter() {
-            let place = Place { id, holds: false };
-            // The name is copied for the first in a line only.
-            match lines.by_key.get_mut(key) {
-                Some(line) => line.push_back(place),
-                None => drop(lines.by_key.insert(key.clone(), VecDeque::from([place]))),
-            }
+        for key in Key::each(keys) {
+            lines.by_key.entry(key).or_default().push(Place { id, holds: false });
         }
         lines.ask_or_wait(id, keys, Back::All);
         drop(lines);
@@ -99,17 +99,17 @@ impl Lines {
     /// Whether nobody who came earlier holds this caller back.
     fn may_ask(&self, id: u64, keys: &[String]) -> bool {
         // Lines are in order of arrival, which is that of the numbers.
-        let earlier = |line: &VecDeque<Place>| {
+        let earlier = |line: &Line| {
             let held = |place: &Place| place.id < id && place.holds;
             line.iter().take_while(|place| place.id < id).any(held)
         };
-        !keys.iter().any(|key| self.by_key.get(key).is_some_and(earlier))
+        !keys.iter().any(|key| self.by_key.get(key.as_str()).is_some_and(earlier))
     }
 
     /// Sets whether the caller holds others back, in the lines of which `whether` says so.
     fn hold(&mut self, id: u64, keys: &[String], whether: impl Fn(usize) -> bool) {
         for (at, key) in keys.iter().enumerate() {
-            let line = self.by_key.get_mut(key).into_iter().flatten();
+            let line = self.by_key.get_mut(key.as_str()).into_iter().flatten();
             for place in line.filter(|place| place.id == id).take(1) {
                 place.holds = whether(at);
             }
@@ -133,7 +133,7 @@ impl Lines {
         for key in keys {
             let mut at = 0;
             // Up to whoever holds back the rest of the line.
-            while let Some(place) = self.by_key.get(key).and_then(|line| line.get(at))
+            while let Some(place) = self.by_key.get(key.as_str()).and_then(|line| line.get(at))
                 && !place.holds
             {
                 at += 1;
@@ -196,7 +196,7 @@ impl Ticket {
     /// Whether nobody who came earlier is left in any of its lines.
     pub(crate) fn is_first(&self) -> bool {
         let lines = self.queue.lines();
-        let front = |key: &String| lines.by_key.get(key).and_then(VecDeque::front);
+        let front = |key: &String| lines.by_key.get(key.as_str()).and_then(|line| line.first());
         self.keys.iter().filter_map(front).all(|place| place.id == self.id)
     }
 }
@@ -207,10 +207,10 @@ impl Drop for Ticket {
         let mut lines = self.queue.lines();
         lines.waiting.remove(&self.id);
         for key in self.keys.iter() {
-            let Some(line) = lines.by_key.get_mut(key) else { continue };
+            let Some(line) = lines.by_key.get_mut(key.as_str()) else { continue };
             line.retain(|place| place.id != self.id);
             if line.is_empty() {
-                lines.by_key.remove(key);
+                lines.by_key.remove(key.as_str());
             }
         }
         let woken = lines.let_on(&self.keys);

@@ -47,7 +47,8 @@ pub(crate) async fn round(
     } else {
         VoteRound::open(nodes, request.claim(), params)
     };
-    if !round.count().await.met() {
+    round.count(clock).await;
+    if !round.votes.tally.met() {
         return Round::Refused(refused(request, &round));
     }
     let fencing = request.options.fencing;

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Instant;
+use crate::clock::{Clock, Instant};
 use crate::node::{Claim, Fault, Fencing, IMPOSSIBLE, Reply, Taken, Vote, VoteParams};
-use crate::quorum::{Collect, Counts, Nodes, Tally};
+use crate::quorum::{Collect, Counts, Nodes};
 
 /// A round under way. Whatever ends it without a grant, also its being dropped, sends the deletes that leave no
 /// vote of it behind.
@@ -89,10 +89,8 @@ impl VoteRound {
     }
 
     /// Listens until the outcome is certain, or the votes' own deadline.
-    pub(crate) async fn count(&mut self) -> Tally {
-        let nodes = Arc::clone(&self.nodes);
-        self.votes.until_decided(&*nodes.clock, self.started + self.params.timeout).await;
-        self.votes.tally
+    pub(crate) fn count<'a>(&'a mut self, clock: &'a dyn Clock) -> impl Future<Output = ()> + 'a {
+        self.votes.until_decided(clock, self.started + self.params.timeout)
     }
 
     /// The votes, also those still under way or not even sent, belong to a lease from now on.

@@ -67,19 +67,19 @@ impl Engine {
     }
 
     /// What runs in this process, started if nothing does; `key` is for the error.
-    fn start(&self, key: &str) -> Result<Arc<Made<Running>>> {
+    fn start(&self, key: impl Fn() -> String) -> Result<Arc<Made<Running>>> {
         if self.is_closed() {
-            return Err(Error::closed(key));
+            return Err(Error::closed(&key()));
         }
         // A monitor that failed is replaced with all that it watched over: its leases are lost already.
         let running = self.running.get_or_try_make(Running::works, || {
             // Asked for here, where there is an error to tell: later on a thread that cannot be had would only
             // be silence.
-            background::handle().map_err(|error| Error::no_thread(key, &error))?;
+            background::handle().map_err(|error| Error::no_thread(&key(), &error))?;
             Ok(Running::start(&self.config))
         })?;
         // It may have been closed while it was started.
-        if self.is_closed() { Err(Error::closed(key)) } else { Ok(running) }
+        if self.is_closed() { Err(Error::closed(&key())) } else { Ok(running) }
     }
 
     /// What runs behind the client in this process, if something was asked already.
@@ -90,28 +90,35 @@ impl Engine {
     /// The lease, once it is ours, within `wait`.
     ///
     /// Dropped at any await it leaves no key behind.
-    pub(crate) async fn acquire(
-        &self,
-        request: &Request,
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an async function holds twice what it was called with"
+    )]
+    pub(crate) fn acquire(
+        self: Arc<Self>,
+        request: Result<Arc<Request>>,
         wait: Option<Duration>,
         owner: Option<Owner>,
-    ) -> Result<Lease> {
-        self.warn_if_long(request);
-        let running = self.start(&request.key())?;
-        let granted = tokio::select! {
-            // A grant that is there goes through `hand_out`, which gives it back by itself if the client is
-            // closed.
-            biased;
-            granted = acquire(&running.acquirer, request, wait, owner) => granted?,
-            () = self.closed() => return Err(Error::closed(&request.key())),
-        };
-        self.hand_out(request, &running, granted)
+    ) -> impl Future<Output = Result<Lease>> + Send + 'static {
+        async move {
+            let request = &*request?;
+            self.warn_if_long(request);
+            let running = self.start(|| request.key())?;
+            let granted = tokio::select! {
+                // A grant that is there goes through `hand_out`, which gives it back by itself if the client is
+                // closed.
+                biased;
+                granted = acquire(&running.acquirer, request, wait, owner) => granted?,
+                () = self.closed() => return Err(Error::closed(&request.key())),
+            };
+            self.hand_out(request, &running, granted)
+        }
     }
 
     /// The lease, or `None` if somebody else was first: one round.
     pub(crate) async fn try_acquire(&self, request: &Request) -> Result<Option<Lease>> {
         self.warn_if_long(request);
-        let running = self.start(&request.key())?;
+        let running = self.start(|| request.key())?;
         // One round ends by itself: no close is waited for.
         let granted = try_acquire(&running.acquirer, request).await?;
         granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
@@ -138,14 +145,14 @@ impl Engine {
             let text = "the token is empty: give that of the lease to go on with";
             return Err(request.invalid(text));
         }
-        let running = self.start(&request.key())?;
+        let running = self.start(|| request.key())?;
         // It looks for itself whether the client was closed: such a lease must be let go of, not released.
         attach(request, claim, running.leases(), || self.is_closed()).await
     }
 
     /// Who has the keys, by each node's word.
     pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
-        let running = self.start(&request.key())?;
+        let running = self.start(|| request.key())?;
         let nodes = &running.leases().nodes;
         let inspection = inspection(nodes, &request.keys, request.node_timeout()).await;
         inspection.map_err(|nodes| request.unavailable(nodes, None))
@@ -155,9 +162,9 @@ impl Engine {
     ///
     /// An answer is a yes whether or not there was a key: what counts is that a quorum has none now.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
-        let running = self.start(&request.key())?;
+        let running = self.start(|| request.key())?;
         let (nodes, timeout) = (&running.leases().nodes, request.node_timeout());
-        let replies = nodes.list.iter().map(|node| node.force_release(&request.keys)).collect();
+        let replies = nodes.list.iter().map(|node| node.force_release(&request.keys));
         let mut votes = Collect::new(replies, |_| Counts::Granted);
         votes.until_decided(&*nodes.clock, nodes.clock.now() + timeout).await;
         if !votes.tally.met() {

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures_util::future::Either;
+use futures_util::future::{Either, FutureExt};
 
 use super::args;
 use crate::acquire::Request;
@@ -67,10 +67,10 @@ impl Acquire {
         let owner = self.owner;
         // One of two, not a block over both: that would hold whichever it is twice, and be moved as a whole.
         match self.wait.map(|wait| wait.map(|wait| wait.saturating_sub(passed))) {
-            Some(wait) => Either::Left(async move {
-                let granted = engine.acquire(&*request?, wait, owner).await;
-                granted.map(|lease| Some(lease.undone_on_drop()))
-            }),
+            Some(wait) => {
+                let granted = engine.acquire(request, wait, owner);
+                Either::Left(granted.map(|granted| Ok(Some(granted?.undone_on_drop()))))
+            }
             None => Either::Right(async move {
                 let granted = engine.try_acquire(&*request?).await?;
                 Ok(granted.map(Lease::undone_on_drop))

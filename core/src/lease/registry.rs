@@ -4,7 +4,7 @@
 //! a lease's state beside it. Its lock may be held while a lease's own is taken, never the other way round; and
 //! no lease may be let go of under it, for the end of the last handle comes here.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::clock::{Instant, NEVER};
-use crate::keyed::Keyed;
+use crate::keyed::{Key, Keyed};
 
 /// New leases are looked at this often; one that is gone by then was never looked at.
 /// Most leases live for a moment only, and looking at each would wake the monitor for each.
@@ -30,9 +30,9 @@ pub(crate) struct Registry<L> {
 
 struct Entries<L> {
     next_id: u64,
-    /// In the order in which they were made. Weak: a lease that nobody has a handle on ends, and is renewed no
-    /// more.
-    leases: BTreeMap<u64, Weak<L>>,
+    /// By their numbers, which are in the order in which they were made. Weak: a lease that nobody has a handle on ends,
+    /// and is renewed no more.
+    leases: HashMap<u64, Weak<L>, foldhash::quality::RandomState>,
     /// The leases on each key; several where tokens were attached to.
     by_key: Keyed<SmallVec<[u64; 2]>>,
     /// Those that the monitor has not seen.
@@ -46,7 +46,7 @@ impl<L> Registry<L> {
     pub(crate) fn new() -> Self {
         let entries = Entries {
             next_id: 0,
-            leases: BTreeMap::new(),
+            leases: HashMap::default(),
             by_key: Keyed::default(),
             new: Vec::new(),
             planned: NEVER,
@@ -66,11 +66,11 @@ impl<L> Registry<L> {
     }
 
     /// A lease on these keys, whose `first` event may be earlier than the monitor looks here by itself.
-    pub(crate) fn add(&self, id: u64, keys: &[String], lease: &Arc<L>, first: Instant) {
+    pub(crate) fn add(&self, id: u64, keys: &Arc<[String]>, lease: &Arc<L>, first: Instant) {
         let mut entries = self.entries();
         entries.leases.insert(id, Arc::downgrade(lease));
-        for key in keys {
-            entries.by_key.entry(key.clone()).or_default().push(id);
+        for key in Key::each(keys) {
+            entries.by_key.entry(key).or_default().push(id);
         }
         entries.new.push(id);
         // Only then: to wake the monitor for each lease would cost most of them a system call.
@@ -89,10 +89,10 @@ impl<L> Registry<L> {
             return;
         }
         for key in keys {
-            if let Some(ids) = entries.by_key.get_mut(key) {
+            if let Some(ids) = entries.by_key.get_mut(key.as_str()) {
                 ids.retain(|other| *other != id);
                 if ids.is_empty() {
-                    entries.by_key.remove(key);
+                    entries.by_key.remove(key.as_str());
                 }
             }
         }
@@ -108,11 +108,14 @@ impl<L> Registry<L> {
         self.entries().leases.len()
     }
 
-    /// The leases that were not released yet.
+    /// The leases that were not released yet, in the order in which they were made.
     ///
     /// Some may be over by now: whoever asks looks at each.
     pub(crate) fn leases(&self) -> Vec<Arc<L>> {
-        self.entries().leases.values().filter_map(Weak::upgrade).collect()
+        let entries = self.entries();
+        let mut leases: Vec<_> = entries.leases.iter().collect();
+        leases.sort_unstable_by_key(|(id, _)| **id);
+        leases.into_iter().filter_map(|(_, lease)| lease.upgrade()).collect()
     }
 
     /// This client's own leases on a key.

@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::phase::{Phase, Status};
 use super::state::State;
 use crate::error::{Error, LossReason, Result};
-use crate::node::Change;
 use crate::quorum::{Collect, drift};
 
 /// Deletes that were sent: `Err` if the lease had been lost, `Ok(None)` if it was over already.
@@ -92,7 +91,7 @@ fn send_deletes(
         leases.nodes.shorten(claim, owed, stay)
     };
     // What a local waiter asks now goes behind the delete on the same connections, and finds how long the keys stay.
-    state.keys().iter().for_each(|key| leases.watch.wake(&Change::Key(key.clone())));
+    state.keys().iter().for_each(|key| leases.watch.wake(key));
     // Whoever has attached to the token meanwhile.
     tell();
     Some(deletes)

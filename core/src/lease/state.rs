@@ -68,7 +68,7 @@ impl State {
             checks: Checks::default(),
             bell: Notify::new(),
         });
-        leases.registry.add(state.id, state.keys(), &state, first);
+        leases.registry.add(state.id, &state.params.claim.keys, &state, first);
         state
     }
 

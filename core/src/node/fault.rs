@@ -12,7 +12,8 @@ use std::sync::Arc;
 pub(crate) struct Fault {
     /// Ours. Shared: a connection that breaks gives the same fault to everybody who waits.
     text: Arc<str>,
-    quote: Option<Quote>,
+    /// In a box: faults are rare, and every vote has room for one.
+    quote: Option<Box<Quote>>,
     /// Asking again cannot help.
     invalid: bool,
 }
@@ -45,18 +46,18 @@ impl Fault {
 
     /// The fault in the server's words, between ours.
     pub(crate) fn saying(self, words: &str, after: &'static str) -> Self {
-        Self { quote: Some(Quote::Raw(words.into(), after)), ..self }
+        Self { quote: Some(Box::new(Quote::Raw(words.into(), after))), ..self }
     }
 
     /// The fault with what the server said as everybody may see it.
     ///
     /// Once is enough: who comes later finds nothing raw.
     pub(crate) fn redacted(self, redact: impl FnOnce(&str) -> String) -> Self {
-        let quote = match self.quote {
-            Some(Quote::Raw(words, after)) => Some(Quote::Redacted(redact(&words).into(), after)),
-            clean => clean,
+        let redacted = |quote| match quote {
+            Quote::Raw(words, after) => Quote::Redacted(redact(&words).into(), after),
+            clean @ Quote::Redacted(..) => clean,
         };
-        Self { quote, ..self }
+        Self { quote: self.quote.map(|quote| Box::new(redacted(*quote))), ..self }
     }
 
     /// Whether the caller's own options are wrong.
@@ -68,7 +69,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)?;
-        match &self.quote {
+        match self.quote.as_deref() {
             None => Ok(()),
             // A forgotten redaction shows nothing rather than a secret.
             Some(Quote::Raw(_, after)) => write!(f, "(unread){after}"),

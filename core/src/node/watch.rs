@@ -4,26 +4,51 @@
 //! already has again. What is told to nobody is not kept, but for the monitor, which listens always
 //! ([`super::changes`]).
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::changes::{Change, Changes, Teller};
+use crate::keyed::{Key, Keyed};
 
 /// One client's interests. Nodes ring it, waiters subscribe, the monitor of leases listens to all of it.
 pub(crate) struct Watch {
-    /// Each waiter's signal, under each of its keys; a key goes with its last waiter. Held while signals are
-    /// rung: a waker must not run its task at once, which no executor does.
-    signals: Mutex<BTreeMap<String, Vec<Arc<Signal>>>>,
+    /// Held while signals are rung: a waker must not run its task at once, which no executor does.
+    signals: Mutex<Signals>,
     /// Its end, with the last node and lease of the client, is what ends the monitor.
     leases: Teller,
+}
+
+/// Each waiter's signal, under each of its keys; a key goes with its last waiter.
+#[derive(Default)]
+struct Signals {
+    by_key: Keyed<SmallVec<[Arc<Signal>; 1]>>,
+    /// How many waiters there were.
+    next: u64,
+}
+
+impl Signals {
+    /// Those of one key's waiters.
+    fn of(&self, key: &str) -> impl Iterator<Item = &Signal> {
+        self.by_key.get(key).into_iter().flatten().map(|signal| &**signal)
+    }
+
+    /// All, in the order in which they came.
+    fn all(&self) -> Vec<&Signal> {
+        let mut all: Vec<&Signal> =
+            self.by_key.values().flatten().map(|signal| &**signal).collect();
+        all.sort_by_key(|signal| signal.number);
+        all
+    }
 }
 
 /// One waiter's.
 #[derive(Default)]
 struct Signal {
+    /// No other waiter of the client has it.
+    number: u64,
     /// Counts, as a bell alone is heard only by who listens at that moment.
     changes: AtomicU64,
     /// Rung at each change of the keys.
@@ -47,7 +72,11 @@ impl Watch {
     /// A node's word: wakes waiters, and has the leases concerned checked.
     pub(crate) fn changed(&self, change: Change) {
         // Waiters first: for them each microsecond of a handover counts.
-        self.wake(&change);
+        match &change {
+            Change::Key(key) => self.wake(key),
+            // A flush, or a connection that came or went: what was pushed meanwhile went nowhere.
+            Change::All => self.signals().all().into_iter().for_each(Signal::ring),
+        }
         self.leases.0.add(change);
     }
 
@@ -61,22 +90,22 @@ impl Watch {
     /// Wakes waiters only: for changes that this client made itself.
     ///
     /// A server tells nothing to the connection that made the change; our leases know of it already.
-    pub(crate) fn wake(&self, change: &Change) {
-        let signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
-        match change {
-            Change::Key(key) => signals.get(key).into_iter().flatten().for_each(|s| s.ring()),
-            // A flush, or a connection that came or went: what was pushed meanwhile went nowhere.
-            Change::All => signals.values().flatten().for_each(|s| s.ring()),
-        }
+    pub(crate) fn wake(&self, key: &str) {
+        self.signals().of(key).for_each(Signal::ring);
+    }
+
+    fn signals(&self) -> MutexGuard<'_, Signals> {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An interest in these keys, which notes every change from now on.
     pub(crate) fn subscribe(self: &Arc<Self>, keys: &Arc<[String]>) -> Subscription {
+        let mut signals = self.signals();
+        signals.next += 1;
         // One for all keys: whichever changes wakes the waiter once.
-        let signal = Arc::new(Signal::default());
-        let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in keys.iter() {
-            signals.entry(key.clone()).or_default().push(Arc::clone(&signal));
+        let signal = Arc::new(Signal { number: signals.next, ..Signal::default() });
+        for key in Key::each(keys) {
+            signals.by_key.entry(key).or_default().push(Arc::clone(&signal));
         }
         drop(signals);
         Subscription { watch: Arc::clone(self), keys: Arc::clone(keys), signal }
@@ -114,12 +143,12 @@ impl Subscription {
 /// An acquire that ends, in whatever way, leaves no signal behind.
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut signals = self.watch.signals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut signals = self.watch.signals();
         for key in self.keys.iter() {
-            if let Some(list) = signals.get_mut(key) {
+            if let Some(list) = signals.by_key.get_mut(key.as_str()) {
                 list.retain(|signal| !Arc::ptr_eq(signal, &self.signal));
                 if list.is_empty() {
-                    signals.remove(key);
+                    signals.by_key.remove(key.as_str());
                 }
             }
         }

@@ -8,6 +8,8 @@ use std::future::poll_fn;
 use std::task::{self, Poll};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::tally::Tally;
 use crate::clock::{Clock, Instant};
 use crate::error::seconds;
@@ -22,16 +24,19 @@ pub(crate) enum Counts {
     Refused(&'static str),
 }
 
+/// One of each node: nearly every client has one node, of which nothing is kept on the heap.
+type PerNode<T> = SmallVec<[T; 1]>;
+
 /// One question to every node: the answers as far as they came, and the count.
 pub(crate) struct Collect<T> {
     /// In the order in which the nodes were asked. Dropping one unsends nothing.
-    replies: Vec<Reply<T>>,
+    replies: PerNode<Reply<T>>,
     /// How an answer counts, and what a report calls it.
     read: fn(&T) -> Counts,
     /// The answers so far, counted.
     pub(crate) tally: Tally,
     /// By the nodes' places in the list; `None`: not there yet.
-    pub(crate) answers: Vec<Option<Result<T, Fault>>>,
+    pub(crate) answers: PerNode<Option<Result<T, Fault>>>,
     /// The deadline came before a decision: those that had not answered are faults.
     /// Until then they are only `pending` in a report: others had decided before them.
     silence_counts: bool,
@@ -39,7 +44,10 @@ pub(crate) struct Collect<T> {
 
 impl<T> Collect<T> {
     /// A question that every node was asked; `read` says how an answer counts.
-    pub(crate) fn new(replies: Vec<Reply<T>>, read: fn(&T) -> Counts) -> Self {
+    pub(crate) fn new(
+        replies: impl ExactSizeIterator<Item = Reply<T>>,
+        read: fn(&T) -> Counts,
+    ) -> Self {
         let mut collect = Self::over(replies.len(), read);
         for reply in replies {
             collect.add(reply);
@@ -49,7 +57,7 @@ impl<T> Collect<T> {
 
     /// A question to so many nodes, none of which was asked yet.
     pub(crate) fn over(nodes: usize, read: fn(&T) -> Counts) -> Self {
-        let (replies, answers) = (Vec::with_capacity(nodes), Vec::with_capacity(nodes));
+        let (replies, answers) = (PerNode::with_capacity(nodes), PerNode::with_capacity(nodes));
         Self { replies, read, tally: Tally::new(nodes), answers, silence_counts: false }
     }
 
@@ -81,16 +89,22 @@ impl<T> Collect<T> {
     }
 
     /// Waits for the answer of the node that was asked last.
-    pub(crate) async fn until_last(&mut self, clock: &dyn Clock, deadline: Instant) {
-        self.until(clock, deadline, |this| this.answers.last().is_some_and(Option::is_some)).await;
+    pub(crate) fn until_last<'a>(
+        &'a mut self,
+        clock: &'a dyn Clock,
+        deadline: Instant,
+    ) -> impl Future<Output = ()> + 'a {
+        let last = |this: &Self| this.answers.last().is_some_and(Option::is_some);
+        self.until(clock, deadline, last, |_| {})
     }
 
     /// Collects answers until the outcome is certain or the deadline is there; by then silence is a fault.
-    pub(crate) async fn until_decided(&mut self, clock: &dyn Clock, deadline: Instant) {
-        self.until(clock, deadline, |this| this.tally.decided()).await;
-        if !self.tally.decided() {
-            self.silence_counts();
-        }
+    pub(crate) fn until_decided<'a>(
+        &'a mut self,
+        clock: &'a dyn Clock,
+        deadline: Instant,
+    ) -> impl Future<Output = ()> + 'a {
+        self.until(clock, deadline, |this| this.tally.decided(), Self::silence_counts)
     }
 
     /// Whoever has not answered by now is a fault.
@@ -103,12 +117,13 @@ impl<T> Collect<T> {
     ///
     /// Unlike [`Collect::until_decided`] it goes on while a quorum is out of reach: one dead node must not hide
     /// that all who live say no.
-    pub(crate) async fn until_judged(&mut self, clock: &dyn Clock, deadline: Instant) {
+    pub(crate) fn until_judged<'a>(
+        &'a mut self,
+        clock: &'a dyn Clock,
+        deadline: Instant,
+    ) -> impl Future<Output = ()> + 'a {
         let clear = |this: &Self| this.tally.met() || this.tally.denied() || this.is_complete();
-        self.until(clock, deadline, clear).await;
-        if !clear(self) {
-            self.silence_counts();
-        }
+        self.until(clock, deadline, clear, Self::silence_counts)
     }
 
     /// Whether every node has answered.
@@ -119,8 +134,12 @@ impl<T> Collect<T> {
     /// Collects the answers that a decision did not need, until the deadline.
     ///
     /// Silence is no fault here: whoever thinks otherwise says so by [`Collect::silence_counts`].
-    pub(crate) async fn until_complete(&mut self, clock: &dyn Clock, deadline: Instant) {
-        self.until(clock, deadline, Self::is_complete).await;
+    pub(crate) fn until_complete<'a>(
+        &'a mut self,
+        clock: &'a dyn Clock,
+        deadline: Instant,
+    ) -> impl Future<Output = ()> + 'a {
+        self.until(clock, deadline, Self::is_complete, |_| {})
     }
 
     /// What each node said, in the words of `NodeReport::state` and in the fault's own; silence is a fault where it
@@ -144,18 +163,26 @@ impl<T> Collect<T> {
 
     /// Waits for `enough`, or the deadline. Answers that are there are taken before the clock is looked at: one
     /// that came in time counts, however late this runs.
-    async fn until(&mut self, clock: &dyn Clock, deadline: Instant, enough: fn(&Self) -> bool) {
+    ///
+    /// `late` is called where the deadline came first. No async function, as its callers are none: each of them would hold
+    /// what it was called with twice, in the future of every acquire.
+    fn until<'a>(
+        &'a mut self,
+        clock: &'a dyn Clock,
+        deadline: Instant,
+        enough: impl Fn(&Self) -> bool + 'a,
+        late: impl Fn(&mut Self) + 'a,
+    ) -> impl Future<Output = ()> + 'a {
         let mut timer = None;
-        poll_fn(|cx| {
+        poll_fn(move |cx| {
             self.take_ready(cx);
             if enough(self) {
                 return Poll::Ready(());
             }
             // Made only where something is still to come: most of what is asked in memory needs none.
             let timer = timer.get_or_insert_with(|| clock.sleep_until(deadline));
-            timer.as_mut().poll(cx)
+            timer.as_mut().poll(cx).map(|()| late(self))
         })
-        .await;
     }
 
     /// Polls whoever has not answered: nodes are few, and a finished reply must not be polled again.

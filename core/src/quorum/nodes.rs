@@ -22,7 +22,7 @@ pub(crate) struct Nodes {
 impl Nodes {
     /// Sends an extend to every node, now.
     pub(crate) fn extend(&self, claim: &Claim, params: VoteParams) -> Collect<Extension> {
-        let replies = self.list.iter().map(|node| node.extend(claim, params)).collect();
+        let replies = self.list.iter().map(|node| node.extend(claim, params));
         Collect::new(replies, |answer| match answer {
             // "Held" and "missing" are told apart: a loss has another reason, and another remedy.
             Extension::Extended => Counts::Granted,
@@ -33,18 +33,15 @@ impl Nodes {
 
     /// Sends a release to every node, now. `owed` is by when the keys have expired anyway; `late`: they probably have.
     pub(crate) fn release(&self, claim: &Claim, owed: Duration, late: bool) -> Collect<bool> {
-        let nodes = self.list.iter();
-        let replies = if late {
-            nodes.map(|node| node.release_late(claim, owed)).collect()
-        } else {
-            nodes.map(|node| node.release(claim, owed)).collect()
+        let release = |node: &Arc<dyn Node>| {
+            if late { node.release_late(claim, owed) } else { node.release(claim, owed) }
         };
-        given_back(replies)
+        given_back(self.list.iter().map(release))
     }
 
     /// Has every node keep the keys for no longer than `stay`, now: a release that leaves them there for so long.
     pub(crate) fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Collect<bool> {
-        given_back(self.list.iter().map(|node| node.shorten(claim, owed, stay)).collect())
+        given_back(self.list.iter().map(|node| node.shorten(claim, owed, stay)))
     }
 
     /// What is wrong with the caller's own options, with the node that says so first, if so many nodes do that no
@@ -73,7 +70,7 @@ impl Nodes {
 }
 
 /// The answers of nodes that were asked to give keys back.
-fn given_back(replies: Vec<Reply<bool>>) -> Collect<bool> {
+fn given_back(replies: impl ExactSizeIterator<Item = Reply<bool>>) -> Collect<bool> {
     Collect::new(replies, |ours| match ours {
         // Not ours any more: to whoever releases, a foreign key is as gone as a missing one.
         true => Counts::Granted,

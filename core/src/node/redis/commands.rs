@@ -27,11 +27,11 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
 /// another's round.
 pub(super) fn script_call(
     call: Packed,
-    echo: &str,
+    echo: Arc<str>,
     purpose: Purpose,
     timeout: Duration,
 ) -> Command {
-    let (bytes, expects) = (call.bytes(), Expects::Echo(echo.into()));
+    let (bytes, expects) = (call.bytes(), Expects::Echo(echo));
     Command { bytes, expects, purpose, timeout, untracked: false }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
     if let Some([proposed, least]) = fence {
         call.number(proposed).number(least).number(micros(SLACK));
     }
-    script_call(call, &claim.token, vote(claim, params, sent), params.timeout)
+    script_call(call, Arc::clone(&claim.token), vote(claim, params, sent), params.timeout)
 }
 
 /// What becomes of the vote when its connection dies: both kinds may have put the token on a key.
@@ -87,7 +87,12 @@ pub(super) fn release_script(claim: &Claim, owed: Duration) -> Command {
     let mut call = SCRIPTS[RELEASE].on(&claim.keys, 1);
     call.word(&*claim.token);
     let token = Arc::clone(&claim.token);
-    script_call(call, &claim.token, Purpose::Delete { token, owed, until: None }, TIMEOUT)
+    script_call(
+        call,
+        Arc::clone(&claim.token),
+        Purpose::Delete { token, owed, until: None },
+        TIMEOUT,
+    )
 }
 
 /// Has our keys, and no others, live for no longer than `stay`. `owed`: how long they live at most until then.
@@ -95,7 +100,12 @@ pub(super) fn shorten_script(claim: &Claim, owed: Duration, stay: Duration) -> C
     let mut call = SCRIPTS[RELEASE].on(&claim.keys, 2);
     call.word(&*claim.token).number(millis(stay));
     let token = Arc::clone(&claim.token);
-    script_call(call, &claim.token, Purpose::Delete { token, owed, until: None }, TIMEOUT)
+    script_call(
+        call,
+        Arc::clone(&claim.token),
+        Purpose::Delete { token, owed, until: None },
+        TIMEOUT,
+    )
 }
 
 /// Deletes the keys whoever has them, if the server's own clock has not passed this time.
@@ -103,7 +113,7 @@ fn force_script(keys: &[String], by: u64) -> Command {
     let mut call = SCRIPTS[FORCE].on(keys, 1);
     call.number(by);
     // Where a cluster's server sends it elsewhere, it begins anew there.
-    script_call(call, &by.to_string(), forcing(keys), TIMEOUT)
+    script_call(call, by.to_string().into(), forcing(keys), TIMEOUT)
 }
 
 /// What the answer to the first question leads to.
@@ -147,7 +157,7 @@ pub(super) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
     if let Some(fence) = fence {
         call.number(fence);
     }
-    script_call(call, &claim.token, keep(params), params.timeout)
+    script_call(call, Arc::clone(&claim.token), keep(params), params.timeout)
 }
 
 /// Whether it counts for a lease, and so for replicas and disks.
@@ -158,7 +168,7 @@ pub(super) fn keep(params: VoteParams) -> Purpose {
 /// Who has the key. Nobody waits to be told of it.
 pub(super) fn inspect_script(key: &str) -> Command {
     let call = SCRIPTS[INSPECT].on(&[key.to_owned()], 0);
-    Command { untracked: true, ..script_call(call, key, Purpose::Plain, TIMEOUT) }
+    Command { untracked: true, ..script_call(call, key.into(), Purpose::Plain, TIMEOUT) }
 }
 
 /// Deletes the keys whoever has them, in two commands: a delete that arrives late, when its caller was long told
@@ -166,7 +176,7 @@ pub(super) fn inspect_script(key: &str) -> Command {
 /// for a moment only.
 pub(super) fn force(keys: &[String]) -> Command {
     Command {
-        bytes: cmd("TIME").get_packed_command().into(),
+        bytes: cmd("TIME").get_packed_command(),
         // Nothing else is an answer to it: a shifted one must not become a deadline.
         expects: Expects::Time,
         purpose: forcing(keys),
@@ -183,7 +193,7 @@ pub(super) fn ping() -> Command {
 /// A command whatever its answer is; nobody's deadline but the connection's own.
 pub(super) fn plain(command: &Cmd, purpose: Purpose) -> Command {
     Command {
-        bytes: command.get_packed_command().into(),
+        bytes: command.get_packed_command(),
         expects: Expects::Anything,
         purpose,
         timeout: TIMEOUT,

@@ -117,7 +117,7 @@ impl Confirm {
     pub(super) fn question(&mut self, now: impl FnOnce() -> Instant) -> Option<Command> {
         let time = self.due(now)?;
         Some(Command {
-            bytes: self.wanted.question(time).get_packed_command().into(),
+            bytes: self.wanted.question(time).get_packed_command(),
             expects: Expects::Durable(self.wanted),
             purpose: Purpose::Confirm,
             // It may keep a server silent for all of its time.

@@ -8,8 +8,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::in_flight::{Command, Purpose};
 use crate::clock::Instant;
 
@@ -23,7 +21,7 @@ const MOST_UNSENT: usize = 32_768;
 #[derive(Default)]
 pub(super) struct Debts {
     /// By their own bytes: a claim is owed once, however often it was given up.
-    owed: Recent<Bytes, Command>,
+    owed: Recent<Vec<u8>, Command>,
     /// Tokens whose vote never went out: there is nothing to delete.
     /// Its delete comes behind the vote, and takes it off here.
     unsent: Recent<Arc<str>, ()>,
@@ -174,8 +172,9 @@ mod tests {
         command("vote", Purpose::FirstVote { token: token.into(), sent })
     }
 
-    fn owed(debts: &mut Debts) -> Vec<Bytes> {
-        debts.take().into_iter().map(|command| command.bytes).collect()
+    fn owed(debts: &mut Debts) -> Vec<String> {
+        let text = |command: Command| String::from_utf8(command.bytes).unwrap();
+        debts.take().into_iter().map(text).collect()
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use redis::Value;
 use tokio::sync::oneshot;
 
@@ -68,7 +67,7 @@ pub(super) enum Expects {
     /// Whatever it is, nobody reads it.
     Anything,
     /// One that ends with this.
-    Echo(Box<str>),
+    Echo(Arc<str>),
     /// Two: that of a `SET NX`, and the owner of a key or nothing.
     Owner,
     /// The server's own time.
@@ -92,7 +91,7 @@ pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 #[derive(Clone)]
 pub(crate) struct Command {
     /// As it goes over the wire.
-    pub(super) bytes: Bytes,
+    pub(super) bytes: Vec<u8>,
     /// What its answer must look like.
     pub(super) expects: Expects,
     /// What becomes of it when its connection dies.

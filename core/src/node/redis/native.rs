@@ -11,7 +11,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use redis::{Cmd, Value, cmd};
 
 use super::commands::{TIMEOUT, keep, millis, release_script, vote};
@@ -53,15 +52,15 @@ impl Delete {
 const LONGEST: usize = 1024;
 
 /// The caller's own deadline is put in where there is one.
-fn command(bytes: Bytes, parts: Parts, purpose: Purpose) -> Command {
+fn command(bytes: Vec<u8>, parts: Parts, purpose: Purpose) -> Command {
     Command { bytes, expects: Expects::Parts(parts), purpose, timeout: TIMEOUT, untracked: false }
 }
 
 /// The commands in one piece, so that they go out in one write.
-fn packed<'a>(commands: impl IntoIterator<Item = &'a Cmd>) -> Bytes {
+fn packed<'a>(commands: impl IntoIterator<Item = &'a Cmd>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(256);
     commands.into_iter().for_each(|command| command.write_packed_command(&mut bytes));
-    bytes.into()
+    bytes
 }
 
 /// A command, and what names it.
@@ -150,7 +149,7 @@ pub(super) fn shorten(claim: &Claim, owed: Duration, stay: Duration) -> Command 
 }
 
 /// A delete of what has this value, and what names it: in one piece, as this is the way of nearly every release.
-fn delete(by: Delete, key: &str, value: &[u8], echo: &str) -> Bytes {
+fn delete(by: Delete, key: &str, value: &[u8], echo: &str) -> Vec<u8> {
     let mut both = Packed::with_room(6, key.len() + value.len() + echo.len());
     match by {
         Delete::IfEq => both.request(3).word(by.name()).word(key),

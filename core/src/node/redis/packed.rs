@@ -3,8 +3,6 @@
 //! The redis crate's commands collect their words first, and write them then: for a release by script that is a tenth of
 //! all that a lock costs its client.
 
-use bytes::Bytes;
-
 /// Requests, one behind the other.
 pub(super) struct Packed(Vec<u8>);
 
@@ -46,8 +44,8 @@ impl Packed {
     }
 
     /// As they are sent.
-    pub(super) fn bytes(self) -> Bytes {
-        self.0.into()
+    pub(super) fn bytes(self) -> Vec<u8> {
+        self.0
     }
 
     fn header(&mut self, kind: u8, number: u64) -> &mut Self {

@@ -117,7 +117,7 @@ fn auth(credentials: &Credentials) -> Command {
     // Named in any case: it may be another user than the one before.
     auth.arg(credentials.username.as_deref().unwrap_or("default")).arg(&credentials.password);
     Command {
-        bytes: auth.get_packed_command().into(),
+        bytes: auth.get_packed_command(),
         expects: Expects::Anything,
         purpose: Purpose::Plain,
         timeout: SILENCE,

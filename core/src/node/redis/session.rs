@@ -4,6 +4,7 @@
 //! one thread, so nothing here may take long at once.
 
 use std::io;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::BufMut;
@@ -19,7 +20,7 @@ use super::pipeline::TICK;
 use super::reader::Reader;
 use super::renewal::Renewal;
 use super::route::{Found, News};
-use super::stream::Stream;
+use super::stream::{Half, Stream};
 use super::talk::Talk;
 use crate::node::Fault;
 
@@ -104,14 +105,14 @@ impl<'a> Session<'a> {
         loop {
             self.dialogue.ask_to_confirm();
             let busy = self.dialogue.has_chores();
-            let pipeline = &self.dialogue.pipeline;
+            let Dialogue { context, pipeline, .. } = &mut self.dialogue;
             let (open, unwritten) = (pipeline.is_open(), pipeline.is_unwritten());
             if !self.more && !open && !unwritten {
                 return End::Idle;
             }
             let room = self.more && pipeline.has_room();
-            let Dialogue { context, pipeline, .. } = &mut self.dialogue;
-            let (mut reader, mut writer) = tokio::io::split(&mut self.stream);
+            let stream = Mutex::new(&mut self.stream);
+            let (mut reader, mut writer) = (Half(&stream), Half(&stream));
             let mut unread = (&mut self.reader.unread).limit(READ);
             // In no fixed order: a server that never stops talking must not keep commands, or the client's end,
             // waiting.

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -75,6 +76,44 @@ impl Stream {
             #[cfg(unix)]
             Self::Unix(stream) => stream.try_write(bytes),
         }
+    }
+}
+
+/// One of two users of an open way within one task: as `tokio::io::split` makes them, without memory of its own.
+pub(super) struct Half<'a, 's>(pub(super) &'a Mutex<&'s mut Stream>);
+
+impl Half<'_, '_> {
+    fn with<T>(&self, use_it: impl FnOnce(Pin<&mut Stream>) -> T) -> T {
+        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        use_it(Pin::new(&mut **stream))
+    }
+}
+
+impl AsyncRead for Half<'_, '_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.with(|stream| stream.poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Half<'_, '_> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.with(|stream| stream.poll_write(cx, buf))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|stream| stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|stream| stream.poll_shutdown(cx))
     }
 }
 

@@ -1,0 +1,113 @@
+//! What an acquire and a release cost in memory: allocations, and the size of the future that is moved about.
+//!
+//! A test program of its own, as every thread of it is counted. `ALLOCATIONS=1` names the places, most frequent first.
+
+#![allow(missing_docs, reason = "tests document themselves by their names")]
+#![allow(dead_code, reason = "what is shared is used by the other tests")]
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::backtrace::Backtrace;
+use std::borrow::Borrow;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use redlock::Lock;
+use support::{Server, client};
+
+/// In each of these many acquires and releases, one after the other.
+const TURNS: usize = 500;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static TRACING: AtomicBool = AtomicBool::new(false);
+static PLACES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// A backtrace allocates, too.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: all of it is the system's allocator, beside which something is counted.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(place, layout) }
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(place, layout, size) }
+    }
+}
+
+fn note() {
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    if TRACING.load(Ordering::Relaxed) && !INSIDE.replace(true) {
+        let trace = Backtrace::force_capture().to_string();
+        let ours = trace.lines().filter(|line| line.contains("redlock") || line.contains("redis"));
+        let place: Vec<_> = ours.filter(|line| !line.contains("allocations")).take(8).collect();
+        PLACES.lock().unwrap().push(place.join("\n"));
+        INSIDE.set(false);
+    }
+}
+
+async fn turns<L: Borrow<Lock>>(lock: &impl Fn() -> L, count: usize) {
+    for _ in 0..count {
+        lock().borrow().acquire().await.unwrap().release().await.unwrap();
+    }
+}
+
+/// How many allocations one acquire and its release make, in all threads together.
+async fn allocations<L: Borrow<Lock>>(lock: impl Fn() -> L) -> usize {
+    // Connects, and fills what keeps its room.
+    turns(&lock, 100).await;
+    let before = COUNT.load(Ordering::Relaxed);
+    turns(&lock, TURNS).await;
+    let each = (COUNT.load(Ordering::Relaxed) - before).div_ceil(TURNS);
+    if std::env::var_os("ALLOCATIONS").is_some() {
+        TRACING.store(true, Ordering::Relaxed);
+        turns(&lock, 10).await;
+        TRACING.store(false, Ordering::Relaxed);
+        let mut places: HashMap<String, usize> = HashMap::new();
+        PLACES.lock().unwrap().drain(..).for_each(|place| *places.entry(place).or_default() += 1);
+        let mut places: Vec<_> = places.into_iter().collect();
+        places.sort_by_key(|(_, times)| usize::MAX - times);
+        places.iter().for_each(|(place, times)| println!("{times} in 10 turns:\n{place}\n"));
+        println!("{each} allocations each");
+    }
+    each
+}
+
+#[tokio::test]
+async fn an_acquire_and_a_release_allocate_little() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lock = redlock.lock("allocations");
+    let kept = allocations(|| &lock).await;
+    assert!(kept <= 20, "{kept} allocations with a lock that is kept");
+    let made = allocations(|| redlock.lock("allocations")).await;
+    assert!(made <= 20, "{made} allocations with a lock made for each");
+}
+
+#[test]
+fn the_future_of_an_acquire_is_small() {
+    let lock = redlock::Redlock::builder(["memory://"]).build().unwrap().lock("size");
+    let size = size_of_val(&lock.acquire());
+    assert!(size <= 1024, "{size} bytes");
+    assert!(size_of_val(&lock.try_acquire()) <= 1024);
+}
