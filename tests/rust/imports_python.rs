@@ -48,8 +48,18 @@ const RUST: &[&str] = &[
 ];
 
 /// The modules of the package, top down. `_native` is the Rust, which knows the classes of `errors`.
-const PYTHON: &[&str] =
-    &["__init__", "_asyncio", "_body", "_decorator", "_naming", "_native", "errors"];
+const PYTHON: &[&str] = &[
+    "__init__",
+    "_asyncio",
+    "_body",
+    "_decorator",
+    "_naming",
+    "_client",
+    "_redis_py",
+    "_redis_settings",
+    "_native",
+    "errors",
+];
 
 /// What a Python file imports of its own package, and in which lines.
 fn imported(text: &str) -> Vec<(String, String)> {

@@ -11,6 +11,7 @@
 # Gives the native classes their methods for asyncio. Not at first use: a with statement must not end in the middle of
 # an import, by Ctrl-C or for want of a file.
 from redlock import _asyncio as _asyncio
+from redlock import _client as _client
 from redlock._native import Inspection, Lease, Lock, NodeInspection, Redlock, configure, lock
 from redlock._native import __version__ as __version__
 from redlock.errors import (

@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 
     from redlock._native import Lease as _Lease
     from redlock._native import Lock as _Lock
-    from redlock._native import Redlock as _Redlock
     from redlock._native import _Acquire as _AcquireBase
 
     _P = ParamSpec("_P")
     _R = TypeVar("_R")
     _T = TypeVar("_T")
 else:
-    _AcquireBase = _Lease = _Lock = _Redlock = object
+    _AcquireBase = _Lease = _Lock = object
 
 
 async def _enter(lock: "_Lock", frame: "FrameType") -> "_Lease":
@@ -204,33 +203,10 @@ class Lease(_Lease):  # type: ignore[misc]
         return _leave(self, body, error)
 
 
-class Redlock(_Redlock):  # type: ignore[misc]
-    """What `redlock.Redlock` has from here."""
-
-    async def __aenter__(self) -> "_Redlock":
-        return self
-
-    async def __aexit__(
-        self,
-        kind: "type[BaseException] | None",
-        error: BaseException | None,
-        trace: "TracebackType | None",
-    ) -> None:
-        if isinstance(error, GeneratorExit):
-            # The coroutine is being closed: there may be no loop to wait in.
-            self._let_go()
-            return
-        try:
-            await self.ashutdown(0)
-        except LockError as problem:
-            _conclude(problem, error)
-
-
 for _ours, _theirs in (
     (_Acquire, _native._Acquire),
     (Lock, _native.Lock),
     (Lease, _native.Lease),
-    (Redlock, _native.Redlock),
 ):
     for _name, _method in vars(_ours).items():
         if callable(_method):

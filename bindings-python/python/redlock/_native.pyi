@@ -499,6 +499,23 @@ class Redlock:
         ...     client.lock("job").key
         'app:job'
     """
+    @classmethod
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | None=None, tls_cert: str | os.PathLike[str] | None=None, tls_key: str | os.PathLike[str] | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> Redlock:
+        """
+        A client of the servers that redis-py's clients are for, with connections of its own.
+
+        Takes a `redis.Redis`, `redis.asyncio.Redis`, `ConnectionPool`, `RedisCluster`, or a `Sentinel` with the name of
+        its `service`; a list of them is a quorum of independent nodes. Address, database, user, password or credential
+        provider, TLS, client name and time-outs are taken over; the options are those of `Redlock`, and win over what
+        the client says. Nothing connects here, and the client is not used nor kept.
+
+        Raises InvalidOption for what is no such client, and for a setting without a counterpart here that says whom
+        to trust or where to go; warns once of others that have none.
+
+            >>> import redis
+            >>> redlock.Redlock.from_client(redis.Redis(port=6380, db=1), key_prefix="app:").nodes
+            ['redis://localhost:6380/1']
+        """
     async def __aenter__(self) -> Redlock: ...
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
     def __copy__(self, /) -> Redlock: ...
