@@ -27,7 +27,7 @@ macro_rules! client_functions {
         ///     >>> with redlock.Redlock(["memory://a", "memory://b", "memory://c"], key_prefix="app:") as client:
         ///     ...     client.lock("job").key
         ///     'app:job'
-        #[pyclass(frozen, weakref, module = "redlock")]
+        #[pyclass(frozen, weakref, subclass, module = "redlock")]
         pub(crate) struct Redlock {
             pub(crate) client: Numbered,
         }

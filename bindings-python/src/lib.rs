@@ -13,6 +13,8 @@ use pyo3::prelude::*;
 #[cfg(feature = "panics")]
 mod panic;
 
+mod testing;
+
 mod describe;
 mod pickle;
 
@@ -67,4 +69,8 @@ mod _native {
     use crate::panic::_panic_for_tests;
     #[pymodule_export]
     use crate::pickle::{unpickled_client, unpickled_lock};
+    #[pymodule_export]
+    use crate::runtime::hosts::set_trio;
+    #[pymodule_export]
+    use crate::testing::fail_memory;
 }

@@ -3,10 +3,11 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread::{self, ThreadId};
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::runtime::{event_loop, greenlets};
+use crate::runtime::{event_loop, greenlets, hosts};
 
 /// Who runs the code that calls us: leases are told apart by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +24,10 @@ impl Owner {
     /// Who calls now.
     pub(crate) fn current(py: Python<'_>) -> PyResult<Self> {
         static CURRENT_TASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        if let Some(trio) = hosts::trio(py)? {
+            let task = trio.call_method0(intern!(py, "current_task"))?;
+            return Ok(Self::Task(task.as_ptr() as usize));
+        }
         if let Some(event_loop) = event_loop::running(py)? {
             let task = CURRENT_TASK.import(py, "asyncio", "current_task")?.call1((event_loop,))?;
             if !task.is_none() {

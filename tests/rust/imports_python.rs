@@ -9,6 +9,7 @@ use crate::tidy::{files, root};
 /// The modules of `bindings-python/src`, top down.
 const RUST: &[&str] = &[
     "panic",
+    "testing",
     "describe",
     "pickle",
     "client::asyncio",
@@ -40,6 +41,7 @@ const RUST: &[&str] = &[
     "runtime::watch",
     "runtime::callback",
     "runtime::dispatcher",
+    "runtime::hosts",
     "runtime::wait",
     "runtime::exit",
     "runtime::greenlets",
@@ -49,9 +51,11 @@ const RUST: &[&str] = &[
 
 /// The modules of the package, top down. `_native` is the Rust, which knows the classes of `errors`.
 const PYTHON: &[&str] = &[
+    "testing",
     "__init__",
     "_asyncio",
     "_body",
+    "_trio",
     "_decorator",
     "_naming",
     "_client",

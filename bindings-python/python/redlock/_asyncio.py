@@ -1,8 +1,8 @@
-"""asyncio: what awaits an acquire, and what an `async with` does at its begin, its end and a cancellation.
+"""asyncio and trio: what awaits an acquire, and what an `async with` does at its begin, its end and a cancellation.
 
 The classes of `redlock._native` get the methods of the classes here when the package is imported, so that calls go one
-way: this calls native code, which waits, and never the other way round. asyncio is imported only where it is in use
-already.
+way: this calls native code, which waits, and never the other way round. asyncio and trio are imported only where they
+are in use already.
 """
 
 import sys
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from redlock._native import Lease as _Lease
     from redlock._native import Lock as _Lock
     from redlock._native import _Acquire as _AcquireBase
+    from redlock._trio import Body as TrioBody
+    from redlock._trio import Loop
 
     _P = ParamSpec("_P")
     _R = TypeVar("_R")
@@ -31,33 +33,60 @@ else:
     _AcquireBase = _Lease = _Lock = object
 
 
+def _trio() -> "Loop | None":
+    """The trio that runs here. Asked only where it is imported, of which nobody has to be sure that it is trio."""
+    try:
+        from redlock import _trio as trio
+    except (AttributeError, ImportError):
+        return None
+    # A Ctrl-C comes before a lease is handed out, or after.
+    trio.protect(_enter, _leave, _Acquire.__aenter__, _Acquire.__await__, Lease.__aenter__)
+    return trio.running()
+
+
+def _body() -> "Body | TrioBody":
+    """That of the task which calls."""
+    if "trio" in sys.modules and _trio() is not None:
+        from redlock._trio import Body as TrioBody
+
+        return TrioBody()
+    return Body()
+
+
 async def _enter(lock: "_Lock", frame: "FrameType") -> "_Lease":
-    body = Body()
+    body = _body()
     lease = await lock._acquire(frame)
-    lease._on_lost(body.lost)
+    _begin(body, lease)
     lock._enter(frame, lease, body)
     return lease
 
 
-async def _leave(lease: "_Lease", body: Body | None, error: BaseException | None) -> None:
-    ours = body is not None and body.finish()
+def _begin(body: "Body | TrioBody", lease: "_Lease") -> None:
+    body.begin()
+    lease._on_lost(body.lost)
+
+
+async def _leave(
+    lease: "_Lease", body: "Body | TrioBody | None", error: BaseException | None
+) -> None:
+    ours, left = (False, error) if body is None else body.finish(error)
     if isinstance(error, GeneratorExit):
         # The coroutine is being closed: there may be no loop to wait in.
         lease._let_go()
         return
-    import asyncio
-
     problem: LockError | None = lease._loss()
     try:
         # Sent before the first await; a cancellation here ends only the waiting for the confirmation.
         await lease.arelease()
     except LockError as failure:
         problem = failure
-    if problem is None:
-        return
-    if ours and isinstance(error, asyncio.CancelledError):
-        raise problem from error
-    _conclude(problem, error)
+    if problem is not None:
+        if ours:
+            raise problem from error
+        _conclude(problem, left)
+    if left is not None and left is not error:
+        # What a cancellation of ours was raised with.
+        raise left
 
 
 class _Acquire(_AcquireBase):  # type: ignore[misc]
@@ -83,10 +112,10 @@ class _Acquire(_AcquireBase):  # type: ignore[misc]
             raise TypeError(
                 "atry_acquire() may give None: 'async with' needs lock.aacquire(wait=0), which raises"
             )
-        body = Body()
+        body = _body()
         lease = await self
         lease._set_body(body)
-        lease._on_lost(body.lost)
+        _begin(body, lease)
         self.hold(lease)
         return lease
 
@@ -186,9 +215,9 @@ class Lease(_Lease):  # type: ignore[misc]
     async def __aenter__(self) -> "_Lease":
         if self._body is not None:
             raise RuntimeError(f"{self!r} is entered already")
-        body = Body()
+        body = _body()
         self._set_body(body)
-        self._on_lost(body.lost)
+        _begin(body, self)
         return self
 
     def __aexit__(
@@ -199,7 +228,6 @@ class Lease(_Lease):  # type: ignore[misc]
     ) -> "Coroutine[Any, Any, None]":
         body = self._body
         self._set_body(None)
-        assert isinstance(body, Body)
         return _leave(self, body, error)
 
 
@@ -211,3 +239,5 @@ for _ours, _theirs in (
     for _name, _method in vars(_ours).items():
         if callable(_method):
             setattr(_theirs, _name, _method)
+
+_native._set_trio(_trio)

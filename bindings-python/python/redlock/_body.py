@@ -24,13 +24,19 @@ class Body:
         self.requested = False
         self.done = False
 
+    def begin(self) -> None:
+        """Its task is there already."""
+
     def lost(self, error: "LockLost") -> None:
         """Called by the loop, never by the task's own step: that would be cancelled at its next await."""
         if not self.done and not self.requested:
             self.requested = True
             self.task.cancel(str(error))
 
-    def finish(self) -> bool:
-        """Whether a CancelledError that leaves the body is ours, and not somebody else's at the same time."""
+    def finish(self, error: BaseException | None) -> "tuple[bool, BaseException | None]":
+        """Whether our cancellation leaves the body, and nobody else's at the same time; and what leaves it."""
+        from asyncio import CancelledError
+
         self.done = True
-        return self.requested and self.task.uncancel() <= self.cancelling
+        ours = self.requested and self.task.uncancel() <= self.cancelling
+        return ours and isinstance(error, CancelledError), error

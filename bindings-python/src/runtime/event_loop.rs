@@ -18,7 +18,7 @@ use redlock::ffi::fork_generation;
 use super::callback::Callback;
 use super::completions::{Bell, Completions};
 use super::watch::Watch;
-use super::{dispatcher, lock};
+use super::{dispatcher, hosts, lock};
 use crate::errors::scarce;
 
 pub(crate) use super::completions::Call;
@@ -33,8 +33,15 @@ struct Slot {
 
 static SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
 
-/// The event loop that runs in this thread, without importing asyncio for the answer.
+/// The event loop that runs in this thread, trio's too, without importing asyncio for the answer.
 pub(crate) fn running(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    match hosts::trio(py)? {
+        None => asyncio(py),
+        trio => Ok(trio),
+    }
+}
+
+fn asyncio(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static MODULES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if RUNNING.get(py).is_none() {
@@ -50,7 +57,10 @@ pub(crate) fn running(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
 /// The running loop and its completions, made at first use.
 fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions>)> {
     static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let event_loop = RUNNING.import(py, "asyncio", "get_running_loop")?.call0()?;
+    let event_loop = match hosts::trio(py)? {
+        Some(trio) => trio,
+        None => RUNNING.import(py, "asyncio", "get_running_loop")?.call0()?,
+    };
     let (generation, address) = (fork_generation(), event_loop.as_ptr() as usize);
     let found = lock(&SLOTS)
         .iter()

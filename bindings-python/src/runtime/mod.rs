@@ -6,6 +6,7 @@
 //! - **Signals**: a waiting thread looks for them every 50 ms, so Ctrl-C raises; the dropped future cleans up after itself.
 //! - **Event loops** (`event_loop`, `completions`): one queue per loop, one wake-up per batch.
 //! - **Logs and callbacks outside a loop** (`log`, `watch`, `callback`, `dispatcher`): one native thread, started at first use.
+//! - **trio** (`hosts`): shown as an event loop by Python's side; nobody is asked where it is not imported.
 //! - **gevent and eventlet** (`greenlets`): whoever waits lets other greenlets run.
 //! - **Exits** (`exit`): clean-ups under way are waited for, for a moment.
 //! - **Forks**: whatever belongs to the parent (`redlock::ffi::fork_generation`) is left alone and made anew.
@@ -35,6 +36,7 @@ pub(crate) mod wait;
 
 pub(crate) mod exit;
 pub(crate) mod greenlets;
+pub(crate) mod hosts;
 
 /// Locks; a panic elsewhere has not made our data wrong.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,0 +1,185 @@
+"""trio: the run that is under way, shown as an event loop, and the body of an `async with` under it.
+
+Imported by whoever runs under trio, never before. What trio calls soon it must not see fail: that would end its run.
+"""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import trio
+from trio import lowlevel
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+    from contextvars import Context
+    from typing import Any
+
+    from redlock.errors import LockLost
+
+
+def running() -> "Loop | None":
+    """The run that the calling task is of."""
+    try:
+        lowlevel.current_task()
+    except RuntimeError:
+        return None
+    try:
+        return _LOOP.get()
+    except LookupError:
+        loop = Loop()
+        # It lives as long as the run.
+        _LOOP.set(loop)
+        return loop
+
+
+def protect(*functions: "Callable[..., object]") -> None:
+    """No KeyboardInterrupt is raised in the midst of these: what waits in them is woken by it."""
+    global _protects
+    if not _protects:
+        _protects = True
+        for function in functions:
+            lowlevel.enable_ki_protection(function)
+
+
+class Future:
+    """What a task awaits: woken when there is a result, and deaf once it is cancelled."""
+
+    __slots__ = ("_error", "_is_done", "_result", "_task")
+
+    def __init__(self) -> None:
+        self._is_done = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._task: lowlevel.Task | None = None
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def set_result(self, result: "Any") -> None:
+        self._result = result
+        self._settle()
+
+    def set_exception(self, error: BaseException) -> None:
+        self._error = error
+        self._settle()
+
+    def _settle(self) -> None:
+        self._is_done = True
+        if self._task is not None:
+            lowlevel.reschedule(self._task)
+
+    def _abort(self, _: "Any") -> lowlevel.Abort:
+        # The answer goes unread, and a lease in it is released by that.
+        self._is_done, self._task = True, None
+        return lowlevel.Abort.SUCCEEDED
+
+    async def _wait(self) -> "Any":
+        if self._is_done:
+            await lowlevel.checkpoint()
+        else:
+            self._task = lowlevel.current_task()
+            await lowlevel.wait_task_rescheduled(self._abort)
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def __await__(self) -> "Generator[Any, Any, Any]":
+        return self._wait().__await__()
+
+    __iter__ = __await__
+
+
+class Loop:
+    """A run of trio: what the native code asks of an event loop."""
+
+    __slots__ = ("__weakref__", "_token")
+
+    def __init__(self) -> None:
+        self._token = lowlevel.current_trio_token()
+
+    def create_future(self) -> Future:
+        return Future()
+
+    def current_task(self) -> lowlevel.Task:
+        return lowlevel.current_task()
+
+    def is_closed(self) -> bool:
+        # It goes with its run.
+        return False
+
+    def add_reader(self, *_: "Any") -> None:
+        raise NotImplementedError
+
+    def call_soon_threadsafe(self, function: "Callable[..., object]", *args: "Any") -> None:
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(function, *args)
+
+    def call_soon(
+        self, function: "Callable[..., object]", *args: "Any", context: "Context | None" = None
+    ) -> None:
+        run = (function,) if context is None else (context.run, function)
+        self.call_soon_threadsafe(_reported, *run, *args)
+
+    def create_task(self, coroutine: "Awaitable[object]") -> "_Task":
+        lowlevel.spawn_system_task(_reported_task, coroutine)
+        return _Task()
+
+
+class _Task:
+    """A task that nobody has to keep."""
+
+    def add_done_callback(self, done: "Callable[[_Task], object]") -> None:
+        done(self)
+
+
+class Body:
+    """The body of an `async with`: in a scope of its own, which is cancelled when the lease is lost."""
+
+    __slots__ = ("_over", "_scope")
+
+    def __init__(self) -> None:
+        self._scope = trio.CancelScope()
+        self._over = False
+
+    def begin(self) -> None:
+        """From here on it may be cancelled."""
+        self._scope.__enter__()
+
+    def lost(self, error: "LockLost") -> None:
+        """Called by trio, between the steps of its tasks."""
+        if not self._over:
+            self._scope.cancel()
+
+    def finish(self, error: BaseException | None) -> tuple[bool, BaseException | None]:
+        """Whether what leaves the body is our cancellation alone; and what is left without it."""
+        self._over = True
+        trace = None if error is None else error.__traceback__
+        try:
+            caught = self._scope.__exit__(None if error is None else type(error), error, trace)
+        except BaseException as rest:
+            return False, rest
+        return error is not None and caught, error
+
+
+def _reported(function: "Callable[..., object]", *args: "Any") -> None:
+    try:
+        function(*args)
+    except Exception:
+        _report()
+
+
+async def _reported_task(coroutine: "Awaitable[object]") -> None:
+    try:
+        await coroutine
+    except Exception:
+        _report()
+
+
+def _report() -> None:
+    import logging
+
+    logging.getLogger("redlock").exception("what on_lost was given raised")
+
+
+_protects = False
+_LOOP: "lowlevel.RunVar[Loop]" = lowlevel.RunVar("redlock")

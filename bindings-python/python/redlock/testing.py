@@ -1,0 +1,159 @@
+"""Help for tests of programs that lock: a client of a test's own, and what can go wrong, at will.
+
+With pytest the fixture `redlock_client` gives one, and nothing of redlock is imported before that.
+"""
+
+import time
+import uuid
+
+from redlock._native import Lease, Redlock, _fail_memory
+
+# As `typing` has it, which takes longer to import than all the rest.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from types import TracebackType
+    from typing import Any, Self
+
+    Names = str | list[str] | tuple[str, ...]
+
+#: Seconds that `lose` waits at most until holders have been told.
+TOLD = 1.0
+
+
+class TestRedlock(Redlock):
+    """A client over a node in this process that nobody else has, for one test.
+
+    Its `nodes` may be given to other clients and to `configure`, so that they share it. The options are those of
+    `Redlock`.
+
+        >>> with redlock.testing.TestRedlock() as client:
+        ...     theirs = client.hold("job")
+        ...     print(client.lock("job").try_acquire())
+        None
+    """
+
+    # It is no test, whatever pytest thinks of its name.
+    __test__ = False
+
+    _node: str
+    _other: Redlock
+
+    def __new__(cls, **options: "Any") -> "Self":
+        node = f"test-{uuid.uuid4().hex}"
+        self = super().__new__(cls, f"memory://{node}", **options)
+        self._node = node
+        self._other = Redlock(f"memory://{node}", **options)
+        return self
+
+    def hold(self, name: "Names", **options: "Any") -> Lease:
+        """Somebody else holds the lock from now on: another client's lease, which `release()` lets go.
+
+        The options are those of `lock`. Raises LockTimeout if the lock is held already.
+
+            >>> client = redlock.testing.TestRedlock()
+            >>> theirs = client.hold("job")
+            >>> client.lock("job").try_acquire() is None
+            True
+            >>> theirs.release()
+        """
+        return self._other.lock(name, **{**options, "wait": 0}).acquire()
+
+    async def ahold(self, name: "Names", **options: "Any") -> Lease:
+        """`hold` for asyncio.
+
+        >>> client = redlock.testing.TestRedlock()
+        >>> theirs = await client.ahold("job")
+        >>> await theirs.arelease()
+        """
+        return await self._other.lock(name, **{**options, "wait": 0}).aacquire()
+
+    def lose(self, name: "Names") -> bool:
+        """Whoever holds the lock loses it now; true if somebody did. Leases of this client know it when this returns.
+
+        >>> client = redlock.testing.TestRedlock()
+        >>> lease = client.lock("job").acquire()
+        >>> client.lose("job"), lease.held
+        (True, False)
+        """
+        held = self._leases_of(name)
+        there = self.force_release(name)
+        end = time.monotonic() + TOLD
+        while any(lease.held for lease in held) and time.monotonic() < end:
+            time.sleep(0.001)
+        return there
+
+    async def alose(self, name: "Names") -> bool:
+        """`lose` for asyncio: what `on_lost` registered on the loop has been called, too.
+
+        >>> client = redlock.testing.TestRedlock()
+        >>> lease = await client.lock("job").aacquire()
+        >>> await client.alose("job"), lease.held
+        (True, False)
+        """
+        held = self._leases_of(name)
+        told: list[Lease] = []
+        for lease in held:
+            lease.on_lost(lambda _, lease=lease: told.append(lease))  # type: ignore[misc]
+        there = await self.aforce_release(name)
+        end = time.monotonic() + TOLD
+        while len(told) < len(held) and time.monotonic() < end:
+            # Whatever loop runs here gets its turn.
+            await self._other.lock(name).ainspect()
+        return there
+
+    def fail(self) -> None:
+        """No node answers from now on, until `recover()`: acquires raise QuorumUnavailable once their `wait` is over.
+
+        Leases that are not renewed end with their ttl.
+
+            >>> client = redlock.testing.TestRedlock()
+            >>> client.fail()
+            >>> client.lock("job", wait=0).acquire()
+            Traceback (most recent call last):
+            redlock.QuorumUnavailable: lock:job: ...
+        """
+        _fail_memory(self._node, True)
+
+    def recover(self) -> None:
+        """The node answers again.
+
+        >>> client = redlock.testing.TestRedlock()
+        >>> client.fail()
+        >>> client.recover()
+        >>> client.lock("job").try_acquire().held
+        True
+        """
+        _fail_memory(self._node, False)
+
+    def _leases_of(self, name: "Names") -> list[Lease]:
+        keys = {*self.lock(name).keys}
+        return [lease for lease in self.leases() if keys & {*lease.keys}]
+
+    def _end(self) -> None:
+        self.recover()
+        self._other.close()
+
+    def close(self) -> None:
+        """As of `Redlock`; the node recovers, and what `hold` gave ends."""
+        self._end()
+        super().close()
+
+    def shutdown(self, timeout: "float | timedelta" = 10) -> int:
+        """As of `Redlock`; the node recovers, and what `hold` gave ends."""
+        self._end()
+        return super().shutdown(timeout)
+
+    async def ashutdown(self, timeout: "float | timedelta" = 10) -> int:
+        """As of `Redlock`; the node recovers, and what `hold` gave ends."""
+        self._end()
+        return await super().ashutdown(timeout)
+
+    def __exit__(
+        self,
+        kind: "type[BaseException] | None",
+        error: BaseException | None,
+        trace: "TracebackType | None",
+    ) -> None:
+        self._end()
+        super().__exit__(kind, error, trace)

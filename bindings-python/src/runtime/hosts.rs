@@ -1,0 +1,30 @@
+//! Who runs tasks here without being asyncio: trio, once the program has imported it.
+//!
+//! Python's side shows what runs as an event loop, and says so here when the package is imported: calls go one way.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+/// Gives the running trio as an event loop, or None.
+static TRIO: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// How to ask for the trio that runs here; never asked where nobody has imported trio.
+#[pyfunction]
+#[pyo3(name = "_set_trio", signature = (running: "collections.abc.Callable[[], object | None]") -> "None")]
+pub(crate) fn set_trio(py: Python<'_>, running: Py<PyAny>) {
+    let _ = TRIO.set(py, running);
+}
+
+/// The trio that runs the task that calls us: a look-up in a dict where there is none.
+pub(crate) fn trio(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    static MODULES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let modules = MODULES.import(py, "sys", "modules")?.cast::<PyDict>()?;
+    if !modules.contains(intern!(py, "trio"))? {
+        return Ok(None);
+    }
+    let Some(ask) = TRIO.get(py) else { return Ok(None) };
+    let found = ask.bind(py).call0()?;
+    Ok((!found.is_none()).then_some(found))
+}

@@ -1,0 +1,152 @@
+"""`redlock.testing` and the pytest plugin: held by another, lost now, unavailable, in one test alone."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redlock
+import redlock.testing
+from redlock.testing import TestRedlock
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def fake() -> Iterator[TestRedlock]:
+    with TestRedlock() as client:
+        yield client
+
+
+def test_held_by_another(fake: TestRedlock, call: Call) -> None:
+    theirs = call(fake, "hold", "job")
+    assert call(fake.lock("job"), "try_acquire") is None
+    assert fake.leases() == []
+    with pytest.raises(redlock.LockTimeout):
+        call(fake, "hold", "job")
+    call(theirs, "release")
+    call(call(fake.lock("job", wait=0), "acquire"), "release")
+
+
+def test_lost_now(fake: TestRedlock, call: Call) -> None:
+    lease = call(fake.lock("job"), "acquire")
+    assert call(fake, "lose", "job") is True
+    assert not lease.held
+    with pytest.raises(redlock.LockLost, match="lock:job") as caught:
+        lease.ensure_held()
+    assert caught.value.reason == "missing"
+    assert call(fake, "lose", "job") is False
+
+
+def test_a_body_is_cancelled_by_the_loss(fake: TestRedlock) -> None:
+    async def main() -> None:
+        with pytest.raises(redlock.LockLost):
+            async with fake.lock("job") as lease:
+                told: list[str | None] = []
+                lease.on_lost(lambda error: told.append(error.reason))
+                try:
+                    await fake.alose("job")
+                    await asyncio.sleep(60)
+                finally:
+                    assert told == ["missing"]
+
+    asyncio.run(main())
+
+
+def test_unavailable(fake: TestRedlock, call: Call) -> None:
+    lease = call(fake.lock("job", ttl=5), "acquire")
+    fake.fail()
+    with pytest.raises(redlock.QuorumUnavailable):
+        call(fake.lock("other", wait=0.05), "acquire")
+    assert lease.held
+    fake.recover()
+    call(lease, "release")
+    call(call(fake.lock("other", wait=0), "acquire"), "release")
+
+
+def test_each_has_a_node_of_its_own_which_others_may_share(fake: TestRedlock) -> None:
+    with fake.lock("job"), TestRedlock() as other, redlock.Redlock(fake.nodes) as friend:
+        assert other.lock("job").try_acquire() is not None
+        assert friend.lock("job").try_acquire() is None
+
+
+@pytest.mark.parametrize("end", ["close", "shutdown", "ashutdown", "with", "async with"])
+def test_its_end_is_that_of_all_that_it_made(end: str) -> None:
+    client = TestRedlock(key_prefix="app:")
+    theirs = client.hold("job", ttl=20)
+    client.fail()
+
+    async def leave() -> None:
+        if end == "ashutdown":
+            await client.ashutdown(0)
+        else:
+            async with client:
+                pass
+
+    if "a" in end[:1]:
+        asyncio.run(leave())
+    elif end == "with":
+        with client:
+            pass
+    else:
+        getattr(client, end)()
+    assert theirs.key == "app:job"
+    assert not theirs.held
+    with pytest.raises(redlock.ClientClosed):
+        client.lock("job").acquire()
+    # Failing was for the time of the test.
+    assert redlock.Redlock(client.nodes).lock("other", wait=0).acquire().held
+
+
+PLUGIN = """
+import sys
+import pytest
+
+def test_nothing_is_imported_before():
+    assert not [name for name in sys.modules if name.partition(".")[0] == "redlock"]
+
+def test_a_client(redlock_client):
+    assert redlock_client.lock("job").acquire().held
+
+def test_another(redlock_client):
+    lease = redlock_client.lock("job", wait=0).acquire()
+    assert redlock_client.lose("job") and not lease.held
+
+@pytest.mark.redlock(key_prefix="outer:", node_timeout=0.5)
+class TestMarked:
+    @pytest.mark.redlock(key_prefix="app:")
+    def test_options(self, redlock_client, redlock_default):
+        import redlock
+        assert redlock.lock("job").key == "app:job"
+        redlock_default.hold("job")
+        with pytest.raises(redlock.LockTimeout):
+            redlock.lock("job", wait=0).acquire()
+        redlock_default.fail()
+        with pytest.raises(redlock.QuorumUnavailable):
+            redlock.lock("other", wait=0).acquire()
+"""
+
+
+def test_the_plugin_in_a_run_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(PLUGIN)
+    words = [
+        "-W",
+        "error",
+        "--strict-markers",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "-p",
+        "no:hypothesispytest",
+    ]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "test_it.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert "4 passed" in ran.stdout, ran.stdout + ran.stderr

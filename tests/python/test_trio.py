@@ -1,0 +1,438 @@
+"""trio, and anyio over both: the same locks, with cancellation by their rules."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+import redlock
+import trio
+
+from .servers import Server
+
+Main = Callable[[], Awaitable[Any]]
+
+
+@pytest.fixture(params=["trio", "anyio-trio", "anyio-asyncio"])
+def run(request: pytest.FixtureRequest) -> Callable[[Main], Any]:
+    """`run(main)`, by each host and each way to it; `main` uses anyio."""
+    if request.param == "trio":
+        return lambda main: trio.run(main)
+    backend = request.param.removeprefix("anyio-")
+    return lambda main: anyio.run(main, backend=backend)
+
+
+def test_every_verb_that_waits(run: Any, client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        lock = client.lock(name, ttl=5)
+        async with lock as lease:
+            assert lease.held
+            await lease.aextend(ttl=20)
+            assert await lock.atry_acquire() is None
+            assert (await lock.ainspect()).held
+        assert not lease.held
+        async with lock.aacquire(wait=1) as lease:
+            assert lease.held
+        lease = await lock.aacquire(wait=1)
+        theirs = await client.aattach(name, lease.token, ttl=5)
+        async with lease:
+            pass
+        assert theirs.abandon() in (True, False)
+        kept = await lock.atry_acquire()
+        assert await client.arelease_all() == 1
+        assert kept is not None
+        assert not kept.held
+        assert await client.aforce_release(name) is False
+        async with redlock.Redlock("memory://") as other:
+            kept = await other.lock(name).aacquire()
+        assert not kept.held
+        assert await other.ashutdown(0) == 0
+
+    run(main)
+
+
+def test_waiters_are_served_in_order_while_other_tasks_run(
+    run: Any, client: redlock.Redlock, name: str
+) -> None:
+    lock, served, beats = client.lock(name), list[int](), list[float]()
+
+    async def work(number: int) -> None:
+        async with lock:
+            served.append(number)
+            await anyio.sleep(0.02)
+
+    async def beat() -> None:
+        while True:
+            beats.append(time.monotonic())
+            await anyio.sleep(0.01)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as outer:
+            outer.start_soon(beat)
+            async with anyio.create_task_group() as group:
+                for number in range(8):
+                    group.start_soon(work, number)
+                    await anyio.sleep(0.005)
+            outer.cancel_scope.cancel()
+
+    run(main)
+    assert served == list(range(8))
+    assert len(beats) > 8
+
+
+def test_a_cancelled_wait_leaves_no_key(run: Any, client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name)
+    held = lock.acquire()
+
+    async def main() -> None:
+        with anyio.move_on_after(0.1) as scope:
+            await lock.aacquire()
+        assert scope.cancelled_caught
+        with anyio.move_on_after(0.1) as scope:
+            async with lock:
+                raise AssertionError("entered")
+        assert scope.cancelled_caught
+        with pytest.raises(TimeoutError), anyio.fail_after(0.05):
+            await lock.aacquire()
+        await held.arelease()
+        # Nobody stands in the line for it.
+        async with client.lock(name, wait=0):
+            pass
+
+    run(main)
+    assert not lock.inspect().held
+
+
+def test_cancelled_at_any_moment_it_leaves_no_key(
+    run: Any, redis_client: redlock.Redlock, name: str
+) -> None:
+    lock = redis_client.lock(name, ttl=20)
+
+    async def main() -> int:
+        cancelled = 0
+        for number in range(150):
+            with anyio.move_on_after(number * 1e-5) as scope:
+                lease = await lock.aacquire()
+                with anyio.CancelScope(shield=True):
+                    await lease.arelease()
+            cancelled += scope.cancelled_caught
+        return cancelled
+
+    assert run(main) > 0
+    with lock.acquire(wait=5):
+        assert not redis_client.leases()[1:]
+
+
+def test_loss_cancels_the_body(run: Any, client: redlock.Redlock, name: str) -> None:
+    lock, seen = client.lock(name), list[str]()
+
+    async def main() -> None:
+        for entered in (lambda: lock, lock.aacquire):
+            with pytest.raises(redlock.LockLost) as caught:
+                async with entered():
+                    await client.aforce_release(name)
+                    try:
+                        await anyio.sleep(60)
+                    finally:
+                        seen.append("cleaned up")
+            assert caught.value.reason == "missing"
+            assert isinstance(caught.value.__cause__, anyio.get_cancelled_exc_class())
+        lease = await lock.aacquire()
+        with pytest.raises(redlock.LockLost):
+            async with lease:
+                await client.aforce_release(name)
+                await anyio.sleep(60)
+        # Nothing of the cancellation is left.
+        await anyio.sleep(0.01)
+
+    run(main)
+    assert len(seen) == 2
+
+
+def test_loss_that_the_body_does_not_hear_of(run: Any, name: str) -> None:
+    client = redlock.Redlock("memory://")
+
+    async def main() -> None:
+        with pytest.raises(redlock.LockLost):
+            async with client.lock(name, ttl=0.2, renew=False):
+                time.sleep(0.3)
+        await anyio.sleep(0.01)
+        with pytest.raises(KeyError) as caught:
+            async with client.lock(name, ttl=0.2, renew=False):
+                time.sleep(0.3)
+                raise KeyError("body")
+        assert "redlock" in caught.value.__notes__[0]
+        await anyio.sleep(0.01)
+
+    run(main)
+
+
+def test_two_scopes_of_which_one_is_lost(run: Any, client: redlock.Redlock, name: str) -> None:
+    inner, outer = f"{name}-inner", f"{name}-outer"
+
+    async def main(lost: str) -> str:
+        heard = ""
+        with pytest.raises(redlock.LockLost, match=lost):
+            async with client.lock(outer):
+                try:
+                    async with client.lock(inner):
+                        await client.aforce_release(lost)
+                        await anyio.sleep(60)
+                except redlock.LockLost:
+                    heard = "inner"
+                    raise
+        return heard
+
+    assert run(lambda: main(inner)) == "inner"
+    assert run(lambda: main(outer)) == ""
+    assert not client.lock(inner).inspect().held
+
+
+def test_loss_in_a_group_and_around_one(run: Any, client: redlock.Redlock, name: str) -> None:
+    ended: list[str] = []
+
+    async def sleeper() -> None:
+        try:
+            await anyio.sleep(60)
+        finally:
+            ended.append("sleeper")
+
+    async def around() -> None:
+        async with client.lock(name), anyio.create_task_group() as group:
+            group.start_soon(sleeper)
+            await anyio.sleep(0.01)
+            await client.aforce_release(name)
+
+    async def inside() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(sleeper)
+            group.start_soon(holder)
+
+    async def holder() -> None:
+        async with client.lock(name):
+            await anyio.sleep(0.01)
+            await client.aforce_release(name)
+            await anyio.sleep(60)
+
+    with pytest.raises(redlock.LockLost):
+        run(around)
+    with pytest.raises(ExceptionGroup) as caught:
+        run(inside)
+    assert [type(error) for error in caught.value.exceptions] == [redlock.LockLost]
+    assert ended == ["sleeper", "sleeper"]
+
+
+def test_a_cancelled_holder_releases(run: Any, redis_client: redlock.Redlock, name: str) -> None:
+    lock = redis_client.lock(name, ttl=20)
+
+    async def main() -> None:
+        with anyio.move_on_after(0.05) as scope:
+            async with lock:
+                await anyio.sleep(60)
+        assert scope.cancelled_caught
+        # Its release was sent before.
+        await (await lock.aacquire(wait=2)).arelease()
+        async with anyio.create_task_group() as group:
+            with pytest.raises(KeyError):
+                async with lock:
+                    raise KeyError("body")
+            group.cancel_scope.cancel()
+
+    run(main)
+    lock.acquire(wait=2).release()
+
+
+def test_a_blocked_loop_does_not_get_an_expired_lease(run: Any, name: str) -> None:
+    client = redlock.Redlock("memory://")
+    lock = client.lock(name, ttl=0.2, renew=False)
+
+    async def block() -> None:
+        await anyio.sleep(0.05)
+        time.sleep(0.4)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(block)
+            held = await lock.aacquire()
+            # Given back while the loop is blocked: granted, and over before anybody looks.
+            await anyio.sleep(0)
+            held.release()
+            for _ in range(3):
+                async with lock as lease:
+                    assert lease.held
+
+    run(main)
+
+
+def test_on_lost_runs_in_the_host_and_takes_coroutine_functions(
+    run: Any, client: redlock.Redlock, name: str
+) -> None:
+    told: list[Any] = []
+
+    async def main() -> None:
+        async def slow(error: redlock.LockLost) -> None:
+            await anyio.sleep(0.01)
+            told.append(error.reason)
+
+        lease = await client.lock(name).aacquire()
+        lease.on_lost(lambda error: told.append(error.reason))
+        lease.on_lost(slow)
+        await client.aforce_release(name)
+        with anyio.fail_after(10):
+            while len(told) < 2:
+                await anyio.sleep(0.01)
+        with pytest.raises(redlock.LockLost):
+            await lease.arelease()
+
+    run(main)
+    assert told == ["missing", "missing"]
+
+
+def test_a_callback_that_raises_is_logged_and_ends_nothing(
+    client: redlock.Redlock, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(error: redlock.LockLost) -> None:
+        raise ValueError("callback")
+
+    async def slow(error: redlock.LockLost) -> None:
+        raise ValueError("task")
+
+    async def main() -> None:
+        lease = await client.lock(name).aacquire()
+        lease.on_lost(fails)
+        lease.on_lost(slow)
+        await client.aforce_release(name)
+        with trio.fail_after(10):
+            while len([one for one in caplog.records if one.exc_info]) < 2:
+                await trio.sleep(0.01)
+        with pytest.raises(redlock.LockLost):
+            await lease.arelease()
+
+    trio.run(main)
+
+
+def test_tasks_are_told_apart(run: Any, client: redlock.Redlock, name: str) -> None:
+    """A task that waits for itself is warned of; one that waits for another is not."""
+    lock = client.lock(name, wait=0.05)
+
+    async def other() -> None:
+        with pytest.raises(redlock.LockTimeout) as caught:
+            await lock.aacquire()
+        assert "not reentrant" not in str(caught.value)
+
+    async def main() -> None:
+        async with lock:
+            with (
+                pytest.warns(RuntimeWarning, match="this task holds it already"),
+                pytest.raises(redlock.LockTimeout, match="not reentrant"),
+            ):
+                await lock.aacquire()
+            async with anyio.create_task_group() as group:
+                group.start_soon(other)
+
+    run(main)
+
+
+def test_blocking_in_a_run_is_warned_of(run: Any, client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        with pytest.warns(RuntimeWarning, match="async with"), client.lock(name):
+            pass
+
+    run(main)
+
+    # And not in one of its worker threads.
+    async def threads() -> None:
+        def work() -> bool:
+            with client.lock(name) as lease:
+                return lease.held
+
+        assert await anyio.to_thread.run_sync(work)
+
+    run(threads)
+
+
+def test_a_decorated_coroutine_function(run: Any, client: redlock.Redlock, name: str) -> None:
+    @client.lock(name, wait=0, otherwise="skipped")
+    async def work() -> str:
+        await anyio.sleep(0)
+        return "held" if (await client.lock(name).ainspect()).held else "free"
+
+    assert run(work) == "held"
+
+
+def test_one_run_after_another_and_one_in_each_thread(client: redlock.Redlock, name: str) -> None:
+    async def main() -> bool:
+        async with client.lock(name) as lease:
+            return lease.held
+
+    assert all(trio.run(main) for _ in range(20))
+
+    async def threads() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(trio.to_thread.run_sync, trio.run, main)
+
+    trio.run(threads)
+
+
+INTERRUPTED = """
+import sys, redlock, {library}
+client = redlock.Redlock(sys.argv[1])
+async def main():
+    async with client.lock(sys.argv[2], ttl=30) as lease:
+        print("held", flush=True)
+        await client.lock(sys.argv[2]).aacquire()
+try:
+    {run}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "run"),
+    [
+        ("trio", "trio.run(main)"),
+        ("anyio", "anyio.run(main, backend='trio')"),
+        ("anyio", "anyio.run(main, backend='asyncio')"),
+    ],
+)
+def test_ctrl_c_ends_a_wait_and_leaves_no_key(
+    library: str, run: str, redis_server: Server, name: str
+) -> None:
+    code = INTERRUPTED.format(library=library, run=run)
+    words = [sys.executable, "-W", "ignore", "-c", code, redis_server.url, name]
+    for _ in range(3):
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"held\n"
+            time.sleep(0.2)
+            os.kill(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+            assert (out, err) == (b"interrupted\n", b"")
+        assert redis_server.client.get(f"lock:{name}") is None
+
+
+def test_neither_is_imported_unless_it_is_in_use() -> None:
+    code = """
+import asyncio, sys, redlock
+client = redlock.Redlock("memory://")
+async def main():
+    async with client.lock("job"):
+        pass
+with client.lock("job"):
+    pass
+asyncio.run(main())
+print([name for name in ("trio", "anyio", "redlock._trio") if name in sys.modules])
+sys.modules["trio"] = None
+asyncio.run(main())
+sys.modules["trio"] = sys
+asyncio.run(main())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == (b"[]\n", b"")
