@@ -21,7 +21,7 @@ else:
     _Redlock = object
 
 
-class Redlock(_Redlock):  # type: ignore[misc]
+class Redlock(_Redlock):
     """What `redlock.Redlock` has from here."""
 
     async def __aenter__(self) -> "_Redlock":

@@ -21,8 +21,9 @@ class _Skipping(typing.Generic[_D]):
     def __call__(self, function: collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]) -> collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R | _D]]: ...
     @typing.overload
     def __call__(self, function: collections.abc.Callable[_P, _R]) -> collections.abc.Callable[_P, _R | _D]: ...
+from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "_Acquire", "_client", "_conclude", "_lock", "configure", "lock"]
+__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "_Acquire", "_client", "_conclude", "_fail_memory", "_lock", "_set_trio", "configure", "lock"]
 
 __version__: Final[str]
 """
@@ -464,7 +465,7 @@ class NodeInspection:
         The node's URL, without its password.
         """
 
-@final
+@disjoint_base
 class Redlock:
     """
     The client: the nodes of one lock space, and what its locks have in common.
@@ -702,9 +703,19 @@ def _conclude(problem: "redlock.errors.LockError", error: "BaseException | None"
     What a failed release does to the end of a with statement that `error` may be leaving: what the body raised stands.
     """
 
+def _fail_memory(name: "str", down: "bool") -> "None":
+    """
+    Has the node `memory://name` fail every command, or answer again.
+    """
+
 def _lock(client: "Redlock | None", names: "typing.Any", options: "dict[str, typing.Any]", otherwise: "tuple[typing.Any, ...]") -> Lock:
     """
     The lock of a pickle; without a client the default one's.
+    """
+
+def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":
+    """
+    How to ask for the trio that runs here; never asked where nobody has imported trio.
     """
 
 def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock:

@@ -38,13 +38,16 @@ class TestRedlock(Redlock):
 
     _node: str
     _other: Redlock
+    #: Nobody has to keep what others hold.
+    _held: list[Lease]
 
     def __new__(cls, **options: "Any") -> "Self":
         node = f"test-{uuid.uuid4().hex}"
-        self = super().__new__(cls, f"memory://{node}", **options)
+        self: Any = super().__new__(cls, f"memory://{node}", **options)
         self._node = node
         self._other = Redlock(f"memory://{node}", **options)
-        return self
+        self._held = []
+        return self  # type: ignore[no-any-return]
 
     def hold(self, name: "Names", **options: "Any") -> Lease:
         """Somebody else holds the lock from now on: another client's lease, which `release()` lets go.
@@ -57,7 +60,9 @@ class TestRedlock(Redlock):
             True
             >>> theirs.release()
         """
-        return self._other.lock(name, **{**options, "wait": 0}).acquire()
+        lease: Lease = self._other.lock(name, **{**options, "wait": 0}).acquire()
+        self._held.append(lease)
+        return lease
 
     async def ahold(self, name: "Names", **options: "Any") -> Lease:
         """`hold` for asyncio.
@@ -66,7 +71,9 @@ class TestRedlock(Redlock):
         >>> theirs = await client.ahold("job")
         >>> await theirs.arelease()
         """
-        return await self._other.lock(name, **{**options, "wait": 0}).aacquire()
+        lease: Lease = await self._other.lock(name, **{**options, "wait": 0}).aacquire()
+        self._held.append(lease)
+        return lease
 
     def lose(self, name: "Names") -> bool:
         """Whoever holds the lock loses it now; true if somebody did. Leases of this client know it when this returns.
