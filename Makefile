@@ -52,7 +52,7 @@ $(NODE_BUILT): $(CORE) $(NODESRC) package.json node_modules/.installed
 .PHONY: clean
 clean: ## remove everything that was built or installed here
 	rm -rf target dist .venv node_modules examples/server/express/node_modules bench/.venv bench/node_modules bench/out
-	rm -rf tests/migration/.venv tests/migration/node_modules
+	rm -rf tests/migration/.venv tests/migration/node_modules tests/frameworks/.venv
 	rm -rf bindings-node/dist bindings-python/python/redlock/_native.*.so
 
 ##@ Tests
@@ -78,9 +78,14 @@ test-servers: build ## Redis 6.2 and 8.0 and Valkey 9.1, which it fetches: the c
 	@scripts/test-servers
 
 .PHONY: test-migration
-test-migration: build ## six other lock libraries on the same keys (docs/migration.md)
+test-migration: build ## six other lock libraries on the same keys (docs/migrating-from.md)
 	@tests/migration/setup
 	$(PY) -m pytest tests/migration
+
+.PHONY: test-frameworks
+test-frameworks: build ## FastAPI, Django, Celery, APScheduler, Flask and gunicorn, which it fetches: the recipes of docs/frameworks.md
+	@tests/frameworks/setup
+	$(PY) -m pytest tests/frameworks
 
 .PHONY: simulate mutants
 SEEDS ?= 200000
@@ -143,6 +148,11 @@ soak-fencing: build ## fencing tokens over RUNS handoffs between three languages
 FAILOVERS ?= 7
 soak-failover: build ## fail over under holders, FAILOVERS times each way in each language: who holds when, who is told when (docs/testing.md)
 	RUNS=$(FAILOVERS) $(PY) -m pytest -q -s tests/cross/test_failover.py
+
+.PHONY: soak-python
+CYCLES ?= 200000
+soak-python: build ## CYCLES acquires of every kind in each way that Python waits: nothing grows
+	CYCLES=$(CYCLES) $(PY) -m pytest -q -s tests/python/test_leaks.py
 
 .PHONY: measure-loss
 CUTS ?= 20

@@ -109,7 +109,7 @@ def test_other_libraries_options_are_refused_with_ours() -> None:
     """What the table of other libraries maps for Python, the library says too."""
     client = redlock.Redlock("memory://")
     for option, ours in {"timeout": "ttl", "blocking_timeout": "wait", "blocking": "wait"}.items():
-        row = rows(section("docs/migration.md", "Which option is which"))
+        row = rows(section("docs/migrating-from.md", "Which option is which"))
         assert any(f"`{option}" in first and f"`{ours}" in rest[-1] for first, rest in row.items())
         with pytest.raises(redlock.InvalidOption, match=rf"Use.* {ours}\b"):
             client.lock("job", **{option: 1})  # type: ignore[arg-type]

@@ -1,12 +1,18 @@
 """Acquires and releases many times, in every way a call can end, and reports what the process holds on to."""
 
+import sys
+
+if sys.argv[2] == "gevent":
+    from gevent import monkey
+
+    monkey.patch_all()
+
 import asyncio
 import contextlib
 import gc
 import json
 import logging
 import os
-import sys
 import time
 import warnings
 from collections import Counter
@@ -35,7 +41,7 @@ async def cycle(at: int, call: Call) -> str:
     """Most are plain, some are refused, lost, collected, cancelled, or the client's only one."""
     match at % 50:
         case 3 | 13 | 23 | 33 | 43:
-            return await cancelled(at) if call is async_call else await refused(call)
+            return await CANCELLED[KIND](at) if KIND in CANCELLED else await refused(call)
         case 7:
             return await refused(call, 0.002 if at % 500 == 7 else 0)
         case 9 | 29:
@@ -81,8 +87,7 @@ async def lost(name: str, call: Call) -> str:
     await call(client, "force_release", name)
     end = time.monotonic() + 10
     while lease.held and time.monotonic() < end:
-        if call is async_call:
-            await asyncio.sleep(0)
+        await pause()
     with contextlib.suppress(redlock.LockLost):
         await call(lease, "release")
     return "lost"
@@ -101,6 +106,47 @@ async def cancelled(at: int) -> str:
     return "cancelled"
 
 
+async def cancelled_in_trio(at: int) -> str:
+    import trio
+
+    with trio.CancelScope() as scope:
+        if at % 3 == 0:
+            scope.cancel()
+        else:
+            scope.deadline = trio.current_time() + (at % 9) * 2e-5
+        async with client.lock(f"cancelled-{at % 7}", ttl=5):
+            await trio.sleep(0)
+    return "cancelled"
+
+
+async def killed(at: int) -> str:
+    import gevent
+
+    def enter() -> None:
+        with client.lock(f"cancelled-{at % 7}", ttl=5):
+            gevent.sleep(0)
+
+    greenlet = gevent.spawn(enter)
+    gevent.sleep((at % 9) * 2e-4)
+    greenlet.kill()
+    return "cancelled"
+
+
+CANCELLED = {"async": cancelled, "trio": cancelled_in_trio, "gevent": killed}
+
+
+async def pause() -> None:
+    """Whatever loop runs here gets its turn."""
+    if KIND == "async":
+        await asyncio.sleep(0)
+    elif KIND == "trio":
+        import trio
+
+        await trio.sleep(0)
+    elif KIND == "gevent":
+        time.sleep(0)
+
+
 async def burst(call: Call) -> None:
     for at in range(ROUNDS):
         counts[await cycle(at, call)] += 1
@@ -109,9 +155,13 @@ async def burst(call: Call) -> None:
 def play() -> None:
     if KIND == "async":
         asyncio.run(burst(async_call))
-        return
-    with contextlib.suppress(StopIteration):  # nothing in it waits
-        burst(sync_call).send(None)
+    elif KIND == "trio":
+        import trio
+
+        trio.run(burst, async_call)
+    else:
+        with contextlib.suppress(StopIteration):  # nothing in it waits
+            burst(sync_call).send(None)
 
 
 def measure() -> dict[str, int]:

@@ -1,0 +1,277 @@
+"""The recipes of docs/frameworks.md, as they stand, under the servers and pools that people use."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import redis
+import redlock
+from cross.servers import Server, free_port
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+BIN = HERE / ".venv" / "bin"
+RECIPES: dict[str, str] = dict(
+    re.findall(
+        r"^```python (\S+)\n(.*?)^```$", (ROOT / "docs/frameworks.md").read_text(), re.M | re.S
+    )
+)
+#: For what starts, and what ends.
+PATIENCE = 30.0
+
+
+class Place:
+    """A folder with the recipes in it, a server, and the programs that run there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = Server()
+        self.client = redis.Redis(port=self.server.port, decode_responses=True)
+        self.url = self.server.url
+        self.running: list[subprocess.Popen[str]] = []
+        for name, text in {**RECIPES, "probe.py": (HERE / "probe.py").read_text()}.items():
+            (folder / name).write_text(text)
+
+    def start(self, *words: str, **environment: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [str(BIN / words[0]), *words[1:]],
+            cwd=self.folder,
+            env={
+                **os.environ,
+                "REDIS_URL": self.url,
+                "PYTHONPATH": str(self.folder),
+                **environment,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.running.append(process)
+        return process
+
+    def ran(self, *words: str, **environment: str) -> str:
+        process = self.start(*words, **environment)
+        out, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, out
+        return out
+
+    def most(self) -> int:
+        """How many were inside at once, at most."""
+        return max(int(str(each)) for each in self.client.lrange("seen", 0, -1))  # type: ignore[union-attr]
+
+    def seen(self) -> int:
+        return int(self.client.llen("seen"))  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        for process in self.running:
+            with process:
+                process.kill()
+        self.client.close()
+        self.server.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path)
+    yield place
+    place.close()
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def post(url: str) -> int:
+    request = urllib.request.Request(url, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def answers(port: int) -> bool:
+    try:
+        return bool(post(f"http://127.0.0.1:{port}/nowhere"))
+    except OSError:
+        return False
+
+
+def serves_one_at_a_time(place: Place, port: int, paths: list[str]) -> None:
+    until(lambda: answers(port), "the server does not start")
+    urls = [f"http://127.0.0.1:{port}/{path}" for path in paths]
+    with ThreadPoolExecutor(len(urls)) as pool:
+        assert [*pool.map(post, urls)] == [200] * len(urls)
+    assert (place.most(), place.seen()) == (1, len(urls))
+    with redlock.Redlock(place.url) as client, client.lock("order:1"):
+        assert post(urls[0]) == 409
+
+
+def ends(process: "subprocess.Popen[str]", code: int = 0) -> None:
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code, out
+
+
+def test_fastapi_with_both_kinds_of_endpoints(place: Place) -> None:
+    (place.folder / "probed.py").write_text("""
+import asyncio, fastapi_app, probe
+app = fastapi_app.app
+async def charge(number, lease):
+    probe.begin()
+    await asyncio.sleep(0.05)
+    probe.end()
+    return {"held": lease.held}
+fastapi_app.charge = charge
+""")
+    port = free_port()
+    process = place.start("python", "-m", "uvicorn", "probed:app", "--port", str(port))
+    serves_one_at_a_time(place, port, ["orders/1"] * 8)
+    urls = [f"http://127.0.0.1:{port}/sync/2"] * 8
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(post, urls)] == [200] * 8
+    # uvicorn ends by the signal itself once it has ended in order.
+    ends(process, -signal.SIGTERM)
+    assert not place.client.keys("lock:*")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-k", "sync"),
+        ("-k", "sync", "--preload"),
+        ("-k", "gthread", "--threads", "4"),
+        ("-k", "gevent"),
+    ],
+    ids=" ".join,
+)
+def test_flask_under_gunicorn(place: Place, words: tuple[str, ...]) -> None:
+    (place.folder / "probed.py").write_text("""
+import flask_app, probe
+app = flask_app.app
+def charge(number, lease):
+    probe.work()
+    return {"held": lease.held}
+flask_app.charge = charge
+""")
+    port = free_port()
+    bound = ("-b", f"127.0.0.1:{port}", "-w", "2", *words, "probed:app")
+    process = place.start("python", "-m", "gunicorn", *bound)
+    serves_one_at_a_time(place, port, ["orders/1"] * 8)
+    ends(process)
+    assert not place.client.keys("lock:*")
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
+def test_celery_runs_one_of_a_kind(place: Place, pool: str) -> None:
+    (place.folder / "probed.py").write_text("""
+import celery_app, probe
+app = celery_app.app
+celery_app.work = probe.work
+""")
+    words = ("-A", "probed", "worker", "-P", pool, "-c", "4", "-l", "WARNING")
+    process = place.start("celery", *words, WORK="1.0")
+    sender = """
+from probed import app, celery_app
+same = [celery_app.rebuild.delay("users") for _ in range(6)]
+other = celery_app.rebuild.delay("orders")
+print(sorted(each.get(timeout=25) for each in same), other.get(timeout=25))
+again = celery_app.rebuild.delay("users")
+print(again.get(timeout=25))
+"""
+    said = place.ran("python", "-c", sender)
+    first, last = said.splitlines()[-2:]
+    # Both kinds at a time, and each of them once at a time: whoever came too late for the first may be the second.
+    assert first.endswith("worked")
+    assert first.count("skipped") >= 3
+    assert last == "worked"
+    assert place.most() <= 2
+    ends(process)
+    assert not place.client.keys("once:*")
+
+
+def test_apscheduler_on_two_hosts(place: Place) -> None:
+    (place.folder / "host.py").write_text("""
+import time
+import apscheduler_jobs, probe
+apscheduler_jobs.work = probe.work
+# Two hosts whose ticks are the same.
+now = time.time()
+apscheduler_jobs.scheduler.start()
+time.sleep(5)
+apscheduler_jobs.scheduler.shutdown()
+print("ended")
+""")
+    hosts = [place.start("python", "host.py") for _ in range(2)]
+    for host in hosts:
+        out, _ = host.communicate(timeout=PATIENCE)
+        assert out.endswith("ended\n"), out
+    assert place.most() == 1
+    assert place.seen() >= 3
+
+
+def test_a_cron_script_on_three_hosts(place: Place) -> None:
+    hosts = [place.start("python", "cron_job.py") for _ in range(3)]
+    said = [host.communicate(timeout=PATIENCE)[0] for host in hosts]
+    assert [host.returncode for host in hosts] == [0, 0, 0]
+    # They start within the second for which one of them works, on any machine but a very busy one.
+    assert sorted(said)[-1] == "backup\n"
+    assert said.count("backup\n") < 3
+    assert not place.client.keys("lock:*")
+
+
+def test_django_s_cache_has_our_locks(place: Place) -> None:
+    (place.folder / "nightly").mkdir()
+    program = """
+import logging, redlock
+logging.getLogger("redlock").warning("before")
+client = redlock.Redlock("memory://")
+import django
+django.setup()
+from django.core.cache import cache
+with cache.lock("job", ttl=5, wait=1) as lease:
+    print(lease.key, cache.lock("job").try_acquire())
+kept = client.lock("job").acquire()
+client.force_release("job")
+while kept.held: pass
+"""
+    (place.folder / "nightly" / "__init__.py").touch()
+    out = place.ran("python", "-c", program, DJANGO_SETTINGS_MODULE="django_settings")
+    assert "lock::1:job None\n" in out
+    # What was logged after django.setup() is not silenced by `disable_existing_loggers`.
+    assert "lease lost" in out
+
+
+def test_a_django_command_that_one_host_runs(place: Place) -> None:
+    commands = place.folder / "nightly" / "management" / "commands"
+    commands.mkdir(parents=True)
+    for folder in (commands, commands.parent, commands.parent.parent):
+        (folder / "__init__.py").touch()
+    (commands / "nightly.py").write_text(RECIPES["django_command.py"])
+
+    def run() -> str:
+        words = ("-m", "django", "nightly")
+        return place.ran("python", *words, DJANGO_SETTINGS_MODULE="django_settings")
+
+    assert run().splitlines()[-1] == "done"
+    with redlock.Redlock(place.url) as client, client.lock("command:nightly"):
+        assert run().splitlines()[-1] == "skipped: another host runs it"
+
+
+def test_every_recipe_is_run() -> None:
+    """By the tests above, or by what they run."""
+    used = {"fastapi_app", "flask_app", "celery_app", "apscheduler_jobs", "cron_job"}
+    used |= {"django_cache", "django_command", "django_settings"}
+    assert {name.removesuffix(".py") for name in RECIPES} == used

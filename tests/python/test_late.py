@@ -1,0 +1,83 @@
+"""Where a process is barely there: in atexit handlers, and in subinterpreters."""
+
+import pytest
+
+from .processes import run
+from .servers import Server
+
+ATEXIT = """
+import asyncio, atexit, sys
+url, name, first = sys.argv[1:]
+def use(client):
+    with client.lock(name, ttl=20, wait=5) as lease: held = lease.held
+    async def main():
+        async with client.lock(name, ttl=20, wait=5) as lease: return lease.held
+    print(held, asyncio.run(main()), client.lock(name).inspect().held, flush=True)
+if first == "before": atexit.register(lambda: use(redlock.Redlock(url)))
+import redlock
+client = redlock.Redlock(url)
+if first == "used":
+    lease = client.lock(name + "-used", ttl=20).acquire()
+    lease.on_lost(print)
+    atexit.register(lambda: (use(client), lease.release()))
+if first == "closed": atexit.register(lambda: (use(client), client.close()))
+if first == "shutdown":
+    atexit.register(lambda: print(client.shutdown(1), flush=True))
+    kept = client.lock(name, ttl=20).acquire()
+if first == "made": atexit.register(lambda: use(redlock.Redlock(url)))
+"""
+
+
+@pytest.mark.parametrize("how", ["before", "used", "closed", "shutdown", "made"])
+def test_a_client_is_used_and_made_in_an_atexit_handler(
+    redis_server: Server, name: str, how: str
+) -> None:
+    for _ in range(5):
+        process = run(ATEXIT, redis_server.url, name, how)
+        out, err = process.communicate(timeout=30)
+        said = ("True True False\n", "")
+        if how == "shutdown":
+            said = ("1\n", f"lease lost key=lock:{name} reason=released\n")
+        assert (out, err, process.returncode) == (*said, 0)
+        assert not redis_server.client.keys(f"lock:{name}*")
+
+
+SUBINTERPRETER = """
+import sys
+{before}
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+for _ in range(3):
+    number = interpreters.create()
+    said = []
+    try:
+        failed = interpreters.run_string(number, '''
+try:
+    import redlock
+except ImportError as error:
+    assert "subinterpreter" in str(error), error
+else:
+    with redlock.Redlock("memory://").lock("job") as lease:
+        assert lease.held
+''')
+        # What went wrong: raised up to 3.12, given from 3.13 on.
+        assert failed is None, failed
+    finally:
+        interpreters.destroy(number)
+{after}
+print("done")
+"""
+USED = "import redlock\nwith redlock.lock('job'): pass"
+
+
+@pytest.mark.parametrize("when", ["never", "before", "after"])
+def test_a_subinterpreter_is_refused_or_ends_cleanly(when: str) -> None:
+    parts = {"before": "", "after": ""} | ({} if when == "never" else {when: USED})
+    code = SUBINTERPRETER.format(**parts).replace(
+        "redlock.lock(", "redlock.Redlock('memory://').lock("
+    )
+    process = run(code)
+    out, err = process.communicate(timeout=60)
+    assert (out, err, process.returncode) == ("done\n", "", 0)
