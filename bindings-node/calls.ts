@@ -2,7 +2,8 @@
 
 import { InvalidOption, type LockError, toError } from "./errors.js";
 import { Failed, type Receiver, slotFor, vacate } from "./pending.js";
-import { abandonCall, warn } from "./runtime.js";
+import { abandonCall } from "./runtime.js";
+import { warn } from "./warnings.js";
 
 /** Starts a call for a slot, which it gives; the receiver hears the outcome. */
 export function begin(call: (slot: number) => void, receiver: Receiver): number {
@@ -49,7 +50,7 @@ export async function endOfScope(
     const { code, message } = error as LockError;
     if (code === "lost" && told) return;
     if (code !== "unavailable") throw error;
-    warn(`${message}; ${consequence}`);
+    warn(`${message}; ${consequence}`, consequence);
   }
 }
 

@@ -3,7 +3,8 @@
 import { setTimeout } from "node:timers";
 import { forget } from "./loss.js";
 import { shown, weakly } from "./native.js";
-import { native, warn } from "./runtime.js";
+import { native } from "./runtime.js";
+import { warn } from "./warnings.js";
 
 /**
  * Where a lease was acquired: a stack that costs its text only if somebody reads it.
@@ -55,6 +56,7 @@ const collected = new FinalizationRegistry<Remains>(({ id, key, site }) => {
   if (!native().leaseAbandon(id)) return;
   warn(
     `${shown(key)}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired at ${where(site)}`,
+    "collected",
   );
 });
 

@@ -5,8 +5,8 @@ import { ioredisPlace } from "./ioredis.js";
 import { nodeRedisPlace } from "./noderedis.js";
 import type { RedlockOptions } from "./options.js";
 import { type Found, refused, type Settings, wayTo } from "./places.js";
-import { warn } from "./runtime.js";
 import { isList, kindOf } from "./values.js";
+import { warn } from "./warnings.js";
 
 const CALL = "fromClient()";
 

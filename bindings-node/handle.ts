@@ -10,6 +10,7 @@ import { type Failure, shown } from "./native.js";
 import { checked, LOCK, noSignal } from "./options.js";
 import { Failed } from "./pending.js";
 import { native, release } from "./runtime.js";
+import { isHeard, lossesAreHeard, traced } from "./trace.js";
 
 /** What a lease has of its lock. */
 export interface Locked {
@@ -40,6 +41,7 @@ export class LeaseHandle implements Watched {
     this.#lock = lock;
     this.#site = site;
     this.#grant = grant;
+    if (lossesAreHeard()) this.#loss = lossOf(id, lock.key);
   }
 
   register(): Remains | undefined {
@@ -84,7 +86,7 @@ export class LeaseHandle implements Watched {
 
   /** Who is told of its loss. */
   get loss(): Loss {
-    this.#loss ??= lossOf(this.id);
+    this.#loss ??= lossOf(this.id, this.#lock.key);
     return this.#loss;
   }
 
@@ -105,7 +107,12 @@ export class LeaseHandle implements Watched {
     if (!this.held) throw this.#over();
   }
 
-  async extend(ttl?: number): Promise<void> {
+  extend(ttl?: number): Promise<void> {
+    const call = () => this.#extend(ttl);
+    return isHeard("extend") ? traced("extend", this.#lock, call) : call();
+  }
+
+  async #extend(ttl?: number): Promise<void> {
     checked({ ttl }, LOCK, "extend()");
     const begin = (slot: number) => {
       if (!attempt(() => native().leaseExtend(slot, this.id, ttl))) throw this.#over();
@@ -117,6 +124,11 @@ export class LeaseHandle implements Watched {
   }
 
   release(none: unknown): Promise<void> {
+    const call = () => this.#release(none);
+    return isHeard("release") ? traced("release", this.#lock, call) : call();
+  }
+
+  #release(none: unknown): Promise<void> {
     return new Promise((resolve) => {
       if (none !== undefined) noSignal(none, "release()");
       if (this.#released) return resolve();

@@ -11,6 +11,7 @@ export const {
   LockLost,
   LockTimeout,
   lock,
+  onWarning,
   QuorumUnavailable,
   Redlock,
   using,

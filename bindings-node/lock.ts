@@ -19,10 +19,12 @@ import {
 import { Failed } from "./pending.js";
 import { acquire, acquireAgain, now } from "./runtime.js";
 import { type Body, runUnder } from "./scope.js";
+import { isHeard, traced } from "./trace.js";
 import { callback, tokenText } from "./values.js";
 
 /** Whose frame is the last of ours: the caller's comes below it. */
 type Way = (...args: never[]) => unknown;
+type Asked<Fencing extends boolean> = Promise<Lease<Fencing> | null>;
 
 /** For how long (ms) a lock's acquires are taken to come from one place; only warnings show it. */
 const SAME_PLACE = 50;
@@ -99,11 +101,12 @@ export class Lock<Fencing extends boolean = boolean> {
   }
 
   /** `once`: one round, whose answer may be null. */
-  #ask(
-    options: AcquireOptions | undefined,
-    site: CallSite,
-    once: boolean,
-  ): Promise<Lease<Fencing> | null> {
+  #ask(options: AcquireOptions | undefined, site: CallSite, once: boolean): Asked<Fencing> {
+    const call = () => this.#asked(options, site, once);
+    return isHeard("acquire") ? traced("acquire", this, call) : call();
+  }
+
+  #asked(options: AcquireOptions | undefined, site: CallSite, once: boolean): Asked<Fencing> {
     return new Promise((resolve, reject) => {
       const { signal, wait }: AcquireOptions = once
         ? checked(options, TRY, "tryAcquire()")

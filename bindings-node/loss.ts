@@ -5,6 +5,8 @@ import { nextTick } from "node:process";
 import { type LockLost, toError } from "./errors.js";
 import type { Failure } from "./native.js";
 import { native, unwatch, watch } from "./runtime.js";
+import { tellOfLoss } from "./trace.js";
+import { listens } from "./warnings.js";
 
 /** Who is told of the loss of one lease. It knows nothing of the lease's object, which can still be collected. */
 export class Loss {
@@ -12,6 +14,26 @@ export class Loss {
   #controller: AbortController | undefined;
   #abort: ((reason: unknown) => void) | undefined;
   readonly #callbacks = new Set<(error: LockLost) => void>();
+  readonly #key: string;
+  /** Somebody listens: the loss need not be warned of. */
+  #unheard: ((lost: boolean) => void) | undefined;
+  #over = false;
+
+  constructor(key: string) {
+    this.#key = key;
+  }
+
+  /** Whether somebody listens has changed, or the lease is over. */
+  heed(over = this.#over, lost = false): void {
+    this.#over = over;
+    const listening = this.#controller !== undefined || this.#callbacks.size > 0;
+    if (listening && !over) {
+      this.#unheard ??= listens(this.#key);
+    } else {
+      this.#unheard?.(lost);
+      this.#unheard = undefined;
+    }
+  }
 
   /** Its listeners run in the asynchronous context in which it was first asked for. */
   get signal(): AbortSignal {
@@ -20,6 +42,7 @@ export class Loss {
       this.#controller = controller;
       this.#abort = AsyncResource.bind((reason: unknown) => controller.abort(reason));
       if (this.#error !== undefined) controller.abort(this.#error);
+      this.heed();
     }
     return this.#controller.signal;
   }
@@ -33,6 +56,8 @@ export class Loss {
   /** It is lost. */
   tell(error: LockLost): void {
     this.#error = error;
+    this.heed(true, true);
+    tellOfLoss(this.#key, error);
     this.#abort?.(error);
     for (const called of this.#callbacks) {
       try {
@@ -51,13 +76,17 @@ export class Loss {
   listen(callback: (error: LockLost) => void): () => void {
     const called = AsyncResource.bind(callback);
     this.#callbacks.add(called);
+    this.heed();
     const error = this.#error;
     if (error !== undefined) {
       queueMicrotask(() => {
         if (this.#callbacks.delete(called)) called(error);
       });
     }
-    return () => void this.#callbacks.delete(called);
+    return () => {
+      this.#callbacks.delete(called);
+      this.heed();
+    };
   }
 }
 
@@ -66,21 +95,24 @@ const watches = new Map<number, Loss>();
 
 /** A lease that is over cannot be lost any more. */
 export function forget(id: number): void {
+  watches.get(id)?.heed(true);
   if (watches.delete(id)) unwatch(id);
 }
 
-/** The loss of the lease of this number. */
-export function lossOf(id: number): Loss {
+/** The loss of the lease of this number, on this key. */
+export function lossOf(id: number, key: string): Loss {
   const known = watches.get(id);
   if (known !== undefined) return known;
-  const loss = new Loss();
+  const loss = new Loss(key);
   const failure = native().leaseFailure(id);
   const told = (failure: Failure) => {
-    forget(id);
+    watches.delete(id);
+    unwatch(id);
     loss.tell(toError(failure) as LockLost);
   };
   // A released lease is not held either, but that is no loss.
   if (failure?.reason) told(failure);
   else if (!failure && watch(id, told)) watches.set(id, loss);
+  else loss.heed(true);
   return loss;
 }

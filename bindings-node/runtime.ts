@@ -21,14 +21,7 @@ import {
   WARNING,
 } from "./native.js";
 import { deliver, Failed, hearInstead, type Receiver, slotFor, vacate } from "./pending.js";
-
-/** Warnings of this package carry this code. */
-const KIND = { type: "RedlockWarning", code: "REDLOCK" };
-
-/** Shows a warning the way Node shows its own. */
-export function warn(text: string): void {
-  process.emitWarning(text, KIND);
-}
+import { pass } from "./warnings.js";
 
 /** Calls that are written down but not sent. */
 let unsent = 0;
@@ -160,7 +153,7 @@ function unasked(kind: number, value: number, about: unknown): void {
     return;
   }
   if (kind === WARNING) {
-    warn(about as string);
+    pass(about as string);
     return;
   }
   const told = losses.get(value);

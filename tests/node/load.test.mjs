@@ -23,6 +23,7 @@ const PUBLIC = [
   "Redlock",
   "configure",
   "lock",
+  "onWarning",
   "using",
 ];
 

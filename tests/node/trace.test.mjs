@@ -1,0 +1,153 @@
+// What happens to locks, told on channels and by NODE_DEBUG.
+import assert from "node:assert/strict";
+import { AsyncLocalStorage } from "node:async_hooks";
+import diagnostics from "node:diagnostics_channel";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { trace } from "@opentelemetry/api";
+import {
+  BasicTracerProvider,
+  InMemorySpanExporter,
+  SimpleSpanProcessor,
+} from "@opentelemetry/sdk-trace-base";
+import { Redlock } from "redlock-native";
+import { eventually, fresh, program } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const client = () => new Redlock(`memory://${fresh()}`);
+
+/** What is told on the channel of these calls, until `end`. */
+function hear(name) {
+  const told = [];
+  const events = ["start", "end", "asyncStart", "asyncEnd", "error"];
+  const each = events.map((event) => [event, (call) => told.push([event, call])]);
+  const channel = diagnostics.tracingChannel(`redlock:${name}`);
+  channel.subscribe(Object.fromEntries(each));
+  return {
+    told,
+    kinds: () => told.map(([kind]) => kind),
+    end: () => channel.unsubscribe(Object.fromEntries(each)),
+  };
+}
+
+describe("channels", () => {
+  test("acquire: begin and end, with the key and the lease", async () => {
+    const heard = hear("acquire");
+    const redlock = client();
+    const lease = await redlock.lock(["a", "b"]).acquire();
+    heard.end();
+    assert.deepEqual(heard.kinds(), ["start", "end", "asyncStart", "asyncEnd"]);
+    const [, call] = heard.told.at(-1);
+    assert.equal(call.key, "lock:a, lock:b");
+    assert.equal(call.result, lease);
+    await redlock.shutdown(0);
+    assert.equal(heard.told.length, 4);
+  });
+
+  test("acquire: why it failed, and null of a tryAcquire", async () => {
+    const redlock = client();
+    const lease = await redlock.lock("job").acquire();
+    const heard = hear("acquire");
+    const failed = await redlock
+      .lock("job", { wait: 0 })
+      .acquire()
+      .catch((error) => error);
+    assert.deepEqual(heard.kinds(), ["start", "end", "error", "asyncStart", "asyncEnd"]);
+    assert.equal(heard.told.at(-1)[1].error, failed);
+    assert.equal(await redlock.lock("job").tryAcquire(), null);
+    assert.equal(heard.told.at(-1)[1].result, null);
+    heard.end();
+    await lease.release();
+    redlock.close();
+  });
+
+  test("using, extend and release", async () => {
+    const [acquires, extensions, releases] = ["acquire", "extend", "release"].map(hear);
+    await client().using("job", (lease) => lease.extend(20_000));
+    for (const heard of [acquires, extensions, releases]) {
+      assert.deepEqual(heard.kinds(), ["start", "end", "asyncStart", "asyncEnd"]);
+      assert.equal(heard.told[0][1].key, "lock:job");
+      heard.end();
+    }
+  });
+
+  test("lost: of leases that were acquired since", async () => {
+    const redlock = client();
+    const told = [];
+    const listen = (loss) => told.push(loss);
+    diagnostics.subscribe("redlock:lost", listen);
+    await redlock.lock("job").acquire();
+    await redlock.forceRelease("job");
+    await eventually(() => assert.equal(told.length, 1));
+    assert.deepEqual([told[0].key, told[0].error.reason], ["lock:job", "missing"]);
+    diagnostics.unsubscribe("redlock:lost", listen);
+    redlock.close();
+  });
+
+  test("a store that is bound to a call holds while it runs", async () => {
+    const store = new AsyncLocalStorage();
+    const channel = diagnostics.tracingChannel("redlock:acquire");
+    channel.start.bindStore(store, ({ key }) => `span of ${key}`);
+    const seen = [];
+    const ended = () => seen.push(store.getStore());
+    channel.subscribe({ asyncEnd: ended });
+    await client().using("job", () => undefined);
+    channel.unsubscribe({ asyncEnd: ended });
+    channel.start.unbindStore(store);
+    assert.deepEqual(seen, ["span of lock:job"]);
+  });
+});
+
+test("the spans of docs/node.md are OpenTelemetry's", async () => {
+  const exporter = new InMemorySpanExporter();
+  trace.setGlobalTracerProvider(
+    new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }),
+  );
+  const page = await readFile(join(root, "docs", "node.md"), "utf8");
+  const [, block] = /```ts\n([^`]*@opentelemetry[^`]*`redlock:\$\{name\}`[\s\S]*?)```/.exec(page);
+  // As JavaScript, which this is but for a few types.
+  const types = [/<unknown, LockCall>/, /type LockCall, /, /<object, ReturnType.*?>>/, / as Error/];
+  const code = types.reduce((text, type) => text.replace(type, ""), block);
+  // Within this tree: the package is found by its own name.
+  const folder = await mkdtemp(join(root, "bindings-node", "dist", "trace-"));
+  try {
+    await writeFile(join(folder, "spans.mjs"), code.replace(/^console.*$/m, ""));
+    await import(join(folder, "spans.mjs"));
+    const redlock = client();
+    await redlock.using("job", async () => {
+      await redlock
+        .lock("job", { wait: 0 })
+        .acquire()
+        .catch(() => undefined);
+    });
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+  const found = exporter.getFinishedSpans().map(({ name, attributes, status, events }) => {
+    return [name, attributes["lock.key"], status.code, events.length];
+  });
+  assert.deepEqual(found, [
+    ["lock acquire", "lock:job", 0, 0],
+    ["lock acquire", "lock:job", 2, 1],
+    ["lock release", "lock:job", 0, 0],
+  ]);
+});
+
+test("NODE_DEBUG=redlock prints what happens, on stderr", async () => {
+  const { code, stderr } = await program("debugs", [], { env: { NODE_DEBUG: "redlock" } });
+  assert.equal(code, 0, stderr);
+  for (const line of [
+    /REDLOCK \d+: acquire lock:job: done after \d+ ms/,
+    /acquire lock:job: held by another after/,
+    /acquire lock:job: timeout after \d+ ms .*lock:job/,
+    /extend lock:job: done after/,
+    /release lock:job: done after/,
+    /lost lock:job: .*the key is gone/,
+  ]) {
+    assert.match(stderr, line);
+  }
+  const quiet = await program("debugs");
+  assert.doesNotMatch(quiet.stderr, /REDLOCK \d+:/);
+});
