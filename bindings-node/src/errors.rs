@@ -54,7 +54,7 @@ impl From<&redlock::NodeReport> for NodeFailure {
     fn from(report: &redlock::NodeReport) -> Self {
         Self {
             url: report.url.clone(),
-            state: report.state.to_owned(),
+            state: report.state.to_string(),
             error: report.error.clone(),
         }
     }

@@ -48,7 +48,7 @@ impl From<redlock::NodeInspection> for NodeInspection {
         Self {
             url: seen.url,
             key: seen.key,
-            state: seen.state.to_owned(),
+            state: seen.state.to_string(),
             remaining: seen.remaining.map(millis),
             token: seen.token,
             error: seen.error,

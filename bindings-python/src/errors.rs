@@ -24,7 +24,7 @@ pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'
     let nodes = error
         .nodes()
         .iter()
-        .map(|node| node_report(py)?.call1((&node.url, node.state, node.error.as_deref())))
+        .map(|node| node_report(py)?.call1((&node.url, node.state.as_str(), node.error.as_deref())))
         .collect::<PyResult<Vec<_>>>()?;
     let fields = PyDict::new(py);
     fields.set_item("resource", error.resource())?;

@@ -78,7 +78,8 @@ impl Inspection {
     pub(crate) fn make(py: Python<'_>, found: redlock::Inspection) -> PyResult<Py<Self>> {
         let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
         let nodes = found.nodes.into_iter().map(|node| {
-            let redlock::NodeInspection { url, key, state, remaining, token, error } = node;
+            let redlock::NodeInspection { url, key, state, remaining, token, error, .. } = node;
+            let state = state.as_str();
             Py::new(
                 py,
                 NodeInspection { url, key, state, remaining: seconds(remaining), token, error },

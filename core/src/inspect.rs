@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::NodeReport;
+use crate::error::{NodeReport, NodeState};
 use crate::node::{Fault, Holder, Node};
 use crate::quorum::{Collect, Counts, Nodes};
 use crate::text::escaped;
@@ -19,10 +19,11 @@ use crate::text::escaped;
 /// let lease = client.lock("job").acquire().await?;
 /// let found = client.lock("job").inspect().await?;
 /// assert!(found.held && found.remaining.is_some());
-/// assert_eq!((found.nodes[0].state, found.nodes[0].key.as_str()), ("held", "lock:job"));
+/// assert_eq!((found.nodes[0].state, found.nodes[0].key.as_str()), (redlock::NodeState::Held, "lock:job"));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Inspection {
     /// One owner has a key on a quorum of nodes.
     pub held: bool,
@@ -38,13 +39,14 @@ pub struct Inspection {
 
 /// One node's word on one key.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NodeInspection {
     /// The node's URL, without its password.
     pub url: String,
     /// The Redis key.
     pub key: String,
-    /// `free`, `held` or `fault`.
-    pub state: &'static str,
+    /// `Free`, `Held` or `Fault`.
+    pub state: NodeState,
     /// What is left; `None` when free, at a fault, or without a known end.
     pub remaining: Option<Duration>,
     /// The first 8 digits of the owner's token.
@@ -68,7 +70,7 @@ pub(crate) async fn inspection(
             key.clone(),
             Collect::new(replies, |holder: &Option<Holder>| match holder {
                 Some(_) => Counts::Granted,
-                None => Counts::Refused("free"),
+                None => Counts::Refused(NodeState::Free),
             }),
         )
     };
@@ -116,10 +118,10 @@ fn word(
     // Free, but not to be had: that is why an acquire fails although nobody holds the lock.
     let guarded = node.guard_fault(key).map(|fault| fault.to_string());
     let (state, holder, error) = match answer {
-        Some(Ok(Some(holder))) => ("held", Some(holder), guarded),
-        Some(Ok(None)) => ("free", None, guarded),
-        Some(Err(fault)) => ("fault", None, Some(fault.to_string())),
-        None => ("fault", None, Some("no answer in time".to_owned())),
+        Some(Ok(Some(holder))) => (NodeState::Held, Some(holder), guarded),
+        Some(Ok(None)) => (NodeState::Free, None, guarded),
+        Some(Err(fault)) => (NodeState::Fault, None, Some(fault.to_string())),
+        None => (NodeState::Fault, None, Some("no answer in time".to_owned())),
     };
     NodeInspection {
         url: node.url().to_owned(),

@@ -25,6 +25,7 @@ mod client;
 mod environment;
 mod lock;
 mod scope;
+mod unwind;
 
 mod engine;
 
@@ -55,7 +56,7 @@ mod text;
 // All that Rust users see, flat: where a word lives is no business of theirs.
 pub use builder::Builder;
 pub use client::Redlock;
-pub use error::{Error, ErrorKind, LossReason, NodeReport, Result};
+pub use error::{Error, ErrorKind, LossReason, NodeReport, NodeState, Result};
 pub use inspect::{Inspection, NodeInspection};
 pub use lease::{Lease, LeaseHandle};
 pub use lock::Lock;

@@ -20,8 +20,10 @@ const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The unit in which a language writes times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
-    /// Python and the command line.
+    /// Rust: a time has its unit with it.
     #[default]
+    Duration,
+    /// Python and the command line.
     Seconds,
     /// Node.
     Milliseconds,
@@ -30,7 +32,7 @@ pub enum Unit {
 impl Unit {
     /// The duration that `value` of option `name` means; NaN, infinite and negative values break the rule.
     pub fn duration(self, name: &str, value: f64) -> Result<Duration> {
-        let (scale, unit) = (if self == Self::Seconds { 1.0 } else { 1e-3 }, self.word());
+        let (scale, unit) = (if self == Self::Milliseconds { 1e-3 } else { 1.0 }, self.word());
         let name = spelled(name);
         if value.is_nan() || value < 0.0 {
             let rule = format!("{name} is {value}: it must be a number of {unit}, 0 or more");
@@ -45,7 +47,7 @@ impl Unit {
     /// What messages call it.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Seconds => "seconds",
+            Self::Duration | Self::Seconds => "seconds",
             Self::Milliseconds => "milliseconds",
         }
     }
@@ -85,7 +87,7 @@ impl Default for Options {
             node_timeout: None,
             fencing: false,
             fsync: false,
-            unit: Unit::Seconds,
+            unit: Unit::Duration,
         }
     }
 }
@@ -150,11 +152,12 @@ pub(crate) fn check_time(name: &str, time: Duration) -> Result<()> {
 pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()> {
     check_time("ttl", ttl)?;
     if ttl < MIN_TTL {
-        return Err(Error::invalid(format!(
-            "ttl is {}: at least 0.1 s (100 ms) are needed; ttl is in {}",
-            seconds(ttl),
-            unit.word()
-        )));
+        let unit = match unit {
+            Unit::Duration => String::new(),
+            number => format!("; ttl is in {}", number.word()),
+        };
+        let text = format!("ttl is {}: at least 0.1 s (100 ms) are needed{unit}", seconds(ttl));
+        return Err(Error::invalid(text));
     }
     // Not cut to fit: who asks for more would believe in more.
     if !guard.is_zero() && ttl > guard {

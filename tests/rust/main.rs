@@ -12,6 +12,7 @@ mod credentials;
 #[cfg(feature = "waitaof")]
 mod disks;
 mod endings;
+mod errors;
 #[allow(dead_code, reason = "what is shared is used by the other tests")]
 mod fake;
 mod faults;

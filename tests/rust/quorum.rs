@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock::ErrorKind;
+use redlock::{ErrorKind, NodeState};
 
 use crate::support::{DELAY, Mode, Proxy, Server, builder, client, millis, servers};
 
@@ -31,7 +31,11 @@ async fn a_dead_majority_is_unavailable_in_time_and_leaves_no_key() {
     let error = redlock.lock("job").wait(millis(1000)).acquire().await.unwrap_err();
     assert!(started.elapsed() < millis(2000), "{:?}", started.elapsed());
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert_eq!(error.nodes().iter().filter(|node| node.state == "fault").count(), 3, "{error}");
+    assert_eq!(
+        error.nodes().iter().filter(|node| node.state == NodeState::Fault).count(),
+        3,
+        "{error}"
+    );
     tokio::time::sleep(millis(100)).await;
     for node in &nodes[..2] {
         assert_eq!(node.ask("EXISTS lock:job"), ":0");
@@ -199,7 +203,7 @@ async fn a_young_server_takes_no_first_vote_and_says_when_it_will() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("votes again in"), "{error}");
     let seen = lock.inspect().await.unwrap();
-    assert!(seen.nodes.iter().all(|node| node.state == "free"));
+    assert!(seen.nodes.iter().all(|node| node.state == NodeState::Free));
     let why = seen.nodes[0].error.clone().unwrap();
     assert!(why.contains("votes again in"), "{why}");
     let error = lock.clone().ttl(Duration::from_secs(31)).acquire().await.unwrap_err();

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use redlock::{Error, ErrorKind, Redlock};
+use redlock::{Error, ErrorKind, NodeState, Redlock};
 
 use crate::fake::{Fake, Row, attempts, rows};
 use crate::support::millis;
@@ -31,7 +31,7 @@ pub(crate) async fn verdict<T: Debug>(
     let said = match &outcome {
         Ok(_) => "it was taken for an answer",
         Err(error) if error.kind() != ErrorKind::Unavailable => "another kind",
-        Err(error) if error.nodes()[0].state != "fault" => "no fault",
+        Err(error) if error.nodes()[0].state != NodeState::Fault => "no fault",
         Err(error) if !names(error, words) => "another cause",
         Err(_) if shown.contains("s3cret") => "the password is shown",
         Err(_) if took > patience + SLACK => "it took too long",

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock::{ErrorKind, LossReason, Redlock, TlsOptions};
+use redlock::{ErrorKind, LossReason, NodeState, Redlock, TlsOptions};
 
 use crate::support::{SERVERS_PASSWORD, Sentinels, builder, millis};
 use crate::tls::Papers;
@@ -157,7 +157,7 @@ async fn a_quorum_of_services_keeps_a_new_primary_out_of_first_votes() {
             .unwrap()
             .expect("two of three");
         let seen = client.lock("other").ttl(millis(5000)).inspect().await.unwrap();
-        let states: Vec<_> = seen.nodes.iter().map(|node| node.state).collect();
+        let states: Vec<_> = seen.nodes.iter().map(|node| node.state.as_str()).collect();
         assert_eq!(states, ["free", "held", "held"], "{:?}", switched.elapsed());
         votes.release().await.unwrap();
     }
@@ -168,7 +168,7 @@ async fn a_quorum_of_services_keeps_a_new_primary_out_of_first_votes() {
     for client in [&redlock, &made()] {
         let lease = client.lock("other").ttl(millis(5000)).try_acquire().await.unwrap().unwrap();
         let seen = client.lock("other").ttl(millis(5000)).inspect().await.unwrap();
-        assert!(seen.nodes.iter().all(|node| node.state == "held"), "{seen:?}");
+        assert!(seen.nodes.iter().all(|node| node.state == NodeState::Held), "{seen:?}");
         lease.release().await.unwrap();
     }
 }

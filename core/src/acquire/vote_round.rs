@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
+use crate::error::NodeState;
 use crate::node::{Claim, Fault, Fencing, IMPOSSIBLE, Reply, Taken, Vote, VoteParams};
 use crate::quorum::{Collect, Counts, Nodes};
 
@@ -69,7 +70,7 @@ impl VoteRound {
     fn begin(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams) -> Self {
         let votes = Collect::over(nodes.list.len(), |vote| match vote {
             Vote::Granted(_) => Counts::Granted,
-            Vote::Held(..) => Counts::Refused("held"),
+            Vote::Held(..) => Counts::Refused(NodeState::Held),
         });
         // Read before anything is sent: no node has counted for longer than the lease does.
         let started = nodes.clock.now();

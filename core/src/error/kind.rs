@@ -3,6 +3,7 @@
 //! `tests/vectors/errors.toml` holds every language to them.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use crate::spelling::spelled;
 
@@ -28,6 +29,48 @@ pub enum ErrorKind {
     Invalid,
     /// The client was closed.
     Closed,
+}
+
+/// What a node said, in one word: the same in every language.
+///
+/// ```
+/// assert_eq!(redlock::NodeState::Held.as_str(), "held");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NodeState {
+    /// It did what it was asked.
+    Granted,
+    /// Somebody has the key: to who asks for it, somebody else.
+    Held,
+    /// There was nothing to extend or to release.
+    Missing,
+    /// Nobody has the key.
+    Free,
+    /// It gave no answer that counts.
+    Fault,
+    /// The others had decided before it answered.
+    Pending,
+}
+
+impl NodeState {
+    /// The word in messages and in every language's `state`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Granted => "granted",
+            Self::Held => "held",
+            Self::Missing => "missing",
+            Self::Free => "free",
+            Self::Fault => "fault",
+            Self::Pending => "pending",
+        }
+    }
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// Why a lease ended without a release.
@@ -99,5 +142,11 @@ impl LossReason {
             Self::Internal => "redlock's own task for leases failed; please report it with the log",
         };
         text.into()
+    }
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }

@@ -3,38 +3,21 @@
 //! An error says what to do in its kind and what happened in its text. The text names the key, is one line, and
 //! repeats no password: nodes' own words come redacted.
 
+mod cause;
 mod kind;
+mod report;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::text::{escaped, shown};
+use cause::Source;
 
-pub use kind::{ErrorKind, LossReason};
-
-/// What one node had to say.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
-/// # let client = redlock::Redlock::builder(["memory://"]).build()?;
-/// let client = redlock::Redlock::builder(["redis://127.0.0.1:1"]).build()?;
-/// let error = client.lock("job").try_acquire().await.unwrap_err();
-/// let redlock::NodeReport { url, state, error } = &error.nodes()[0];
-/// assert_eq!((url.as_str(), *state, error.is_some()), ("redis://127.0.0.1:1", "fault", true));
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeReport {
-    /// The node's URL without its password.
-    pub url: String,
-    /// `granted`, `held` by another, `missing` (there was nothing to extend or release), `fault`, or `pending`: the
-    /// others had decided before it answered.
-    pub state: &'static str,
-    /// The fault's own text.
-    ///
-    /// `None` where the state says all; a server's words are cut at 200 characters and without the password.
-    pub error: Option<String>,
-}
+pub(crate) use cause::Cause;
+pub use kind::{ErrorKind, LossReason, NodeState};
+pub use report::NodeReport;
 
 /// Why a lock was not acquired, kept, extended or released.
 ///
@@ -70,6 +53,8 @@ struct Repr {
     reason: Option<LossReason>,
     /// What each node said, in the order of the client's list.
     nodes: Vec<NodeReport>,
+    /// What stands behind it.
+    source: Option<Arc<Source>>,
 }
 
 impl Error {
@@ -84,6 +69,7 @@ impl Error {
             remaining: None,
             reason: None,
             nodes: Vec::new(),
+            source: None,
         }))
     }
 
@@ -128,7 +114,7 @@ impl Error {
     /// Whoever reads it must see at once whether one server is down or all are misspelt.
     pub(crate) fn unavailable(key: &str, what: &str, nodes: Vec<NodeReport>) -> Self {
         use fmt::Write;
-        let faults = nodes.iter().filter(|node| node.state == "fault").count();
+        let faults = nodes.iter().filter(|node| node.state == NodeState::Fault).count();
         let mut text = format!("{}: {what}: {faults} of {} nodes failed", shown(key), nodes.len());
         for node in &nodes {
             // Writing to a String cannot fail.
@@ -138,14 +124,24 @@ impl Error {
             };
         }
         let mut error = Self::new(ErrorKind::Unavailable, &text).about(key);
+        // One stands for all: the first that failed, and of those the first of which the system said why.
+        let failed = || nodes.iter().filter(|node| node.error.is_some());
+        let first = failed().find(|node| node.cause.is_some()).or_else(|| failed().next());
+        error.0.source = first.map(|node| {
+            let why = node.error.as_deref().unwrap_or_default();
+            Arc::new(Source::new(format!("{}: {why}", node.url), node.cause))
+        });
         error.0.nodes = nodes;
         error
     }
 
     /// Nothing can be asked: the system has no thread, or no file descriptor, for the background thread.
     pub(crate) fn no_thread(key: &str, error: &std::io::Error) -> Self {
-        let text = format!("{}: the background thread cannot be started: {error}", shown(key));
-        Self::new(ErrorKind::Unavailable, &text).about(key)
+        let why = format!("the background thread cannot be started: {error}");
+        let text = format!("{}: {why}", shown(key));
+        let mut failure = Self::new(ErrorKind::Unavailable, &text).about(key);
+        failure.0.source = Some(Arc::new(Source::new(why, Cause::of(error))));
+        failure
     }
 
     /// The key that the error is about.
@@ -229,7 +225,16 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    /// Of `Unavailable`: the first node that failed; behind it an [`io::Error`](std::io::Error), if the system said why.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+// Nothing in it changes any more: no panic can leave it half changed.
+impl UnwindSafe for Error {}
+impl RefUnwindSafe for Error {}
 
 /// `1.234 s`, as every message writes a time.
 ///

@@ -5,7 +5,10 @@
 //! password has removed it.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
+
+use crate::error::Cause;
 
 /// Why a node gave no answer that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub(crate) struct Fault {
     quote: Option<Box<Quote>>,
     /// Asking again cannot help.
     invalid: bool,
+    /// What the system said.
+    cause: Option<Cause>,
 }
 
 /// A server's own words, with what stands behind them. They may repeat a password, so none are shown as they came.
@@ -31,7 +36,22 @@ impl Fault {
     /// A fault in our words.
     /// No server's words may be in it as they came: that is what [`Fault::saying`] is for.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into().into(), quote: None, invalid: false }
+        Self { text: text.into().into(), quote: None, invalid: false, cause: None }
+    }
+
+    /// A fault by what the system said, too.
+    pub(crate) fn by(self, error: &io::Error) -> Self {
+        Self { cause: Cause::of(error), ..self }
+    }
+
+    /// A fault by what another one said before; its own words are in the text.
+    pub(crate) fn after(self, other: &Self) -> Self {
+        Self { cause: other.cause, ..self }
+    }
+
+    /// What the system said, if it was asked.
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        self.cause
     }
 
     /// A fault that no retry can mend: the caller's own options are wrong.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::tally::Tally;
 use crate::clock::{Clock, Instant};
-use crate::error::seconds;
+use crate::error::{Cause, NodeState, seconds};
 use crate::node::{Fault, Reply};
 
 /// How an answer counts.
@@ -21,7 +21,7 @@ pub(crate) enum Counts {
     /// As a yes.
     Granted,
     /// As a no, which a report calls so.
-    Refused(&'static str),
+    Refused(NodeState),
 }
 
 /// One of each node: nearly every client has one node, of which nothing is kept on the heap.
@@ -147,17 +147,17 @@ impl<T> Collect<T> {
     pub(super) fn words(
         &self,
         timeout: Duration,
-    ) -> impl Iterator<Item = (&'static str, Option<String>)> {
+    ) -> impl Iterator<Item = (NodeState, Option<String>, Option<Cause>)> {
         self.answers.iter().map(move |answer| match answer {
             Some(Ok(value)) => match (self.read)(value) {
-                Counts::Granted => ("granted", None),
-                Counts::Refused(word) => (word, None),
+                Counts::Granted => (NodeState::Granted, None, None),
+                Counts::Refused(state) => (state, None, None),
             },
-            Some(Err(fault)) => ("fault", Some(fault.to_string())),
+            Some(Err(fault)) => (NodeState::Fault, Some(fault.to_string()), fault.cause()),
             None if self.silence_counts => {
-                ("fault", Some(format!("no answer within {}", seconds(timeout))))
+                (NodeState::Fault, Some(format!("no answer within {}", seconds(timeout))), None)
             }
-            None => ("pending", None),
+            None => (NodeState::Pending, None, None),
         })
     }
 

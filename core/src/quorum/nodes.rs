@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::collect::{Collect, Counts};
 use crate::clock::Clock;
-use crate::error::NodeReport;
+use crate::error::{NodeReport, NodeState};
 use crate::node::{Claim, Extension, Node, Reply, VoteParams};
 
 /// The nodes of one client.
@@ -26,8 +26,8 @@ impl Nodes {
         Collect::new(replies, |answer| match answer {
             // "Held" and "missing" are told apart: a loss has another reason, and another remedy.
             Extension::Extended => Counts::Granted,
-            Extension::Missing => Counts::Refused("missing"),
-            Extension::Taken => Counts::Refused("held"),
+            Extension::Missing => Counts::Refused(NodeState::Missing),
+            Extension::Taken => Counts::Refused(NodeState::Held),
         })
     }
 
@@ -60,10 +60,11 @@ impl Nodes {
 
     /// What each node said, for an error. The silent were listened to for `timeout`.
     pub(crate) fn report<T>(&self, votes: &Collect<T>, timeout: Duration) -> Vec<NodeReport> {
-        let report = |(node, (state, error)): (&Arc<dyn Node>, _)| NodeReport {
+        let report = |(node, (state, error, cause)): (&Arc<dyn Node>, _)| NodeReport {
             url: node.url().to_owned(),
             state,
             error,
+            cause,
         };
         self.list.iter().zip(votes.words(timeout)).map(report).collect()
     }
@@ -74,6 +75,6 @@ fn given_back(replies: impl ExactSizeIterator<Item = Reply<bool>>) -> Collect<bo
     Collect::new(replies, |ours| match ours {
         // Not ours any more: to whoever releases, a foreign key is as gone as a missing one.
         true => Counts::Granted,
-        false => Counts::Refused("missing"),
+        false => Counts::Refused(NodeState::Missing),
     })
 }

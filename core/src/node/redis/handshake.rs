@@ -14,7 +14,7 @@ use super::reply;
 use super::rights::Needs;
 use super::script::SCRIPTS;
 use super::stream::Stream;
-use super::talk::Talk;
+use super::talk::{Talk, cannot_connect};
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
@@ -75,9 +75,7 @@ async fn greet(
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
-    let stream = Stream::connect(endpoint)
-        .await
-        .map_err(|error| Fault::new("cannot connect: ").saying(&error.to_string(), ""))?;
+    let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
     // First and alone: which protocol the rest is answered in depends on it.
     let mut talk = Talk::over(stream);
     let hello = log_in(&mut talk, endpoint).await?;

@@ -170,7 +170,10 @@ impl Reconnect {
 
 /// What is wrong with the options is said as it is; the rest is only why there is no connection.
 fn not_connected(fault: &Fault) -> Fault {
-    if fault.is_invalid() { fault.clone() } else { Fault::new(format!("not connected: {fault}")) }
+    if fault.is_invalid() {
+        return fault.clone();
+    }
+    Fault::new(format!("not connected: {fault}")).after(fault)
 }
 
 /// Of a cluster each server has some of the keys: a lock of another one's would be refused, now or after a migration.

@@ -217,5 +217,5 @@ fn every(period: Duration) -> Interval {
 
 /// In the words of the system, which name no secret.
 fn broken(error: &io::Error) -> Fault {
-    Fault::new(format!("the connection broke: {error}"))
+    Fault::new(format!("the connection broke: {error}")).by(error)
 }

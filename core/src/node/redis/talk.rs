@@ -77,8 +77,13 @@ impl Talk {
     }
 }
 
+/// The fault of a server that cannot be reached.
+pub(super) fn cannot_connect(error: &std::io::Error) -> Fault {
+    Fault::new("cannot connect: ").saying(&error.to_string(), "").by(error)
+}
+
 /// The fault of a connection that ended while it was opened.
 #[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
 fn broken(error: std::io::Error) -> Fault {
-    Fault::new(format!("the connection broke: {error}"))
+    Fault::new(format!("the connection broke: {error}")).by(&error)
 }

@@ -7,7 +7,7 @@ use redis::{Cmd, Value, cmd};
 use super::super::endpoint::Endpoint;
 use super::super::login::log_in;
 use super::super::stream::Stream;
-use super::super::talk::Talk;
+use super::super::talk::{Talk, cannot_connect};
 use super::word::Word;
 use crate::node::Fault;
 
@@ -25,9 +25,7 @@ pub(super) struct Sentinel {
 impl Sentinel {
     /// Connects, and logs in.
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
-        let stream = Stream::connect(endpoint)
-            .await
-            .map_err(|error| Fault::new("cannot connect: ").saying(&error.to_string(), ""))?;
+        let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
         let mut talk = Talk::over(stream);
         let resp3 = log_in(&mut talk, endpoint).await?.is_some();
         Ok(Self { talk, resp3 })

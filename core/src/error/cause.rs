@@ -1,0 +1,54 @@
+//! What stands behind an error: the first node that failed, and what the system said to it.
+
+use std::fmt;
+use std::io;
+
+/// What the system said: a number or a kind, which programs compare, and no text, which could give a secret away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The system's own number.
+    Code(i32),
+    /// The standard library's word.
+    Kind(io::ErrorKind),
+}
+
+impl Cause {
+    /// `None` where nothing but a text is known.
+    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+        let kind = (error.kind() != io::ErrorKind::Other).then(|| Self::Kind(error.kind()));
+        error.raw_os_error().map(Self::Code).or(kind)
+    }
+
+    fn error(self) -> io::Error {
+        match self {
+            Self::Code(code) => io::Error::from_raw_os_error(code),
+            Self::Kind(kind) => kind.into(),
+        }
+    }
+}
+
+/// The source of an error.
+#[derive(Debug)]
+pub(super) struct Source {
+    text: String,
+    cause: Option<io::Error>,
+}
+
+impl Source {
+    /// In words that give no secret away, with what the system said.
+    pub(super) fn new(text: String, cause: Option<Cause>) -> Self {
+        Self { text, cause: cause.map(Cause::error) }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Source {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_ref().map(|cause| cause as _)
+    }
+}

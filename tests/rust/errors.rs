@@ -1,0 +1,72 @@
+//! What stands behind an error, in whose words it is told, and what a panic leaves usable.
+
+use std::error::Error as _;
+use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use redlock::{ErrorKind, Lease, LeaseHandle, Lock, NodeState, Redlock};
+
+use crate::support::{Silent, builder, free_port, millis};
+
+#[tokio::test]
+async fn behind_an_error_stands_what_the_system_said() {
+    let url = format!("redis://:s3cret@127.0.0.1:{}", free_port());
+    let redlock = builder([url]).build().unwrap();
+    // The second time it is known already that there is no connection.
+    for _ in 0..2 {
+        let lock = redlock.lock("job").wait(Duration::ZERO);
+        let error = lock.acquire().await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.nodes()[0].state),
+            (ErrorKind::Unavailable, NodeState::Fault)
+        );
+        let node = error.source().expect("the node's own word");
+        assert!(node.to_string().starts_with("redis://127.0.0.1:"), "{node}");
+        let system = node.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+        assert_eq!(system.map(io::Error::kind), Some(io::ErrorKind::ConnectionRefused), "{node}");
+        assert!(!format!("{error:?} {node} {system:?}").contains("s3cret"));
+    }
+}
+
+#[tokio::test]
+async fn where_the_system_said_nothing_the_node_is_all_there_is() {
+    let node = Silent::listen();
+    let lock = builder([node.url()]).build().unwrap().lock("job");
+    let lock = lock.node_timeout(millis(100)).wait(Duration::ZERO);
+    let error = lock.acquire().await.unwrap_err();
+    let source = error.source().expect("the node's own word");
+    assert!(source.to_string().contains("no answer within 0.100 s"), "{source}");
+    assert!(source.source().is_none());
+    let memory = Redlock::builder(["memory://errors"]).build().unwrap().lock("job");
+    let _held = memory.acquire().await.unwrap();
+    assert!(memory.wait(Duration::ZERO).acquire().await.unwrap_err().source().is_none());
+}
+
+#[tokio::test]
+async fn a_time_of_rust_has_its_unit_with_it() {
+    let redlock = Redlock::builder(["memory://errors"]).build().unwrap();
+    let error = redlock.lock("unit").ttl(millis(10)).acquire().await.unwrap_err().to_string();
+    assert!(error.ends_with("ttl is 0.010 s: at least 0.1 s (100 ms) are needed"), "{error}");
+    let lease = redlock.lock("unit").acquire().await.unwrap();
+    let error = lease.extend(millis(10)).await.unwrap_err().to_string();
+    assert!(!error.contains("in seconds"), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_panic_interrupts_is_used_again() {
+    fn usable<T: UnwindSafe + RefUnwindSafe + Send + Sync>() {}
+    usable::<Redlock>();
+    usable::<Lock>();
+    usable::<Lease>();
+    usable::<LeaseHandle>();
+    usable::<redlock::Error>();
+    let redlock = Redlock::builder(["memory://unwound"]).build().unwrap();
+    let lock = redlock.lock("job");
+    let panicked = catch_unwind(|| {
+        let _lease = lock.acquire_blocking().unwrap();
+        std::panic::resume_unwind(Box::new("a body's own"));
+    });
+    assert!(panicked.is_err());
+    assert!(lock.try_acquire().await.unwrap().is_some(), "released on the way out");
+}
