@@ -9,7 +9,7 @@ from typing import Self
 
 from tests.least import LOGIN, USER
 
-from .servers import Server, free_port
+from .servers import Server, program
 
 SLOTS = 16384
 #: After so long without an answer a master counts as gone.
@@ -17,21 +17,16 @@ NODE_TIMEOUT_MS = 1000
 
 
 class Member(Server):
-    """One server of a cluster."""
-
-    def __init__(self) -> None:
-        # The others look for it there, also after a restart.
-        self.bus = free_port()
-        super().__init__()
+    """One server of a cluster; the others look for it at its port and 10,000 more, or it does not start."""
 
     def _start(self) -> "subprocess.Popen[bytes]":
         options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no"}
-        options |= {"dir": self.folder, "cluster-enabled": "yes", "cluster-port": self.bus}
+        options |= {"dir": self.folder, "cluster-enabled": "yes"}
         options |= {"cluster-node-timeout": NODE_TIMEOUT_MS, "repl-diskless-sync-delay": 0}
-        options |= {"cluster-replica-validity-factor": 0, "cluster-allow-replica-migration": "no"}
+        options |= {"cluster-replica-validity-factor": 0, "cluster-migration-barrier": 6}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return subprocess.Popen(
-            ["redis-server", *words, *USER], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            [program(), *words, *USER], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
 
     def id(self) -> str:
@@ -57,11 +52,11 @@ class Cluster:
         self.members = [self._stack.enter_context(Member()) for _ in range(6)]
         masters, replicas = self.members[:3], self.members[3:]
         for at, master in enumerate(masters):
-            first, last = at * SLOTS // 3, (at + 1) * SLOTS // 3 - 1
-            master.command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            # By ADDSLOTS, which Redis 6.2 has, too.
+            master.command("CLUSTER", "ADDSLOTS", *range(at * SLOTS // 3, (at + 1) * SLOTS // 3))
             master.command("CLUSTER", "SET-CONFIG-EPOCH", at + 1)
         for other in self.members[1:]:
-            masters[0].command("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus)
+            masters[0].command("CLUSTER", "MEET", "127.0.0.1", other.port)
         until(lambda: all(self._known(member) == 6 for member in self.members), "all know all")
         for master, replica in zip(masters, replicas, strict=True):
             replica.command("CLUSTER", "REPLICATE", master.id())

@@ -15,7 +15,7 @@ from tests.least import LOGIN
 
 from .agents import now
 from .proxy import Proxy
-from .servers import Server
+from .servers import Server, program
 
 SERVICE = "service"
 #: Who the sentinels and the replicas are on the servers: locked out, they are cut off.
@@ -48,7 +48,7 @@ class Sentinel(Server):
         file = Path(self.folder) / "sentinel.conf"
         file.write_text("\n".join(lines))
         return subprocess.Popen(
-            ["redis-server", str(file), "--sentinel"],
+            [program(), str(file), "--sentinel"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
@@ -75,7 +75,9 @@ class Service:
         for server in self.servers:
             for user in (SENTINELS, REPLICAS):
                 server.command("ACL", "SETUSER", user, "on", f">{user}", "~*", "&*", "+@all")
-                server.command("CONFIG", "SET", "masteruser", REPLICAS, "masterauth", REPLICAS)
+            # One by one: Redis 6.2 takes no more.
+            for option in ("masteruser", "masterauth"):
+                server.command("CONFIG", "SET", option, REPLICAS)
             server.command("CONFIG", "SET", "repl-diskless-sync-delay", "0")
         #: Between the replicas and the primary: what it swallows is not replicated.
         self.replication = self._stack.enter_context(Proxy(self.primary))

@@ -18,6 +18,11 @@ import redis
 from tests.least import LOGIN, USER
 
 
+def program() -> str:
+    """The server that the tests are run on."""
+    return os.environ.get("REDLOCK_TEST_SERVER", "redis-server")
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -46,7 +51,7 @@ class Server:
         options |= {"dir": self.folder, "maxmemory-policy": "noeviction"}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return subprocess.Popen(
-            [os.environ.get("REDLOCK_TEST_SERVER", "redis-server"), *words, *USER],
+            [program(), *words, *USER],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=self.environment,

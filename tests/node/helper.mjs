@@ -31,6 +31,22 @@ export async function freePort() {
   return port;
 }
 
+/** The same for a server of a cluster, to which the others talk at its port and 10,000 more. */
+async function clusterPort() {
+  for (;;) {
+    const port = await freePort();
+    if (port + 10_000 > 65_535) continue;
+    const bus = createServer().listen(port + 10_000, "127.0.0.1");
+    const free = await once(bus, "listening").then(
+      () => true,
+      () => false,
+    );
+    if (!free) continue;
+    await new Promise((resolve) => bus.close(resolve));
+    return port;
+  }
+}
+
 /** Nodes that accept connections and never answer; `called()` is how many connections there were. */
 export async function silentNodes(count = 1) {
   const sockets = new Set();
@@ -86,11 +102,14 @@ export function refusal(words, never = []) {
   };
 }
 
+/** The server that the tests are run on. */
+export const PROGRAM = process.env.REDLOCK_TEST_SERVER ?? "redis-server";
+
 /** A Redis server in a folder of its own; `stop()` ends it at once. */
 export class Server {
   static async start(more = []) {
     const server = new Server();
-    server.port = await freePort();
+    server.port = await (more.includes("--cluster-enabled") ? clusterPort() : freePort());
     server.folder = await mkdtemp(join(tmpdir(), "redlock-node-"));
     const flags = ["--port", server.port, "--bind", "127.0.0.1", "--save", "", "--dir"];
     server.args = [...flags, server.folder, ...USER, ...more].map(String);
@@ -99,9 +118,7 @@ export class Server {
   }
 
   async begin() {
-    this.process = spawn(process.env.REDLOCK_TEST_SERVER ?? "redis-server", this.args, {
-      stdio: "ignore",
-    });
+    this.process = spawn(PROGRAM, this.args, { stdio: "ignore" });
     await eventually(async () => assert.equal(await this.cli("PING"), "PONG"));
   }
 

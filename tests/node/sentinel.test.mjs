@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Redis from "ioredis";
 import { Redlock } from "redlock-native";
-import { eventually, freePort, fresh, Server } from "./helper.mjs";
+import { eventually, freePort, fresh, PROGRAM, Server } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
 
 let primary;
@@ -26,7 +26,7 @@ async function startSentinel(watched) {
     "sentinel down-after-milliseconds service 500",
   ];
   await writeFile(file, lines.join("\n"));
-  const child = spawn("redis-server", [file, "--sentinel"], { stdio: "ignore" });
+  const child = spawn(PROGRAM, [file, "--sentinel"], { stdio: "ignore" });
   const stop = async () => {
     const ended = once(child, "exit");
     child.kill("SIGKILL");

@@ -8,10 +8,12 @@ import { promisify } from "node:util";
 import Redis from "ioredis";
 import { createClient } from "redis";
 import { configure, Redlock, using } from "redlock-native";
-import { freePort, fresh, Server } from "./helper.mjs";
+import { eventually, freePort, fresh, Server } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);
+const warnings = [];
+process.on("warning", (warning) => warnings.push(warning.message));
 let folder;
 let server;
 let strict;
@@ -118,6 +120,19 @@ describe("rediss://", () => {
     }
     for (const theirs of clients({ rejectUnauthorized: false })) await locked(theirs);
     for (const theirs of clients({})) await assert.rejects(locked(theirs), unavailable(/./));
+  });
+
+  test("who is asked not to look believes it, and says so once", async () => {
+    const strangers = new Redlock(server.tlsUrl, { tlsCa: file("other-ca.crt"), tlsVerify: true });
+    await assert.rejects(strangers.lock(fresh(), { wait: 0 }).acquire(), { code: "unavailable" });
+    const client = new Redlock(server.tlsUrl, { tlsVerify: false });
+    for (let times = 0; times < 3; times += 1) {
+      await (await client.lock(fresh()).acquire()).release();
+    }
+    const words = ["tlsVerify is off", server.tlsUrl];
+    const said = () => warnings.filter((text) => words.every((word) => text.includes(word)));
+    await eventually(() => assert.equal(said().length, 1, warnings.join("\n")));
+    for (const made of [strangers, client]) made.close();
   });
 
   test("configure takes the options too", async () => {

@@ -1,6 +1,8 @@
 """Real servers that are sick: each is a fault with its own cause within `wait`, and no key is left behind."""
 
 import asyncio
+import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -88,12 +90,22 @@ def busy(stack: ExitStack) -> str:
     return server.url
 
 
+def old() -> bool:
+    """Redis 6.2 lets everybody debug it, and starts with no option that it does not know."""
+    program = os.environ.get("REDLOCK_TEST_SERVER", "redis-server")
+    return "v=6." in subprocess.check_output([program, "--version"], text=True)
+
+
 def loading(stack: ExitStack) -> str:
     """It reads a file of keys, for longer than the test takes."""
-    server = started(stack, "--enable-debug-command", "yes")
-    server.client.execute_command("DEBUG", "POPULATE", 100_000)
-    server.client.config_set("key-load-delay", 1000)  # us
-    server.client.config_set("loading-process-events-interval-bytes", 1024)
+    debug = [] if old() else ["--enable-debug-command", "yes"]
+    server = started(stack, "--rdbcompression", "no", *debug)
+    # An old one looks up from its file every 2 MB only.
+    size = 40_000 if old() else 100
+    server.client.execute_command("DEBUG", "POPULATE", 10_000, "key", size)
+    server.client.config_set("key-load-delay", 2000)  # us
+    with suppress(redis.ResponseError):
+        server.client.config_set("loading-process-events-interval-bytes", 1024)
 
     def load() -> None:
         with redis.Redis(port=server.port) as client, suppress(redis.RedisError):
@@ -109,12 +121,9 @@ def loading(stack: ExitStack) -> str:
 
 def moved(stack: ExitStack) -> str:
     """One of two nodes of a cluster: the other one has all keys."""
-    ports = [free_port(), free_port()]
-    one, two = (
-        started(stack, "--cluster-enabled", "yes", "--cluster-port", str(port)) for port in ports
-    )
-    two.client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-    one.client.execute_command("CLUSTER", "MEET", "127.0.0.1", two.port, ports[1])
+    one, two = (started(stack, "--cluster-enabled", "yes") for _ in range(2))
+    two.client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+    one.client.execute_command("CLUSTER", "MEET", "127.0.0.1", two.port)
     until(lambda: one.client.get("key"), "moved")
     return one.url
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::server::user;
+use super::server::{program, user};
 use super::{Server, free_port};
 
 /// A service in which a primary fails over to one of its replicas.
@@ -201,7 +201,7 @@ impl Service {
 /// Sentinels write into their file what they learn.
 fn run(file: &Path, lines: &[String]) -> Child {
     std::fs::write(file, lines.join("\n")).unwrap();
-    Command::new("redis-server")
+    Command::new(program())
         .arg(file)
         .arg("--sentinel")
         .stdout(Stdio::null())

@@ -148,7 +148,7 @@ pub(super) fn user() -> &'static str {
 }
 
 /// `make test-servers` has the tests start another program.
-fn program() -> std::ffi::OsString {
+pub(super) fn program() -> std::ffi::OsString {
     std::env::var_os("REDLOCK_TEST_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
