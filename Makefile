@@ -151,7 +151,9 @@ soak-failover: build ## fail over under holders, FAILOVERS times each way in eac
 
 .PHONY: soak-python
 CYCLES ?= 200000
-soak-python: build ## CYCLES acquires of every kind in each way that Python waits: nothing grows
+FORKS ?= 1000
+soak-python: build ## CYCLES acquires of every kind in each way that Python waits, FORKS forks under load: nothing grows, nothing hangs
+	FORKS=$(FORKS) $(PY) -m pytest -q -s tests/python/test_fork.py
 	CYCLES=$(CYCLES) $(PY) -m pytest -q -s tests/python/test_leaks.py
 
 .PHONY: measure-loss

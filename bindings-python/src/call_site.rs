@@ -1,9 +1,9 @@
 //! Lines of the program that calls us: where a lease was acquired, and where a warning belongs.
 
 use pyo3::PyTypeInfo;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
+
+use crate::once::{Once, intern};
 
 /// Modules of this package, whose frames are nobody's program.
 const OURS: [&str; 2] = ["redlock._asyncio", "redlock._decorator"];
@@ -34,7 +34,7 @@ impl std::fmt::Display for CallSite {
 
 /// The frame of the Python code that calls us: native code has none of its own.
 pub(crate) fn frame(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    static GET_FRAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static GET_FRAME: Once<Py<PyAny>> = Once::new();
     GET_FRAME.import(py, "sys", "_getframe")?.call0()
 }
 

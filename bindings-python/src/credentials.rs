@@ -8,13 +8,13 @@
 use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyModule, PyTuple, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit};
 use redlock::ffi::{Answer, Ask, Credentials, Unit};
 
 use crate::args;
 use crate::errors::invalid;
+use crate::once::Once;
 use crate::runtime::lock;
 
 /// Python's side: a thread that asks and tells.
@@ -50,6 +50,11 @@ impl Source {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.function)
     }
+}
+
+/// Makes its class, which no module shows.
+pub(crate) fn make_classes(py: Python<'_>) {
+    drop(py.get_type::<Source>());
 }
 
 /// What keeps the function, in each object that needs it.
@@ -141,7 +146,7 @@ fn give(owed: &Owed, given: Result<Credentials, String>) {
 }
 
 fn begin(py: Python<'_>, weak: &Py<PyWeakrefReference>, owed: &Owed) -> PyResult<()> {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    static MODULE: Once<Py<PyModule>> = Once::new();
     let Some(source) = weak.bind(py).upgrade_as::<Source>()? else {
         give(owed, Err("cannot be asked: the client was collected".to_owned()));
         return Ok(());

@@ -1,9 +1,10 @@
 //! Core's errors as Python's: the only place that knows the classes' names.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use redlock::{Error, ErrorKind};
+
+use crate::once::intern;
 
 mod classes {
     pyo3::import_exception!(redlock.errors, LockError);
@@ -12,6 +13,14 @@ mod classes {
     pyo3::import_exception!(redlock.errors, QuorumUnavailable);
     pyo3::import_exception!(redlock.errors, InvalidOption);
     pyo3::import_exception!(redlock.errors, ClientClosed);
+}
+
+/// Imports the classes, which nobody has to wait for afterwards.
+pub(crate) fn import_classes(py: Python<'_>) -> PyResult<()> {
+    drop((py.get_type::<classes::LockError>(), py.get_type::<classes::LockTimeout>()));
+    drop((py.get_type::<classes::LockLost>(), py.get_type::<classes::QuorumUnavailable>()));
+    drop((py.get_type::<classes::InvalidOption>(), py.get_type::<classes::ClientClosed>()));
+    node_report(py).map(drop)
 }
 
 /// Raises an error of core's.
@@ -87,6 +96,6 @@ fn class(py: Python<'_>, kind: ErrorKind) -> Bound<'_, PyType> {
 }
 
 fn node_report(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static CLASS: pyo3::sync::PyOnceLock<Py<PyType>> = pyo3::sync::PyOnceLock::new();
+    static CLASS: crate::once::Once<Py<PyType>> = crate::once::Once::new();
     CLASS.import(py, "redlock.errors", "NodeReport")
 }

@@ -15,6 +15,8 @@ mod panic;
 
 mod testing;
 
+mod classes;
+
 mod describe;
 mod pickle;
 
@@ -42,6 +44,8 @@ mod runtime;
 
 mod errors;
 
+mod once;
+
 /// The Rust half of `redlock`.
 #[pymodule]
 mod _native {
@@ -50,6 +54,8 @@ mod _native {
     #[expect(non_upper_case_globals, reason = "as Python spells it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
+    #[pymodule_export]
+    use crate::classes::make;
     #[pymodule_export]
     use crate::construct::{Redlock, configure};
     #[pymodule_export]

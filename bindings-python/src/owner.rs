@@ -3,10 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread::{self, ThreadId};
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
+use crate::once::{Once, intern};
 use crate::runtime::{event_loop, greenlets, hosts};
 
 /// Who runs the code that calls us: leases are told apart by it.
@@ -23,7 +22,7 @@ pub(crate) enum Owner {
 impl Owner {
     /// Who calls now.
     pub(crate) fn current(py: Python<'_>) -> PyResult<Self> {
-        static CURRENT_TASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static CURRENT_TASK: Once<Py<PyAny>> = Once::new();
         if let Some(trio) = hosts::trio(py)? {
             let task = trio.call_method0(intern!(py, "current_task"))?;
             return Ok(Self::Task(task.as_ptr() as usize));

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
-use crate::per_process::PerProcess;
+use crate::per_process::{PerProcess, fork_generation};
 
 thread_local! {
     /// Set on the background thread alone.
@@ -83,8 +83,8 @@ pub struct Task(Running);
 
 /// Where the future is.
 enum Running {
-    /// On the thread.
-    There(AbortHandle),
+    /// On the thread of the process that forked so often.
+    There(AbortHandle, u32),
     /// No thread could be had for it.
     Here(Mutex<Option<Work>>),
     /// Nobody ends it any more.
@@ -118,7 +118,10 @@ impl Task {
 /// Where no thread was found, the future is dropped with it.
 impl Drop for Task {
     fn drop(&mut self) {
-        if let Running::There(task) = &self.0 {
+        // In a forked child the parent's runtime may be locked for ever, and nothing runs there that could be ended.
+        if let Running::There(task, generation) = &self.0
+            && *generation == fork_generation()
+        {
             task.abort();
         }
     }
@@ -132,7 +135,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     Task(match handle() {
-        Ok(handle) => Running::There(handle.spawn(future).abort_handle()),
+        Ok(handle) => Running::There(handle.spawn(future).abort_handle(), fork_generation()),
         Err(_) => Running::Here(Mutex::new(Some(Box::pin(future)))),
     })
 }

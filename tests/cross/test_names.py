@@ -124,7 +124,9 @@ def test_rust_s_page_has_every_method_where_it_belongs() -> None:
         setters = rust_methods("Lock") & rust_options()
         missing = {name for name in methods - setters if f"{called}.{name}(" not in RUST}
         assert (len(methods) > 5, missing) == (True, set())
-    rest = rust_methods("Builder") | rust_methods("Error") | rust_options() | {"builder", "from_env"}
+    rest = (
+        rust_methods("Builder") | rust_methods("Error") | rust_options() | {"builder", "from_env"}
+    )
     assert {name for name in rest if not mentioned(RUST, name)} == set()
 
 

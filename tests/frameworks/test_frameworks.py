@@ -226,10 +226,9 @@ def test_a_cron_script_on_three_hosts(place: Place) -> None:
     hosts = [place.start("python", "cron_job.py") for _ in range(3)]
     said = [host.communicate(timeout=PATIENCE)[0] for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0, 0]
-    # They start within the second for which one of them works, on any machine but a very busy one.
-    assert sorted(said)[-1] == "backup\n"
-    assert said.count("backup\n") < 3
-    assert not place.client.keys("lock:*")
+    assert sorted(said) == ["", "", "backup\n"]
+    # It is kept for the hosts whose clocks are late.
+    assert 0 < place.client.pttl("lock:cron:backup") <= 31_000  # type: ignore[operator]
 
 
 def test_django_s_cache_has_our_locks(place: Place) -> None:

@@ -1,6 +1,9 @@
 """A forked child starts anew and owns nothing."""
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +89,23 @@ def test_forks_while_another_thread_locks(redis_server: Server, name: str) -> No
     code = "import warnings; warnings.simplefilter('ignore')\n" + FORKED_LOOP
     out, err = run(code, redis_server.url, name).communicate(timeout=60)
     assert out == "done\n", err
+
+
+@pytest.mark.limit(2400)
+@pytest.mark.parametrize("each", [12, 150])
+def test_forks_under_load(redis_server: Server, name: str, each: int) -> None:
+    """Whatever a thread of ours was doing at the fork, the child's first acquire does not hang.
+
+    Many that fork a few times, for what threads make at their first use; few that fork often, for all else.
+    """
+    forks = int(os.environ.get("FORKS", "150"))
+    code = (Path(__file__).with_name("programs") / "forks.py").read_text()
+
+    def play(number: int) -> None:
+        process = run(code, redis_server.url, f"{name}-{number}", str(each))
+        out, err = process.communicate(timeout=600)
+        assert out == "done 0\n", err
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len([*pool.map(play, range(-(-forks // each)))]) * each >= forks
+    assert not redis_server.client.keys(f"lock:{name}*")

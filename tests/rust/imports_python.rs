@@ -10,6 +10,7 @@ use crate::tidy::{files, root};
 const RUST: &[&str] = &[
     "panic",
     "testing",
+    "classes",
     "describe",
     "pickle",
     "client::asyncio",
@@ -47,6 +48,7 @@ const RUST: &[&str] = &[
     "runtime::greenlets",
     "runtime",
     "errors",
+    "once",
 ];
 
 /// The modules of the package, top down. `_native` is the Rust, which knows the classes of `errors`.

@@ -241,3 +241,4 @@ for _ours, _theirs in (
             setattr(_theirs, _name, _method)
 
 _native._set_trio(_trio)
+_native._make_classes()

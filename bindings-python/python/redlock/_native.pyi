@@ -23,7 +23,7 @@ class _Skipping(typing.Generic[_D]):
     def __call__(self, function: collections.abc.Callable[_P, _R]) -> collections.abc.Callable[_P, _R | _D]: ...
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "_Acquire", "_client", "_conclude", "_fail_memory", "_lock", "_set_trio", "configure", "lock"]
+__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "_Acquire", "_client", "_conclude", "_fail_memory", "_lock", "_make_classes", "_set_trio", "configure", "lock"]
 
 __version__: Final[str]
 """
@@ -711,6 +711,11 @@ def _fail_memory(name: "str", down: "bool") -> "None":
 def _lock(client: "Redlock | None", names: "typing.Any", options: "dict[str, typing.Any]", otherwise: "tuple[typing.Any, ...]") -> Lock:
     """
     The lock of a pickle; without a client the default one's.
+    """
+
+def _make_classes() -> "None":
+    """
+    Makes them, and imports those of errors.
     """
 
 def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":

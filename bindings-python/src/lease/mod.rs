@@ -128,6 +128,11 @@ impl Drop for Lease {
     }
 }
 
+/// Makes the class that no module shows.
+pub(crate) fn make_classes(py: Python<'_>) {
+    watching::make_class(py);
+}
+
 fn warn(text: &str) {
     tracing::warn!(target: "redlock", "{text}");
     Python::try_attach(|py| warn_in_drop::<PyResourceWarning>(py, text));

@@ -68,6 +68,10 @@ impl Lease {
     }
 }
 
+pub(super) fn make_class(py: Python<'_>) {
+    drop(py.get_type::<Watching>());
+}
+
 /// A callback that waits for a loss; called, it waits no longer.
 #[pyclass(frozen, module = "redlock")]
 struct Watching {

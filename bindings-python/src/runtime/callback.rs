@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PySet};
 use pyo3::{PyTraverseError, PyVisit};
+
+use crate::once::{Once, intern};
 
 /// A function of one argument, the error.
 pub(crate) struct Callback {
@@ -26,7 +26,7 @@ impl Callback {
 
     /// In a copy of the context that runs now.
     pub(crate) fn here(py: Python<'_>, function: Py<PyAny>) -> PyResult<Self> {
-        static COPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static COPY: Once<Py<PyAny>> = Once::new();
         let context = COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind();
         Ok(Self { function, context: Some(context), forgotten: Arc::default() })
     }
@@ -90,7 +90,7 @@ struct Scheduled {
 #[pymethods]
 impl Scheduled {
     fn __call__(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> PyResult<()> {
-        static IS_COROUTINE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        static IS_COROUTINE: Once<Py<PyAny>> = Once::new();
         // It may have been unregistered by a callback before it.
         if self.forgotten.load(Ordering::Acquire) {
             return Ok(());
@@ -109,9 +109,13 @@ impl Scheduled {
     }
 }
 
+pub(super) fn make_class(py: Python<'_>) {
+    drop(py.get_type::<Scheduled>());
+}
+
 /// A loop has only weak references to its tasks.
 fn keep(task: &Bound<'_, PyAny>) -> PyResult<()> {
-    static TASKS: PyOnceLock<Py<PySet>> = PyOnceLock::new();
+    static TASKS: Once<Py<PySet>> = Once::new();
     let py = task.py();
     let tasks = TASKS.get_or_try_init(py, || PySet::empty(py).map(Bound::unbind))?.bind(py);
     tasks.add(task)?;
@@ -121,7 +125,7 @@ fn keep(task: &Bound<'_, PyAny>) -> PyResult<()> {
 
 /// Whether calling it only makes a coroutine, which somebody has to run.
 pub(crate) fn is_coroutine_function(function: &Bound<'_, PyAny>) -> PyResult<bool> {
-    static IS_ONE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static IS_ONE: Once<Py<PyAny>> = Once::new();
     let py = function.py();
     let is_one = IS_ONE.import(py, "inspect", "iscoroutinefunction")?;
     if is_one.call1((function,))?.is_truthy()? {

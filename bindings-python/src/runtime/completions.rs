@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use futures_util::FutureExt;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
-use redlock::ffi::{self, Driver, Job};
+use redlock::ffi::{self, Driver, Job, fork_generation};
 
 use super::callback::Callback;
 use super::watch::{Watch, Word};
 use super::{guarded, lock};
 use crate::errors::{exception, internal};
+use crate::once::intern;
 
 /// Turns an outcome into a Python object, on the loop's thread. One that is never called releases what it carries.
 type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
@@ -41,10 +41,15 @@ pub(super) enum Bell {
 struct Queue {
     items: ffi::Completions<Item>,
     bell: Bell,
+    /// Of the process whose loop it is: in a forked child a thread of the parent may hold it for ever.
+    generation: u32,
 }
 
 impl Queue {
     fn push(&self, items: impl IntoIterator<Item = Item>) {
+        if self.generation != fork_generation() {
+            return;
+        }
         self.items.push(items);
         if !self.items.must_wake() {
             return;
@@ -112,7 +117,8 @@ impl Completions {
         woken: Option<UnixStream>,
         event_loop: Py<PyWeakrefReference>,
     ) -> Self {
-        let queue = Arc::new(Queue { items: ffi::Completions::new(), bell });
+        let queue =
+            Arc::new(Queue { items: ffi::Completions::new(), bell, generation: fork_generation() });
         let done = Arc::clone(&queue);
         let driver = Driver::start(move |outcomes| done.push(outcomes));
         Self { queue, calls: Arc::default(), driver, woken, event_loop }
@@ -177,6 +183,10 @@ impl Completions {
         }
         Ok(())
     }
+}
+
+pub(super) fn make_class(py: Python<'_>) {
+    drop(py.get_type::<Completions>());
 }
 
 /// The outcome of a future that panicked.

@@ -9,9 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyWeakrefReference};
 use redlock::ffi::fork_generation;
 
@@ -20,6 +18,7 @@ use super::completions::{Bell, Completions};
 use super::watch::Watch;
 use super::{dispatcher, hosts, lock};
 use crate::errors::scarce;
+use crate::once::{Once, intern};
 
 pub(crate) use super::completions::Call;
 
@@ -42,8 +41,8 @@ pub(crate) fn running(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
 }
 
 fn asyncio(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
-    static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    static MODULES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static RUNNING: Once<Py<PyAny>> = Once::new();
+    static MODULES: Once<Py<PyAny>> = Once::new();
     if RUNNING.get(py).is_none() {
         let modules = MODULES.import(py, "sys", "modules")?;
         if !modules.contains("asyncio.events")? {
@@ -56,7 +55,7 @@ fn asyncio(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
 
 /// The running loop and its completions, made at first use.
 fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions>)> {
-    static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static RUNNING: Once<Py<PyAny>> = Once::new();
     let event_loop = match hosts::trio(py)? {
         Some(trio) => trio,
         None => RUNNING.import(py, "asyncio", "get_running_loop")?.call0()?,

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
+
+use crate::once::{Once, intern};
 
 /// How long a waiter sleeps before it looks again: longer each time.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
@@ -22,7 +22,7 @@ pub(crate) struct Greenlets<'py> {
 
 /// `None` where neither library has patched the process: two look-ups in a dict.
 pub(crate) fn in_use(py: Python<'_>) -> PyResult<Option<Greenlets<'_>>> {
-    static MODULES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static MODULES: Once<Py<PyAny>> = Once::new();
     let modules = MODULES.import(py, "sys", "modules")?.cast::<PyDict>()?;
     let libraries = [
         (intern!(py, "gevent.monkey"), intern!(py, "saved"), intern!(py, "gevent")),

@@ -2,24 +2,24 @@
 //!
 //! Python's side shows what runs as an event loop, and says so here when the package is imported: calls go one way.
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
+use crate::once::{Once, intern};
+
 /// Gives the running trio as an event loop, or None.
-static TRIO: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static TRIO: Once<Py<PyAny>> = Once::new();
 
 /// How to ask for the trio that runs here; never asked where nobody has imported trio.
 #[pyfunction]
 #[pyo3(name = "_set_trio", signature = (running: "collections.abc.Callable[[], object | None]") -> "None")]
 pub(crate) fn set_trio(py: Python<'_>, running: Py<PyAny>) {
-    let _ = TRIO.set(py, running);
+    TRIO.set(py, running);
 }
 
 /// The trio that runs the task that calls us: a look-up in a dict where there is none.
 pub(crate) fn trio(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
-    static MODULES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static MODULES: Once<Py<PyAny>> = Once::new();
     let modules = MODULES.import(py, "sys", "modules")?.cast::<PyDict>()?;
     if !modules.contains(intern!(py, "trio"))? {
         return Ok(None);

@@ -2,14 +2,13 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use redlock::ffi::log_text;
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::dispatcher;
+use crate::once::{Once, intern};
 
 /// The least of Python's levels that its logger wants; asked of it when the dispatcher starts and whenever it has logged.
 static WANTED: AtomicU8 = AtomicU8::new(20);
@@ -35,7 +34,7 @@ fn tell_of_dropped(py: Python<'_>, count: u64) -> PyResult<()> {
 }
 
 fn logger(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    static LOGGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static LOGGER: Once<Py<PyAny>> = Once::new();
     LOGGER
         .get_or_try_init(py, || {
             Ok(py.import("logging")?.call_method1("getLogger", ("redlock",))?.unbind())

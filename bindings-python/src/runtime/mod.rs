@@ -38,6 +38,12 @@ pub(crate) mod exit;
 pub(crate) mod greenlets;
 pub(crate) mod hosts;
 
+/// The classes that no module shows.
+pub(crate) fn make_classes(py: Python<'_>) {
+    completions::make_class(py);
+    callback::make_class(py);
+}
+
 /// Locks; a panic elsewhere has not made our data wrong.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -14,6 +14,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::task::AtomicWaker;
 
 use crate::background::{Task, spawn};
+use crate::per_process::fork_generation;
 
 /// A future that was handed over.
 ///
@@ -72,11 +73,17 @@ pub struct Driver<T> {
 /// A future that was handed over. Dropping it ends the future, unless that is done: then its outcome comes all the
 /// same.
 #[must_use = "a future whose job is dropped is ended"]
-pub struct Job(AbortHandle);
+pub struct Job {
+    handle: AbortHandle,
+    /// Of the process whose thread runs it: in a forked child nobody does, and to wake that thread could block for ever.
+    generation: u32,
+}
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.0.abort();
+        if self.generation == fork_generation() {
+            self.handle.abort();
+        }
     }
 }
 
@@ -103,7 +110,7 @@ impl<T: Send + Unpin + 'static> Driver<T> {
         let (handle, registration) = AbortHandle::new_pair();
         let work = Caught { future: Box::pin(future), broken: Some(broken) };
         self.push(Work::Job(Abortable::new(work, registration)));
-        Job(handle)
+        Job { handle, generation: fork_generation() }
     }
 
     /// Has everything that was handed over begin.

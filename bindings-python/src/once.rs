@@ -1,0 +1,81 @@
+//! What is made once and kept: as pyo3's `PyOnceLock` and `intern!`, but that nobody ever waits for it.
+//!
+//! pyo3's lets go of the GIL while the value is being made. A fork in that moment leaves the child a cell that a thread of the
+//! parent is filling for ever, and hangs whoever asks for it.
+
+use std::sync::OnceLock;
+
+use pyo3::PyTypeCheck;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+/// A value that is made at first use, twice if two threads come at once: then the first one stays.
+pub(crate) struct Once<T>(OnceLock<T>);
+
+impl<T> Once<T> {
+    /// Not made yet.
+    pub(crate) const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    /// The value, if it was made already.
+    pub(crate) fn get(&self, _: Python<'_>) -> Option<&T> {
+        self.0.get()
+    }
+
+    /// The value, made now if need be.
+    pub(crate) fn get_or_try_init(
+        &self,
+        _: Python<'_>,
+        make: impl FnOnce() -> PyResult<T>,
+    ) -> PyResult<&T> {
+        if let Some(value) = self.0.get() {
+            return Ok(value);
+        }
+        let value = make()?;
+        // No call into Python here: the GIL is held throughout, and a fork finds it done or not begun.
+        Ok(self.0.get_or_init(|| value))
+    }
+
+    /// Puts it there, unless there is one.
+    pub(crate) fn set(&self, _: Python<'_>, value: T) {
+        let _ = self.0.set(value);
+    }
+}
+
+impl<T: PyTypeCheck> Once<Py<T>> {
+    /// An attribute of a module.
+    pub(crate) fn import<'py>(
+        &self,
+        py: Python<'py>,
+        module: &str,
+        name: &str,
+    ) -> PyResult<&Bound<'py, T>> {
+        let found = || Ok(py.import(module)?.getattr(name)?.cast_into::<T>()?.unbind());
+        Ok(self.get_or_try_init(py, found)?.bind(py))
+    }
+}
+
+impl Once<Py<PyString>> {
+    /// A string that is compared by its address.
+    pub(crate) fn text<'py>(&self, py: Python<'py>, text: &str) -> &Bound<'py, PyString> {
+        self.0.get().map_or_else(
+            || {
+                let made = PyString::intern(py, text).unbind();
+                self.0.get_or_init(|| made).bind(py)
+            },
+            |made| made.bind(py),
+        )
+    }
+}
+
+/// A Python string that is made once for each place in the source.
+macro_rules! intern {
+    ($py:expr, $text:expr) => {{
+        static TEXT: $crate::once::Once<pyo3::Py<pyo3::types::PyString>> =
+            $crate::once::Once::new();
+        TEXT.text($py, $text)
+    }};
+}
+
+pub(crate) use intern;
