@@ -78,7 +78,7 @@ test-servers: build ## Redis 6.2 and 8.0 and Valkey 9.1, which it fetches: the c
 	@scripts/test-servers
 
 .PHONY: test-migration
-test-migration: build ## six other lock libraries on the same keys (docs/migrating-from.md)
+test-migration: build ## eight other lock libraries on the same keys (docs/migrating-from.md)
 	@tests/migration/setup
 	$(PY) -m pytest tests/migration
 

@@ -40,6 +40,8 @@ LIBRARIES = [
     Library("redis-py-asyncio", (OURS, PYTHON), quorum=False),
     Library("redlock-4", NODE),
     Library("redlock-5", NODE),
+    Library("redis-semaphore", NODE, prefix="mutex:", tells=False),
+    Library("redlock-universal", NODE, least_ttl_ms=1000),
     Library("redlock-py", (THEIRS, PYTHON), tells=False),
     Library("rslock", (RUST,), tells=False),
     Library("pottery", (THEIRS, PYTHON), prefix="redlock:"),
