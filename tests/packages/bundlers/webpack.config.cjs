@@ -1,0 +1,8 @@
+module.exports = {
+  mode: "production",
+  target: "node",
+  entry: "./app.mjs",
+  output: { path: `${__dirname}/out`, filename: "webpack.js" },
+  // The line of docs/node.md.
+  externals: { "redlock-native": "commonjs redlock-native" },
+};
