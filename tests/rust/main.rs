@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(clippy::struct_excessive_bools, reason = "vectors are rows of yes and no")]
 
+mod api;
 mod attempt;
 mod back;
 mod blocking;

@@ -1,0 +1,137 @@
+//! The crate's public interface, as a list that is committed: whoever changes it sees what a user of the crate would have
+//! to change. `UPDATE_API=1` writes it anew.
+//!
+//! It reads the formatted source: what `lib.rs` exports, and of each the public items of its own and its traits.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::tidy::{files, root};
+
+const LIST: &str = "tests/vectors/api.txt";
+
+/// One line of what stands on several.
+fn joined<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let text = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+    text.replace("( ", "(").replace(", )", ")").replace(" .", ".")
+}
+
+/// What `lib.rs` exports, but for the bindings' part.
+fn exported() -> BTreeSet<String> {
+    let library = fs::read_to_string(root().join("core/src/lib.rs")).unwrap();
+    let uses = library.lines().filter(|line| line.starts_with("pub use "));
+    let names = uses.flat_map(|line| line.rsplit("::").next().unwrap().split(['{', '}', ',', ';']));
+    let names = names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    // `clock` is a module of its own.
+    names.chain(["Clock", "Instant", "Sleep", "SystemClock"].map(Into::into)).collect()
+}
+
+/// The type's name, without what it is generic over.
+fn named(text: &str) -> &str {
+    text.split([' ', '<', '(', '{', ';', ':', '=']).next().unwrap_or(text)
+}
+
+/// Of whom this block or item at the left margin is, if it is exported.
+fn owner<'a>(head: &'a str, exported: &BTreeSet<String>) -> Option<&'a str> {
+    let head = head.strip_prefix("pub ").unwrap_or(head);
+    let (kind, rest) = head.split_once([' ', '<'])?;
+    let name = match kind {
+        "impl" => {
+            let of = rest.rsplit_once(" for ").map_or(rest, |(_, of)| of).trim_start_matches('&');
+            of.rsplit("> ").next().unwrap_or(of)
+        }
+        "struct" | "enum" | "trait" | "const" | "type" => rest,
+        _ => return None,
+    };
+    let name = named(name);
+    exported.contains(name).then_some(name)
+}
+
+/// A public item of a block, from its first line to where its body begins.
+fn item(lines: &[&str], all: bool) -> Option<String> {
+    let first =
+        lines[0].strip_prefix("    ").filter(|line| !line.starts_with([' ', '/', '#', '}']))?;
+    if !all && !first.starts_with("pub ") || first.starts_with("pub(") {
+        return None;
+    }
+    let ends = |line: &&str| line.ends_with(['{', ';', ',', '}']) && !line.ends_with("(,");
+    let deep = |line: &str| line.len() - line.trim_start().len();
+    let last = lines.iter().position(|line| deep(line) == 4 && ends(line))?;
+    Some(joined(lines[..=last].iter().copied()).trim_end_matches(['{', ',', ';']).trim().to_owned())
+}
+
+/// What one file has of the exported types.
+fn of_file(text: &str, exported: &BTreeSet<String>, found: &mut BTreeSet<String>) {
+    let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    for (at, line) in lines.iter().enumerate() {
+        // What a macro makes of a lease's handle stands in it as it is.
+        let handle = *line == "as_its_handle! {";
+        let of = if handle { Some("Lease") } else { owner(line, exported) };
+        let Some(of) = of else { continue };
+        // What is private in a tuple is nobody's business.
+        let private = line.starts_with("pub struct") && !line.contains("(pub ");
+        let head = if private { line.split('(').next().unwrap() } else { line };
+        if line.starts_with("pub ") || line.contains(" for ") {
+            let before = lines[..at].iter().rev().take_while(|line| line.starts_with(['#', '/']));
+            let said = before.filter(|line| {
+                ["#[derive", "#[non_exhaustive", "#[must_use"]
+                    .iter()
+                    .any(|word| line.starts_with(word))
+            });
+            let said: String = said.flat_map(|line| [*line, " "]).collect();
+            found.insert(format!("{of}: {said}{}", head.trim_end_matches(['{', ';']).trim()));
+        }
+        if !line.ends_with('{') || line.contains(" for ") {
+            continue;
+        }
+        let all = handle || line.starts_with("pub enum") || line.starts_with("pub trait");
+        let end = lines[at..].iter().position(|line| *line == "}").unwrap() + at;
+        for start in at + 1..end {
+            found.extend(item(&lines[start..end], all).map(|item| format!("{of}: {item}")));
+        }
+    }
+}
+
+#[test]
+fn the_public_interface_is_the_one_that_is_committed() {
+    let (exported, mut found) = (exported(), BTreeSet::new());
+    for path in files(&root().join("core/src"), &[".rs"]) {
+        if !path.components().any(|part| part.as_os_str() == "ffi") {
+            of_file(&fs::read_to_string(&path).unwrap(), &exported, &mut found);
+        }
+    }
+    let now = found.into_iter().collect::<Vec<_>>().join("\n") + "\n";
+    if std::env::var_os("UPDATE_API").is_some() {
+        fs::write(root().join(LIST), &now).unwrap();
+    }
+    let committed = fs::read_to_string(root().join(LIST)).unwrap_or_default();
+    let differs = |of: &str, other: &str| {
+        let other: BTreeSet<&str> = other.lines().collect();
+        let new = of.lines().filter(|line| !other.contains(line));
+        new.flat_map(|line| ["\n  ", line]).collect::<String>()
+    };
+    assert!(
+        now == committed,
+        "the crate's interface differs from {LIST}; if it is meant so, UPDATE_API=1 writes it anew, and CHANGELOG.md \
+         says it.\nnew:{}\ngone:{}",
+        differs(&now, &committed),
+        differs(&committed, &now)
+    );
+}
+
+#[test]
+fn items_are_read_as_they_are_written() {
+    let text = "/// Doc.\n#[derive(Clone)]\npub struct Lock {\n    pub name: String,\n    secret: u8,\n}\n\nimpl Lock {\n    \
+                /// Doc.\n    pub fn ask<W>(\n        &self,\n        wait: W,\n    ) -> u8\n    where\n        W: Copy,\n    {\n        \
+                1\n    }\n\n    pub(crate) fn hidden(&self) {}\n}\n\nimpl Drop for Lock {\n    fn drop(&mut self) {}\n}\n";
+    let mut found = BTreeSet::new();
+    of_file(text, &BTreeSet::from(["Lock".to_owned()]), &mut found);
+    let expected = [
+        "Lock: #[derive(Clone)] pub struct Lock",
+        "Lock: impl Drop for Lock",
+        "Lock: pub fn ask<W>(&self, wait: W) -> u8 where W: Copy,",
+        "Lock: pub name: String",
+    ];
+    assert_eq!(found.iter().collect::<Vec<_>>(), expected);
+}
