@@ -9,7 +9,7 @@ import type { Lease } from "./lease.js";
 import { leasesOf } from "./listed.js";
 import { Lock } from "./lock.js";
 import { printable } from "./looks.js";
-import { NativeClient } from "./native.js";
+import { NativeClient, type Stats } from "./native.js";
 import type { LockOptions, RedlockOptions, UsingOptions } from "./options.js";
 import { CLIENT, checked, LOCK, nativeOptions, noSignal, SHUTDOWN } from "./options.js";
 import { native } from "./runtime.js";
@@ -60,7 +60,6 @@ export class Redlock {
 
   /**
    * The nodes' URLs without user and password.
-   *
    * @example
    * ```js
    * new Redlock("redis://user:secret@127.0.0.1:6379/1").nodes; // ["redis://127.0.0.1:6379/1"]
@@ -73,7 +72,6 @@ export class Redlock {
   /**
    * Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Throws `InvalidOption` for a
    * value that breaks a rule.
-   *
    * @example
    * ```js
    * const lock = client.lock("job", { ttl: 10_000, wait: 5_000 });
@@ -103,7 +101,6 @@ export class Redlock {
 
   /**
    * Runs `body` under the lock, and settles as it does: `lock(names, options).using(body, { signal })`, which says more.
-   *
    * @example
    * ```js
    * await client.using("job", { ttl: 10_000 }, async (lease) => lease.held); // true
@@ -126,7 +123,6 @@ export class Redlock {
 
   /**
    * Continues the lease that another process holds under this token: `lock(names, options).attach(token)`, which says more.
-   *
    * @example
    * ```js
    * const theirs = await client.attach("job", lease.token, { ttl: 5_000 });
@@ -142,7 +138,6 @@ export class Redlock {
 
   /**
    * Deletes the lock whoever holds it, who is told of the loss; true if there was one. Rejects with `QuorumUnavailable`.
-   *
    * @example
    * ```js
    * await client.forceRelease("job"); // true
@@ -156,8 +151,18 @@ export class Redlock {
   }
 
   /**
+   * What this client has done in this process so far, in numbers; times are in ms.
+   * @example
+   * ```js
+   * client.stats().granted; // 0
+   * ```
+   */
+  stats(): Stats {
+    return this.#ready().stats();
+  }
+
+  /**
    * The leases that this client holds now: the objects that were handed out.
-   *
    * @example
    * ```js
    * client.leases().map((lease) => lease.key); // ["lock:job"]
@@ -170,7 +175,6 @@ export class Redlock {
   /**
    * Gives back all that this client holds; says how many. Whoever still runs under such a lease is told that it is lost,
    * with reason `released`. Rejects with the first error once all were tried.
-   *
    * @example
    * ```js
    * await client.releaseAll(); // 1
@@ -187,7 +191,6 @@ export class Redlock {
    * ms (default 10,000) to be released; what is left then is given back, and told as lost, reason `released`. Settles once
    * the nodes have confirmed that, with how many were left; a node that is away and is owed a delete is waited for within
    * `timeout`. Rejects with `QuorumUnavailable` where they did not: those keys end with their ttl; closed it is then, too.
-   *
    * @example
    * ```js
    * await client.shutdown(0); // 1
@@ -204,7 +207,6 @@ export class Redlock {
   /**
    * Ends it at once: waiting acquires reject with `ClientClosed`, leases are lost, keys end with their ttl. `shutdown()`
    * is the orderly way.
-   *
    * @example
    * ```js
    * client.close();
@@ -217,7 +219,6 @@ export class Redlock {
 
   /**
    * The end of a scope: `shutdown(0)`, but unreachable nodes are only warned of, since the keys end by themselves.
-   *
    * @example
    * ```js
    * await client[Symbol.asyncDispose](); // what `await using client = new Redlock(...)` does at its end
@@ -229,7 +230,6 @@ export class Redlock {
 
   /**
    * What may be logged of it: `nodes` without passwords, and `options` without `credentials`. `util.inspect` shows the same.
-   *
    * @example
    * ```js
    * JSON.stringify(new Redlock("redis://:pw@a")); // '{"nodes":["redis://a:6379"],"options":{}}'

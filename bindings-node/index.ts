@@ -26,7 +26,7 @@ export {
 } from "./errors.js";
 export { Lease } from "./lease.js";
 export { Lock } from "./lock.js";
-export type { Inspection, NodeInspection } from "./native.js";
+export type { Inspection, NodeInspection, Stats } from "./native.js";
 export type {
   AcquireOptions,
   LockOptions,

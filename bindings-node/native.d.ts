@@ -15,6 +15,8 @@ export declare class NativeClient {
   constructor(runtime: Runtime, nodes: Array<string>, options: object)
   /** The nodes' URLs without passwords. */
   get nodes(): Array<string>
+  /** What it has done so far. */
+  stats(): Stats
   /** Describes a lock; every option is checked here. */
   lock(names: Array<string>, options: object): NativeLock
   /** Settles with whether something was deleted. */
@@ -196,6 +198,36 @@ export declare const RELEASE: number
 
 /** On one line, without what a terminal would obey, and cut. */
 export declare function shown(text: string): string
+
+/** What a client has done in this process so far; times are in ms. */
+export interface Stats {
+  /** Acquires that gave a lease. */
+  granted: number
+  /** Acquires of one round that found somebody else: `tryAcquire`. */
+  refused: number
+  /** Acquires whose `wait` was over. */
+  timedOut: number
+  /** Acquires for which too few nodes answered. */
+  unavailable: number
+  /** Leases that their owner gave back. */
+  released: number
+  /** Renewals that a quorum confirmed. */
+  renewed: number
+  /** Renewals that no quorum confirmed: each is tried again until the lease is over. */
+  unrenewed: number
+  /** Leases that were lost, by reason; each reason is there. */
+  lost: Record<string, number>
+  /** Connections that were opened anew, after one that ended. */
+  reconnects: number
+  /** Acquires that are under way now. */
+  waiting: number
+  /** Leases that are held now. */
+  held: number
+  /** For how long all acquires together had to wait before the round that gave the lease, or until `wait` was over. */
+  timeWaited: number
+  /** For how long all leases together were held that were released or lost. */
+  timeHeld: number
+}
 
 /** Whose rows these are: another version of the package may write others. */
 export declare const VERSION: string

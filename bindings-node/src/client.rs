@@ -14,6 +14,7 @@ use crate::lock::NativeLock;
 use crate::options::{client_args, lock_args};
 use crate::outcome::Outcome;
 use crate::runtime::{Local, Runtime};
+use crate::stats::Stats;
 
 /// One list of nodes with its options.
 #[napi]
@@ -43,6 +44,12 @@ impl NativeClient {
     #[napi(getter, catch_unwind)]
     pub fn nodes(&self) -> Vec<String> {
         self.client.nodes()
+    }
+
+    /// What it has done so far.
+    #[napi(catch_unwind)]
+    pub fn stats(&self) -> Stats {
+        self.client.stats().into()
     }
 
     /// Describes a lock; every option is checked here.

@@ -25,3 +25,4 @@ mod outcome;
 mod panic;
 mod pending;
 mod runtime;
+mod stats;

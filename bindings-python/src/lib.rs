@@ -26,6 +26,7 @@ mod lock;
 
 mod inspection;
 mod lease;
+mod stats;
 
 mod source;
 
@@ -77,6 +78,8 @@ mod _native {
     use crate::pickle::{unpickled_client, unpickled_lock};
     #[pymodule_export]
     use crate::runtime::hosts::set_trio;
+    #[pymodule_export]
+    use crate::stats::Stats;
     #[pymodule_export]
     use crate::testing::fail_memory;
 }

@@ -17,6 +17,7 @@ use crate::lock::Lock;
 use crate::names::Names;
 use crate::node::Address;
 use crate::options::Options;
+use crate::stats::Stats;
 
 /// The client: nodes and options. Cheap to clone and to share; nothing connects before the first use.
 ///
@@ -171,6 +172,20 @@ impl Redlock {
     /// ```
     pub fn close(&self) {
         self.0.close();
+    }
+
+    /// What this client has done in this process so far, in numbers; a forked child's begin at 0.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// client.lock("job").acquire().await?.release().await?;
+    /// let stats = client.stats();
+    /// assert_eq!((stats.granted, stats.released, stats.held, stats.waiting), (1, 1, 0, 0));
+    /// # Ok(()) }
+    /// ```
+    pub fn stats(&self) -> Stats {
+        self.0.stats()
     }
 
     /// The nodes' URLs, without passwords.

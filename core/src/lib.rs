@@ -38,6 +38,7 @@ mod names;
 mod options;
 
 mod quorum;
+mod stats;
 
 mod node;
 
@@ -64,6 +65,7 @@ pub use names::Names;
 pub use node::TlsOptions;
 pub use node::credentials::Credentials;
 pub use options::{LONG_TTL, MIN_TTL};
+pub use stats::Stats;
 
 #[cfg(all(test, target_os = "linux"))]
 #[path = "../../tests/rust/limit.rs"]

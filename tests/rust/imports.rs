@@ -63,6 +63,7 @@ const CORE: &[&str] = &[
     "config",
     "names",
     "options",
+    "stats",
     "quorum",
     "quorum::nodes",
     "quorum::collect",

@@ -25,6 +25,7 @@ const RUST: &[&str] = &[
     "batch",
     "outcome",
     "inspection",
+    "stats",
     "options",
     "errors",
 ];

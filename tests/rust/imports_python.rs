@@ -24,6 +24,7 @@ const RUST: &[&str] = &[
     "lock",
     "lock::entries",
     "inspection",
+    "stats",
     "lease::asyncio",
     "lease::methods",
     "lease::watching",

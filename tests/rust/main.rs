@@ -40,6 +40,7 @@ mod secrets;
 mod sentinel;
 mod single;
 mod small;
+mod stats;
 mod support;
 mod tick;
 mod tidy;

@@ -23,6 +23,19 @@ async fn excludes(redlock: Redlock, other: Redlock) {
 }
 
 #[tokio::test]
+async fn memory_without_a_name_is_each_client_s_own() {
+    let unnamed = || Redlock::builder(["memory://"]).build().unwrap();
+    let (one, two) = (unnamed(), unnamed());
+    let lease = one.lock("job").acquire().await.unwrap();
+    let other = two.lock("job").try_acquire().await.unwrap();
+    assert!(other.is_some(), "another client's node");
+    // The same client, also where it is a clone, has one node.
+    assert!(one.clone().lock("job").try_acquire().await.unwrap().is_none());
+    assert_eq!(one.nodes(), two.nodes());
+    drop(lease);
+}
+
+#[tokio::test]
 async fn two_clients_exclude_each_other() {
     let server = Server::start();
     excludes(client([&server]), client([&server])).await;

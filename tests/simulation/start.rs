@@ -21,7 +21,7 @@ impl Player<'_> {
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
         let mut watched = None;
         let count = self.scenario.nodes.len();
-        let (running, watching) = Running::assemble(&shared, |watch| {
+        let (running, watching) = Running::assemble(&shared, Arc::default(), |watch| {
             watched = Some(Arc::clone(watch));
             let node = |node| -> Arc<dyn Node> {
                 let url = format!("node://{node}");

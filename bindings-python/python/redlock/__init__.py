@@ -12,7 +12,7 @@
 # an import, by Ctrl-C or for want of a file.
 from redlock import _asyncio as _asyncio
 from redlock import _client as _client
-from redlock._native import Inspection, Lease, Lock, NodeInspection, Redlock, configure, lock
+from redlock._native import Inspection, Lease, Lock, NodeInspection, Redlock, Stats, configure, lock
 from redlock._native import __version__ as __version__
 from redlock.errors import (
     ClientClosed,
@@ -37,6 +37,7 @@ __all__ = [
     "NodeReport",
     "QuorumUnavailable",
     "Redlock",
+    "Stats",
     "configure",
     "lock",
 ]

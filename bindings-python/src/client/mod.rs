@@ -16,6 +16,7 @@ use crate::options::lock_args;
 use crate::registry;
 use crate::runtime::wait::wait;
 use crate::source::Source;
+use crate::stats::Stats;
 
 #[pymethods]
 impl Redlock {
@@ -70,6 +71,15 @@ impl Redlock {
     ///     1
     fn release_all(&self, py: Python<'_>) -> PyResult<usize> {
         check(py, wait(py, self.client.client.release_all(), |_| Ok(()))?)
+    }
+
+    /// What this client has done in this process so far, in numbers; a forked child's begin at 0.
+    ///
+    ///     >>> with client.lock("job"):
+    ///     ...     client.stats().held
+    ///     1
+    fn stats(&self) -> Stats {
+        self.client.client.stats().into()
     }
 
     /// The nodes' URLs, without user and password.

@@ -23,4 +23,9 @@ impl Acquirer {
         let contention = Contention::over(leases.nodes.list.len());
         Self { leases, queue: Arc::default(), contention }
     }
+
+    /// How many acquires are under way.
+    pub(crate) fn callers(&self) -> usize {
+        self.queue.callers()
+    }
 }

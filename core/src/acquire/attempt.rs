@@ -22,7 +22,7 @@ use crate::node::Expect;
 pub(super) struct Attempt<'a> {
     request: &'a Request,
     acquirer: &'a Acquirer,
-    started: Instant,
+    pub(super) started: Instant,
     /// One budget over queueing, connecting, asking and pausing; `None`: no end.
     wait: Option<Duration>,
     /// Who asks, where the language knows.

@@ -49,19 +49,39 @@ pub(crate) fn acquire<'a>(
     owner: Option<Owner>,
 ) -> impl Future<Output = Result<Lease>> + 'a {
     let mut attempt = Attempt::new(request, acquirer, wait, owner);
-    async move { attempt.run().await }
+    async move {
+        let outcome = attempt.run().await;
+        let counts = &acquirer.leases.counts;
+        match &outcome {
+            // Until the round began: its own time is that of every lock, however free it is.
+            Ok(lease) => counts.granted(lease.acquired().since(attempt.started)),
+            Err(error) => counts.failed(error),
+        }
+        outcome
+    }
 }
 
 /// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.
 pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
     // In line like everybody: an acquire without waiting overtakes nobody who waits.
-    let ticket = acquirer.queue.join(&request.keys);
+    let (ticket, counts) = (acquirer.queue.join(&request.keys), &acquirer.leases.counts);
     if !ticket.asks() {
+        counts.refused();
         return Ok(None);
     }
     // One question rather than the cheap pair: a refusal, which is likely here, then takes one round trip.
     match round(request, acquirer, NEVER, Expect::Unknown).await {
-        Round::Granted(lease) => Ok(Some(lease)),
-        Round::Refused(refusal) => refusal.error(request, None).map_or(Ok(None), Err),
+        Round::Granted(lease) => {
+            counts.granted(Duration::ZERO);
+            Ok(Some(lease))
+        }
+        Round::Refused(refusal) => {
+            let error = refusal.error(request, None);
+            error.iter().for_each(|error| counts.failed(error));
+            if error.is_none() {
+                counts.refused();
+            }
+            error.map_or(Ok(None), Err)
+        }
     }
 }

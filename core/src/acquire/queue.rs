@@ -9,7 +9,7 @@
 //! all lines of a client is held for no longer than a look or a change; no waker is called under it, for that
 //! may run anybody's code.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -22,6 +22,15 @@ use crate::node::Taken;
 /// The lines of one client's callers, one for each key.
 #[derive(Default)]
 pub(crate) struct Queue(Mutex<Lines>);
+
+impl Queue {
+    /// How many callers there are, whether they ask or wait.
+    pub(crate) fn callers(&self) -> usize {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = lines.by_key.values().flatten().map(|place| place.id);
+        places.collect::<HashSet<_>>().len()
+    }
+}
 
 #[derive(Default)]
 struct Lines {

@@ -25,7 +25,8 @@ use crate::log;
 use crate::node::Claim;
 use crate::options::LONG_TTL;
 use crate::per_process::{Made, PerProcess};
-use crate::quorum::{Collect, Counts};
+use crate::quorum::{Collect, Counts as Votes};
+use crate::stats::{Counts, Stats};
 
 pub(crate) use running::Running;
 
@@ -40,6 +41,8 @@ pub(crate) struct Engine {
     /// Rung when that is set: waiting acquires end. A forked child makes its own: a thread of the parent may have been
     /// in it, and would never leave it here.
     closing: PerProcess<Notify>,
+    /// What was done so far in this process.
+    counts: PerProcess<Arc<Counts>>,
     /// The longest ttl asked for so far, in seconds.
     ///
     /// Only a longer one is warned of again.
@@ -54,6 +57,7 @@ impl Engine {
             running: PerProcess::new(),
             closed: AtomicBool::new(false),
             closing: PerProcess::new(),
+            counts: PerProcess::new(),
             longest: AtomicU64::new(0),
         }
     }
@@ -76,10 +80,23 @@ impl Engine {
             // Asked for here, where there is an error to tell: later on a thread that cannot be had would only
             // be silence.
             background::handle().map_err(|error| Error::no_thread(&key(), &error))?;
-            Ok(Running::start(&self.config))
+            Ok(Running::start(&self.config, self.counts()))
         })?;
         // It may have been closed while it was started.
         if self.is_closed() { Err(Error::closed(&key())) } else { Ok(running) }
+    }
+
+    fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts.get_or_make(Arc::default))
+    }
+
+    /// What was done so far in this process.
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = self.counts().read();
+        if let Some(running) = self.running() {
+            running.add_to(&mut stats);
+        }
+        stats
     }
 
     /// What runs behind the client in this process, if something was asked already.
@@ -165,7 +182,7 @@ impl Engine {
         let running = self.start(|| request.key())?;
         let (nodes, timeout) = (&running.leases().nodes, request.node_timeout());
         let replies = nodes.list.iter().map(|node| node.force_release(&request.keys));
-        let mut votes = Collect::new(replies, |_| Counts::Granted);
+        let mut votes = Collect::new(replies, |_| Votes::Granted);
         votes.until_decided(&*nodes.clock, nodes.clock.now() + timeout).await;
         if !votes.tally.met() {
             return Err(request.unavailable(nodes.report(&votes, timeout), None));

@@ -21,6 +21,7 @@ use crate::node::{
     Address, Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
 };
 use crate::quorum::Nodes;
+use crate::stats::{Counts, Stats};
 
 /// What works for a client in this process; a forked child makes its own.
 pub(crate) struct Running {
@@ -32,8 +33,8 @@ pub(crate) struct Running {
 
 impl Running {
     /// Begins: connections, which wait for their first command, and the monitor.
-    pub(crate) fn start(config: &Config) -> Self {
-        let (running, monitor) = Self::assemble(&config.clock, |watch| {
+    pub(crate) fn start(config: &Config, counts: Arc<Counts>) -> Self {
+        let (running, monitor) = Self::assemble(&config.clock, counts, |watch| {
             // One for all nodes of the client: it is among them that one server may stand twice.
             let run_ids = Arc::new(RunIds::default());
             let nodes = config.nodes.iter();
@@ -63,6 +64,7 @@ impl Running {
     /// The parts over these nodes, and the monitor of leases, which somebody must run.
     pub(crate) fn assemble(
         clock: &Arc<dyn Clock>,
+        counts: Arc<Counts>,
         nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
     ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
         // The watch owns the telling end: its own end is what ends the monitor.
@@ -71,7 +73,7 @@ impl Running {
         let registry = Arc::new(Registry::new());
         let nodes = Arc::new(Nodes { list: nodes(&watch), clock: Arc::clone(clock) });
         let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
-        let leases = Arc::new(Leases { nodes, watch, registry });
+        let leases = Arc::new(Leases { nodes, watch, registry, counts });
         let running = Self { failed: Arc::default(), acquirer: Acquirer::new(leases) };
         (running, Box::pin(monitor))
     }
@@ -79,6 +81,14 @@ impl Running {
     /// The leases' part.
     pub(crate) fn leases(&self) -> &Arc<Leases> {
         &self.acquirer.leases
+    }
+
+    /// How many leases are held now, and how many acquires are under way; how often its nodes had to be reconnected.
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        let Leases { nodes, registry, .. } = &**self.leases();
+        let held = registry.leases().iter().filter(|state| state.held()).count();
+        (stats.held, stats.waiting) = (held as u64, self.acquirer.callers() as u64);
+        stats.reconnects = nodes.list.iter().map(|node| node.reconnects()).sum();
     }
 
     /// The client was closed: no lease of it is renewed any more.
@@ -107,8 +117,8 @@ fn connect(
     let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
     let run_ids = Arc::clone(run_ids);
     match address {
-        // By name, not by client: another client of the process meets the same keys.
-        Address::Memory(name) => Arc::new(MemoryNode::new(name, clock, watch)),
+        // Also where this client is started anew: its keys are there still.
+        Address::Memory(memory) => Arc::new(MemoryNode::new(memory, clock, watch)),
         Address::Redis(route) => {
             let target = Target::alone(route.clone(), guard, needs, run_ids);
             Arc::new(RedisNode::new(target, clock, watch))

@@ -20,6 +20,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Instant;
 use crate::error::{Error, Result};
 
 pub(crate) use extend::{ExtendRound, Verdict};
@@ -64,6 +65,11 @@ impl Lease {
     /// A lease that was just granted.
     pub(crate) fn new(state: Arc<State>) -> Self {
         Self { handle: LeaseHandle(state), drops: Drops::Release }
+    }
+
+    /// When the round began that a quorum granted.
+    pub(crate) fn acquired(&self) -> Instant {
+        self.handle.0.params.acquired
     }
 
     /// A lease that is nobody's until it is a handle: `at_least` is not for those who never came to work.

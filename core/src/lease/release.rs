@@ -27,6 +27,9 @@ pub(crate) fn undo(state: &State) -> Sent {
 
 /// How long the keys are to stay from now on; with the drift, as a node's clock may run ahead of ours.
 fn stay(state: &State) -> Duration {
+    if state.params.at_least.is_zero() {
+        return Duration::ZERO;
+    }
     let left = (state.params.acquired + state.params.at_least).since(state.now());
     if left.is_zero() { left } else { left + drift(left) }
 }
@@ -67,13 +70,17 @@ fn send_deletes(
     // An abandoned lease is left to itself: its keys may be those of who attached to them.
     let unsent = (held || matches!(phase.status, Status::Lost(..))) && !phase.deleted;
     // The ttl of the last extend may be shorter than what an earlier one left on the keys.
-    let left = phase.deadline.since(state.now());
+    let now = state.now();
+    let left = phase.deadline.since(now);
     let owed = phase.longest.max(left + drift(left));
     // A vote that is listened to may be sent again after a script reload; the delete must be last.
     phase.votes = Vec::new();
     phase.deleted |= unsent;
     if held {
         phase.status = end;
+        if end == Status::Released {
+            state.leases.counts.released(now.since(state.params.acquired));
+        }
     }
     drop(phase);
     state.unregister();

@@ -43,6 +43,7 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         let Some(ttl) = state.renewal() else { return Next::default() };
         warn_if_long(&state);
         let round = confirmed(&state, extend::send(&state, ttl)).await;
+        state.leases.counts.renewed(round.is_some());
         let started = round.as_ref().map(|round| round.validity.started);
         let rest = round.and_then(|round| mend(&state, round));
         let now = state.now();

@@ -17,6 +17,7 @@ use crate::log;
 use crate::node::{Reply, Vote, Watch};
 use crate::per_process::fork_generation;
 use crate::quorum::Nodes;
+use crate::stats::Counts;
 
 /// What all leases of a client in this process share.
 pub(crate) struct Leases {
@@ -27,6 +28,8 @@ pub(crate) struct Leases {
     /// Which leases there are. The monitor has it too, and none of the rest: it ends when nobody is left who could
     /// change a lease.
     pub(crate) registry: Arc<Registry<State>>,
+    /// What became of them.
+    pub(crate) counts: Arc<Counts>,
 }
 
 /// One lease's state, shared by its handles and the monitor.
@@ -208,6 +211,7 @@ impl State {
     /// However it was lost, whoever waits for the word has it, and the log says so.
     pub(crate) fn tell(&self, reason: LossReason) {
         self.ring();
+        self.leases.counts.lost(reason, self.now().since(self.params.acquired));
         log::event!(WARN, { key: self.key(), reason: reason.as_str() }, "lease lost");
     }
 

@@ -5,14 +5,15 @@
 
 use std::time::Duration;
 
+use super::memory::Memory;
 use super::redis::{Given, Route, Seeds, Shared, invalid_url};
 use crate::error::Result;
 
 /// Where a node is, and as whom to go there.
 #[derive(Clone)]
 pub(crate) enum Address {
-    /// `memory://` and a name.
-    Memory(String),
+    /// `memory://` and a name, or none.
+    Memory(Memory),
     /// A server, and how to find it.
     Redis(Route),
     /// A Redis Cluster.
@@ -30,8 +31,8 @@ impl Address {
             "memory" if rest.contains(['@', '?', '#']) => {
                 Err(invalid_url(text, "a name in memory has no @, ? or #"))
             }
-            // `memory://` and `memory:///` are one node, shared by the process.
-            "memory" => Ok(Self::Memory(rest.trim_end_matches('/').to_owned())),
+            // `memory://` and `memory:///` are the same: a node of this client's own.
+            "memory" => Ok(Self::Memory(Memory::called(rest.trim_end_matches('/')))),
             // Valkey's own schemes are Redis' by another name.
             "redis" | "rediss" | "valkey" | "valkeys" | "unix" => {
                 Route::to_server(text).map(Self::Redis)
@@ -76,7 +77,7 @@ impl Address {
     /// The URL without its password: what errors, logs and `repr` show, and what tells two nodes apart.
     pub(crate) fn redacted(&self) -> String {
         match self {
-            Self::Memory(name) => format!("memory://{name}"),
+            Self::Memory(memory) => memory.url(),
             Self::Redis(route) => route.redacted(),
             Self::Cluster(seeds) => seeds.redacted(),
         }
@@ -85,7 +86,7 @@ impl Address {
     /// What makes two entries of a node list one node: the place and the database, whoever logs in.
     pub(crate) fn identity(&self) -> String {
         match self {
-            Self::Memory(name) => format!("memory://{name}"),
+            Self::Memory(memory) => memory.url(),
             Self::Redis(route) => route.identity(),
             Self::Cluster(seeds) => seeds.identity(),
         }

@@ -35,7 +35,27 @@ struct Entry {
     expires: Instant,
 }
 
-/// One named store, shared by every client of the process that names it.
+/// Where a client finds what it keeps in memory: by its name in the process, or by itself alone.
+#[derive(Clone)]
+pub(crate) struct Memory {
+    name: String,
+    store: Arc<Store>,
+}
+
+impl Memory {
+    /// The store of this name; without one it is whoever's who has this.
+    pub(crate) fn called(name: &str) -> Self {
+        let store = if name.is_empty() { Arc::default() } else { named(name) };
+        Self { name: name.to_owned(), store }
+    }
+
+    /// The node's URL.
+    pub(crate) fn url(&self) -> String {
+        format!("memory://{}", self.name)
+    }
+}
+
+/// One store: of a name, shared by every client of the process that names it, or a client's own.
 pub(crate) struct MemoryNode {
     url: String,
     store: Arc<Store>,
@@ -44,15 +64,15 @@ pub(crate) struct MemoryNode {
 }
 
 impl MemoryNode {
-    /// The store of this name, which is made if there is none.
-    pub(crate) fn new(name: &str, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
-        let store = named(name);
+    /// The node over this store.
+    pub(crate) fn new(memory: &Memory, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
+        let (url, store) = (memory.url(), Arc::clone(&memory.store));
         let mut watchers = store.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         // Here, as each client comes: the list is as long as there are clients.
         watchers.retain(|watcher| watcher.strong_count() > 0);
         watchers.push(Arc::downgrade(&watch));
         drop(watchers);
-        Self { url: format!("memory://{name}"), store, clock, watch }
+        Self { url, store, clock, watch }
     }
 
     /// An answer that is there already; nothing is asked of a node that is down.
@@ -95,7 +115,9 @@ impl MemoryNode {
     }
 }
 
-/// Stores live as long as the process: a client that is made anew finds its keys, as it would on a server.
+/// The store of this name, which is made if there is none.
+///
+/// It lives as long as the process: a client that is made anew finds its keys, as it would on a server.
 fn named(name: &str) -> Arc<Store> {
     static STORES: OnceLock<Mutex<HashMap<String, Arc<Store>>>> = OnceLock::new();
     let stores = STORES.get_or_init(Mutex::default);

@@ -100,6 +100,11 @@ pub(crate) trait Node: Send + Sync {
     /// late.
     fn force_release(&self, keys: &[String]) -> Reply<bool>;
 
+    /// How many connections were opened to it anew, each after one that ended.
+    fn reconnects(&self) -> u64 {
+        0
+    }
+
     /// Whether a delete is under way to it, or owed until it is back. What was given to it just now may not count yet.
     fn owes(&self) -> bool {
         false

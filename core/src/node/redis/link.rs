@@ -2,7 +2,7 @@
 //!
 //! Written by the connection's task, read by anybody: hence atomics and a mutex that is held for a copy only.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::native::Delete;
@@ -34,6 +34,8 @@ pub(super) struct Link {
     not_before: Mutex<Option<Instant>>,
     /// Deletes that were asked over this connection and have no answer yet.
     deletes: AtomicUsize,
+    /// How many connections there were so far.
+    opened: AtomicU64,
     /// Until when deletes are owed on the next one: the keys expire by then.
     owed_until: Mutex<Option<Instant>>,
 }
@@ -42,6 +44,11 @@ impl Link {
     /// Whether changes of keys are told by push at this moment.
     pub(super) fn pushes(&self) -> bool {
         self.pushes.load(Ordering::Relaxed)
+    }
+
+    /// How many connections came after another one.
+    pub(super) fn reconnects(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed).saturating_sub(1)
     }
 
     /// How the last server that was there deletes without a script, if that is wanted.
@@ -88,6 +95,7 @@ impl Link {
 
     /// There is a connection.
     pub(super) fn opened(&self, pushes: bool, deletes_by: Option<Delete>, votes_from: VotesFrom) {
+        self.opened.fetch_add(1, Ordering::Relaxed);
         *self.deletes_by.lock().unwrap_or_else(PoisonError::into_inner) = deletes_by;
         self.pushes.store(pushes, Ordering::Relaxed);
         self.set_votes_from(votes_from);

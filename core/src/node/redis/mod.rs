@@ -140,12 +140,6 @@ impl RedisNode {
         self.route.redact_fault(fault)
     }
 
-    /// What was asked elsewhere, or of nobody yet, goes on here.
-    fn give(&self, in_flight: InFlight) {
-        // A send can fail only when the connection is gone for good; the dropped answer says so.
-        let _ = self.queue.send(in_flight);
-    }
-
     /// Sends, and reads the answer where it is awaited: on the caller's thread, not on that of all connections.
     fn ask<T: Send + 'static>(&self, command: Command, read: fn(&Value) -> Answer<T>) -> Reply<T> {
         let answer = send(&self.queue, command);
@@ -238,6 +232,10 @@ impl Node for RedisNode {
     fn force_release(&self, keys: &[String]) -> Reply<bool> {
         let (command, read) = self.ways.force(keys);
         self.ask(command, read)
+    }
+
+    fn reconnects(&self) -> u64 {
+        self.link.reconnects()
     }
 
     fn owes(&self) -> bool {

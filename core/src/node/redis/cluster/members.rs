@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::super::handshake::guard_time;
+use super::super::in_flight::InFlight;
 use super::super::strays::{Address, Outlet, Stray};
 use super::super::{Needs, RedisNode, Route, RunIds, Target};
 use super::map::{Map, Member};
@@ -33,6 +34,14 @@ pub(super) struct Maker {
     pub(super) watch: Arc<Watch>,
     /// Where they say what they cannot get done.
     pub(super) strays: UnboundedSender<(Address, Stray)>,
+}
+
+impl RedisNode {
+    /// What was asked elsewhere, or of nobody yet, goes on here.
+    pub(super) fn give(&self, in_flight: InFlight) {
+        // A send can fail only when the connection is gone for good; the dropped answer says so.
+        let _ = self.queue.send(in_flight);
+    }
 }
 
 /// The servers that are known.

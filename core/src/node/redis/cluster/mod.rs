@@ -149,6 +149,11 @@ impl Node for ClusterNode {
         self.of(keys.first(), |owner| owner.force_release(keys))
     }
 
+    fn reconnects(&self) -> u64 {
+        let map = self.map.load();
+        map.servers().iter().map(|member| member.node.reconnects()).sum()
+    }
+
     fn owes(&self) -> bool {
         let (map, now) = (self.map.load(), self.clock.now());
         map.servers().iter().chain([map.lobby()]).any(|member| member.node.link.owes(now))

@@ -1,0 +1,76 @@
+//! What a client has done so far, as plain data.
+
+use std::collections::BTreeMap;
+
+use pyo3::prelude::*;
+
+/// What a client has done in this process so far; times are in seconds.
+///
+///     >>> client.stats().granted, client.stats().lost["expired"]
+///     (0, 0)
+#[pyclass(frozen, get_all, module = "redlock")]
+pub(crate) struct Stats {
+    /// Acquires that gave a lease.
+    granted: u64,
+    /// Acquires of one round that found somebody else: `try_acquire`.
+    refused: u64,
+    /// Acquires whose `wait` was over.
+    timed_out: u64,
+    /// Acquires for which too few nodes answered.
+    unavailable: u64,
+    /// Leases that their owner gave back.
+    released: u64,
+    /// Renewals that a quorum confirmed.
+    renewed: u64,
+    /// Renewals that no quorum confirmed: each is tried again until the lease is over.
+    unrenewed: u64,
+    /// Leases that were lost, by reason; each reason is there.
+    lost: BTreeMap<&'static str, u64>,
+    /// Connections that were opened anew, after one that ended.
+    reconnects: u64,
+    /// Acquires that are under way now.
+    waiting: u64,
+    /// Leases that are held now.
+    held: u64,
+    /// For how long all acquires together had to wait before the round that gave the lease, or until `wait` was over.
+    time_waited: f64,
+    /// For how long all leases together were held that were released or lost.
+    time_held: f64,
+}
+
+#[pymethods]
+impl Stats {
+    fn __repr__(&self) -> String {
+        let Self { granted, refused, timed_out, unavailable, released, .. } = self;
+        let Self { renewed, unrenewed, reconnects, waiting, held, .. } = self;
+        let lost: Vec<_> =
+            self.lost.iter().map(|(reason, lost)| format!("'{reason}': {lost}")).collect();
+        let (waited, had) = (self.time_waited, self.time_held);
+        format!(
+            "Stats(granted={granted}, refused={refused}, timed_out={timed_out}, unavailable={unavailable}, \
+             released={released}, renewed={renewed}, unrenewed={unrenewed}, lost={{{}}}, reconnects={reconnects}, \
+             waiting={waiting}, held={held}, time_waited={waited}, time_held={had})",
+            lost.join(", ")
+        )
+    }
+}
+
+impl From<redlock::Stats> for Stats {
+    fn from(stats: redlock::Stats) -> Self {
+        Self {
+            granted: stats.granted,
+            refused: stats.refused,
+            timed_out: stats.timed_out,
+            unavailable: stats.unavailable,
+            released: stats.released,
+            renewed: stats.renewed,
+            unrenewed: stats.unrenewed,
+            lost: stats.lost.into_iter().map(|(reason, lost)| (reason.as_str(), lost)).collect(),
+            reconnects: stats.reconnects,
+            waiting: stats.waiting,
+            held: stats.held,
+            time_waited: stats.time_waited.as_secs_f64(),
+            time_held: stats.time_held.as_secs_f64(),
+        }
+    }
+}

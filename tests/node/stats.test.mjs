@@ -1,0 +1,51 @@
+// What a client says of itself in numbers, and that an unnamed node in memory is its own.
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redlock-native";
+import { fresh, serverForSuite } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
+
+const shared = serverForSuite();
+
+describe("stats", () => {
+  for (const kind of ["memory://", "redis://"]) {
+    test(`what became of acquires and leases, over ${kind}`, async () => {
+      const client = new Redlock(kind === "memory://" ? kind : shared.server.url);
+      const lock = client.lock(fresh(), { ttl: 600, renew: false });
+      const lease = await lock.acquire();
+      assert.equal(await lock.tryAcquire(), null);
+      await assert.rejects(lock.acquire({ wait: 100 }), { code: "timeout" });
+      assert.equal(client.stats().held, 1);
+      await lease.release();
+      const expires = await lock.acquire();
+      await sleep(800);
+      assert.equal(expires.held, false);
+      const { lost, timeWaited, timeHeld, ...counts } = client.stats();
+      assert.deepEqual(counts, {
+        granted: 2,
+        refused: 1,
+        timedOut: 1,
+        unavailable: 0,
+        released: 1,
+        renewed: 0,
+        unrenewed: 0,
+        reconnects: 0,
+        waiting: 0,
+        held: 0,
+      });
+      assert.equal(lost.expired, 1);
+      assert.equal(Object.keys(lost).length, 9);
+      assert.ok(timeWaited >= 100 && timeHeld >= 100, `${timeWaited} ${timeHeld}`);
+    });
+  }
+
+  test("memory without a name is each client's own", async () => {
+    const name = fresh();
+    const [one, two] = [new Redlock("memory://"), new Redlock("memory://")];
+    const lease = await one.lock(name).acquire();
+    const other = await two.lock(name).tryAcquire();
+    assert.ok(other);
+    assert.equal(await one.lock(name).tryAcquire(), null);
+    await Promise.all([lease.release(), other.release()]);
+  });
+});

@@ -1,0 +1,61 @@
+"""What a client says of itself in numbers, and that an unnamed node in memory is its own."""
+
+import multiprocessing
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redlock
+
+Call = Callable[..., Any]
+
+
+@pytest.mark.filterwarnings("ignore:.*not reentrant")
+def test_what_became_of_acquires_and_leases(client: redlock.Redlock, name: str, call: Call) -> None:
+    before = client.stats()
+    lock = client.lock(name, ttl=0.6, renew=False)
+    lease = call(lock, "acquire")
+    assert call(lock, "try_acquire") is None
+    with pytest.raises(redlock.LockTimeout):
+        call(lock, "acquire", wait=0.1)
+    assert client.stats().held == before.held + 1
+    call(lease, "release")
+    expires = call(lock, "acquire")
+    time.sleep(0.8)
+    assert not expires.held
+    after = client.stats()
+    for field, more in {"granted": 2, "refused": 1, "timed_out": 1, "released": 1}.items():
+        assert getattr(after, field) - getattr(before, field) == more, field
+    assert after.lost["expired"] - before.lost["expired"] == 1
+    assert after.time_waited - before.time_waited >= 0.1
+    assert after.time_held - before.time_held >= 0.1
+    assert (after.waiting, after.unavailable) == (0, 0)
+    assert f"granted={after.granted}, refused={after.refused}" in repr(after)
+    with pytest.raises(AttributeError):
+        after.granted = 0  # type: ignore[misc]
+
+
+def in_child(client: redlock.Redlock, results: Any) -> None:
+    results.put(client.stats().granted)
+
+
+def test_a_forked_child_begins_at_zero(name: str) -> None:
+    client = redlock.Redlock("memory://")
+    client.lock(name).acquire().release()
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    child = context.Process(target=in_child, args=(client, results))
+    child.start()
+    assert results.get(timeout=20) == 0
+    child.join(20)
+    assert client.stats().granted == 1
+
+
+def test_memory_without_a_name_is_each_client_s_own(name: str) -> None:
+    one, two = redlock.Redlock("memory://"), redlock.Redlock("memory://")
+    with one.lock(name), two.lock(name, wait=0):
+        assert one.lock(name).try_acquire() is None
+    shared = [redlock.Redlock(f"memory://{name}") for _ in range(2)]
+    with shared[0].lock(name):
+        assert shared[1].lock(name).try_acquire() is None

@@ -1,0 +1,63 @@
+//! What a client says of itself in numbers.
+
+use std::time::Duration;
+
+use redlock::{LossReason, Redlock, Stats};
+
+use crate::support::{Server, client, free_port, millis};
+
+fn lost(stats: &Stats, reason: LossReason) -> u64 {
+    stats.lost.iter().find(|(each, _)| *each == reason).unwrap().1
+}
+
+#[tokio::test]
+async fn every_end_of_an_acquire_and_of_a_lease_is_counted_once() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    assert_eq!((redlock.stats().granted, redlock.stats().lost.len()), (0, 9));
+    let lock = redlock.lock("job").ttl(millis(600));
+    let lease = lock.acquire().await.unwrap();
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    lock.clone().wait(millis(150)).acquire().await.unwrap_err();
+    let waiter = tokio::spawn(lock.clone().acquire());
+    tokio::time::sleep(millis(900)).await;
+    let stats = redlock.stats();
+    let now = (stats.granted, stats.refused, stats.timed_out, stats.held, stats.waiting);
+    assert_eq!(now, (1, 1, 1, 1, 1), "{stats:?}");
+    assert!(stats.renewed >= 2 && stats.unrenewed == 0, "{stats:?}");
+    lease.release().await.unwrap();
+    let next = waiter.await.unwrap().unwrap();
+    let stats = redlock.stats();
+    assert_eq!((stats.granted, stats.released, stats.waiting), (2, 1, 0), "{stats:?}");
+    // The one that was refused waited for 0.15 s, the one that was granted for 0.9.
+    assert!(stats.time_waited >= millis(1000), "{stats:?}");
+    assert!(stats.time_held >= millis(900), "{stats:?}");
+    server.ask("DEL lock:job");
+    next.handle().lost().await;
+    drop(next);
+    let stats = redlock.stats();
+    assert_eq!((lost(&stats, LossReason::Missing), stats.released, stats.held), (1, 1, 0));
+    redlock.close();
+    assert_eq!(redlock.stats().granted, 2);
+}
+
+#[tokio::test]
+async fn connections_that_were_opened_anew_and_nodes_that_are_away_are_counted() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(redlock.stats().reconnects, 0);
+    server.ask("CLIENT KILL TYPE normal SKIPME yes");
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while redlock.stats().reconnects == 0 {
+            tokio::time::sleep(millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+    let nobody = format!("redis://127.0.0.1:{}", free_port());
+    let away = Redlock::builder([nobody]).build().unwrap();
+    away.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+    away.lock("job").try_acquire().await.unwrap_err();
+    assert_eq!((away.stats().unavailable, away.stats().timed_out), (2, 0));
+}
