@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
-    Names = str | list[str] | tuple[str, ...]
+    _Names = str | list[str] | tuple[str, ...]
 
 #: Seconds that `lose` waits at most until holders have been told.
 TOLD = 1.0
@@ -49,7 +49,7 @@ class TestRedlock(Redlock):
         self._held = []
         return self  # type: ignore[no-any-return]
 
-    def hold(self, name: "Names", **options: "Any") -> Lease:
+    def hold(self, name: "_Names", **options: "Any") -> Lease:
         """Somebody else holds the lock from now on: another client's lease, which `release()` lets go.
 
         The options are those of `lock`. Raises LockTimeout if the lock is held already.
@@ -64,7 +64,7 @@ class TestRedlock(Redlock):
         self._held.append(lease)
         return lease
 
-    async def ahold(self, name: "Names", **options: "Any") -> Lease:
+    async def ahold(self, name: "_Names", **options: "Any") -> Lease:
         """`hold` for asyncio.
 
         >>> client = redlock.testing.TestRedlock()
@@ -75,7 +75,7 @@ class TestRedlock(Redlock):
         self._held.append(lease)
         return lease
 
-    def lose(self, name: "Names") -> bool:
+    def lose(self, name: "_Names") -> bool:
         """Whoever holds the lock loses it now; true if somebody did. Leases of this client know it when this returns.
 
         >>> client = redlock.testing.TestRedlock()
@@ -90,7 +90,7 @@ class TestRedlock(Redlock):
             time.sleep(0.001)
         return there
 
-    async def alose(self, name: "Names") -> bool:
+    async def alose(self, name: "_Names") -> bool:
         """`lose` for asyncio: what `on_lost` registered on the loop has been called, too.
 
         >>> client = redlock.testing.TestRedlock()
@@ -133,7 +133,7 @@ class TestRedlock(Redlock):
         """
         _fail_memory(self._node, False)
 
-    def _leases_of(self, name: "Names") -> list[Lease]:
+    def _leases_of(self, name: "_Names") -> list[Lease]:
         keys = {*self.lock(name).keys}
         return [lease for lease in self.leases() if keys & {*lease.keys}]
 
