@@ -156,6 +156,10 @@ soak-python: build ## CYCLES acquires of every kind in each way that Python wait
 	FORKS=$(FORKS) $(PY) -m pytest -q -s tests/python/test_fork.py
 	CYCLES=$(CYCLES) $(PY) -m pytest -q -s tests/python/test_leaks.py
 
+.PHONY: soak-leaks
+soak-leaks: build ## a million calls of Node, aborted ones among them: memory, files, threads and handles stay as they are
+	ROUNDS=333334 REDLOCK_TEST_PATIENCE=900000 node --test --test-reporter=spec tests/node/leaks.test.mjs
+
 .PHONY: measure-loss
 CUTS ?= 20
 measure-loss: build ## cut holders off and take their leases, CUTS times each way: how soon they are told (docs/testing.md)
