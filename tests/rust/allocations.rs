@@ -12,7 +12,7 @@ use std::backtrace::Backtrace;
 use std::borrow::Borrow;
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use redlock::Lock;
@@ -93,8 +93,13 @@ async fn allocations<L: Borrow<Lock>>(lock: impl Fn() -> L) -> usize {
     each
 }
 
+/// One test at a time: what another one allocates, its panic included, would be counted, too.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[tokio::test]
+#[allow(clippy::await_holding_lock, reason = "each test has a runtime of its own")]
 async fn an_acquire_and_a_release_allocate_little() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let server = Server::start();
     let redlock = client([&server]);
     let lock = redlock.lock("allocations");
@@ -106,6 +111,7 @@ async fn an_acquire_and_a_release_allocate_little() {
 
 #[test]
 fn the_future_of_an_acquire_is_small() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let lock = redlock::Redlock::builder(["memory://"]).build().unwrap().lock("size");
     let size = size_of_val(&lock.acquire());
     assert!(size <= 1024, "{size} bytes");

@@ -21,7 +21,7 @@ use crate::node::Expect;
 /// Dropped at any await it leaves no key and no place in the line: its round and its ticket see to that.
 pub(super) struct Attempt<'a> {
     request: &'a Request,
-    acquirer: &'a Acquirer,
+    pub(super) acquirer: &'a Acquirer,
     pub(super) started: Instant,
     /// One budget over queueing, connecting, asking and pausing; `None`: no end.
     wait: Option<Duration>,

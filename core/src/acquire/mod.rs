@@ -51,7 +51,8 @@ pub(crate) fn acquire<'a>(
     let mut attempt = Attempt::new(request, acquirer, wait, owner);
     async move {
         let outcome = attempt.run().await;
-        let counts = &acquirer.leases.counts;
+        // By the attempt: the future is smaller by what it need not keep twice.
+        let counts = &attempt.acquirer.leases.counts;
         match &outcome {
             // Until the round began: its own time is that of every lock, however free it is.
             Ok(lease) => counts.granted(lease.acquired().since(attempt.started)),
