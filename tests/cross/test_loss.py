@@ -25,7 +25,8 @@ TTL_MS = 60_000
 SIGNS = {
     "sync": {"last_held", "on_lost", "raised", "logged"},
     "asyncio": {"last_held", "on_lost", "raised", "logged"},
-    "using": {"last_held", "on_lost", "raised", "logged", "signal"},
+    # Node warns of a loss only where nobody listens for it: tests/node/warnings.test.mjs.
+    "using": {"last_held", "on_lost", "raised", "signal"},
 }
 COUNTS = pytest.mark.parametrize("count", [1, 5])
 
@@ -187,7 +188,9 @@ def test_told(
     assert reasons | {word["reason"]} <= allowed
     assert told["asyncio"]["raised"]["cause"] == "CancelledError"
     assert not any(signs["raised"]["held"] for signs in told.values())
-    assert all(signs["raised"]["reason"] in signs["logged"]["text"] for signs in told.values())
+    logged = [signs for signs in told.values() if "logged" in signs]
+    assert logged
+    assert all(signs["raised"]["reason"] in signs["logged"]["text"] for signs in logged)
     ats = [word["at"], *(signs["on_lost"]["at"] for signs in told.values())]
     figures[name_of_cause, count] += [(at - done) / 1e6 for at in ats]
     assert max(ats) - done < cause.within * 1e9, figures[name_of_cause, count]
