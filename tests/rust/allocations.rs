@@ -12,8 +12,8 @@ use std::backtrace::Backtrace;
 use std::borrow::Borrow;
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use redlock::Lock;
 use support::{Server, client};
