@@ -111,14 +111,14 @@ class Loop:
         raise NotImplementedError
 
     def call_soon_threadsafe(self, function: "Callable[..., object]", *args: "Any") -> None:
-        with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(function, *args)
+        self._token.run_sync_soon(function, *args)
 
     def call_soon(
         self, function: "Callable[..., object]", *args: "Any", context: "Context | None" = None
     ) -> None:
         run = (function,) if context is None else (context.run, function)
-        self.call_soon_threadsafe(_reported, *run, *args)
+        with suppress(trio.RunFinishedError):
+            self.call_soon_threadsafe(_reported, *run, *args)
 
     def create_task(self, coroutine: "Awaitable[object]") -> "_Task":
         lowlevel.spawn_system_task(_reported_task, coroutine)

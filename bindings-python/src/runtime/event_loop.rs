@@ -140,8 +140,11 @@ fn wake(py: Python<'_>, number: u64) -> PyResult<()> {
         .find(|slot| slot.number == number)
         .map(|slot| slot.completions.clone_ref(py));
     let Some(completions) = completions else { return Ok(()) };
-    if let Some(event_loop) = completions.get().event_loop.bind(py).upgrade() {
-        event_loop.call_method1("call_soon_threadsafe", (completions,))?;
+    let event_loop = completions.get().event_loop.bind(py).upgrade();
+    let woken = event_loop.map(|it| it.call_method1("call_soon_threadsafe", (completions,)));
+    if matches!(woken, Some(Err(_))) {
+        // It is over, whoever still has it: a lease that comes now would be kept, and renewed, for nobody.
+        forget(number);
     }
     Ok(())
 }
