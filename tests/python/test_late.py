@@ -1,6 +1,11 @@
-"""Where a process is barely there: in atexit handlers, and in subinterpreters."""
+"""Where a process, or a run, is barely there: in atexit handlers, in subinterpreters, at the end of a trio run."""
+
+import time
+from typing import Any
 
 import pytest
+import redlock
+import trio
 
 from .processes import run
 from .servers import Server
@@ -81,3 +86,26 @@ def test_a_subinterpreter_is_refused_or_ends_cleanly(when: str) -> None:
     process = run(code)
     out, err = process.communicate(timeout=60)
     assert (out, err, process.returncode) == ("done\n", "", 0)
+
+
+def test_what_is_granted_as_the_run_ends_is_given_back(
+    redis_client: redlock.Redlock, name: str
+) -> None:
+    """Nobody is left to whom it could be given, though something still keeps the run."""
+    from redlock import _trio
+
+    kept: list[Any] = []
+
+    async def main(micros: int) -> None:
+        kept.append(_trio.running())
+        acquire: Any = redis_client.lock(name, ttl=20).aacquire()
+        acquire.ask()
+        end = time.perf_counter() + micros * 1e-6
+        while time.perf_counter() < end:
+            pass
+        acquire.give_up()
+
+    for at in range(600):
+        trio.run(main, at % 60 * 10)
+    with redis_client.lock(name, ttl=20).acquire(wait=5):
+        pass

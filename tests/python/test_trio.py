@@ -128,29 +128,6 @@ def test_cancelled_at_any_moment_it_leaves_no_key(
         assert not redis_client.leases()[1:]
 
 
-def test_what_is_granted_as_the_run_ends_is_given_back(
-    redis_client: redlock.Redlock, name: str
-) -> None:
-    """Nobody is left to whom it could be given, though something still keeps the run."""
-    from redlock import _trio
-
-    kept: list[Any] = []
-
-    async def main(micros: int) -> None:
-        kept.append(_trio.running())
-        acquire: Any = redis_client.lock(name, ttl=20).aacquire()
-        acquire.ask()
-        end = time.perf_counter() + micros * 1e-6
-        while time.perf_counter() < end:
-            pass
-        acquire.give_up()
-
-    for at in range(600):
-        trio.run(main, at % 60 * 10)
-    with redis_client.lock(name, ttl=20).acquire(wait=5):
-        pass
-
-
 def test_loss_cancels_the_body(run: Any, client: redlock.Redlock, name: str) -> None:
     lock, seen = client.lock(name), list[str]()
 

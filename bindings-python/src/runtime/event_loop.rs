@@ -87,8 +87,12 @@ fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Completions>> {
         Py::new(py, Completions::new(Bell::Byte(bell), Some(woken), weak.clone_ref(py)))?;
     if event_loop.call_method1("add_reader", (descriptor, &completions)).is_err() {
         dispatcher::start(py)?;
-        let bell =
-            Bell::Thread(Box::new(move || dispatcher::send(Box::new(move |py| wake(py, number)))));
+        let bell = Bell::Thread(Box::new(move || {
+            dispatcher::send(Box::new(move |py| {
+                wake(py, number);
+                Ok(())
+            }));
+        }));
         completions = Py::new(py, Completions::new(bell, None, weak))?;
     }
     let slot = Slot {
@@ -134,19 +138,18 @@ fn forget(number: u64) {
 }
 
 /// Wakes a loop that cannot watch a file descriptor; on the dispatcher's thread.
-fn wake(py: Python<'_>, number: u64) -> PyResult<()> {
+fn wake(py: Python<'_>, number: u64) {
     let completions = lock(&SLOTS)
         .iter()
         .find(|slot| slot.number == number)
         .map(|slot| slot.completions.clone_ref(py));
-    let Some(completions) = completions else { return Ok(()) };
+    let Some(completions) = completions else { return };
     let event_loop = completions.get().event_loop.bind(py).upgrade();
     let woken = event_loop.map(|it| it.call_method1("call_soon_threadsafe", (completions,)));
     if matches!(woken, Some(Err(_))) {
         // It is over, whoever still has it: a lease that comes now would be kept, and renewed, for nobody.
         forget(number);
     }
-    Ok(())
 }
 
 /// An asyncio future of the running loop for a future on the background thread; `convert` runs on the loop's thread.

@@ -46,6 +46,7 @@ def test_the_wheel_alone_takes_locks(
     takes_locks(install(only("*.whl"), PYTHONS[version], "--no-index"), server)
 
 
+@pytest.mark.limit(900)
 def test_the_sdist_builds_by_itself(install: Install, server: Server) -> None:
     quick = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1"}
     # What this tree says about building must not help.
