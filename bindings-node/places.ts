@@ -103,6 +103,12 @@ function loginOf(username: unknown, password: unknown): string {
 
 function hostOf({ host, port }: { host?: unknown; port?: unknown }, usual: number): string {
   const name = host ? `${host}` : "localhost";
+  // Where a name had one of these, its URL would lead elsewhere, and take the password along.
+  if (/[/?#@,[\]\\\s]/.test(name)) {
+    throw new InvalidOption(
+      `fromClient(): host is ${shown(name)}: it must be a host's name or address`,
+    );
+  }
   const number = port ? Number(port) : usual;
   return name.includes(":") ? `[${name}]:${number}` : `${name}:${number}`;
 }

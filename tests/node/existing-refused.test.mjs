@@ -114,3 +114,14 @@ test("a way out is a way out", () => {
   const client = Redlock.fromClient(lazy({ keyPrefix: "app:" }), { keyPrefix: "app:lock:" });
   assert.equal(client.lock("job").key, "app:lock:job");
 });
+
+test("a host that would lead elsewhere, and take the password along, is refused", () => {
+  for (const host of ["evil@other", "one/2", "one,two", "a b"]) {
+    const client = { isCluster: false, options: { host, password: "s3cret" } };
+    assert.throws(
+      () => Redlock.fromClient(client),
+      (error) =>
+        error.code === "invalid" && /host is/.test(error.message) && !/s3cret/.test(error.message),
+    );
+  }
+});

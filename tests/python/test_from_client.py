@@ -331,3 +331,34 @@ def test_it_has_every_option_of_a_client() -> None:
     ours = {*inspect.signature(Redlock).parameters} - {"nodes", "args", "kwargs"}
     given = {*inspect.signature(Redlock.from_client).parameters} - {"client", "service"}
     assert given == ours
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"host": "evil@other", "password": "s3cret"}, "host"),
+        ({"host": "one/2"}, "host"),
+        ({"host": None}, "host"),
+        ({"port": "x"}, "port"),
+    ],
+)
+def test_what_would_lead_elsewhere_is_refused(kwargs: dict[str, Any], words: str) -> None:
+    with pytest.raises(redlock.InvalidOption, match=f"a client's {words} is") as caught:
+        redlock.Redlock.from_client(redis.Redis(**kwargs))
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_service_is_a_name_and_a_password_may_be_a_number() -> None:
+    watcher = redis.Sentinel([("127.0.0.1", 1)])
+    with pytest.raises(redlock.InvalidOption, match="service"):
+        redlock.Redlock.from_client(watcher, service="orders/3")
+    assert redlock.Redlock.from_client(redis.Redis(password=12345)).nodes
+
+
+def test_a_pool_that_makes_its_connections_in_a_way_of_its_own_is_refused() -> None:
+    class Pool(redis.ConnectionPool):
+        def make_connection(self) -> Any:
+            return super().make_connection()
+
+    with pytest.raises(redlock.InvalidOption, match="Pool"):
+        redlock.Redlock.from_client(Pool())

@@ -7,6 +7,7 @@ nothing connects, and told apart by the names of their classes.
 import inspect
 import sys
 import warnings
+from os import fspath
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -111,6 +112,12 @@ class _Node:
                 f"the client's connections are of class {cls.__name__}, which is not redis-py's: write the node's URL, "
                 "Redlock('redis://...'), or 'memory://' for a server that is none"
             )
+        maker = getattr(type(pool), "make_connection", None)
+        if getattr(maker, "__module__", "").partition(".")[0] != "redis":
+            raise InvalidOption(
+                f"the client's pool is of class {type(pool).__name__}, whose connections are made in a way of its own: "
+                "write the node's URL, Redlock('redis://...')"
+            )
         tls = "SSL" in cls.__name__
         manager = getattr(pool, "sentinel_manager", None)
         if manager is not None:
@@ -124,7 +131,7 @@ class _Node:
             # A path has no place for these but behind the ?.
             names = ("db",) if self._asks(kwargs) else ("db", "username", "password")
             parameters |= {name: kwargs[name] for name in names if kwargs.get(name)}
-            self.url = f"unix://{quote(kwargs['path'])}{_query(parameters)}"
+            self.url = f"unix://{quote(fspath(kwargs['path']))}{_query(parameters)}"
         else:
             parameters = self._parameters(kwargs, cls, tls)
             host = _host(kwargs.get("host", "localhost"), kwargs.get("port", 6379))
@@ -144,7 +151,7 @@ class _Node:
         places = [each.connection_pool.connection_kwargs for each in manager.sentinels]
         hosts = ",".join(_host(place["host"], place["port"]) for place in places)
         login = self._login(kwargs)
-        path = f"/{service}{_path(kwargs)}"
+        path = f"/{quote(service, safe='')}{_path(kwargs)}"
         self.url = f"{_scheme(tls)}+sentinel://{login}{hosts}{path}{_query(parameters)}"
 
     def _cluster(self, client: Any) -> None:
@@ -177,7 +184,7 @@ class _Node:
         if self._asks(kwargs):
             return ""
         user, password = (
-            quote(kwargs.get(name) or "", safe="") for name in ("username", "password")
+            quote(_word(kwargs.get(name)), safe="") for name in ("username", "password")
         )
         # A user alone is refused by its URL, which says why.
         return f"{user}:{password}@" if password else f"{user}@" if user else ""
@@ -187,8 +194,20 @@ def _scheme(tls: bool) -> str:
     return "rediss" if tls else "redis"
 
 
-def _host(host: str, port: Any) -> str:
-    return f"[{host}]:{int(port)}" if ":" in host else f"{host}:{int(port)}"
+def _host(host: Any, port: Any) -> str:
+    # Where a name had one of these, its URL would lead elsewhere, and take the password along.
+    if not isinstance(host, str) or not host or set(host) & set("/?#@,[]\\ \t\r\n"):
+        raise InvalidOption(f"a client's host is {host!r}: it must be a host's name or address")
+    try:
+        number = int(port)
+    except (TypeError, ValueError):
+        raise InvalidOption(f"a client's port is {port!r}: it must be a number") from None
+    return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+
+
+def _word(value: Any) -> "str | bytes":
+    """A user or a password as redis-py sends it, which takes numbers, too."""
+    return value if isinstance(value, (str, bytes)) else str(value or "")
 
 
 def _path(kwargs: dict[str, Any]) -> str:
