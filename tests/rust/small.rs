@@ -27,6 +27,8 @@ struct State {
     asked: Vec<Vec<String>>,
     /// The answers to the next ones of these names, in this order, are lost on the way.
     lose: VecDeque<String>,
+    /// The next one of this name is answered so much later, and whatever comes behind it.
+    late: Option<(String, Duration)>,
 }
 
 /// The server; it lives as long as the process.
@@ -57,6 +59,11 @@ impl Small {
     /// The answers to the next such commands are lost.
     pub(crate) fn lose(&self, names: &[&str]) {
         self.state.lock().unwrap().lose = names.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    /// The next such command is answered so much later.
+    pub(crate) fn delay(&self, name: &str, by: Duration) {
+        self.state.lock().unwrap().late = Some((name.to_owned(), by));
     }
 
     /// Somebody else's word.
@@ -105,7 +112,9 @@ fn serve(knows: Knows, state: &Mutex<State>, mut stream: TcpStream) -> Option<()
         if state.lose.front() == Some(&words[0]) {
             state.lose.pop_front();
         } else {
+            let late = state.late.take_if(|(name, _)| *name == words[0]);
             drop(state);
+            late.inspect(|(_, by)| std::thread::sleep(*by));
             stream.write_all(answer.as_bytes()).ok()?;
         }
     }

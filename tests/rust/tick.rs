@@ -1,5 +1,6 @@
 //! `at_least`: after a release the key stays, held by nobody and had by nobody, until so long after the acquire.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redlock::ffi::{self, Acquire, ClientArgs, LockArgs, Unit};
@@ -131,6 +132,26 @@ async fn it_stays_without_scripts() {
         small.lose(&["SET"]);
         assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
     }
+}
+
+/// An extension in two steps, of which the second would come behind the release.
+#[tokio::test]
+async fn what_was_being_extended_stays_no_longer() {
+    let small = Small::start(Knows::DelIfEq);
+    let redlock = Redlock::builder([small.url()]).scripts(false).build().unwrap();
+    let lease = Arc::new(tick(&redlock).renew(false).acquire().await.unwrap().into_handle());
+    small.delay("GETRANGE", millis(700));
+    let reads = small.count("GETRANGE");
+    let extended = tokio::spawn(async move { lease.clone().extend(LONG * 2).await });
+    while small.count("GETRANGE") == reads {
+        tokio::time::sleep(millis(5)).await;
+    }
+    redlock.release_all().await.unwrap();
+    assert!(extended.await.unwrap().is_err());
+    // Answered behind all that was asked before.
+    assert!(redlock.lock("tick").try_acquire().await.unwrap().is_none());
+    let left = small.get("lock:tick").unwrap().1;
+    assert!(left <= STAY * 2 && small.count("PEXPIRE") == 0, "{left:?}");
 }
 
 #[tokio::test]

@@ -41,6 +41,23 @@ pub(super) fn leads_to(in_flight: &InFlight, value: &Value) -> Option<Command> {
     }
 }
 
+/// Whether it is to have our keys live longer, and what gives them back is on its way behind it: what is asked now, because
+/// the answer leads to it or as the scripts were lost, would come behind that.
+pub(super) fn given_back<'a>(
+    in_flight: &InFlight,
+    value: &Value,
+    mut behind: impl Iterator<Item = &'a InFlight>,
+) -> bool {
+    let Purpose::Keep(then) = &in_flight.command.purpose else { return false };
+    let ours = match &in_flight.command.expects {
+        Expects::Echo(token) => token,
+        Expects::Parts(parts) => parts.echo(),
+        _ => return false,
+    };
+    let is_delete = |open: &InFlight| matches!(&open.command.purpose, Purpose::Delete { token, .. } if **token == *ours);
+    (then.is_some() || lost_scripts(in_flight, value)) && behind.any(is_delete)
+}
+
 /// A `GET` says whose a key is only for whoever set it just before: the other answers are the script's to give.
 ///
 /// A `SET` that was refused behind a read that shows our token would be a grant by what an earlier command did.

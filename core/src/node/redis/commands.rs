@@ -82,30 +82,17 @@ pub(super) fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
     if params.first { Purpose::FirstVote { token, sent } } else { Purpose::Heal(token) }
 }
 
-/// Deletes our keys, and no others. `owed`: how long they live at most.
-pub(super) fn release_script(claim: &Claim, owed: Duration) -> Command {
-    let mut call = SCRIPTS[RELEASE].on(&claim.keys, 1);
+/// Deletes our keys, and no others; with `stay` they live on, for no longer than that. `owed`: how long they live at
+/// most until then.
+pub(super) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duration>) -> Command {
+    let mut call = SCRIPTS[RELEASE].on(&claim.keys, 1 + usize::from(stay.is_some()));
     call.word(&*claim.token);
+    if let Some(stay) = stay {
+        call.number(millis(stay));
+    }
     let token = Arc::clone(&claim.token);
-    script_call(
-        call,
-        Arc::clone(&claim.token),
-        Purpose::Delete { token, owed, until: None },
-        TIMEOUT,
-    )
-}
-
-/// Has our keys, and no others, live for no longer than `stay`. `owed`: how long they live at most until then.
-pub(super) fn shorten_script(claim: &Claim, owed: Duration, stay: Duration) -> Command {
-    let mut call = SCRIPTS[RELEASE].on(&claim.keys, 2);
-    call.word(&*claim.token).number(millis(stay));
-    let token = Arc::clone(&claim.token);
-    script_call(
-        call,
-        Arc::clone(&claim.token),
-        Purpose::Delete { token, owed, until: None },
-        TIMEOUT,
-    )
+    let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
+    script_call(call, token, purpose, TIMEOUT)
 }
 
 /// Deletes the keys whoever has them, if the server's own clock has not passed this time.

@@ -1,11 +1,10 @@
 //! What is asked and answered over one connection, and what it pays for those before it: all but the bytes' way.
 //!
-//! It speaks in commands and values and never waits: [`super::session`] moves the bytes and calls it. Who asks,
-//! what is owed and who is told live in the [`Context`], which it borrows for the life of the connection.
+//! It speaks in commands and values and never waits: [`super::session`] moves the bytes and calls it.
 
 use redis::{PushKind, Value};
 
-use super::answers::{denied_delete, fits, leads_to, lost_scripts};
+use super::answers::{denied_delete, fits, given_back, leads_to, lost_scripts};
 use super::commands::plain;
 use super::confirm::Confirm;
 use super::context::Context;
@@ -31,8 +30,7 @@ pub(super) struct Dialogue<'a> {
     pub(super) pipeline: Pipeline,
     /// Grants that replicas and disks must have before they count.
     confirm: Confirm,
-    /// When it began, if the former connection may still be alive for the server.
-    /// Deletes are then repeated until what it carried must have expired.
+    /// When it began, if the former one may still live: deletes are repeated until what that carried has expired.
     unkilled: Option<Instant>,
     /// How the server deletes without a script, if that is wanted.
     deletes_by: Option<Delete>,
@@ -152,11 +150,14 @@ impl<'a> Dialogue<'a> {
             self.pipeline.put_back(in_flight);
             return None;
         };
+        if given_back(&in_flight, &value, self.pipeline.open()) {
+            self.context.refuse(in_flight, &Fault::new("the lease was given back meanwhile"));
+            return None;
+        }
         let denied = denied_delete(&in_flight, &value, self.context.target.needs.scripts);
         self.deletes_by = self.deletes_by.filter(|_| !denied);
         if denied || lost_scripts(&in_flight, &value) {
-            // A round that is over drops its answers before it sends its deletes, so an acquire
-            // that is still listened to has no delete ahead of it here.
+            // A round that is over drops its answers before its deletes: who still listens has none ahead of it.
             for load in load_scripts() {
                 self.ask(InFlight::unheard(plain(&load, Purpose::Plain)));
             }
@@ -226,7 +227,6 @@ impl<'a> Dialogue<'a> {
             return Some(flood);
         }
         for key in keys {
-            // A key that is no text is nobody's lock: what comes of it wakes nobody.
             if let Value::BulkString(key) = key {
                 let key = String::from_utf8_lossy(key).into_owned();
                 self.context.watch.changed(Change::Key(key));
@@ -238,7 +238,7 @@ impl<'a> Dialogue<'a> {
     /// The connection broke: what has no answer is refused, and what was never sent is not owed.
     pub(super) fn broken(&mut self, fault: &Fault) {
         self.confirm.broken(fault);
-        // Two passes: all votes that were not sent are known before the first delete could be owed for one.
+        // All votes that were not sent are known before the first delete could be owed for one.
         let mut open: Vec<_> = self.pipeline.end().collect();
         for (in_flight, _) in open.iter().filter(|(_, sent)| !sent) {
             self.context.debts.never_sent(&in_flight.command);

@@ -179,7 +179,7 @@ pub(super) fn respelled(command: &Command, by: Option<Delete>) -> Option<Command
         }
         (None, Purpose::Delete { token, owed, .. }) => {
             let (keys, fences) = ([key].into(), Arc::default());
-            release_script(&Claim { keys, fences, token: Arc::clone(token) }, *owed)
+            release_script(&Claim { keys, fences, token: Arc::clone(token) }, *owed, None)
         }
         // By force it is asked for in this way only where there is no script.
         _ => return None,

@@ -73,6 +73,11 @@ impl Pipeline {
         self.open.push_front(in_flight);
     }
 
+    /// What is asked and not answered, in its order.
+    pub(super) fn open(&self) -> impl Iterator<Item = &InFlight> {
+        self.open.iter()
+    }
+
     /// Whether there is something to write or to flush.
     pub(super) fn is_unwritten(&self) -> bool {
         self.unflushed || !self.unsent.is_empty()

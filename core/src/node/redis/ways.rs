@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::commands::{
-    acquire_script, extend_script, force, inspect_script, release_script, shorten_script,
-};
+use super::commands::{acquire_script, extend_script, force, inspect_script, release_script};
 use super::in_flight::Command;
 use super::link::Link;
 use super::native::{self, Delete};
@@ -63,15 +61,18 @@ impl Ways {
         let by = self.link.deletes_by().or(self.without_scripts().then_some(Delete::IfEq));
         match by.filter(|_| claim.keys.len() == 1) {
             Some(by) => native::release(claim, owed, by),
-            None => release_script(claim, owed),
+            None => release_script(claim, owed, None),
         }
     }
 
     /// The delete of keys that are to stay for so long. Nobody waits to be told of them.
     pub(super) fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Command {
         let native = self.is_native(&claim.keys, Fencing::Off);
-        let ask = if native { native::shorten } else { shorten_script };
-        Command { untracked: true, ..ask(claim, owed, stay) }
+        let command = match native {
+            true => native::shorten(claim, owed, stay),
+            false => release_script(claim, owed, Some(stay)),
+        };
+        Command { untracked: true, ..command }
     }
 
     /// Who has the key.
