@@ -9,7 +9,7 @@ use crate::errors::millis;
 pub struct Inspection {
     /// Whether one owner has the lock on a quorum of nodes.
     pub held: bool,
-    /// What is left of it there, in ms; nothing when free, or without a known end.
+    /// What is left of it there, in ms; nothing when free, or without a known end. Where it is not held, how long it stays.
     pub remaining: Option<f64>,
     /// Each node's word on each key.
     pub nodes: Vec<NodeInspection>,
@@ -22,8 +22,8 @@ pub struct NodeInspection {
     pub url: String,
     /// The Redis key.
     pub key: String,
-    /// `fault`: it gave no answer that counts.
-    #[napi(ts_type = "'free' | 'held' | 'fault'")]
+    /// `fault`: it gave no answer that counts; `kept`: it was released, and stays for `atLeast`.
+    #[napi(ts_type = "'free' | 'held' | 'kept' | 'fault'")]
     pub state: String,
     /// What is left, in ms; nothing when free, at a fault, or without a known end.
     pub remaining: Option<f64>,

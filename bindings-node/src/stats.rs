@@ -23,7 +23,7 @@ pub struct Stats {
     pub renewed: f64,
     /// Renewals that no quorum confirmed: each is tried again until the lease is over.
     pub unrenewed: f64,
-    /// Leases that were lost, by reason; each reason is there.
+    /// Leases that were lost, by reason; each reason is there. `forked` stays 0: a child counts none of its parent's.
     pub lost: HashMap<String, f64>,
     /// Connections that were opened anew, after one that ended.
     pub reconnects: f64,

@@ -15,7 +15,7 @@ use pyo3::types::{PyList, PyString};
 pub(crate) struct Inspection {
     /// One owner has it on a quorum of nodes.
     held: bool,
-    /// The seconds left of it there; None when free, or without a known end.
+    /// The seconds left of it there; None when free, or without a known end. Where it is not held, how long it stays.
     remaining: Option<f64>,
     /// Each node's word on each key.
     nodes: Vec<Py<NodeInspection>>,
@@ -33,7 +33,7 @@ pub(crate) struct NodeInspection {
     url: String,
     /// The Redis key.
     key: String,
-    /// `free`, `held` or `fault`.
+    /// `free`, `held`, `kept` (released, and stays for `at_least`) or `fault`.
     state: &'static str,
     /// The seconds left; None when free, at a fault, or without a known end.
     remaining: Option<f64>,

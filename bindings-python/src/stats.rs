@@ -24,7 +24,7 @@ pub(crate) struct Stats {
     renewed: u64,
     /// Renewals that no quorum confirmed: each is tried again until the lease is over.
     unrenewed: u64,
-    /// Leases that were lost, by reason; each reason is there.
+    /// Leases that were lost, by reason; each reason is there. `forked` stays 0: a child counts none of its parent's.
     lost: BTreeMap<&'static str, u64>,
     /// Connections that were opened anew, after one that ended.
     reconnects: u64,

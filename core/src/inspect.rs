@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{NodeReport, NodeState};
-use crate::node::{Fault, Holder, Node};
+use crate::node::{Fault, Holder, KEPT, Node};
 use crate::quorum::{Collect, Counts, Nodes};
 use crate::text::escaped;
 
@@ -29,7 +29,8 @@ pub struct Inspection {
     pub held: bool,
     /// What is left of it there; `None` when free, or without a known end.
     ///
-    /// After so long, without a renewal, a quorum is free; of several keys the longest.
+    /// After so long, without a renewal, a quorum is free; of several keys the longest. Where it is not held, how long it
+    /// stays by `at_least`: nobody has it until then.
     pub remaining: Option<Duration>,
     /// Each node's word on each key.
     ///
@@ -45,11 +46,11 @@ pub struct NodeInspection {
     pub url: String,
     /// The Redis key.
     pub key: String,
-    /// `Free`, `Held` or `Fault`.
+    /// `Free`, `Held`, `Kept` or `Fault`.
     pub state: NodeState,
     /// What is left; `None` when free, at a fault, or without a known end.
     pub remaining: Option<Duration>,
-    /// The first 8 digits of the owner's token.
+    /// The first 8 digits of the owner's token; of a key that only stays, of who released it.
     /// Enough to tell two owners apart, and too little to release by.
     pub token: Option<String>,
     /// The fault's own text, or why the node takes no first vote yet (`restart_guard`).
@@ -84,8 +85,8 @@ pub(crate) async fn inspection(
             votes.silence_counts();
             return Err(nodes.report(&votes, timeout));
         }
-        if let Some(remaining) = quorums_holder(&votes) {
-            inspection.held = true;
+        if let Some((remaining, kept)) = quorums_holder(&votes) {
+            inspection.held |= !kept;
             inspection.remaining = inspection.remaining.max(remaining);
         }
         let answers = nodes.list.iter().zip(votes.answers);
@@ -94,8 +95,9 @@ pub(crate) async fn inspection(
     Ok(inspection)
 }
 
-/// What is left of the lease that a quorum of nodes knows: the time at which the quorum breaks.
-fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<Option<Duration>> {
+/// What is left of the lease that a quorum of nodes knows: the time at which the quorum breaks; and whether it is over,
+/// and only stays.
+fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<(Option<Duration>, bool)> {
     let mut by_token: HashMap<&str, Vec<Duration>> = HashMap::new();
     for holder in votes.answers.iter().flatten().flatten().flatten() {
         // Without a known end: behind all that have one.
@@ -103,10 +105,10 @@ fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<Option<Duration>> {
         by_token.entry(&holder.token).or_default().push(left);
     }
     let needed = votes.tally.quorum();
-    let mut lefts = by_token.into_values().find(|lefts| lefts.len() >= needed)?;
+    let (token, mut lefts) = by_token.into_iter().find(|(_, lefts)| lefts.len() >= needed)?;
     lefts.sort_unstable();
     let left = lefts[lefts.len() - needed];
-    Some((left != Duration::MAX).then_some(left))
+    Some(((left != Duration::MAX).then_some(left), token.starts_with(KEPT)))
 }
 
 /// What one node says about the key, and why it may not vote for it.
@@ -118,6 +120,9 @@ fn word(
     // Free, but not to be had: that is why an acquire fails although nobody holds the lock.
     let guarded = node.guard_fault(key).map(|fault| fault.to_string());
     let (state, holder, error) = match answer {
+        Some(Ok(Some(holder))) if holder.token.starts_with(KEPT) => {
+            (NodeState::Kept, Some(holder), guarded)
+        }
         Some(Ok(Some(holder))) => (NodeState::Held, Some(holder), guarded),
         Some(Ok(None)) => (NodeState::Free, None, guarded),
         Some(Err(fault)) => (NodeState::Fault, None, Some(fault.to_string())),
@@ -129,7 +134,9 @@ fn word(
         state,
         remaining: holder.as_ref().and_then(|holder| holder.remaining),
         // It may be anybody's text: escaped, as it goes to terminals.
-        token: holder.map(|holder| escaped(holder.token.chars().take(8))),
+        token: holder.map(|holder| {
+            escaped(holder.token.strip_prefix(KEPT).unwrap_or(&holder.token).chars().take(8))
+        }),
         error,
     }
 }

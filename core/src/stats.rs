@@ -25,7 +25,7 @@ pub struct Stats {
     pub renewed: u64,
     /// Renewals that no quorum confirmed: each is tried again until the lease is over.
     pub unrenewed: u64,
-    /// Leases that were lost, for each reason that there is.
+    /// Leases that were lost, for each reason that there is. `Forked` stays 0: a forked child counts none of its parent's.
     pub lost: Vec<(LossReason, u64)>,
     /// Connections that were opened anew, after one that ended.
     pub reconnects: u64,

@@ -125,7 +125,7 @@ def test_tls_is_taken_over(tmp_path: Path, library: Any, call: Call) -> None:
 
 
 class Provider(redis.CredentialProvider):
-    def __init__(self, *answer: str) -> None:
+    def __init__(self, *answer: str | bytes) -> None:
         self.answer = answer
 
     def get_credentials(self) -> Any:
@@ -139,7 +139,8 @@ class AsyncProvider(redis.CredentialProvider):
 
 
 def test_a_credential_provider_is_asked(server: Server, library: Any, call: Call) -> None:
-    for provider in (Provider("app", "s3c/r:e@t"), AsyncProvider()):
+    in_bytes = Provider(b"app", b"s3c/r:e@t")
+    for provider in (Provider("app", "s3c/r:e@t"), in_bytes, AsyncProvider()):
         theirs = library(host=HOST, port=server.port, client_name="x", credential_provider=provider)
         with Redlock.from_client(theirs) as client:
             assert [one["user"] for one in seen(server, client, call)] == ["app"]
@@ -353,6 +354,16 @@ def test_a_service_is_a_name_and_a_password_may_be_a_number() -> None:
     with pytest.raises(redlock.InvalidOption, match="service"):
         redlock.Redlock.from_client(watcher, service="orders/3")
     assert redlock.Redlock.from_client(redis.Redis(password=12345)).nodes
+
+
+@pytest.mark.parametrize("place", [{}, {"unix_socket_path": "/tmp/socket"}], ids=["tcp", "unix"])
+def test_a_password_that_would_be_sent_as_another_one_is_refused(place: dict[str, Any]) -> None:
+    theirs = redis.Redis(password="caf\u00e9", encoding="latin-1", **place)
+    with pytest.raises(redlock.InvalidOption, match="its password as latin-1") as caught:
+        redlock.Redlock.from_client(theirs)
+    assert "caf" not in str(caught.value)
+    assert redlock.Redlock.from_client(redis.Redis(password="caf\u00e9", **place)).nodes
+    assert redlock.Redlock.from_client(redis.Redis(password="s3cret", encoding="latin-1")).nodes
 
 
 def test_a_pool_that_makes_its_connections_in_a_way_of_its_own_is_refused() -> None:

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redlock::ffi::{self, Acquire, ClientArgs, LockArgs, Unit};
-use redlock::{ErrorKind, Lock, Redlock};
+use redlock::{ErrorKind, Lock, NodeState, Redlock};
 
 use crate::small::{Knows, Small};
 use crate::support::{Server, client, millis, servers};
@@ -120,7 +120,7 @@ async fn it_stays_without_scripts() {
         let token = lease.token().to_owned();
         lease.release().await.unwrap();
         let (owner, left) = small.get("lock:tick").unwrap();
-        assert!(owner == token && left <= STAY * 2, "{owner} {left:?}");
+        assert!(owner == format!("kept:{token}") && left <= STAY * 2, "{owner} {left:?}");
         // Another one's by the time that it is released.
         let lease = redlock.lock("other").ttl(LONG).at_least(STAY).acquire().await.unwrap();
         small.set("lock:other", "somebody", LONG * 2);
@@ -131,6 +131,48 @@ async fn it_stays_without_scripts() {
         let lease = redlock.lock("third").ttl(LONG).at_least(STAY).acquire().await.unwrap();
         small.lose(&["SET"]);
         assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+}
+
+/// Who has the same token elsewhere, by an attach: it is over for both.
+async fn ends_for_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) {
+    let stay = LONG / 2;
+    let lease = tick(&one).at_least(stay).acquire().await.unwrap().into_handle();
+    let token = lease.token().to_owned();
+    let twin = two.lock("tick").ttl(millis(3000)).attach(&token).await.unwrap().into_handle();
+    lease.release().await.unwrap();
+    let lost = tokio::time::timeout(LONG, twin.lost()).await.unwrap();
+    assert_eq!(lost.reason(), Some("missing"), "{lost}");
+    assert!(twin.extend(LONG).await.is_err());
+    assert_eq!(two.lock("tick").attach(&token).await.unwrap_err().kind(), ErrorKind::Lost);
+    let kept = format!("kept:{token}");
+    let error = two.lock("tick").attach(&kept).await.unwrap_err();
+    assert!(
+        error.kind() == ErrorKind::Invalid && error.to_string().contains("released"),
+        "{error}"
+    );
+    assert!(left() < LONG * 2 / 3, "{:?}", left());
+    // Nobody holds it, and nobody has it.
+    let seen = two.lock("tick").inspect().await.unwrap();
+    let states = seen.nodes.iter().all(|node| node.state == NodeState::Kept);
+    assert!(!seen.held && seen.remaining <= Some(LONG * 2 / 3) && states, "{seen:?}");
+    assert_eq!(seen.nodes[0].token.as_deref(), Some(&token[..8]));
+    let error = two.lock("tick").wait(Duration::ZERO).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("it was released, and stays for"), "{error}");
+}
+
+#[tokio::test]
+async fn a_lease_of_its_token_in_another_client_ends_with_it() {
+    let memory = || Redlock::builder(["memory://twins"]).build().unwrap();
+    ends_for_both(memory(), memory(), || Duration::ZERO).await;
+    let five = servers(5);
+    let longest = || five.iter().map(|it| left(it, "lock:tick")).max().unwrap();
+    let longest = || millis(longest().try_into().unwrap());
+    ends_for_both(client(&five), client(&five), longest).await;
+    for knows in [Knows::DelIfEq, Knows::DelEx] {
+        let small = Small::start(knows);
+        let redlock = || Redlock::builder([small.url()]).scripts(false).build().unwrap();
+        ends_for_both(redlock(), redlock(), || small.get("lock:tick").unwrap().1).await;
     }
 }
 

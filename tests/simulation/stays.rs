@@ -27,7 +27,7 @@ impl Server {
         let ours: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
         let end = self.clock_us(now) / 1000 + u64::try_from(stay.as_millis()).unwrap();
         self.keys.iter_mut().filter(|(key, _)| ours.contains(key)).for_each(|(_, entry)| {
-            entry.1 = entry.1.min(end);
+            *entry = (claim.kept(), entry.1.min(end));
         });
         if stay.is_zero() {
             self.keys.retain(|key, _| !ours.contains(key));

@@ -61,11 +61,14 @@ class FromProvider:
             import asyncio
 
             answer = asyncio.run(self.provider.get_credentials_async())
-        if isinstance(answer, tuple) and len(answer) == 1:
-            return answer[0]
-        if isinstance(answer, tuple) and len(answer) == 2:
-            return (answer[0] or None, answer[1])
-        return answer
+        if not isinstance(answer, tuple) or len(answer) not in (1, 2):
+            return answer
+        # redis-py sends bytes and numbers, too.
+        *user, password = (
+            word.decode() if isinstance(word, bytes) else str(word) if _is_number(word) else word
+            for word in answer
+        )
+        return (user[0] or None, password) if user else password
 
 
 def _kind(client: Any) -> str | None:
@@ -129,8 +132,9 @@ class _Node:
         elif "path" in kwargs:
             parameters = self._parameters(kwargs, cls, tls)
             # A path has no place for these but behind the ?.
-            names = ("db",) if self._asks(kwargs) else ("db", "username", "password")
-            parameters |= {name: kwargs[name] for name in names if kwargs.get(name)}
+            names = () if self._asks(kwargs) else ("username", "password")
+            words = {name: _word(name, kwargs) for name in names} | {"db": kwargs.get("db")}
+            parameters |= {name: word for name, word in words.items() if word}
             self.url = f"unix://{quote(fspath(kwargs['path']))}{_query(parameters)}"
         else:
             parameters = self._parameters(kwargs, cls, tls)
@@ -183,9 +187,7 @@ class _Node:
     def _login(self, kwargs: dict[str, Any]) -> str:
         if self._asks(kwargs):
             return ""
-        user, password = (
-            quote(_word(kwargs.get(name)), safe="") for name in ("username", "password")
-        )
+        user, password = (quote(_word(name, kwargs), safe="") for name in ("username", "password"))
         # A user alone is refused by its URL, which says why.
         return f"{user}:{password}@" if password else f"{user}@" if user else ""
 
@@ -205,9 +207,19 @@ def _host(host: Any, port: Any) -> str:
     return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
 
 
-def _word(value: Any) -> "str | bytes":
+def _word(name: str, kwargs: dict[str, Any]) -> "str | bytes":
     """A user or a password as redis-py sends it, which takes numbers, too."""
+    value, encoding = kwargs.get(name), kwargs.get("encoding") or "utf-8"
+    if isinstance(value, str) and value.encode(encoding, "replace") != value.encode():
+        raise InvalidOption(
+            f"the client sends its {name} as {encoding}, and redlock as utf-8, which is another one: give the {name} "
+            "letters of ASCII, or write the node's URL, Redlock('redis://...'), with what the server expects"
+        )
     return value if isinstance(value, (str, bytes)) else str(value or "")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _path(kwargs: dict[str, Any]) -> str:

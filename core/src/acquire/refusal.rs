@@ -10,6 +10,7 @@ use crate::error::{Error, NodeReport, seconds};
 use crate::lease::{Leases, Owner};
 use crate::node::{Taken, Vote};
 use crate::quorum::Collect;
+use crate::spelling::camel_case;
 
 /// What whoever waits for a lock of its own is told.
 pub const NOT_REENTRANT: &str = "a lock is not reentrant";
@@ -82,6 +83,13 @@ impl Refusal {
             Self::Held(None, _) | Self::Scouted(None, _) => {
                 ("somebody else holds it, without a known end: its key has no ttl".to_owned(), None)
             }
+            Self::Held(Some(left), taken) | Self::Scouted(Some(left), taken) if taken.kept => {
+                let option = if camel_case() { "atLeast" } else { "at_least" };
+                (
+                    format!("it was released, and stays for {} by its {option}", seconds(*left)),
+                    Some(*left),
+                )
+            }
             Self::Held(Some(left), _) | Self::Scouted(Some(left), _) => (
                 format!("somebody else holds it, for {} unless renewed", seconds(*left)),
                 Some(*left),
@@ -101,7 +109,10 @@ fn taken_in(votes: &Collect<Vote>, keys: usize) -> Taken {
         clean.clone().filter(refuses).count() > spare
     };
     // `Taken` knows of no more.
-    (0..keys.min(64)).filter(refused).collect()
+    let taken: Taken = (0..keys.min(64)).filter(refused).collect();
+    let only_stays = |vote: &Vote| matches!(vote, Vote::Held(_, taken) if taken.kept);
+    let kept = clean.clone().filter(|vote| matches!(vote, Vote::Held(..))).all(only_stays);
+    taken.that_stay(kept)
 }
 
 /// When a quorum may be free by the holders' own ttls; the inner `None` is without a known end.

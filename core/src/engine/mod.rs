@@ -22,7 +22,7 @@ use crate::error::{Error, LossReason, Result, seconds};
 use crate::inspect::{Inspection, inspection};
 use crate::lease::{Lease, LeaseHandle, Owner};
 use crate::log;
-use crate::node::Claim;
+use crate::node::{Claim, KEPT};
 use crate::options::LONG_TTL;
 use crate::per_process::{Made, PerProcess};
 use crate::quorum::{Collect, Counts as Votes};
@@ -157,10 +157,12 @@ impl Engine {
 
     /// The lease that is held under this token already.
     pub(crate) async fn attach(&self, request: &Request, claim: &Claim) -> Result<Lease> {
-        // No key has an empty value of ours, but somebody else's may.
-        if claim.token.is_empty() {
-            let text = "the token is empty: give that of the lease to go on with";
-            return Err(request.invalid(text));
+        // No lease has such a token, but a key may have it for its value.
+        if claim.token.is_empty() || claim.token.starts_with(KEPT) {
+            let what =
+                if claim.token.is_empty() { "empty" } else { "of a lease that was released" };
+            let text = format!("the token is {what}: give that of the lease to go on with");
+            return Err(request.invalid(&text));
         }
         let running = self.start(|| request.key())?;
         // It looks for itself whether the client was closed: such a lease must be let go of, not released.

@@ -43,6 +43,8 @@ pub enum NodeState {
     Granted,
     /// Somebody has the key: to who asks for it, somebody else.
     Held,
+    /// It was released, and stays for `at_least`: nobody has it, and nobody has it until then.
+    Kept,
     /// There was nothing to extend or to release.
     Missing,
     /// Nobody has the key.
@@ -59,6 +61,7 @@ impl NodeState {
         match self {
             Self::Granted => "granted",
             Self::Held => "held",
+            Self::Kept => "kept",
             Self::Missing => "missing",
             Self::Free => "free",
             Self::Fault => "fault",

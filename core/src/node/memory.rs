@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Claim, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, Watch};
+use super::{
+    Claim, Extension, Fault, Fencing, Holder, KEPT, Node, Reply, Taken, Vote, VoteParams, Watch,
+};
 use crate::clock::{Clock, Instant};
 
 /// What a server would keep.
@@ -151,7 +153,9 @@ impl Node for MemoryNode {
                 // for.
                 let others = entries.filter(|(_, entry)| *entry.token != *claim.token);
                 if let Some(last) = others.clone().map(|(_, entry)| entry.expires).max() {
-                    return Vote::Held(Some(last.since(now)), others.map(|(at, _)| at).collect());
+                    let kept = others.clone().all(|(_, entry)| entry.token.starts_with(KEPT));
+                    let taken: Taken = others.map(|(at, _)| at).collect();
+                    return Vote::Held(Some(last.since(now)), taken.that_stay(kept));
                 }
                 for key in claim.keys.iter() {
                     let kept = keys.get(key).map_or(now, |entry| entry.expires);
@@ -167,12 +171,14 @@ impl Node for MemoryNode {
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         self.answer(|| {
             self.run(|keys, now| {
-                let owners: Vec<_> = claim.keys.iter().map(|key| keys.get(key)).collect();
+                let is_held = |entry: &&Entry| !entry.token.starts_with(KEPT);
+                let owner = |key| keys.get(key).filter(is_held);
+                let owners: Vec<_> = claim.keys.iter().map(owner).collect();
                 // Taken before missing: somebody else's key is the clearer loss.
                 if owners.iter().flatten().any(|entry| *entry.token != *claim.token) {
                     return Extension::Taken;
                 }
-                if owners.contains(&None) {
+                if owners.iter().any(Option::is_none) {
                     return Extension::Missing;
                 }
                 for key in claim.keys.iter() {
@@ -208,6 +214,7 @@ impl Node for MemoryNode {
                 for key in claim.keys.iter() {
                     if let Some(entry) = keys.get_mut(key).filter(|e| *e.token == *claim.token) {
                         entry.expires = entry.expires.min(now + stay);
+                        entry.token = claim.kept();
                         shortened.push(key.clone());
                     }
                 }
@@ -238,12 +245,5 @@ impl Node for MemoryNode {
             self.watch.changed_keys(names);
             deleted > 0
         })
-    }
-}
-
-/// Whose it is: what a missing key is compared with above.
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.token == other.token
     }
 }

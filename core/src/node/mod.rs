@@ -35,7 +35,7 @@ pub(crate) use redis::{
     Confirm, Detour, MOMENT, Map, Member, Onward, Place, Purpose, onward, rested,
 };
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
-pub(crate) use vote::{Claim, Expect, Extension, Holder, Taken, Vote, VoteParams};
+pub(crate) use vote::{Claim, Expect, Extension, Holder, KEPT, Taken, Vote, VoteParams};
 pub(crate) use watch::Watch;
 
 /// An answer on its way. The command was sent when the method returned; dropping this unsends nothing.

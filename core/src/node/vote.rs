@@ -18,9 +18,13 @@ pub(crate) struct Claim {
     /// Where fencing tokens are kept, one for each key; empty without fencing.
     pub(crate) fences: Arc<[String]>,
     /// Whose the keys are to be: their value.
-    /// 32 hex digits. Nothing else ever goes into a key: other libraries compare the whole value.
+    /// 32 hex digits. Nothing else goes into a key that is held: other libraries compare the whole value.
     pub(crate) token: Arc<str>,
 }
+
+/// What stands before the token in a key that was released and stays for `at_least`: it is nobody's then, neither of who
+/// released it nor of who has attached to it.
+pub(crate) const KEPT: &str = "kept:";
 
 impl Claim {
     /// A claim under a token of its own: a delete of it can never hit another round's grant.
@@ -31,6 +35,11 @@ impl Claim {
         let mut digits = Uuid::encode_buffer();
         let token = Arc::from(&*Uuid::new_v4().simple().encode_lower(&mut digits));
         Self { keys, fences, token }
+    }
+
+    /// What its keys hold once they are released and stay.
+    pub(crate) fn kept(&self) -> String {
+        format!("{KEPT}{}", self.token)
     }
 }
 
@@ -83,12 +92,17 @@ pub(crate) enum Vote {
     Held(Option<Duration>, Taken),
 }
 
-/// Which of a claim's keys others have: a bit for each of the first 64, by its place. Of more nothing is known.
+/// Which of a claim's keys are not to be had: a bit for each of the first 64, by its place. Of more nothing is known.
 ///
 /// It is for fairness alone: of a key beyond the 64th a caller may be let on too early, and is refused by the
 /// nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken(u64);
+pub(crate) struct Taken {
+    /// A bit for each.
+    keys: u64,
+    /// Nobody has them: they were released, and stay for `at_least`.
+    pub(crate) kept: bool,
+}
 
 impl Taken {
     /// Zero beyond the 64th: no bit, rather than another key's.
@@ -98,7 +112,12 @@ impl Taken {
 
     /// Whether others have the key at this place.
     pub(crate) fn has(self, at: usize) -> bool {
-        self.0 & Self::bit(at) != 0
+        self.keys & Self::bit(at) != 0
+    }
+
+    /// The same, where nobody has them but they stay, or do not.
+    pub(crate) fn that_stay(self, kept: bool) -> Self {
+        Self { kept, ..self }
     }
 
     /// Whether it is all of so many keys.
@@ -110,7 +129,8 @@ impl Taken {
 
 impl FromIterator<usize> for Taken {
     fn from_iter<I: IntoIterator<Item = usize>>(places: I) -> Self {
-        Self(places.into_iter().fold(0, |taken, at| taken | Self::bit(at)))
+        let keys = places.into_iter().fold(0, |taken, at| taken | Self::bit(at));
+        Self { keys, kept: false }
     }
 }
 
@@ -129,7 +149,7 @@ pub(crate) enum Extension {
 /// Who has a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// The key's value.
+    /// The key's value; with [`KEPT`] before it nobody has it.
     pub(crate) token: String,
     /// What is left of it; `None`: without a known end.
     /// By the node's own clock, at the time of the answer.

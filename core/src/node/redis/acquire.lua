@@ -1,7 +1,8 @@
 -- KEYS: the lock keys; with fencing, then as many fence keys. ARGV: token, ttl in ms; with fencing: the proposed
 -- fence (us), or 0, and the least it may be, or 0; the slack (us). All keys or none; safe to run twice.
 -- Returns {1, ttl left, fence or '', token} when granted, {0, ttl left or -1 for no end, which keys, token} when
--- others have some: their numbers, with a comma behind each. Every script's answer ends with what it was asked for: an answer to another question is noticed.
+-- others have some: their numbers, with a comma behind each, and a k where all of these only stay, released. Every
+-- script's answer ends with what it was asked for: an answer to another question is noticed.
 -- An error, with nothing written, where a fence key keeps what no client can have stored.
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 -- The usual case, one free key without fencing, is one command and the tracked read.
@@ -13,18 +14,19 @@ local fencing = ARGV[3] ~= nil
 local locks = fencing and #KEYS / 2 or #KEYS
 local owners = values(1, locks)
 local left
-local which, asked = {}, {}
+local which, asked, kept = {}, {}, 'k'
 for i = 1, locks do
   local owner = owners[i]
   if owner and owner ~= token then
     which[#which + 1] = i .. ','
+    if string.sub(owner, 1, 5) ~= 'kept:' then kept = '' end
     -- The keys of one owner end together.
     local its = asked[owner] or redis.call('PTTL', KEYS[i])
     asked[owner] = its
     if not left or its == -1 or (left ~= -1 and its > left) then left = its end
   end
 end
-if left then return {0, left, table.concat(which), token} end
+if left then return {0, left, table.concat(which) .. kept, token} end
 -- From here on it is granted: a refused acquire leaves no trace, not even a fence.
 
 local fence = ''

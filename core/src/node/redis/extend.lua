@@ -1,13 +1,14 @@
 -- KEYS: the lock keys; with fencing, then as many fence keys. ARGV: token, ttl in ms, 1 where it must write whatever
 -- there is to do, else 0; with fencing: the fence to raise the stored one to. Never creates a lock key and never shortens.
--- Returns {1, token} when all keys are ours, {0, token} when one is missing, {-1, token} when another has one.
+-- Returns {1, token} when all keys are ours, {0, token} when one is missing or only stays, {-1, token} when another has
+-- one.
 -- An error, with nothing written, where a fence key keeps what no client can have stored.
 --@values
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 local locks = ARGV[4] and #KEYS / 2 or #KEYS
 local missing = false
 for _, owner in ipairs(values(1, locks)) do
-  if not owner then missing = true elseif owner ~= token then return {-1, token} end
+  if not owner or string.sub(owner, 1, 5) == 'kept:' then missing = true elseif owner ~= token then return {-1, token} end
 end
 if missing then return {0, token} end
 if ARGV[4] then

@@ -137,13 +137,13 @@ pub(super) fn release(claim: &Claim, owed: Duration, by: Delete) -> Command {
     command(bytes, parts, Purpose::Delete { token, owed, until: None })
 }
 
-/// Has our key, and no other, live for so long from now on. `owed`: how long it lives at most until then.
+/// Has our key, and no other, be nobody's and live for so long from now on. `owed`: how long it lives at most until then.
 ///
 /// Where it comes very late it may be longer than what was left: it stays ours, and for `stay` at most.
 pub(super) fn shorten(claim: &Claim, owed: Duration, stay: Duration) -> Command {
     let (key, token) = (key(claim), Arc::clone(&claim.token));
     let mut set = cmd("SET");
-    set.arg(key).arg(&*token).arg("IFEQ").arg(&*token).arg("PX").arg(millis(stay));
+    set.arg(key).arg(claim.kept()).arg("IFEQ").arg(&*token).arg("PX").arg(millis(stay));
     let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
     pair(Asked::Shorten, &set, &token, purpose)
 }

@@ -6,6 +6,8 @@
 
 use redis::Value;
 
+use crate::node::KEPT;
+
 /// What is asked without a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
@@ -128,7 +130,8 @@ impl Parts {
                     (Value::Nil, true) => vec![Value::Int(OURS), Value::Int(*left), nothing],
                     // The first key, which is the only one.
                     (Value::Nil, false) => {
-                        let which = Value::BulkString(b"1,".to_vec());
+                        let which: &[u8] = if is_kept(owner) { b"1,k" } else { b"1," };
+                        let which = Value::BulkString(which.to_vec());
                         vec![Value::Int(0), Value::Int(*left), which]
                     }
                     _ => return None,
@@ -150,10 +153,16 @@ impl Parts {
             // RESP2 says so of a key that is not there. Nobody has an empty token.
             Value::BulkString(token) if token.is_empty() => Some(0),
             Value::Nil => Some(0),
+            other if is_kept(other) => Some(0),
             Value::BulkString(_) => Some(-1),
             _ => None,
         }
     }
+}
+
+/// Whether it was released, and stays.
+fn is_kept(owner: &Value) -> bool {
+    matches!(owner, Value::BulkString(owner) if owner.starts_with(KEPT.as_bytes()))
 }
 
 /// Instead of a grant: the key was ours already, for a time that may be too short.

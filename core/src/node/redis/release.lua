@@ -1,5 +1,6 @@
--- KEYS: the lock keys. ARGV: token; where they are to stay: for how many ms at most. Deletes only what is ours, or has it
--- live no longer than that, and never longer than it would; returns {1, token} when all of it was, else {0, token}.
+-- KEYS: the lock keys. ARGV: token; where they are to stay: for how many ms at most. Deletes only what is ours, or makes
+-- it nobody's and has it live no longer than that, and never longer than it would; returns {1, token} when all of it was,
+-- else {0, token}.
 local token, stay = ARGV[1], ARGV[2]
 if #KEYS == 1 and not stay then
   if redis.call('GET', KEYS[1]) == token then return {redis.call('DEL', KEYS[1]), token} end
@@ -13,6 +14,7 @@ end
 if #ours > 0 and not stay then redis.call('DEL', unpack(ours)) end
 -- LT, since Redis 7, needs no read: of many keys each would cost too much.
 for i = 1, stay and #ours or 0 do
+  redis.call('SET', ours[i], 'kept:' .. token, 'KEEPTTL')
   if type(redis.pcall('PEXPIRE', ours[i], stay, 'LT')) == 'table' then
     local left = redis.call('PTTL', ours[i])
     if left < 0 or left > tonumber(stay) then redis.call('PEXPIRE', ours[i], stay) end

@@ -58,17 +58,15 @@ pub(super) fn vote(value: &Value) -> Answer<Vote> {
     }
 }
 
-/// The keys that others have, counted from 1 as Lua does, with a comma behind each.
+/// The keys that others have, counted from 1 as Lua does, with a comma behind each; and a k where these only stay.
 ///
 /// One text rather than a list: the answer keeps its shape, however many there are.
 fn places(list: &[u8]) -> Option<Taken> {
-    let mut places = std::str::from_utf8(list).ok()?.split_terminator(',');
-    places
-        .try_fold(Vec::new(), |mut found, place| {
-            found.push(place.parse::<usize>().ok()?.checked_sub(1)?);
-            Some(found)
-        })
-        .map(Taken::from_iter)
+    let list = std::str::from_utf8(list).ok()?;
+    let (places, kept) = list.strip_suffix('k').map_or((list, false), |places| (places, true));
+    let place = |place: &str| place.parse::<usize>().ok()?.checked_sub(1);
+    let taken = places.split_terminator(',').map(place).collect::<Option<Taken>>()?;
+    Some(taken.that_stay(kept))
 }
 
 /// Digits only: a fence must come back exactly as the script wrote it.
