@@ -141,7 +141,7 @@ export interface Failure {
 export interface Inspection {
   /** Whether one owner has the lock on a quorum of nodes. */
   held: boolean
-  /** What is left of it there, in ms; nothing when free, or without a known end. */
+  /** What is left of it there, in ms; nothing when free, or without a known end. Where it is not held, how long it stays. */
   remaining?: number
   /** Each node's word on each key. */
   nodes: Array<NodeInspection>
@@ -172,8 +172,8 @@ export interface NodeInspection {
   url: string
   /** The Redis key. */
   key: string
-  /** `fault`: it gave no answer that counts. */
-  state: 'free' | 'held' | 'fault'
+  /** `fault`: it gave no answer that counts; `kept`: it was released, and stays for `atLeast`. */
+  state: 'free' | 'held' | 'kept' | 'fault'
   /** What is left, in ms; nothing when free, at a fault, or without a known end. */
   remaining?: number
   /** The first 8 digits. */
@@ -215,7 +215,7 @@ export interface Stats {
   renewed: number
   /** Renewals that no quorum confirmed: each is tried again until the lease is over. */
   unrenewed: number
-  /** Leases that were lost, by reason; each reason is there. */
+  /** Leases that were lost, by reason; each reason is there. `forked` stays 0: a child counts none of its parent's. */
   lost: Record<string, number>
   /** Connections that were opened anew, after one that ended. */
   reconnects: number

@@ -53,7 +53,7 @@ class Inspection:
     @property
     def remaining(self, /) -> float | None:
         """
-        The seconds left of it there; None when free, or without a known end.
+        The seconds left of it there; None when free, or without a known end. Where it is not held, how long it stays.
         """
 
 @final
@@ -452,7 +452,7 @@ class NodeInspection:
     @property
     def state(self, /) -> str:
         """
-        `free`, `held` or `fault`.
+        `free`, `held`, `kept` (released, and stays for `at_least`) or `fault`.
         """
     @property
     def token(self, /) -> str | None:
@@ -675,7 +675,7 @@ class Stats:
     @property
     def lost(self, /) -> dict[str, int]:
         """
-        Leases that were lost, by reason; each reason is there.
+        Leases that were lost, by reason; each reason is there. `forked` stays 0: a child counts none of its parent's.
         """
     @property
     def reconnects(self, /) -> int:

@@ -45,7 +45,7 @@ export async function verbs(signal: AbortSignal): Promise<void> {
   lease.ensureHeld();
   await lease.release();
   const seen: Inspection = await described.inspect();
-  const state: "free" | "held" | "fault" | undefined = seen.nodes[0]?.state;
+  const state: "free" | "held" | "kept" | "fault" | undefined = seen.nodes[0]?.state;
   const key: string | undefined = seen.nodes[0]?.key;
   const held: Lease[] = redlock.leases();
   const done: [boolean, number] = [await redlock.forceRelease("a"), await redlock.releaseAll()];

@@ -68,9 +68,10 @@ impl Ways {
     /// The delete of keys that are to stay for so long. Nobody waits to be told of them.
     pub(super) fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Command {
         let native = self.is_native(&claim.keys, Fencing::Off);
-        let command = match native {
-            true => native::shorten(claim, owed, stay),
-            false => release_script(claim, owed, Some(stay)),
+        let command = if native {
+            native::shorten(claim, owed, stay)
+        } else {
+            release_script(claim, owed, Some(stay))
         };
         Command { untracked: true, ..command }
     }
