@@ -82,6 +82,10 @@ test-migration: build ## eight other lock libraries on the same keys (docs/migra
 	@tests/migration/setup
 	$(PY) -m pytest tests/migration
 
+.PHONY: test-replay
+test-replay: build ## what the tests of Node's other lock libraries ask for, case by case (docs/migrating-from.md)
+	node --test --test-reporter=spec $(wildcard tests/node/replay/*.test.mjs)
+
 .PHONY: test-frameworks
 test-frameworks: build ## FastAPI, Django, Celery, APScheduler, Flask and gunicorn, which it fetches: the recipes of docs/frameworks.md
 	@tests/frameworks/setup

@@ -1,7 +1,7 @@
 // node:test, with a time limit of its own for every test: one that hangs fails by name, however it was started.
 import { test as unlimited } from "node:test";
 
-export { after, before, beforeEach, describe } from "node:test";
+export { after, afterEach, before, beforeEach, describe } from "node:test";
 
 /** Milliseconds. */
 const LIMIT = Number(process.env.REDLOCK_TEST_PATIENCE ?? 90_000);

@@ -1,0 +1,260 @@
+// node-redlock 4.2.0, test.js: 56 cases, each over one server by either client package, and over three.
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redlock } from "redlock-native";
+import { eventually, fresh, refusal } from "../helper.mjs";
+import { ioredis, nodeRedis, over, serversForSuite } from "./places.mjs";
+import { byCallback, failed, replaying } from "./replay.mjs";
+
+const LONG = 10_000;
+const { replay, told } = replaying("node-redlock 4.2.0", {
+  what: "each of the first eleven with a callback; attempts and pauses for one call",
+  verdict: "differs",
+  has: (variant) => variant.endsWith("callbacks"),
+});
+const servers = serversForSuite(3);
+
+const ONE_OR_SEVERAL = ["one name", "two names"];
+const EACH_WAY = [...ONE_OR_SEVERAL, "one name, callbacks", "two names, callbacks"];
+
+/** The places, one after the other: what a case needs at each. */
+async function everywhere(variant, body) {
+  const names = variant.startsWith("two") ? 2 : 1;
+  const call = variant.endsWith("callbacks") ? byCallback : (use) => use();
+  const [one] = servers.all;
+  for (const theirs of [ioredis(one), nodeRedis(one), servers.all.map(ioredis)]) {
+    const client = over(theirs);
+    const resources = Array.from({ length: names }, () => fresh());
+    const lock = (options) => client.lock(resources, { wait: 2_000, ...options });
+    const key = resources[0];
+    await body({ client, lock, call, key, resources, every: Array.isArray(theirs) });
+    client.close();
+  }
+}
+
+/** The key's values, on the servers of the place. */
+const values = async (key, every) => (await servers.get(key)).slice(0, every ? 3 : 1);
+
+replay("locks a resource", "same", EACH_WAY, (variant) =>
+  everywhere(variant, async ({ lock, call, resources, every }) => {
+    const lease = await call(() => lock({ ttl: 1_000 }).acquire());
+    assert.ok(lease.held && lease.remaining > 0 && lease.remaining <= 1_000);
+    for (const key of resources) {
+      const found = await values(key, every);
+      // A quorum answered; the last server may be a moment behind.
+      assert.ok(found.filter((value) => value === lease.token).length > found.length / 2);
+    }
+    await call(() => lease.release());
+  }),
+);
+
+replay("waits until a lock expires before giving another", "same", EACH_WAY, (variant) =>
+  everywhere(variant, async ({ lock, call }) => {
+    const first = await call(() => lock({ ttl: 200, renew: false }).acquire());
+    const second = await call(() => lock({ ttl: 800 }).acquire());
+    assert.deepEqual([first.held, second.held], [false, true]);
+    await second.release();
+  }),
+);
+
+replay("unlocks, and holds it no more from that moment on", "same", EACH_WAY, (variant) =>
+  everywhere(variant, async ({ lock, call, key, every }) => {
+    const lease = await lock().acquire();
+    const released = call(() => lease.release());
+    assert.equal(lease.held, false);
+    await released;
+    await eventually(async () => assert.ok((await values(key, every)).every((it) => it === "")));
+  }),
+);
+
+replay("unlocking what was unlocked fails", "differs", EACH_WAY, (variant) =>
+  everywhere(variant, async ({ lock, call, key, every }) => {
+    const lease = await lock().acquire();
+    await lease.release();
+    const next = await lock().acquire();
+    await call(() => lease.release());
+    // And it leaves alone who came after.
+    assert.ok((await values(key, every)).includes(next.token));
+    await next.release();
+  }),
+);
+
+replay("fails where it cannot be released wholly", "same", EACH_WAY, (variant) =>
+  everywhere(variant, async ({ lock, call, key }) => {
+    const lease = await lock().acquire();
+    for (const server of servers.all) {
+      await server.cli("DEL", key);
+      await server.cli("SADD", key, "somebody's data");
+    }
+    const error = await failed(call(() => lease.release()));
+    assert.ok(["lost", "unavailable"].includes(error.code), String(error));
+    assert.equal(await servers.all[0].cli("TYPE", key), "set");
+  }),
+);
+
+replay("fails to extend what was unlocked", "same", EACH_WAY, (variant) =>
+  everywhere(variant, async ({ lock, call }) => {
+    const lease = await lock().acquire();
+    await lease.release();
+    assert.equal((await failed(call(() => lease.extend(200)))).code, "lost");
+  }),
+);
+
+replay("gives another at once after an unlock", "same", EACH_WAY, (variant) =>
+  everywhere(variant, async ({ lock, call }) => {
+    const first = await lock({ ttl: LONG }).acquire();
+    await first.release();
+    const second = await call(() => lock({ ttl: LONG, wait: 0 }).acquire());
+    assert.ok(second.held);
+    await second.release();
+  }),
+);
+
+replay("extends what has not expired, and gives the same lock", "same", EACH_WAY, (variant) =>
+  everywhere(variant, async ({ lock, call, key, every }) => {
+    const lease = await lock({ ttl: 1_000 }).acquire();
+    const before = lease.remaining;
+    await call(() => lease.extend(LONG));
+    assert.ok(lease.remaining > before && lease.held);
+    const left = (await servers.ttl(key)).slice(0, every ? 3 : 1);
+    assert.ok(left.filter((ms) => ms > 1_000).length > left.length / 2, String(left));
+    await lease.release();
+  }),
+);
+
+replay(
+  "fails after the last of its attempts, and says how many they were",
+  "differs",
+  EACH_WAY,
+  (variant) =>
+    everywhere(variant, async ({ lock, call }) => {
+      const lease = await lock({ ttl: LONG }).acquire();
+      const error = await failed(call(() => lock({ wait: 100 }).acquire()));
+      assert.equal(error.code, "timeout");
+      assert.ok(error.waited >= 90 && error.remaining > 0);
+      // What each server's vote was.
+      const { nodes } = await lock().inspect();
+      assert.ok(
+        nodes.some(({ state, token }) => state === "held" && lease.token.startsWith(token)),
+      );
+      await lease.release();
+    }),
+);
+
+replay("fails to extend what has expired", "same", EACH_WAY, (variant) =>
+  everywhere(variant, async ({ lock, call }) => {
+    const lease = await lock({ ttl: 200, renew: false }).acquire();
+    await sleep(250);
+    assert.equal((await failed(call(() => lease.extend(800)))).code, "lost");
+  }),
+);
+
+const CALLBACKS = EACH_WAY.slice(2);
+replay("gives another at once after an expiry", "same", CALLBACKS, (variant) =>
+  everywhere(variant, async ({ lock, call }) => {
+    await lock({ ttl: 150, renew: false }).acquire();
+    await sleep(250);
+    const next = await call(() => lock({ wait: 1_000 }).acquire());
+    assert.ok(next.held);
+    await next.release();
+  }),
+);
+
+replay("takes attempts and pauses for one call", "differs", ["callbacks"], (variant) =>
+  everywhere(variant, async ({ lock, call }) => {
+    const described = lock();
+    const lease = await call(() => described.acquire({ wait: 10 }));
+    assert.equal((await failed(described.acquire({ wait: 0 }))).code, "timeout");
+    const theirs = { retryCount: 10 };
+    assert.equal((await failed(described.acquire(theirs))).code, "invalid");
+    await lease.release();
+  }),
+);
+
+replay("its private entry is as it was", "no equivalent", [""], () => {
+  const described = new Redlock("memory://").lock("job");
+  assert.deepEqual(
+    Object.keys(described).filter((name) => /^_?lock/.test(name)),
+    [],
+  );
+});
+
+replay("a disposer unlocks after its block", "same", ONE_OR_SEVERAL, (variant) =>
+  everywhere(variant, async ({ lock, key, every }) => {
+    const lease = await lock({ ttl: LONG }).using((lease) => {
+      assert.ok(lease.held);
+      return lease;
+    });
+    assert.equal(lease.held, false);
+    await eventually(async () => assert.ok((await values(key, every)).every((it) => it === "")));
+  }),
+);
+
+replay("after a disposer's block another is given at once", "same", ONE_OR_SEVERAL, (variant) =>
+  everywhere(variant, async ({ lock }) => {
+    await lock({ ttl: LONG }).using(() => undefined);
+    assert.equal(await lock({ ttl: LONG, wait: 0 }).using(({ held }) => held), true);
+  }),
+);
+
+replay("a disposer's handler hears of an unlock that failed", "better", ONE_OR_SEVERAL, (variant) =>
+  everywhere(variant, async ({ lock, resources }) => {
+    const told = [];
+    const ended = lock({ ttl: LONG }).using(async (lease) => {
+      lease.onLost((error) => told.push(error.code));
+      for (const server of servers.all) await server.cli("DEL", ...resources);
+      await eventually(() => assert.equal(lease.held, false));
+    });
+    assert.equal((await failed(ended)).code, "lost");
+    assert.deepEqual(told, ["lost"]);
+  }),
+);
+
+replay("a disposer unlocks what was extended", "same", ONE_OR_SEVERAL, (variant) =>
+  everywhere(variant, async ({ lock, key, every }) => {
+    const described = lock({ ttl: 500 });
+    const lease = await described.using(async (lease) => {
+      const before = lease.remaining;
+      await lease.extend(LONG);
+      assert.ok(lease.remaining > before);
+      return lease;
+    });
+    assert.equal(lease.held, false);
+    await eventually(async () => assert.ok((await values(key, every)).every((it) => it === "")));
+  }),
+);
+
+replay("no clients are refused", "same", [""], () => {
+  assert.throws(() => over([]), refusal(["no client"]));
+  assert.throws(() => new Redlock([]), refusal([]));
+});
+
+replay("an event tells of each server's error", "better", [""], async () => {
+  const key = fresh();
+  for (const server of servers.all) await server.cli("SADD", key, "somebody's data");
+  const error = await failed(over(servers.all.map(ioredis)).lock(key).acquire({ wait: 1_000 }));
+  assert.equal(error.code, "invalid");
+  assert.match(error.message, /another type/);
+});
+
+replay("scripts of one's own", "no equivalent", [""], () => {
+  const [one] = servers.all;
+  const theirs = { lockScript: (script) => script };
+  assert.throws(() => over(ioredis(one), theirs), refusal(["lockScript"]));
+});
+
+replay("quit ends all clients", "differs", [""], async () => {
+  const theirs = servers.all.map(nodeRedis);
+  await Promise.all(theirs.map((client) => client.connect()));
+  const client = over(theirs);
+  const lease = await client.lock(fresh()).acquire();
+  assert.equal(await client.shutdown(100), 1);
+  assert.equal(lease.held, false);
+  assert.equal((await failed(client.lock(fresh()).acquire())).code, "closed");
+  for (const each of theirs) {
+    assert.equal(await each.ping(), "PONG");
+    each.destroy();
+  }
+});
+
+told();

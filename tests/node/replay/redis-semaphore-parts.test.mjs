@@ -1,0 +1,196 @@
+// redis-semaphore 5.8.0, what its tests ask of the parts of its mutexes: acquire, refresh, release, and their helpers.
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import * as redlock from "redlock-native";
+import { eventually, fresh, refusal } from "../helper.mjs";
+import { ioredis, over, serversForSuite } from "./places.mjs";
+import { failed, replaying } from "./replay.mjs";
+
+const { Redlock } = redlock;
+const { replay, told } = replaying("redis-semaphore 5.8.0, its parts");
+const servers = serversForSuite(3);
+const EACH = ["one server", "three"];
+const TOKEN = "1".repeat(32);
+const OTHER = "2".repeat(32);
+
+const chosen = (where) => servers.all.slice(0, where === "three" ? 3 : 1);
+const client = (where) => over(chosen(where).map(ioredis));
+const lockOf = (where, options) =>
+  client(where).lock(fresh(), { ttl: 200, renew: false, ...options });
+const set = (key, values) =>
+  Promise.all(
+    values.map((value, at) => value && servers.all[at].cli("SET", key, value, "PX", 5_000)),
+  );
+
+replay("acquire: true where it was free", "same", EACH, async (where) => {
+  const lease = await lockOf(where).acquire();
+  assert.ok(lease.held);
+  await lease.release();
+});
+
+replay("acquire: false once its time is over", "same", EACH, async (where) => {
+  const lock = lockOf(where, { ttl: 5_000, wait: 50 });
+  const lease = await lock.acquire();
+  assert.equal((await failed(lock.acquire())).code, "timeout");
+  await lease.release();
+});
+
+replay("acquire: false after so many attempts", "differs", EACH, async (where) => {
+  const lock = lockOf(where, { ttl: 5_000 });
+  const lease = await lock.acquire();
+  assert.equal(await lock.tryAcquire(), null);
+  assert.equal((await failed(lock.acquire({ wait: 0 }))).code, "timeout");
+  const theirs = { acquireAttemptsLimit: 1 };
+  assert.throws(() => client(where).lock("key", theirs), refusal(["acquireAttemptsLimit"]));
+  await lease.release();
+});
+
+replay("acquire: the key has the identifier", "same", EACH, async (where) => {
+  const lock = lockOf(where, { ttl: 5_000 });
+  const lease = await lock.acquire();
+  for (const server of chosen(where)) {
+    await eventually(async () => assert.equal(await server.cli("GET", lock.key), lease.token));
+  }
+  await lease.release();
+});
+
+replay("acquire: the key has the ttl", "same", EACH, async (where) => {
+  const lock = lockOf(where, { ttl: 5_000 });
+  const lease = await lock.acquire();
+  for (const server of chosen(where)) {
+    await eventually(async () => {
+      const left = Number(await server.cli("PTTL", lock.key));
+      assert.ok(left > 3_000 && left <= 5_000, `${left}`);
+    });
+  }
+  await lease.release();
+});
+
+replay("acquire: waits until it expires", "same", EACH, async (where) => {
+  const lock = lockOf(where, { ttl: 200, wait: 5_000 });
+  const begun = performance.now();
+  const first = await lock.acquire();
+  const second = await lock.acquire();
+  assert.ok(performance.now() - begun >= 190);
+  assert.deepEqual([first.held, second.held], [false, true]);
+  await second.release();
+});
+
+replay("acquire: each name waits for itself", "same", EACH, async (where) => {
+  const locks = [lockOf(where, { wait: 5_000 }), lockOf(where, { wait: 5_000 })];
+  const taken = () => Promise.all(locks.map((lock) => lock.acquire()));
+  await taken();
+  const begun = performance.now();
+  const second = await taken();
+  // One after the other would be twice that, and more.
+  assert.ok(performance.now() - begun >= 100);
+  await Promise.all(second.map((lease) => lease.release()));
+});
+
+replay("refresh: false where nobody has it", "same", ["one server"], async (where) => {
+  const error = await failed(client(where).attach(fresh(), TOKEN, { ttl: 5_000 }));
+  assert.deepEqual([error.code, error.reason], ["lost", "missing"]);
+});
+
+replay(
+  "refresh: true where it is one's own, and the ttl is longer",
+  "same",
+  EACH,
+  async (where) => {
+    const name = fresh();
+    // Of three, two have it.
+    await set(name, where === "three" ? [TOKEN, TOKEN] : [TOKEN]);
+    const lease = await client(where).attach(name, TOKEN, { ttl: 20_000 });
+    assert.ok(lease.held && lease.remaining > 10_000);
+    await eventually(async () =>
+      assert.ok(Number(await servers.all[0].cli("PTTL", name)) > 10_000),
+    );
+    await lease.release();
+  },
+);
+
+replay("refresh: false where another has most", "same", ["three"], async (where) => {
+  const name = fresh();
+  await set(name, [TOKEN, OTHER, OTHER]);
+  const error = await failed(client(where).attach(name, TOKEN, { ttl: 20_000 }));
+  assert.deepEqual([error.code, error.reason], ["lost", "taken"]);
+  assert.equal(await servers.all[1].cli("GET", name), OTHER);
+});
+
+replay("refresh: false where too few have it", "same", ["three"], async (where) => {
+  const name = fresh();
+  await set(name, [TOKEN]);
+  const attached = await client(where)
+    .attach(name, TOKEN, { ttl: 2_000 })
+    .catch((error) => error);
+  assert.equal(attached.code, "lost", String(attached));
+});
+
+replay("release: removes the key", "same", EACH, async (where) => {
+  const lease = await lockOf(where, { ttl: 5_000 }).acquire();
+  await lease.release();
+  for (const server of chosen(where)) {
+    await eventually(async () => assert.equal(await server.cli("GET", lease.key), ""));
+  }
+});
+
+replay("release: does nothing where there is none", "differs", EACH, async (where) => {
+  const lease = await lockOf(where, { ttl: 5_000 }).acquire();
+  await Promise.all(chosen(where).map((server) => server.cli("DEL", lease.key)));
+  await eventually(() => assert.equal(lease.held, false));
+  // Whoever relied on it is told.
+  assert.equal((await failed(lease.release())).code, "lost");
+  const other = client(where);
+  assert.equal(await other.forceRelease(fresh()), false);
+});
+
+replay("a refresh that is under way as it is released is no loss", "same", [""], async () => {
+  const [one] = servers.all;
+  const told = [];
+  const lease = await over(ioredis(one)).lock(fresh(), { ttl: 3_000 }).acquire();
+  lease.onLost((error) => told.push(error));
+  // It is refreshed a second after it was acquired, and not answered then.
+  await sleep(900);
+  await one.cli("CLIENT", "PAUSE", 300, "ALL");
+  await sleep(150);
+  await lease.release();
+  await sleep(300);
+  assert.deepEqual(told, []);
+  assert.equal(lease.signal.aborted, false);
+});
+
+const COUNTS = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+replay(
+  "a quorum is more than half of the servers",
+  "same",
+  COUNTS.map((count) => `of ${count}`),
+  async (variant) => {
+    const count = Number(variant.slice(3));
+    const quorum = Math.floor(count / 2) + 1;
+    const urls = Array.from({ length: count }, () => `memory://${fresh()}`);
+    const name = fresh();
+    const lock = new Redlock(urls, { restartGuard: 0 }).lock(name, { wait: 100 });
+    const held = [];
+    for (const [at, url] of urls.entries()) {
+      // As long as a quorum is free.
+      const lease = await lock.acquire().catch((error) => error);
+      assert.equal(lease.held === true, count - at >= quorum, `${at} of ${count} held: ${lease}`);
+      if (lease.held) await lease.release();
+      held.push(await new Redlock(url).lock(name).acquire());
+    }
+    await Promise.all(held.map((lease) => lease.release()));
+  },
+);
+
+replay("scripts: made, run, and their errors", "no equivalent", ["made", "run", "errors"], () => {
+  assert.equal(redlock.createEval, undefined);
+});
+
+replay("the package has what it promises", "same", [""], () => {
+  const has = new Set(Object.keys(redlock));
+  for (const name of ["Redlock", "lock", "using", "configure", "LockTimeout", "LockLost"]) {
+    assert.ok(has.has(name), name);
+  }
+});
+
+told();
