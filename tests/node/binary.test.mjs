@@ -30,6 +30,25 @@ before(async () => {
 
 after(() => rm(folder, { recursive: true, force: true }));
 
+/** What was said in each case, without what differs from one machine to another. */
+const messages = new Map();
+
+function kept(what, message) {
+  if (messages.has(what)) return;
+  const list = PLATFORMS.join(", ");
+  const plain = message
+    .replaceAll(list, "PLATFORMS")
+    .replaceAll(`redlock-native-${ours}`, "redlock-native-PLATFORM")
+    .replaceAll(ours, "PLATFORM")
+    .replaceAll(`${process.platform}-${process.arch}`, "PLATFORM")
+    .replace(/\w+-ppc64/g, "OTHER")
+    .replace(/\(\S*\/redlock-native\.[^)]*\)/, "(WHAT THE SYSTEM SAYS)")
+    .replaceAll(version, "VERSION")
+    .replaceAll("`", "'")
+    .replace(/v\d+\.\d+\.\d+/g, "NODE");
+  messages.set(what, plain);
+}
+
 /** A folder with the package as npm would install it, and these packages of platforms beside it. */
 async function installed({ platforms = {}, as = version } = {}) {
   const place = await mkdtemp(join(folder, "case-"));
@@ -73,6 +92,7 @@ const pretend = (name, value) => `Object.defineProperty(process, "${name}", { va
 describe("a missing binary says what is wrong:", () => {
   test("the optional dependency was left out", async () => {
     const { message, cause } = await told(await installed());
+    kept("the optional dependency was left out", message);
     assert.match(message, new RegExp(`^redlock-native ${version} cannot be loaded: its optional`));
     for (const words of [
       `redlock-native-${ours} is not installed`,
@@ -99,6 +119,7 @@ describe("a missing binary says what is wrong:", () => {
   test("node_modules was installed elsewhere", async () => {
     const place = await installed({ platforms: { "darwin-arm64": "text", "win32-x64-msvc": "" } });
     const { message } = await told(place);
+    kept("`node_modules` of another platform", message);
     const others = "it has redlock-native-darwin-arm64, redlock-native-win32-x64-msvc, not";
     assert.ok(message.includes(`${others} redlock-native-${ours}`), message);
     assert.ok(message.includes(".dockerignore"), message);
@@ -106,12 +127,14 @@ describe("a missing binary says what is wrong:", () => {
 
   test("the package is there without its file", async () => {
     const { message } = await told(await installed({ platforms: { [ours]: undefined } }));
+    kept("the package without its file", message);
     assert.match(message, /is installed, but its \.node file is not there/);
   });
 
   test("no binary for this architecture, or this system", async () => {
     const place = await installed();
     const arch = await told(place, { first: pretend("arch", "ppc64") });
+    kept("another architecture, another system", arch.message);
     assert.match(arch.message, /there is no binary for (\w+)-ppc64\. There are .*this is \1-ppc64/);
     const system = await told(place, { first: pretend("platform", "sunos") });
     assert.match(system.message, /there is no binary for sunos-/);
@@ -120,6 +143,7 @@ describe("a missing binary says what is wrong:", () => {
   test("musl", async () => {
     const report = "process.report.getReport = () => ({ header: {}, sharedObjects: [] })";
     const { message } = await told(await installed(), { first: report });
+    kept("musl", message);
     assert.match(message, /there is no binary for musl, the C library of Alpine\. Take an image/);
     assert.match(message, /this is linux-\w+ with musl/);
   });
@@ -134,6 +158,7 @@ describe("a missing binary says what is wrong:", () => {
       "no binary at all, but long enough to be read",
     ]) {
       const { message } = await told(await installed({ platforms: { [ours]: damaged } }));
+      kept("a file that is cut, empty or something else", message);
       assert.match(message, /its binary is damaged, or of another platform \(.*\)\. Remove/);
     }
   });
@@ -145,8 +170,10 @@ describe("a missing binary says what is wrong:", () => {
     }`;
     const old = "/lib/libc.so.6: version `GLIBC_2.28' not found (required by redlock-native)";
     const { message } = await told(place, { first: says(old) });
+    kept("a C library that is too old", message);
     assert.match(message, /C library is too old \(.*GLIBC_2\.28.*\)\. It needs glibc 2\.17/);
     const other = await told(place, { first: says("out of file descriptors\nsecond line") });
+    kept("whatever else the system says", other.message);
     assert.match(other.message, /its binary cannot be loaded \(out of file descriptors\)/);
   });
 
@@ -157,6 +184,7 @@ describe("a missing binary says what is wrong:", () => {
     const model = major >= 24 ? "--permission" : "--experimental-permission";
     for (const flags of [[model, "--allow-fs-read=*"], ["--no-addons"]]) {
       const { message } = await told(place, { flags: ["--no-warnings", ...flags] });
+      kept("no right to load addons", message);
       assert.match(message, /without the right to load native addons .*Add --allow-addons/);
     }
   });
@@ -165,6 +193,7 @@ describe("a missing binary says what is wrong:", () => {
     const bytes = await readFile(join(built, file));
     const place = await installed({ platforms: { [ours]: bytes }, as: "0.0.9" });
     const { message } = await told(place);
+    kept("a binary of another version", message);
     assert.ok(
       message.startsWith(`redlock-native 0.0.9 found the binary of ${version}: both must`),
       message,
@@ -182,7 +211,17 @@ test("what may not be read is named", () => {
   const denied = Object.assign(new Error("Access to this API"), { code: "ERR_ACCESS_DENIED" });
   const facts = { platform: "linux", arch: "x64", musl: false, node: "v24.0.0", version };
   const text = explanation({ ...facts, errors: [denied], installed: [] });
+  kept("no right to read it", text);
   assert.match(text, /permission model lets nobody read the binary .*--allow-fs-read/);
+});
+
+test("docs/node.md has each of these messages, word by word", async () => {
+  const page = await readFile(join(root, "docs", "node.md"), "utf8");
+  const rows = page.matchAll(/^\| ([^|]+) \| `([^|`]+)` \|$/gm);
+  const there = [...rows].filter(([, , text]) => /^redlock-native (VERSION|0\.0\.9) /.test(text));
+  // `node --test tests/node/binary.test.mjs` prints the table to copy where they differ.
+  const table = [...messages].map(([what, text]) => `| ${what} | \`${text}\` |`).join("\n");
+  assert.equal(there.map(([row]) => row).join("\n"), table, table);
 });
 
 test("the platforms are those that packages are made for", () => {
