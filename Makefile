@@ -52,7 +52,7 @@ $(NODE_BUILT): $(CORE) $(NODESRC) package.json node_modules/.installed
 .PHONY: clean
 clean: ## remove everything that was built or installed here
 	rm -rf target dist .venv node_modules examples/server/express/node_modules bench/.venv bench/node_modules bench/out
-	rm -rf tests/migration/.venv tests/migration/node_modules tests/frameworks/.venv
+	rm -rf tests/migration/.venv tests/migration/node_modules tests/frameworks/.venv tests/frameworks/node/node_modules
 	rm -rf bindings-node/dist bindings-python/python/redlock/_native.*.so
 
 ##@ Tests
@@ -90,6 +90,11 @@ test-replay: build ## what the tests of Node's other lock libraries ask for, cas
 test-frameworks: build ## FastAPI, Django, Celery, APScheduler, Flask and gunicorn, which it fetches: the recipes of docs/frameworks.md
 	@tests/frameworks/setup
 	$(PY) -m pytest tests/frameworks
+
+.PHONY: test-frameworks-node
+test-frameworks-node: build ## Express, Fastify, NestJS, BullMQ and node-cron, which it fetches: Node's recipes of docs/frameworks.md
+	@tests/frameworks/node/setup
+	node --test --test-reporter=spec tests/frameworks/node/*.test.mjs
 
 .PHONY: simulate mutants
 SEEDS ?= 200000
@@ -163,6 +168,12 @@ soak-python: build ## CYCLES acquires of every kind in each way that Python wait
 .PHONY: soak-leaks
 soak-leaks: build ## a million calls of Node, aborted ones among them: memory, files, threads and handles stay as they are
 	ROUNDS=333334 REDLOCK_TEST_PATIENCE=900000 node --test --test-reporter=spec tests/node/leaks.test.mjs
+
+.PHONY: soak-services-node
+MINUTES ?= 5
+soak-services-node: build ## kill a cluster, a BullMQ worker and their Redis for MINUTES: no two holders, no key that stays, no hang
+	@tests/frameworks/node/setup
+	MINUTES=$(MINUTES) REDLOCK_TEST_PATIENCE=$$(( $(MINUTES) * 60000 + 180000 )) node --test --test-reporter=spec tests/frameworks/node/services.test.mjs
 
 .PHONY: measure-loss
 CUTS ?= 20

@@ -1,0 +1,162 @@
+// The recipes of docs/frameworks.md for Node, as they stand: each in two processes over one Redis.
+// Not among the other tests, as it fetches the frameworks: run `make test-frameworks-node`.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
+import { Redlock } from "redlock-native";
+import { eventually } from "../../node/helper.mjs";
+import { afterEach, beforeEach, describe, test } from "../../node/testing.mjs";
+import { ends, Place, post, RECIPES } from "./place.mjs";
+
+let place;
+beforeEach(async () => {
+  place = await Place.make();
+});
+afterEach(() => place.end());
+
+const both = (file) => Promise.all([place.serve(file), place.serve(file)]);
+
+/** Of requests to both servers one is inside at a time, and who waits too long is told that it is busy. */
+async function servesOneAtATime(servers, path, well = 200) {
+  const urls = [0, 1, 0, 1, 0, 1, 0, 1].map((at) => `${servers[at].url}/${path}/1`);
+  const answers = await Promise.all(urls.map((url) => post(url)));
+  assert.deepEqual(
+    [...new Set(answers.map(({ status }) => status))],
+    [well],
+    JSON.stringify(answers),
+  );
+  assert.deepEqual(await place.seen(), { most: 1, count: 8 });
+}
+
+async function saysThatItIsBusy(url, name) {
+  const held = await new Redlock(place.server.url).lock(name).acquire();
+  assert.deepEqual(await post(url), { status: 409, body: { error: "busy" } });
+  await held.release();
+}
+
+/** Told of by both servers at once, again and again: booked once. */
+async function booksOnce(servers) {
+  const payment = { id: "p1", amount: 7 };
+  const told = [0, 1, 0, 1, 0, 1].map((at) => post(`${servers[at].url}/payments`, payment));
+  for (const { body } of await Promise.all(told)) assert.deepEqual(body, { ...payment, number: 1 });
+}
+
+/** A request that runs is answered; the server takes no other, and ends with nothing left. */
+async function endsInOrder(servers, well = 200, by = [0, null]) {
+  const running = post(`${servers[0].url}/orders/2`);
+  await eventually(async () => assert.equal(await place.server.cli("GET", "inside"), "1"));
+  const ended = servers.map(({ child }) => ends(child, by));
+  assert.equal((await running).status, well);
+  await Promise.all(ended);
+  assert.equal(await place.locks(), "");
+}
+
+for (const [name, file] of [
+  ["Express", "express_app.mjs"],
+  ["Fastify", "fastify_app.mjs"],
+]) {
+  describe(name, () => {
+    test("serves one at a time, and says when it is busy", async () => {
+      const servers = await both(file);
+      await servesOneAtATime(servers, "orders");
+      await saysThatItIsBusy(`${servers[1].url}/orders/1`, "order:1");
+    });
+
+    test("books a payment once, however often it is told", async () => {
+      await booksOnce(await both(file));
+    });
+
+    test("ends in order while a request runs", async () => {
+      await endsInOrder(
+        await Promise.all([place.serve(file, { WORK: "1000" }), place.serve(file)]),
+      );
+    });
+  });
+}
+
+test("Express: whoever goes away gives its lock back", async () => {
+  const { url } = await place.serve("express_app.mjs", { WORK: "60000" });
+  const controller = new AbortController();
+  const gone = fetch(`${url}/orders/3`, { method: "POST", signal: controller.signal });
+  await eventually(async () => assert.equal(await place.server.cli("EXISTS", "lock:order:3"), "1"));
+  controller.abort();
+  await assert.rejects(gone);
+  await eventually(async () => assert.equal(await place.locks(), ""));
+});
+
+describe("NestJS", () => {
+  /** What it answers to a POST. */
+  const CREATED = 201;
+  const file = join("out", "nest_app.js");
+  beforeEach(() => place.compile("nest_app.ts", "redlock.module.ts"));
+
+  test("a provider's client, a decorated provider and a decorated route", async () => {
+    const servers = await both(file);
+    await servesOneAtATime(servers, "orders", CREATED);
+    await saysThatItIsBusy(`${servers[1].url}/orders/1`, "order:1");
+    for (const path of ["reports", "direct"]) {
+      await place.server.cli("DEL", "seen");
+      await servesOneAtATime(servers, path, CREATED);
+    }
+    await saysThatItIsBusy(`${servers[0].url}/reports/1`, "report:1");
+    await saysThatItIsBusy(`${servers[0].url}/direct/1`, "direct:1");
+  });
+
+  test("ends in order while a request runs", async () => {
+    const servers = await Promise.all([place.serve(file, { WORK: "1000" }), place.serve(file)]);
+    // By the signal itself, once it has ended in order.
+    await endsInOrder(servers, CREATED, [null, "SIGTERM"]);
+  });
+});
+
+test("BullMQ: one job of an account at a time, over two workers", async () => {
+  const workers = [place.start("bullmq_worker.mjs"), place.start("bullmq_worker.mjs")];
+  await Promise.all(
+    workers.map((worker) => eventually(() => assert.match(worker.said, /working/), 30_000)),
+  );
+  // As the recipe has it.
+  const from = createRequire(pathToFileURL(join(import.meta.dirname, "place.mjs")));
+  const { Queue } = from("bullmq");
+  const { Redis } = from("ioredis");
+  const connection = new Redis(place.server.url, { maxRetriesPerRequest: null });
+  const queue = new Queue("invoices", { connection });
+  await queue.addBulk(
+    Array.from({ length: 8 }, () => ({ name: "invoice", data: { account: "a" } })),
+  );
+  await eventually(async () => assert.equal(await queue.getCompletedCount(), 8), 60_000);
+  assert.equal(await queue.getFailedCount(), 0);
+  assert.deepEqual(await place.seen(), { most: 1, count: 8 });
+  await queue.close();
+  await connection.quit();
+  await Promise.all(workers.map((worker) => ends(worker)));
+  assert.equal(await place.locks(), "");
+});
+
+test("a cron job on two hosts runs each tick once", async () => {
+  const hosts = [place.start("cron_jobs.mjs"), place.start("cron_jobs.mjs")];
+  const ticks = () => hosts.map(({ said }) => said.match(/worked report/g)?.length ?? 0);
+  await eventually(() => assert.ok(ticks()[0] + ticks()[1] >= 3), 30_000);
+  const begun = performance.now();
+  const before = ticks()[0] + ticks()[1];
+  await sleep(3_000);
+  const after = ticks()[0] + ticks()[1];
+  // As many as there were seconds, and not twice.
+  assert.ok(after - before <= (performance.now() - begun) / 1_000 + 1, `${after - before}`);
+  assert.equal((await place.seen()).most, 1);
+  await Promise.all(hosts.map((host) => ends(host)));
+});
+
+test("every recipe of the page is run by some test", () => {
+  // Next's by the bundlers' tests, which build it.
+  const run = [
+    "express_app.mjs",
+    "redlock_plugin.mjs",
+    "fastify_app.mjs",
+    "redlock.module.ts",
+    "nest_app.ts",
+  ];
+  const others = ["route.js", "bullmq_worker.mjs", "cron_jobs.mjs"];
+  assert.deepEqual([...RECIPES.keys()], [...run, ...others]);
+});

@@ -1,0 +1,100 @@
+// A folder with the recipes of docs/frameworks.md, a server, and the programs that run there.
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { eventually, Server } from "../../node/helper.mjs";
+
+export const root = fileURLToPath(new URL("../../..", import.meta.url));
+const here = fileURLToPath(new URL(".", import.meta.url));
+const run = promisify(execFile);
+const page = await readFile(join(root, "docs", "frameworks.md"), "utf8");
+/** By file name. */
+export const RECIPES = new Map(
+  [...page.matchAll(/^```(?:js|ts) (\S+)\n(.*?)^```$/gms)].map(([, name, text]) => [name, text]),
+);
+
+export class Place {
+  static async make() {
+    const place = new Place();
+    place.server = await Server.start();
+    place.folder = await mkdtemp(join(tmpdir(), "redlock-frameworks-"));
+    for (const [name, text] of RECIPES) await writeFile(join(place.folder, name), text);
+    await cp(join(here, "work.mjs"), join(place.folder, "work.mjs"));
+    await writeFile(join(place.folder, "package.json"), '{ "type": "module" }');
+    await symlink(join(here, "node_modules"), join(place.folder, "node_modules"));
+    place.running = [];
+    return place;
+  }
+
+  /** Starts a program there; what it says, as it says it, is in `said`. */
+  start(file, env = {}) {
+    const child = spawn(process.execPath, [file], {
+      cwd: this.folder,
+      env: { ...process.env, REDIS_URL: this.server.url, PORT: "0", ...env },
+    });
+    child.said = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on("data", (chunk) => (child.said += chunk));
+    }
+    child.ended = once(child, "exit");
+    this.running.push(child);
+    return child;
+  }
+
+  /** Starts a server there; the URL it listens on. */
+  async serve(file, env) {
+    const child = this.start(file, env);
+    const url = await eventually(() => {
+      const [, port] = /listening on (\d+)/.exec(child.said) ?? assert.fail(child.said);
+      return `http://127.0.0.1:${port}`;
+    }, 30_000);
+    return { child, url };
+  }
+
+  async compile(...files) {
+    const types = ["--types", "node", "--typeRoots", join(root, "node_modules", "@types")];
+    const how = ["--strict", "--allowJs", "--experimentalDecorators", "--skipLibCheck"];
+    const kind = ["--module", "nodenext", "--target", "es2022", "--outDir", "out"];
+    const tsc = join(root, "node_modules", ".bin", "tsc");
+    await run(tsc, [...types, ...how, ...kind, ...files], { cwd: this.folder }).catch((error) =>
+      assert.fail(error.stdout),
+    );
+  }
+
+  /** How many were inside at once, of those that were. */
+  async seen() {
+    const seen = (await this.server.cli("LRANGE", "seen", 0, -1)).split("\n").filter(Boolean);
+    return { most: Math.max(0, ...seen.map(Number)), count: seen.length };
+  }
+
+  locks() {
+    return this.server.cli("KEYS", "lock:*");
+  }
+
+  async end() {
+    for (const child of this.running) child.kill("SIGKILL");
+    await Promise.all(this.running.map(({ ended }) => ended));
+    await this.server.stop();
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** As a service's manager ends it: it ends by itself, and in order. */
+export async function ends(child, by = [0, null]) {
+  child.kill("SIGTERM");
+  assert.deepEqual(await child.ended, by, child.said);
+}
+
+export async function post(url, body) {
+  const answer = await fetch(url, {
+    method: "POST",
+    headers: body ? { "content-type": "application/json" } : {},
+    body: body && JSON.stringify(body),
+  });
+  return { status: answer.status, body: await answer.json() };
+}
