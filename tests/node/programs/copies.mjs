@@ -1,6 +1,6 @@
-// Loads copies of the package, uses them and lets them go; prints how many are still there. Run with --expose-gc.
+// Loads copies of the package, uses them and lets them go; prints how many are still there, and what else is. Run with --expose-gc.
 // The arguments: how a copy is loaded, how many, the node.
-import { readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -65,8 +65,16 @@ async function turn(at) {
   await use(copy, at);
 }
 
+/** Open files, threads and what keeps a process alive; none of them where there is no /proc. */
+function resources() {
+  const count = (folder) => (existsSync(folder) ? readdirSync(folder).length : 0);
+  const handles = process.getActiveResourcesInfo().length;
+  return { files: count("/proc/self/fd"), threads: count("/proc/self/task"), handles };
+}
+
 process.removeAllListeners("warning");
 await turn(copies);
+const first = resources();
 const heap = process.memoryUsage().heapUsed;
 for (let at = 0; at < copies; at += 1) await turn(at);
 let alive = copies;
@@ -77,6 +85,10 @@ for (let round = 0; round < 50 && alive > 0; round += 1) {
 }
 // Nobody renews what a collected copy held.
 await sleep(1000);
+const last = resources();
+const grown = Object.fromEntries(
+  Object.keys(first).map((what) => [what, last[what] - first[what]]),
+);
 const held = await Promise.all(
   Array.from({ length: copies }, async (_, at) => {
     const lease = await new Redlock(node).lock(`copy-${process.pid}-${at}`).tryAcquire();
@@ -85,4 +97,6 @@ const held = await Promise.all(
   }),
 );
 const stuck = held.filter(Boolean).length;
-console.log(JSON.stringify({ alive, stuck, heap: process.memoryUsage().heapUsed - heap }));
+console.log(
+  JSON.stringify({ alive, stuck, ...grown, heap: process.memoryUsage().heapUsed - heap }),
+);
