@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createRequire } from "node:module";
+import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { eventually, Server } from "../../node/helper.mjs";
@@ -135,6 +136,19 @@ async function chaos(services, until) {
     await services.kill(turn < 4 ? ["worker", "bull", "redis", "cluster"][turn] : pick(kinds));
   }
 }
+
+test("the witness sees two who hold one name at once, and only those", async () => {
+  const witness = await Witness.listen();
+  const holder = connect(witness.port, "127.0.0.1");
+  // One after the other; then within another; and of another name.
+  const lines = ["hello 1 cluster", "in a t1 100", "at a t1 200", "in a t2 300", "at a t2 900"];
+  lines.push("in a t3 500", "in b t4 500", "at a t3 60");
+  holder.end(`${lines.join("\n")}\n`);
+  await eventually(() => assert.equal(witness.holds.size, 4));
+  const tokens = witness.overlaps().map((pair) => pair.map(({ from }) => from));
+  assert.deepEqual(tokens, [[300, 500]]);
+  witness.close();
+});
 
 const limit = MINUTES * 60_000 + 120_000;
 test(`${MINUTES} minutes of kills`, { timeout: limit }, async (context) => {

@@ -101,43 +101,6 @@ describe("test runners", () => {
   }
 });
 
-describe("a test runner's sandboxes", () => {
-  const FILES = 8;
-  const jest = (...flags) =>
-    tool(
-      "jest",
-      "--runInBand",
-      "--rootDir",
-      "sandboxes",
-      "-c",
-      "sandboxes/jest.config.cjs",
-      ...flags,
-    );
-
-  before(async () => {
-    const sandbox = (name) => join(folder, "sandboxes", `${name}.test.js`);
-    for (let at = 1; at < FILES; at += 1) await cp(sandbox("one"), sandbox(`copy-${at}`));
-  });
-
-  test("--detectLeaks finds none", async () => {
-    assert.match(await jest("--detectLeaks"), new RegExp(`Tests: +${FILES} passed`));
-  });
-
-  test("--detectOpenHandles finds none", async () => {
-    const printed = await jest("--detectOpenHandles");
-    assert.match(printed, new RegExp(`Tests: +${FILES} passed`));
-    assert.doesNotMatch(printed, /open handle/);
-  });
-
-  test("the heap does not grow with the files", async () => {
-    const printed = await jest("--logHeapUsage");
-    const heaps = [...printed.matchAll(/\((\d+) MB heap size\)/g)].map((match) => Number(match[1]));
-    assert.equal(heaps.length, FILES, printed);
-    // Each holds 32 MB.
-    assert.ok(Math.max(...heaps) - heaps[0] < 100, printed);
-  });
-});
-
 test("the Express example: of ten requests at once, one gets the lock", async () => {
   const env = { ...process.env, PORT: "0", REDIS_URL: "memory://" };
   const server = spawn(process.execPath, ["express/server.mjs"], { cwd: folder, env });

@@ -4,7 +4,7 @@ const { Redlock } = require("redlock-native");
 const large = Array.from({ length: 4_000_000 }, (_, at) => at + 0.5);
 
 test("a sandbox that can be collected", async () => {
-  const redlock = new Redlock("memory://");
+  const redlock = new Redlock(process.env.REDIS_URL ?? "memory://");
   const name = `${__filename} ${large.length}`;
   const lock = redlock.lock(name, { ttl: 1000, wait: 5000 });
   await lock.using(async (lease) => expect(lease.held).toBe(true));

@@ -1,0 +1,13 @@
+// A client that nobody closes, a lease that nobody releases, a waiter: Vitest ends in spite of them.
+import { Redlock } from "redlock-native";
+import { expect, test } from "vitest";
+
+test("a lock, its refusal, a loss and what is left", async () => {
+  const redlock = new Redlock(process.env.REDIS_URL);
+  const lock = redlock.lock(import.meta.url, { ttl: 1_000, wait: 0 });
+  expect(await lock.using(({ held }) => held)).toBe(true);
+  const lease = await lock.acquire();
+  await expect(lock.acquire()).rejects.toMatchObject({ code: "timeout" });
+  lease.onLost(() => undefined);
+  expect(lease.signal.aborted).toBe(false);
+});
