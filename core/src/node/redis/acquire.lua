@@ -14,19 +14,19 @@ local fencing = ARGV[3] ~= nil
 local locks = fencing and #KEYS / 2 or #KEYS
 local owners = values(1, locks)
 local left
-local which, asked, kept = {}, {}, 'k'
+local which, asked, stays = {}, {}, 'k'
 for i = 1, locks do
   local owner = owners[i]
   if owner and owner ~= token then
     which[#which + 1] = i .. ','
-    if string.sub(owner, 1, 5) ~= 'kept:' then kept = '' end
+    if string.sub(owner, 1, 5) ~= 'kept:' then stays = '' end
     -- The keys of one owner end together.
     local its = asked[owner] or redis.call('PTTL', KEYS[i])
     asked[owner] = its
     if not left or its == -1 or (left ~= -1 and its > left) then left = its end
   end
 end
-if left then return {0, left, table.concat(which) .. kept, token} end
+if left then return {0, left, table.concat(which) .. stays, token} end
 -- From here on it is granted: a refused acquire leaves no trace, not even a fence.
 
 local fence = ''
