@@ -196,10 +196,10 @@ twice: wheels ## build it again from nothing: the files must be the same
 	@scripts/twice
 
 .PHONY: test-packages test-runtimes test-bundlers
-test-bundlers: build ## a program with the Node package by esbuild, webpack, Rollup, ncc, bun and Vite, which it fetches
+test-bundlers: build ## a program with the Node package by esbuild, webpack, Rollup, ncc, bun, Vite and Next, which it fetches
 	rm -rf target/bundlers
 	npm run --silent pack -- $(CURDIR)/target/bundlers
-	REDLOCK_TEST_PATIENCE=400000 node --test --test-reporter=spec tests/packages/bundlers/bundlers.test.mjs
+	REDLOCK_TEST_PATIENCE=400000 node --test --test-reporter=spec --test-concurrency=1 tests/packages/bundlers/*.test.mjs
 test-packages: wheels twice ## install what would be published into empty folders and use it every way
 	$(PY) -m pytest tests/packages/python
 	npm run --silent test:packages
