@@ -61,6 +61,7 @@ clean: ## remove everything that was built or installed here
 test: build test-rust test-python test-node ## every test, in three languages
 test-rust:
 	cargo test --workspace --tests
+	cargo test --package redlock-native --no-default-features --test features
 	# An example has no limit of its own: what runs for over a minute is named, and this ends it. (A --test-runtool would run all in one process.)
 	timeout --kill-after 10 600 cargo test --workspace --doc
 test-python:
@@ -117,6 +118,7 @@ lint: stubs
 	cargo fmt --all --check
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
 	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/delifeq,redlock-tests/waitaof --lib --bins --examples --tests -- -D warnings
+	scripts/features
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package redlock-native
 	scripts/licenses --check
 	$(PY) -m ruff check .

@@ -1,5 +1,6 @@
 /** Options as JavaScript gives them: names and types are checked here, values by core. */
 
+import { isUint8Array } from "node:util/types";
 import { type CredentialsSource, Kept } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "./native.js";
@@ -27,12 +28,12 @@ export interface RedlockOptions {
    * 9), which costs it less. False needs `DELIFEQ`, or `DELEX` (Redis 8.4), one name per lock and no fencing.
    */
   scripts?: boolean | undefined;
-  /** For `rediss://`: PEM file of the certificates to trust instead of the system's. */
-  tlsCa?: string | undefined;
-  /** PEM file of the client's certificate, where the servers ask for one; needs `tlsKey`. */
-  tlsCert?: string | undefined;
-  /** PEM file of the private key of `tlsCert`. */
-  tlsKey?: string | undefined;
+  /** For `rediss://`: the certificates to trust instead of the system's: a PEM file's path, or its bytes. */
+  tlsCa?: string | Uint8Array | undefined;
+  /** The client's certificate, where the servers ask for one: path or bytes, as `tlsCa`; needs `tlsKey`. */
+  tlsCert?: string | Uint8Array | undefined;
+  /** The private key of `tlsCert`: path or bytes. */
+  tlsKey?: string | Uint8Array | undefined;
   /** The name that the servers' certificates must carry (and SNI asks for) instead of the URL's host. */
   tlsServerName?: string | undefined;
   /**
@@ -180,8 +181,10 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
   } else if (kind === "function") {
     // Not shown: it may be the secret itself.
     if (typeof value !== kind) throw new InvalidOption(`${call}: ${name} is no function`);
-  } else if (typeof value !== kind) {
-    throw fail(`a ${kind}`);
+  } else if (kind === "pem" && isUint8Array(value)) {
+    return;
+  } else if (typeof value !== (kind === "pem" ? "string" : kind)) {
+    throw fail(kind === "pem" ? "a string, the path of a PEM file, or its bytes" : `a ${kind}`);
   } else if (typeof value === "string" && LONE_SURROGATE.test(value)) {
     throw fail("text without a lone surrogate");
   }

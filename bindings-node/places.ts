@@ -138,7 +138,7 @@ function nameToProve(tls: Settings, given: RedlockOptions): string | undefined {
     if (!Object.hasOwn(PATHS, name)) throw refused(`tls.${name}`);
     const option = PATHS[name as keyof typeof PATHS];
     if (given[option] !== undefined || (name === "ca" && unseen)) continue;
-    throw refused(`tls.${name}`, `give ${option}, the path of a PEM file`);
+    throw refused(`tls.${name}`, `give ${option}, a PEM file's path, or its bytes`);
   }
   const { servername } = tls;
   return typeof servername === "string" && servername !== "" ? servername : undefined;

@@ -1,10 +1,10 @@
 //! Options as JavaScript gives them: objects, read by the core's table.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use napi::bindgen_prelude::Object;
+use napi::bindgen_prelude::{Either, Object, Uint8Array};
 use napi_derive::napi;
+use redlock::Pem;
 use redlock::ffi::{
     self, Args, Ask, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row, Unit,
 };
@@ -15,7 +15,7 @@ pub struct OptionRow {
     /// As JavaScript writes it.
     pub name: String,
     /// What type its value has.
-    #[napi(ts_type = "'milliseconds' | 'count' | 'boolean' | 'string' | 'function'")]
+    #[napi(ts_type = "'milliseconds' | 'count' | 'boolean' | 'string' | 'pem' | 'function'")]
     pub kind: String,
 }
 
@@ -43,7 +43,8 @@ impl<T> From<&Row<T>> for OptionRow {
             Kind::Time(_) | Kind::TimeOrForEver(_) => "milliseconds",
             Kind::Count(_) => "count",
             Kind::Switch(_) => "boolean",
-            Kind::Text(_) | Kind::Path(_) => "string",
+            Kind::Text(_) => "string",
+            Kind::Pem(_) => "pem",
             Kind::Credentials(_) => "function",
         };
         Self { name: ffi::spelled(row.name).into_owned(), kind: kind.to_owned() }
@@ -81,9 +82,17 @@ fn read<T>(
             }
             Kind::Switch(_) => args.with(to, given.get::<bool>(&name)?),
             Kind::Text(_) => args.with(to, given.get::<String>(&name)?),
-            Kind::Path(_) => args.with(to, given.get::<String>(&name)?.map(PathBuf::from)),
+            Kind::Pem(_) => args.with(to, pem(given, &name)?),
             Kind::Credentials(_) => args.with(to, given.get::<u32>(&name)?.and_then(&ask)),
         };
     }
     Ok(args)
+}
+
+/// A path is text, PEM itself is bytes.
+fn pem(given: &Object<'_>, name: &str) -> napi::Result<Option<Pem>> {
+    Ok(given.get::<Either<String, Uint8Array>>(name)?.map(|value| match value {
+        Either::A(path) => path.into(),
+        Either::B(bytes) => bytes.to_vec().into(),
+    }))
 }

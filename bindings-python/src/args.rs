@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyEllipsis, PyList, PyString, PyTuple};
+use redlock::Pem;
 use redlock::ffi::Unit;
 
 use crate::errors::{check, invalid};
@@ -140,14 +141,18 @@ pub(crate) fn text(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Opt
     Err(invalid(format!("{name} is of type {class}: it must be a str without lone surrogates")))
 }
 
-/// The path of a file.
-pub(crate) fn path(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PathBuf>> {
+/// The path of a PEM file, or its bytes.
+pub(crate) fn pem(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Pem>> {
     let Some(value) = value else { return Ok(None) };
-    if let Some(path) = tried(value.py(), value.extract())? {
-        return Ok(Some(path));
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(Some(bytes.as_bytes().into()));
+    }
+    if let Some(path) = tried(value.py(), value.extract::<PathBuf>())? {
+        return Ok(Some(path.into()));
     }
     // Not shown: it may be the key itself.
-    Err(invalid(format!("{name} is of type {}: it must be the path of a file", class(value))))
+    let rule = "it must be the path of a PEM file, or its bytes";
+    Err(invalid(format!("{name} is of type {}: {rule}", class(value))))
 }
 
 /// What is called when something happens.

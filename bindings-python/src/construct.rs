@@ -107,12 +107,12 @@ client_functions! {
     /// - scripts: whether locks are asked for by scripts (EVALSHA); default: but for releases where the server has DELIFEQ
     ///   (Valkey 9), which costs it less. False needs DELIFEQ, or DELEX (Redis 8.4), one name per lock and no fencing
     scripts: "bool | None",
-    /// - tls_ca: for `rediss://`, a PEM file of whom to trust; default: the system's trust
-    tls_ca: "str | os.PathLike[str] | None",
-    /// - tls_cert: a PEM file of the client's certificate chain, where the server asks for one; with tls_key
-    tls_cert: "str | os.PathLike[str] | None",
-    /// - tls_key: a PEM file of the certificate's private key
-    tls_key: "str | os.PathLike[str] | None",
+    /// - tls_ca: for `rediss://`, a PEM file of whom to trust, by its path or as its bytes; default: the system's trust
+    tls_ca: "str | os.PathLike[str] | bytes | None",
+    /// - tls_cert: PEM of the client's certificate chain, where the server asks for one; with tls_key
+    tls_cert: "str | os.PathLike[str] | bytes | None",
+    /// - tls_key: PEM of the certificate's private key
+    tls_key: "str | os.PathLike[str] | bytes | None",
     /// - tls_server_name: the name that the server's certificate must carry; default the URL's host
     tls_server_name: "str | None",
     /// - tls_verify: whether the server must prove who it is; default True. With False whoever answers is believed, and

@@ -45,7 +45,7 @@ fn converted<T>(
             Kind::Count(_) => options.with(name, args::count(name, *value)?),
             Kind::Switch(_) => options.with(name, args::switch(name, *value)?),
             Kind::Text(_) => options.with(name, args::text(name, *value)?),
-            Kind::Path(_) => options.with(name, args::path(name, *value)?),
+            Kind::Pem(_) => options.with(name, args::pem(name, *value)?),
             Kind::Credentials(_) => {
                 let (keep, ask) = credentials::given(name, *value)?.unzip();
                 *kept = keep;

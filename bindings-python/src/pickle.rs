@@ -2,7 +2,7 @@
 //! default client of wherever it comes to. Leases do not travel: `attach` does that.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 use redlock::ffi::{Args, CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value};
 
 use crate::args::Anything;
@@ -116,7 +116,10 @@ fn given<'py, T>(
             Value::Number(number) => options.set_item(name, number)?,
             Value::Switch(yes) => options.set_item(name, yes)?,
             Value::Text(text) => options.set_item(name, text)?,
-            Value::Path(path) => options.set_item(name, path)?,
+            Value::Pem(pem) => match pem.bytes() {
+                Some(bytes) => options.set_item(name, PyBytes::new(py, bytes))?,
+                None => options.set_item(name, pem.path())?,
+            },
             Value::Credentials(_) => {
                 options.set_item(name, kept.map(|kept| kept.function(py)))?;
             }

@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::environment;
 use crate::error::Result;
+#[cfg(feature = "tls")]
 use crate::node::TlsOptions;
 use crate::node::credentials::{Credentials, OnThread};
 
@@ -103,6 +104,7 @@ impl Builder {
     /// Whom `rediss://` nodes must be and who we are to them; default: the system's trust, the URL's host.
     ///
     /// Given without a `rediss://` node it is an error, as it would secure nothing.
+    #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: TlsOptions) -> Self {
         self.0.tls = tls;
         self

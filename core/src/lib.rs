@@ -15,7 +15,14 @@
 //! by `quorum` and given by a `node`. Beside them, at the bottom: time, the background thread, the log, and how
 //! words are written.
 
+// What only the bindings use, or TLS, is there unused without them; with all features none of it may be.
+#![cfg_attr(
+    not(all(feature = "ffi", feature = "tls")),
+    allow(dead_code, unreachable_pub, reason = "a build that has less uses less")
+)]
+
 // For the two bindings, which are crates of their own: Rust users have what stands below.
+#[cfg(feature = "ffi")]
 #[doc(hidden)]
 pub mod ffi;
 
@@ -45,6 +52,10 @@ mod node;
 pub mod clock;
 mod error;
 mod exit;
+#[cfg(feature = "tracing")]
+mod log;
+#[cfg(not(feature = "tracing"))]
+#[path = "silent.rs"]
 mod log;
 
 mod background;
@@ -62,10 +73,15 @@ pub use inspect::{Inspection, NodeInspection};
 pub use lease::{Lease, LeaseHandle};
 pub use lock::Lock;
 pub use names::Names;
-pub use node::TlsOptions;
 pub use node::credentials::Credentials;
+#[cfg(feature = "tls")]
+pub use node::{Pem, TlsOptions};
 pub use options::{LONG_TTL, MIN_TTL};
 pub use stats::Stats;
+
+/// The TLS library that [`TlsOptions::config`] takes a configuration of, in the version that it takes.
+#[cfg(feature = "tls")]
+pub use tokio_rustls::rustls;
 
 #[cfg(all(test, target_os = "linux"))]
 #[path = "../../tests/rust/limit.rs"]

@@ -1,7 +1,7 @@
 // `rediss://` against a real server with an authority of its own: who is trusted, and who is not.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -93,6 +93,20 @@ describe("rediss://", () => {
     await locks(server, { tlsCa, tlsServerName: "redis.test" });
     const wrong = locks(server, { tlsCa, tlsServerName: "other.test" });
     await assert.rejects(wrong, unavailable(/other\.test/));
+  });
+
+  test("what a program has in memory is as good as files", async () => {
+    const tlsCa = await readFile(file("ca.crt"));
+    await locks(server, { tlsCa });
+    await locks(server, { tlsCa: new Uint8Array(tlsCa) });
+    const other = { tlsCa: await readFile(file("other-ca.crt")) };
+    await assert.rejects(locks(server, other), unavailable(/UnknownIssuer/));
+    const [tlsCert, tlsKey] = [await readFile(file("client.crt")), await readFile(file("client.key"))];
+    await locks(strict, { tlsCa, tlsCert, tlsKey });
+    await assert.rejects(locks(server, { tlsCa: Buffer.from(file("ca.crt")) }), {
+      code: "invalid",
+      message: /^tlsCa is given as bytes: .*a path is text/,
+    });
   });
 
   test("tlsCert and tlsKey show who we are, where the server asks", async () => {

@@ -1,6 +1,7 @@
 """`rediss://` and `unix://` against real servers: who is trusted, and who is not."""
 
 import asyncio
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,6 +90,25 @@ def test_a_client_certificate_is_shown_where_the_server_asks(
     ca, cert, key = folder / "ca.crt", folder / "client.crt", folder / "client.key"
     locks(call, strict.tls_url, tls_ca=ca, tls_cert=cert, tls_key=key)
     assert refused(call, strict.tls_url, tls_ca=ca)
+
+
+def test_what_a_program_has_in_memory_is_as_good_as_files(
+    call: Call, folder: Path, server: Secured, strict: Secured
+) -> None:
+    def read(name: str) -> bytes:
+        return (folder / name).read_bytes()
+
+    ca = read("ca.crt")
+    locks(call, server.tls_url, tls_ca=ca)
+    assert "UnknownIssuer" in refused(call, server.tls_url, tls_ca=read("other-ca.crt"))
+    locks(call, strict.tls_url, tls_ca=ca, tls_cert=read("client.crt"), tls_key=read("client.key"))
+    with pytest.raises(redlock.InvalidOption, match="tls_ca is given as bytes.*a path is text"):
+        redlock.Redlock(server.tls_url, tls_ca=str(folder / "ca.crt").encode())
+    with pytest.raises(redlock.InvalidOption, match="tls_ca is of type bytearray.*or its bytes"):
+        redlock.Redlock(server.tls_url, tls_ca=bytearray(ca))  # type: ignore[arg-type]
+    again = pickle.loads(pickle.dumps(redlock.Redlock(server.tls_url, tls_ca=ca)))
+    with again:
+        call(call(again.lock("job"), "acquire"), "release")
 
 
 def test_tls_on_a_plain_port_and_the_reverse_are_faults_in_time(

@@ -31,7 +31,7 @@ fn any<T>(kind: &Kind<T>) -> Value {
         Kind::Count(_) => Value::Number(2.0),
         Kind::Switch(_) => Value::Switch(true),
         Kind::Text(_) => Value::Text("text".into()),
-        Kind::Path(_) => Value::Path("file.pem".into()),
+        Kind::Pem(_) => Value::Pem("file.pem".into()),
         Kind::Credentials(_) => Value::Credentials(std::sync::Arc::new(Nobody)),
     }
 }

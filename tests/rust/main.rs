@@ -9,6 +9,7 @@ mod back;
 mod blocking;
 mod cluster;
 mod cluster_setups;
+mod crates;
 mod credentials;
 #[cfg(feature = "waitaof")]
 mod disks;

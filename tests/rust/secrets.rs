@@ -77,13 +77,17 @@ fn what_is_refused_is_not_quoted() {
 #[test]
 fn what_is_no_path_is_not_quoted() {
     for Tls { about, mut options, says } in secrets().tls {
-        let mut take = |name: &str| options.remove(name);
-        let tls = TlsOptions {
-            ca: take("ca"),
-            cert: take("cert"),
-            key: take("key"),
-            ..TlsOptions::default()
-        };
+        let mut tls = TlsOptions::new();
+        for (name, set) in [
+            ("ca", TlsOptions::ca as fn(_, _) -> _),
+            ("cert", TlsOptions::cert),
+            ("key", TlsOptions::key),
+        ] {
+            tls = match options.remove(name) {
+                Some(text) => set(tls, text),
+                None => tls,
+            };
+        }
         assert!(!format!("{tls:?}").contains("s3cret"), "{about}: {tls:?}");
         let error = Redlock::builder(["rediss://127.0.0.1:1"]).tls(tls).build().expect_err(&about);
         check(&about, &error, &says);

@@ -211,10 +211,10 @@ async fn tls_is_for_the_sentinels_and_for_the_servers() {
     let (_server, tls_port) = papers.server("no");
     let sentinel = Sentinels::alone(tls_port, |name| papers.path(name));
     let url = format!("rediss+sentinel://127.0.0.1:{}/service-0", sentinel.ports[0]);
-    let tls = TlsOptions { ca: Some(papers.path("ca.crt")), ..TlsOptions::default() };
+    let tls = TlsOptions::new().ca(papers.path("ca.crt"));
     let redlock = builder([url.clone()]).tls(tls).build().unwrap();
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
-    let tls = TlsOptions { ca: Some(papers.path("other-ca.crt")), ..TlsOptions::default() };
+    let tls = TlsOptions::new().ca(papers.path("other-ca.crt"));
     let stranger = builder([url.clone()]).tls(tls).build().unwrap();
     let plain = builder([url.replace("rediss", "redis")]).build().unwrap();
     for redlock in [stranger, plain] {

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use redlock::rustls::pki_types::{CertificateDer, pem::PemObject};
+use redlock::rustls::{self, ClientConfig, RootCertStore};
 use redlock::{Error, ErrorKind, Redlock, TlsOptions};
 
 use crate::support::{Server, free_port, millis};
@@ -92,7 +94,7 @@ pub(crate) async fn locks(url: String, tls: TlsOptions) -> Result<(), Error> {
 }
 
 pub(crate) fn trusting(ca: &Path) -> TlsOptions {
-    TlsOptions { ca: Some(ca.to_owned()), ..TlsOptions::default() }
+    TlsOptions::new().ca(ca)
 }
 
 #[tokio::test]
@@ -104,16 +106,12 @@ async fn trust_name_and_client_certificate_decide() {
     let url = |port: u16| format!("rediss://127.0.0.1:{port}");
 
     locks(url(port), trusting(&ca)).await.unwrap();
-    let named = TlsOptions { server_name: Some("redis.test".into()), ..trusting(&ca) };
+    let named = trusting(&ca).server_name("redis.test");
     locks(url(port), named).await.unwrap();
-    let shown = TlsOptions {
-        cert: Some(papers.path("client.crt")),
-        key: Some(papers.path("client.key")),
-        ..trusting(&ca)
-    };
+    let shown = trusting(&ca).cert(papers.path("client.crt")).key(papers.path("client.key"));
     locks(url(strict_port), shown).await.unwrap();
 
-    let wrong_name = TlsOptions { server_name: Some("other.test".into()), ..trusting(&ca) };
+    let wrong_name = trusting(&ca).server_name("other.test");
     for (port, tls, word) in [
         (port, trusting(&other), "UnknownIssuer"),
         (port, wrong_name, "not valid for"),
@@ -125,20 +123,77 @@ async fn trust_name_and_client_certificate_decide() {
     }
 }
 
+/// What a program has configured itself: it trusts the certificates of this file.
+fn configured(papers: &Papers, ca: &str) -> ClientConfig {
+    let mut trust = RootCertStore::empty();
+    for found in CertificateDer::pem_file_iter(papers.path(ca)).unwrap() {
+        trust.add(found.unwrap()).unwrap();
+    }
+    configuration(trust)
+}
+
+fn configuration(trust: RootCertStore) -> ClientConfig {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions().unwrap();
+    config.with_root_certificates(trust).with_no_client_auth()
+}
+
+fn nobody() -> ClientConfig {
+    configuration(RootCertStore::empty())
+}
+
+#[tokio::test]
+async fn what_a_program_has_in_memory_is_as_good_as_files() {
+    let papers = Papers::new();
+    let (_server, port) = papers.server("no");
+    let (_strict, strict_port) = papers.server("yes");
+    let url = |port: u16| format!("rediss://127.0.0.1:{port}");
+    let read = |name: &str| std::fs::read(papers.path(name)).unwrap();
+
+    let trusting = TlsOptions::new().ca(read("ca.crt"));
+    locks(url(port), trusting.clone()).await.unwrap();
+    let shown = trusting.clone().cert(read("client.crt")).key(read("client.key"));
+    assert!(!format!("{shown:?}").contains("BEGIN"), "{shown:?}");
+    locks(url(strict_port), shown).await.unwrap();
+    let named = TlsOptions::new().config(configured(&papers, "ca.crt")).server_name("redis.test");
+    locks(url(port), named).await.unwrap();
+
+    for tls in [
+        TlsOptions::new().ca(read("other-ca.crt")),
+        TlsOptions::new().config(configured(&papers, "other-ca.crt")),
+        TlsOptions::new().config(configured(&papers, "ca.crt")).server_name("other.test"),
+    ] {
+        let error = locks(url(port), tls).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+    assert!(locks(url(strict_port), trusting).await.is_err());
+}
+
+#[test]
+fn two_configurations_are_not_taken_for_one() {
+    let (one, other) = (TlsOptions::new().config(nobody()), TlsOptions::new().config(nobody()));
+    assert!(one == one.clone() && one != other && one != TlsOptions::new());
+}
+
 #[tokio::test]
 async fn bad_tls_options_are_said_before_anything_is_sent() {
     let papers = Papers::new();
     let url = || "rediss://127.0.0.1:1".to_owned();
-    let (cert, key) = (Some(papers.path("client.crt")), Some(papers.path("client.key")));
+    let (cert, key) = (papers.path("client.crt"), papers.path("client.key"));
+    let trusted = || trusting(&papers.path("ca.crt"));
+    let read = |name: &str| std::fs::read(papers.path(name)).unwrap();
     for (tls, word) in [
         (trusting(Path::new("nowhere.pem")), "nowhere.pem"),
         (trusting(&papers.path("ca.key")), "no PEM certificate"),
-        (TlsOptions { cert: cert.clone(), ..trusting(&papers.path("ca.crt")) }, "tls_key"),
-        (TlsOptions { key, ..trusting(&papers.path("ca.crt")) }, "tls_cert"),
-        (
-            TlsOptions { server_name: Some("no name".into()), ..trusting(&papers.path("ca.crt")) },
-            "no name",
-        ),
+        (trusted().cert(cert.clone()), "tls_key"),
+        (trusted().key(key), "tls_cert"),
+        (trusted().server_name("no name"), "no name"),
+        (TlsOptions::new().ca(b"/etc/ca.pem"), "a path is text"),
+        (TlsOptions::new().ca(read("ca.key")), "no PEM certificate"),
+        (trusted().cert(cert.clone()).key(read("client.crt")), "no PEM private key"),
+        (trusted().config(nobody()), "tls_config is given, and tls_ca"),
+        (TlsOptions::new().config(nobody()).verify(false), "tls_config is given, and tls_verify"),
     ] {
         let error = locks(url(), tls).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
@@ -170,10 +225,7 @@ async fn a_refused_certificate_says_why_in_words() {
     papers.openssl(&format!("{signed} -days 2 -out first.crt"));
     papers.openssl(&format!("{signed} -days 2 -extfile usage.ext -out bare.crt"));
     papers.openssl(&format!("{signed} -days -1 -extfile server.ext -out old.crt"));
-    let named = |name: &str| TlsOptions {
-        server_name: Some(name.to_owned()),
-        ..trusting(&papers.path("ca.crt"))
-    };
+    let named = |name: &str| trusting(&papers.path("ca.crt")).server_name(name);
     for (certificate, tls, words) in [
         ("first", named("redis.test"), ["version 1", "subjectAltName"]),
         ("bare", named("redis.test"), ["no subjectAltName", "common name (CN)"]),

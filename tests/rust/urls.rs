@@ -1,11 +1,10 @@
 //! Node URLs as other clients write them (vectors/urls.toml), and what their parameters do to a real connection.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use redlock::ffi::{ClientArgs, Unit};
-use redlock::{ErrorKind, Redlock, TlsOptions};
+use redlock::{ErrorKind, Pem, Redlock, TlsOptions};
 use serde::Deserialize;
 
 use crate::support::{Server, Silent, millis};
@@ -50,7 +49,7 @@ fn args(options: &BTreeMap<String, Word>) -> ClientArgs {
         _ => None,
     };
     ClientArgs::of_client(Unit::Seconds)
-        .with("tls_ca", text("tls_ca").map(PathBuf::from))
+        .with("tls_ca", text("tls_ca").map(Pem::from))
         .with("tls_verify", yes("tls_verify"))
         .with("client_name", text("client_name"))
 }
@@ -168,16 +167,8 @@ async fn a_certificate_that_proves_nothing_is_believed_only_where_that_was_asked
     let (_server, port) = papers.server("no");
     let (_strict, strict_port) = papers.server("yes");
     // Of an authority that this machine does not trust, and for another name.
-    let unverified = |name: &str| TlsOptions {
-        verify: Some(false),
-        server_name: Some(name.into()),
-        ..TlsOptions::default()
-    };
-    let verified = TlsOptions {
-        verify: Some(true),
-        server_name: Some("other.test".into()),
-        ..trusting(&papers.path("ca.crt"))
-    };
+    let unverified = |name: &str| TlsOptions::new().verify(false).server_name(name);
+    let verified = trusting(&papers.path("ca.crt")).verify(true).server_name("other.test");
     let url = format!("rediss://127.0.0.1:{port}");
     let error = locks(url.clone(), verified).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -185,11 +176,7 @@ async fn a_certificate_that_proves_nothing_is_believed_only_where_that_was_asked
     locks(format!("{url}?ssl_cert_reqs=none"), TlsOptions::default()).await.unwrap();
     // Who we are is proved all the same.
     let strict = format!("rediss://127.0.0.1:{strict_port}?skip_verify=1");
-    let shown = TlsOptions {
-        cert: Some(papers.path("client.crt")),
-        key: Some(papers.path("client.key")),
-        ..TlsOptions::default()
-    };
+    let shown = TlsOptions::new().cert(papers.path("client.crt")).key(papers.path("client.key"));
     assert!(locks(strict.clone(), TlsOptions::default()).await.is_err());
     locks(strict, shown).await.unwrap();
 }

@@ -19,8 +19,8 @@ TAKEN = {
 }
 #: Those that say whom to trust or where to go and have no counterpart: what to give instead.
 REFUSED = {
-    "ssl_ca_data": ("tls_ca", "the path of a PEM file"),
-    "ssl_ca_path": ("tls_ca", "the path of a PEM file"),
+    "ssl_ca_data": ("tls_ca", "a PEM file's path, or its bytes"),
+    "ssl_ca_path": ("tls_ca", "a PEM file's path, or its bytes"),
     "ssl_password": ("tls_key", "the path of a key without a password"),
     "ssl_check_hostname": ("tls_server_name", "the name that the server's certificate carries"),
 }

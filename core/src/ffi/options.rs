@@ -5,13 +5,13 @@
 //! A row more is an option more in both languages. What is not in a table can be given by nobody: a name that
 //! is not here is told as unknown, or as another library's ([`super::foreign_options`]).
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use super::value::Value;
 use crate::config::Settings;
 use crate::error::{Error, Result};
+use crate::node::Pem;
 use crate::node::credentials::Ask;
 use crate::options::{Options, Unit};
 use crate::spelling::spelled;
@@ -29,8 +29,8 @@ pub enum Kind<T> {
     Count(fn(&mut T, u32)),
     /// Text.
     Text(fn(&mut T, String)),
-    /// The path of a file.
-    Path(fn(&mut T, PathBuf)),
+    /// The path of a PEM file, or what is in one.
+    Pem(fn(&mut T, Pem)),
     /// A function that is asked for credentials.
     Credentials(fn(&mut T, Arc<dyn Ask>)),
 }
@@ -153,23 +153,23 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
     },
     Row {
         name: "tls_ca",
-        kind: Kind::Path(|settings, path| settings.tls.ca = Some(path)),
+        kind: Kind::Pem(|settings, pem| settings.tls.ca = Some(pem)),
         default: "the system's trust",
-        rule: "the path of a PEM file; for rediss:// only",
+        rule: "the path of a PEM file, or its bytes; for rediss:// only",
         about: "the certificates to trust",
     },
     Row {
         name: "tls_cert",
-        kind: Kind::Path(|settings, path| settings.tls.cert = Some(path)),
+        kind: Kind::Pem(|settings, pem| settings.tls.cert = Some(pem)),
         default: "none",
-        rule: "the path of a PEM file; with tls_key",
+        rule: "the path of a PEM file, or its bytes; with tls_key",
         about: "the client's certificate chain, where the server asks for one",
     },
     Row {
         name: "tls_key",
-        kind: Kind::Path(|settings, path| settings.tls.key = Some(path)),
+        kind: Kind::Pem(|settings, pem| settings.tls.key = Some(pem)),
         default: "none",
-        rule: "the path of a PEM file; with tls_cert",
+        rule: "the path of a PEM file, or its bytes; with tls_cert",
         about: "the private key of the client's certificate",
     },
     Row {
@@ -217,7 +217,7 @@ impl<T> Row<T> {
             (Kind::Count(set), Value::Number(count)) => set(into, whole(self.name, *count)?),
             (Kind::Switch(set), Value::Switch(yes)) => set(into, *yes),
             (Kind::Text(set), Value::Text(text)) => set(into, text.clone()),
-            (Kind::Path(set), Value::Path(path)) => set(into, path.clone()),
+            (Kind::Pem(set), Value::Pem(pem)) => set(into, pem.clone()),
             (Kind::Credentials(set), Value::Credentials(ask)) => set(into, Arc::clone(ask)),
             _ => return Err(Error::invalid(format!("{} is of another kind", spelled(self.name)))),
         }

@@ -1,8 +1,8 @@
 //! A value of an option, as other languages give it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::node::Pem;
 use crate::node::credentials::Ask;
 
 /// A value as another language gives it.
@@ -14,8 +14,8 @@ pub enum Value {
     Switch(bool),
     /// Text.
     Text(String),
-    /// The path of a file.
-    Path(PathBuf),
+    /// The path of a PEM file, or what is in one.
+    Pem(Pem),
     /// Who is asked for credentials.
     Credentials(Arc<dyn Ask>),
 }
@@ -44,8 +44,8 @@ impl From<String> for Value {
     }
 }
 
-impl From<PathBuf> for Value {
-    fn from(path: PathBuf) -> Self {
-        Self::Path(path)
+impl From<Pem> for Value {
+    fn from(pem: Pem) -> Self {
+        Self::Pem(pem)
     }
 }

@@ -27,13 +27,14 @@ pub(crate) use changes::{Change, Changes};
 pub(crate) use fault::Fault;
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
+#[cfg(feature = "ffi")]
 pub use memory::fail_memory;
-pub use redis::TlsOptions;
 pub(crate) use redis::{ClusterNode, Durability, Needs, RedisNode, RunIds, Shared, Target};
 #[cfg(test)]
 pub(crate) use redis::{
     Confirm, Detour, MOMENT, Map, Member, Onward, Place, Purpose, onward, rested,
 };
+pub use redis::{Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
 pub(crate) use vote::{Claim, Expect, Extension, Holder, KEPT, Taken, Vote, VoteParams};
 pub(crate) use watch::Watch;

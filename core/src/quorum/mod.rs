@@ -10,4 +10,6 @@ mod tally;
 
 pub(crate) use collect::{Collect, Counts};
 pub(crate) use nodes::Nodes;
-pub use tally::{Tally, drift};
+#[cfg(feature = "ffi")]
+pub use tally::Tally;
+pub use tally::drift;

@@ -24,6 +24,7 @@ mod login;
 mod native;
 mod packed;
 mod parts;
+mod pem;
 mod pipeline;
 mod query;
 mod reader;
@@ -41,8 +42,13 @@ mod stream;
 mod talk;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
 mod tls;
 mod tls_options;
+#[cfg(feature = "tls")]
 mod unverified;
 mod url_rules;
 mod ways;
@@ -72,6 +78,7 @@ use ways::Ways;
 pub(crate) use cluster::{ClusterNode, Seeds};
 pub(crate) use context::Target;
 pub(crate) use durability::Durability;
+pub use pem::Pem;
 pub(crate) use query::Given;
 pub(crate) use rights::Needs;
 pub(crate) use route::Route;

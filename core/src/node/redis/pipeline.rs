@@ -45,7 +45,7 @@ impl Pipeline {
         Self {
             unsent: BytesMut::with_capacity(4096),
             unflushed: false,
-            tls: matches!(stream, Stream::Tls(_)),
+            tls: stream.is_tls(),
             open: VecDeque::new(),
             silence: Duration::ZERO,
         }

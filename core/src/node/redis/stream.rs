@@ -12,11 +12,14 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
+#[cfg(feature = "tls")]
 use tokio_rustls::TlsConnector;
+#[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
 use super::dial::dial;
 use super::endpoint::{Endpoint, Place};
+#[cfg(feature = "tls")]
 use super::tls::explained;
 
 /// An open way to a server.
@@ -24,6 +27,7 @@ pub(super) enum Stream {
     /// Plain TCP.
     Tcp(TcpStream),
     /// TLS over TCP; its state is large, and the others need not carry it.
+    #[cfg(feature = "tls")]
     Tls(Box<TlsStream<TcpStream>>),
     /// A socket of this machine.
     #[cfg(unix)]
@@ -35,6 +39,7 @@ impl Stream {
     pub(super) async fn connect(endpoint: &Endpoint) -> io::Result<Self> {
         match &endpoint.place {
             Place::Tcp(host, port) => Ok(Self::Tcp(dial(host, *port, endpoint.family()).await?)),
+            #[cfg(feature = "tls")]
             Place::Tls(host, port) => {
                 let tls =
                     endpoint.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
@@ -46,10 +51,21 @@ impl Stream {
                 let stream = secured.map_err(|error| io::Error::other(explained(&error)))?;
                 Ok(Self::Tls(Box::new(stream)))
             }
+            #[cfg(not(feature = "tls"))]
+            Place::Tls(..) => Err(io::Error::other("no TLS")),
             #[cfg(unix)]
             Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
             #[cfg(not(unix))]
             Place::Unix(_) => Err(io::Error::other("this system has no Unix sockets")),
+        }
+    }
+
+    /// Whether what is written is encrypted first.
+    pub(super) fn is_tls(&self) -> bool {
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => true,
+            _ => false,
         }
     }
 
@@ -58,6 +74,7 @@ impl Stream {
     pub(super) fn reset_on_drop(&self) {
         let tcp = match self {
             Self::Tcp(stream) => stream,
+            #[cfg(feature = "tls")]
             Self::Tls(stream) => stream.get_ref().0,
             #[cfg(unix)]
             // It has no reset: what was written lies with the server, which the successor has end this connection.
@@ -72,6 +89,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             // It encrypts first, and has no way to say how much of that was sent.
+            #[cfg(feature = "tls")]
             Self::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
             #[cfg(unix)]
             Self::Unix(stream) => stream.try_write(bytes),
@@ -125,6 +143,7 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -140,6 +159,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
@@ -149,6 +169,7 @@ impl AsyncWrite for Stream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
@@ -158,6 +179,7 @@ impl AsyncWrite for Stream {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
             #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),

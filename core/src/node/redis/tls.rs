@@ -4,14 +4,14 @@
 //! lock. What is in a file, or in what should have been a path, is never shown: it may be a key.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore, crypto::ring};
 
-use super::tls_options::{TlsOptions, shown_path};
+use super::pem::{Held, Pem};
+use super::tls_options::TlsOptions;
 use super::unverified::Unverified;
 use crate::error::{Error, Result};
 use crate::spelling::spelled;
@@ -29,39 +29,47 @@ impl Tls {
     /// Reads the files, and says which rule one broke.
     pub(crate) fn load(options: &TlsOptions) -> Result<Self> {
         options.check()?;
-        // The provider is named, not taken from the process: another library may have installed its own, or
-        // none.
-        let provider = Arc::new(ring::default_provider());
-        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Error::invalid(format!("TLS: {error}")))?;
-        let config = match &options.ca {
-            _ if !options.verifies() => config
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Unverified::by(provider))),
-            Some(path) => config.with_root_certificates(trust_in(path)?),
-            None => config.with_root_certificates(system_trust()?),
-        };
-        let config = match (&options.cert, &options.key) {
-            (None, None) => config.with_no_client_auth(),
-            (Some(cert), Some(key)) => {
-                let chain = certificates("tls_cert", cert)?;
-                let secret = PrivateKeyDer::from_pem_file(key)
-                    .map_err(|error| unreadable("tls_key", key, &why(&error, "private key")))?;
-                config
-                    .with_client_auth_cert(chain, secret)
-                    .map_err(|error| unreadable("tls_cert", cert, &error.to_string()))?
-            }
-            _ => return Err(TlsOptions::apart()),
-        };
         let server_name = options.server_name.as_deref().map(name).transpose()?;
-        Ok(Self { config: Arc::new(config), server_name })
+        let config = options
+            .config
+            .as_ref()
+            .map_or_else(|| configured(options), |own| Ok(Arc::clone(own)))?;
+        Ok(Self { config, server_name })
     }
 
     /// The name the server at `host` must prove.
     pub(super) fn name_for(&self, host: &str) -> Result<ServerName<'static>> {
         self.server_name.clone().map_or_else(|| name(host), Ok)
     }
+}
+
+/// What the files say, as rustls wants it.
+fn configured(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
+    // The provider is named, not taken from the process: another library may have installed its own, or
+    // none.
+    let provider = Arc::new(ring::default_provider());
+    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::invalid(format!("TLS: {error}")))?;
+    let config = match &options.ca {
+        _ if !options.verifies() => {
+            config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified::by(provider)))
+        }
+        Some(path) => config.with_root_certificates(trust_in(path)?),
+        None => config.with_root_certificates(system_trust()?),
+    };
+    let config = match (&options.cert, &options.key) {
+        (None, None) => config.with_no_client_auth(),
+        (Some(cert), Some(key)) => {
+            let chain = certificates("tls_cert", cert)?;
+            let secret = private_key("tls_key", key)?;
+            config
+                .with_client_auth_cert(chain, secret)
+                .map_err(|error| cert.unreadable("tls_cert", &error.to_string()))?
+        }
+        _ => return Err(TlsOptions::apart()),
+    };
+    Ok(Arc::new(config))
 }
 
 /// Why a TLS connection could not be made, in words.
@@ -118,11 +126,11 @@ fn name(text: &str) -> Result<ServerName<'static>> {
 }
 
 /// These and no others: whoever names a CA of its own wants nobody else's word.
-fn trust_in(path: &Path) -> Result<RootCertStore> {
+fn trust_in(ca: &Pem) -> Result<RootCertStore> {
     let mut trust = RootCertStore::empty();
-    for certificate in certificates("tls_ca", path)? {
+    for certificate in certificates("tls_ca", ca)? {
         let added = trust.add(certificate);
-        added.map_err(|error| unreadable("tls_ca", path, &error.to_string()))?;
+        added.map_err(|error| ca.unreadable("tls_ca", &error.to_string()))?;
     }
     Ok(trust)
 }
@@ -146,29 +154,34 @@ fn system_trust() -> Result<RootCertStore> {
 }
 
 /// Every certificate of a file, in its order; none is an error, for an empty file trusts nobody.
-fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let found = read.map_err(|error| unreadable(option, path, &why(&error, "certificate")))?;
+fn certificates(option: &str, pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
+    let read = match pem.held() {
+        Held::File(path) => {
+            CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<_, _>>)
+        }
+        Held::Bytes(bytes) => CertificateDer::pem_slice_iter(bytes).collect(),
+    };
+    let found: Vec<_> =
+        read.map_err(|error| pem.unreadable(option, &why(&error, "certificate")))?;
     if found.is_empty() {
-        return Err(unreadable(option, path, "it holds no PEM certificate"));
+        return Err(pem.unreadable(option, "it holds no PEM certificate"));
     }
     Ok(found)
 }
 
-/// What is wrong with a file; never what is in it.
+/// The first private key.
+fn private_key(option: &str, pem: &Pem) -> Result<PrivateKeyDer<'static>> {
+    let read = match pem.held() {
+        Held::File(path) => PrivateKeyDer::from_pem_file(path),
+        Held::Bytes(bytes) => PrivateKeyDer::from_pem_slice(bytes),
+    };
+    read.map_err(|error| pem.unreadable(option, &why(&error, "private key")))
+}
+
+/// What is wrong with it; never what is in it.
 fn why(error: &pem::Error, wanted: &str) -> String {
     match error {
         pem::Error::Io(error) => error.to_string(),
         _ => format!("it holds no PEM {wanted}"),
     }
-}
-
-/// A key pasted where its path belongs is the usual mistake, and must not be repeated in an error.
-fn unreadable(option: &str, path: &Path, why: &str) -> Error {
-    let option = spelled(option);
-    if path.to_string_lossy().contains("-----BEGIN") {
-        let text = format!("{option} is the text of a PEM file: give the path of the file instead");
-        return Error::invalid(text);
-    }
-    Error::invalid(format!("{option} is {}: {why}", shown_path(path)))
 }

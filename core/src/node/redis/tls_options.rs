@@ -3,63 +3,160 @@
 //! Files are read elsewhere; what is in one, or in what should have been a path, is never shown.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::ClientConfig;
+
+use super::pem::Pem;
 use crate::error::{Error, Result};
 use crate::spelling::spelled;
-use crate::text::shown;
 
-/// PEM files and a name for TLS connections; everything is optional.
+/// Whom to trust, who we are, and a name for TLS connections; everything is optional.
+///
+/// Certificates and keys are PEM, as a file's path or as bytes: [`Pem`].
 ///
 /// ```
 /// use redlock::{Redlock, TlsOptions};
-/// let tls = TlsOptions { ca: Some("no-such-ca.pem".into()), ..TlsOptions::default() };
+/// let tls = TlsOptions::new().ca("no-such-ca.pem").server_name("redis.test");
 /// let client = Redlock::builder(["rediss://10.0.0.7"]).tls(tls).build();
 /// assert_eq!(client.unwrap_err().kind(), redlock::ErrorKind::Invalid); // files are read here
 /// ```
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
+#[must_use = "Builder::tls gives them to a client"]
 pub struct TlsOptions {
+    pub(crate) ca: Option<Pem>,
+    pub(crate) cert: Option<Pem>,
+    pub(crate) key: Option<Pem>,
+    pub(crate) server_name: Option<String>,
+    pub(crate) verify: Option<bool>,
+    #[cfg(feature = "tls")]
+    pub(super) config: Option<Arc<ClientConfig>>,
+}
+
+impl TlsOptions {
+    /// The system's trust, no certificate of our own, the URL's host.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// The certificates to trust instead of the system's.
-    pub ca: Option<PathBuf>,
-    /// The client's certificate chain, where the server asks for one; needs `key`.
-    pub cert: Option<PathBuf>,
-    /// The private key of `cert`.
-    pub key: Option<PathBuf>,
+    pub fn ca(mut self, ca: impl Into<Pem>) -> Self {
+        self.ca = Some(ca.into());
+        self
+    }
+
+    /// The client's certificate chain, where the server asks for one; needs [`key`](Self::key).
+    pub fn cert(mut self, cert: impl Into<Pem>) -> Self {
+        self.cert = Some(cert.into());
+        self
+    }
+
+    /// The private key of [`cert`](Self::cert).
+    pub fn key(mut self, key: impl Into<Pem>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
     /// The name the server's certificate must carry (and SNI asks for) instead of the URL's host.
-    pub server_name: Option<String>,
-    /// Whether the server must prove who it is; default it must. With `Some(false)` whoever answers is believed, and
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    /// Whether the server must prove who it is; default it must. With `false` whoever answers is believed, and
     /// hears the password: only for a network that nobody else is in.
-    pub verify: Option<bool>,
+    pub fn verify(mut self, verify: bool) -> Self {
+        self.verify = Some(verify);
+        self
+    }
+
+    /// A configuration of [`rustls`](crate::rustls) that the program has: its provider, trust, certificate and versions.
+    /// Only [`server_name`](Self::server_name) goes beside it.
+    ///
+    /// ```
+    /// use redlock::rustls::{ClientConfig, RootCertStore, crypto::ring};
+    /// use redlock::{Redlock, TlsOptions};
+    /// use std::sync::Arc;
+    /// let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    ///     .with_safe_default_protocol_versions()
+    ///     .unwrap()
+    ///     .with_root_certificates(RootCertStore::empty())
+    ///     .with_no_client_auth();
+    /// let tls = TlsOptions::new().config(config);
+    /// assert!(Redlock::builder(["rediss://10.0.0.7"]).tls(tls).build().is_ok());
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn config(mut self, config: impl Into<Arc<ClientConfig>>) -> Self {
+        self.config = Some(config.into());
+        self
+    }
 }
 
 impl fmt::Debug for TlsOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = |path: &Option<PathBuf>| path.as_deref().map(shown_path);
-        f.debug_struct("TlsOptions")
-            .field("ca", &named(&self.ca))
-            .field("cert", &named(&self.cert))
-            .field("key", &named(&self.key))
+        let mut shown = f.debug_struct("TlsOptions");
+        shown
+            .field("ca", &self.ca)
+            .field("cert", &self.cert)
+            .field("key", &self.key)
             .field("server_name", &self.server_name)
-            .field("verify", &self.verify)
-            .finish()
+            .field("verify", &self.verify);
+        #[cfg(feature = "tls")]
+        shown.field("config", &self.config.is_some());
+        shown.finish()
     }
 }
 
+impl PartialEq for TlsOptions {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |of: &Self| {
+            (
+                of.ca.clone(),
+                of.cert.clone(),
+                of.key.clone(),
+                of.server_name.clone(),
+                of.verify,
+                of.config_at(),
+            )
+        };
+        same(self) == same(other)
+    }
+}
+
+impl Eq for TlsOptions {}
+
 impl TlsOptions {
-    /// Where no node is reached by TLS: whoever gave options thought otherwise.
-    ///
-    /// Ignored, they would have it believe that the connection is secured.
-    pub(crate) fn check_unused(&self) -> Result<()> {
-        let given = [
+    /// Where the program's own configuration is: it can be compared by that alone.
+    fn config_at(&self) -> Option<usize> {
+        #[cfg(feature = "tls")]
+        return self.config.as_ref().map(|config| Arc::as_ptr(config) as usize);
+        #[cfg(not(feature = "tls"))]
+        None
+    }
+
+    /// Which options are given, in their order.
+    fn given(&self) -> impl Iterator<Item = &'static str> {
+        [
             ("tls_ca", self.ca.is_some()),
             ("tls_cert", self.cert.is_some()),
             ("tls_key", self.key.is_some()),
             ("tls_server_name", self.server_name.is_some()),
             ("tls_verify", self.verify.is_some()),
-        ];
-        match given.into_iter().find(|(_, given)| *given) {
+            ("tls_config", self.config_at().is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(option, given)| given.then_some(option))
+    }
+
+    /// Where no node is reached by TLS: whoever gave options thought otherwise.
+    ///
+    /// Ignored, they would have it believe that the connection is secured.
+    pub(crate) fn check_unused(&self) -> Result<()> {
+        match self.given().next() {
             None => Ok(()),
-            Some((option, _)) => Err(Error::invalid(format!(
+            Some(option) => Err(Error::invalid(format!(
                 "{} is given, but no node is reached by TLS: write rediss:// instead of redis://",
                 spelled(option)
             ))),
@@ -73,6 +170,14 @@ impl TlsOptions {
 
     /// What can be said of them before a file is read.
     pub(super) fn check(&self) -> Result<()> {
+        let beside = |option: &&str| !matches!(*option, "tls_config" | "tls_server_name");
+        if let (Some(_), Some(option)) = (self.config_at(), self.given().find(beside)) {
+            return Err(Error::invalid(format!(
+                "{} is given, and {}, which says that already: leave one out",
+                spelled("tls_config"),
+                spelled(option)
+            )));
+        }
         if self.cert.is_some() != self.key.is_some() {
             return Err(Self::apart());
         }
@@ -99,12 +204,12 @@ impl TlsOptions {
             ca: one(self.ca.as_ref(), added.ca.as_ref(), by("ssl_ca_certs", "tls_ca"))?,
             cert: one(self.cert.as_ref(), added.cert.as_ref(), by("ssl_certfile", "tls_cert"))?,
             key: one(self.key.as_ref(), added.key.as_ref(), by("ssl_keyfile", "tls_key"))?,
-            server_name: self.server_name.clone(),
             verify: one(
                 self.verify.as_ref(),
                 added.verify.as_ref(),
                 by("ssl_cert_reqs", "tls_verify"),
             )?,
+            ..self.clone()
         })
     }
 }
@@ -123,12 +228,4 @@ pub(super) fn one<T: Clone + PartialEq>(
         (None, theirs) => Ok(theirs.cloned()),
         (ours, _) => Ok(ours.cloned()),
     }
-}
-
-/// Whatever does not look like the path of a file may be a secret that was put into the wrong place.
-pub(super) fn shown_path(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let ending = path.extension().is_some_and(|ending| ending.len() <= 4);
-    let named = ending && text.len() <= 200 && !text.contains(char::is_control);
-    if named || path.exists() { shown(&text) } else { "no file".to_owned() }
 }

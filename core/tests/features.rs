@@ -1,0 +1,30 @@
+//! What a build with fewer features can do, and how it says what it cannot. `make test` runs it without any of them, too.
+
+use redlock::{ErrorKind, Redlock};
+
+#[test]
+fn a_lock_needs_no_feature() {
+    let client = Redlock::builder(["memory://"]).build().unwrap();
+    let lease = client.lock("job").acquire_blocking().unwrap();
+    assert!(client.lock("job").try_acquire_blocking().unwrap().is_none());
+    lease.release_blocking().unwrap();
+}
+
+/// An address of this machine at which nobody is: nothing may be asked there before the error.
+#[test]
+fn tls_is_there_or_is_refused_by_the_name_of_its_feature() {
+    for url in [
+        "rediss://127.0.0.1:1",
+        "valkeys://127.0.0.1:1",
+        "rediss+sentinel://127.0.0.1:1/service",
+        "rediss+cluster://127.0.0.1:1",
+    ] {
+        let made = Redlock::builder([url]).build();
+        // A machine without trusted certificates is told that, in words of its own.
+        let refused = made.err().filter(|error| error.to_string().contains("feature"));
+        assert_eq!(refused.is_some(), cfg!(not(feature = "tls")), "{url}: {refused:?}");
+        let Some(error) = refused else { continue };
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("`tls`"), "{error}");
+    }
+}

@@ -1,0 +1,35 @@
+//! What the crate brings along: by its features, and never more than its neighbours do.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::tidy::root;
+
+/// The names of all crates that a build with these features needs, build scripts and macros among them.
+fn crates(features: &str) -> BTreeSet<String> {
+    let run = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--package", "redlock-native"])
+        .args(["--edges", "normal,build", "--prefix", "none", "--no-default-features"])
+        .args(["--features", features])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let text = String::from_utf8(run.stdout).unwrap();
+    text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn without_features_there_is_no_c_and_nothing_that_nobody_asked_for() {
+    let (least, tls, tracing) = (crates(""), crates("tls"), crates("tracing"));
+    for (feature, of, brings) in
+        [("tls", &tls, ["rustls", "ring", "cc"]), ("tracing", &tracing, ["tracing"; 3])]
+    {
+        for name in brings {
+            assert!(of.contains(name), "{feature} no longer brings {name}: what does?");
+            assert!(!least.contains(name), "{name} is there without {feature}");
+        }
+    }
+    // rslock 0.10.0 has 83, itself among them (docs/rust.md).
+    assert!(least.len() > 20 && least.len() <= 83, "{} crates: {least:?}", least.len());
+}
