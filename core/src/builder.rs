@@ -11,6 +11,7 @@ use crate::error::Result;
 #[cfg(feature = "tls")]
 use crate::node::TlsOptions;
 use crate::node::credentials::{Credentials, OnThread};
+use crate::node::{ConnectionInfo, taken_over};
 
 /// Options of a client; [`Builder::build`] checks them.
 ///
@@ -45,6 +46,28 @@ impl Builder {
     /// ```
     pub fn from_env() -> Result<Self> {
         Ok(Self(Settings::of(environment::nodes()?)))
+    }
+
+    /// Options of a client over the servers that the `redis` crate's clients are for:
+    /// [`Redlock::from_connection_info`](crate::Redlock::from_connection_info) says what is taken over.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let theirs = redis::Client::open("redis://:s3cret@10.0.0.7:6380/1")?;
+    /// let client = redlock::Builder::from_connection_info([theirs.get_connection_info()])?
+    ///     .key_prefix("app:")
+    ///     .build()?;
+    /// assert_eq!(client.nodes(), ["redis://10.0.0.7:6380/1"]);
+    /// # Ok(()) }
+    /// ```
+    pub fn from_connection_info<'a>(
+        servers: impl IntoIterator<Item = &'a ConnectionInfo>,
+    ) -> Result<Self> {
+        let taken = servers.into_iter().map(taken_over).collect::<Result<Vec<_>>>()?;
+        let unseen = taken.iter().enumerate().filter(|(_, node)| node.unseen).map(|(at, _)| at);
+        let unseen = unseen.collect();
+        let nodes = taken.into_iter().map(|node| node.url).collect();
+        Ok(Self(Settings { unseen, ..Settings::of(nodes) }))
     }
 
     /// Goes before every name; default `lock:`. An empty one shares keys with other libraries.

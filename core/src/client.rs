@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::lease::LeaseHandle;
 use crate::lock::Lock;
 use crate::names::Names;
-use crate::node::Address;
+use crate::node::{Address, ConnectionInfo};
 use crate::options::Options;
 use crate::stats::Stats;
 
@@ -66,6 +66,25 @@ impl Redlock {
     /// ```
     pub fn from_env() -> Result<Self> {
         Builder::from_env()?.build()
+    }
+
+    /// A client over the servers that clients of the `redis` crate are for, with connections of its own. Address, user,
+    /// password, database, TLS and whether it verifies are taken over; [`Builder::from_connection_info`] has options, too.
+    ///
+    /// Certificates that were given to `redis::Client::build_with_tls` can be read by nobody: [`Builder::tls`] takes them
+    /// again, and without it this is an `Invalid`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let theirs = redis::Client::open("redis://:s3cret@10.0.0.7:6380/1")?;
+    /// let client = redlock::Redlock::from_connection_info([theirs.get_connection_info()])?;
+    /// assert_eq!(client.nodes(), ["redis://10.0.0.7:6380/1"]);
+    /// # Ok(()) }
+    /// ```
+    pub fn from_connection_info<'a>(
+        servers: impl IntoIterator<Item = &'a ConnectionInfo>,
+    ) -> Result<Self> {
+        Builder::from_connection_info(servers)?.build()
     }
 
     /// Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. [`Lock`] has its options.

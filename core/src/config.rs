@@ -11,7 +11,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::log;
 use crate::node::credentials::Ask;
-use crate::node::{Address, Durability, Shared, TlsOptions, client_name, several_slots};
+use crate::node::{Address, Durability, Shared, TlsOptions, client_name, several_slots, unseen};
 use crate::options::{Options, check_time, longest_vote};
 use crate::spelling::spelled;
 
@@ -46,6 +46,8 @@ pub(crate) struct Config {
 pub struct Settings {
     /// One URL each.
     pub(crate) nodes: Vec<String>,
+    /// Those of them, by their places, whose certificates another client has and shows to nobody.
+    pub(crate) unseen: Vec<usize>,
     /// Goes before every name.
     pub(crate) key_prefix: Option<String>,
     /// The deadline of one vote.
@@ -73,6 +75,7 @@ impl Settings {
         let (durability, scripts, tls, client_name, credentials) = Default::default();
         Self {
             nodes,
+            unseen: Vec::new(),
             key_prefix,
             node_timeout,
             restart_guard,
@@ -103,6 +106,9 @@ impl Settings {
         if self.client_name.as_deref().is_some_and(|name| !client_name::fits(name)) {
             let (option, rule) = (spelled("client_name"), client_name::RULE);
             return Err(Error::invalid(format!("{option} {rule}")));
+        }
+        if let (Some(at), false) = (self.unseen.first(), self.tls.says_whom_to_trust()) {
+            return Err(unseen(&nodes[*at].redacted()));
         }
         // Before any file is read: the rules cost nothing.
         check_distinct(&nodes)?;

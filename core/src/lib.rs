@@ -18,7 +18,7 @@
 // What only the bindings use, or TLS, is there unused without them; with all features none of it may be.
 #![cfg_attr(
     not(all(feature = "ffi", feature = "tls")),
-    allow(dead_code, unreachable_pub, reason = "a build that has less uses less")
+    allow(dead_code, unreachable_pub, unused_imports, reason = "a build that has less uses less")
 )]
 
 // For the two bindings, which are crates of their own: Rust users have what stands below.
@@ -52,10 +52,7 @@ mod node;
 pub mod clock;
 mod error;
 mod exit;
-#[cfg(feature = "tracing")]
-mod log;
-#[cfg(not(feature = "tracing"))]
-#[path = "silent.rs"]
+#[cfg_attr(not(feature = "tracing"), path = "silent.rs")]
 mod log;
 
 mod background;

@@ -15,6 +15,7 @@ mod credentials;
 mod disks;
 mod endings;
 mod errors;
+mod existing;
 #[allow(dead_code, reason = "what is shared is used by the other tests")]
 mod fake;
 mod faults;

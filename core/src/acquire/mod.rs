@@ -36,7 +36,6 @@ use round::{Round, round};
 pub(crate) use acquirer::Acquirer;
 pub(crate) use attach::attach;
 pub(crate) use fencing::{check_lock_key, fence_key};
-#[cfg(feature = "ffi")]
 pub use refusal::NOT_REENTRANT;
 pub(crate) use request::Request;
 

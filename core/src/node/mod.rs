@@ -10,6 +10,7 @@ mod address;
 mod changes;
 pub(crate) mod client_name;
 pub(crate) mod credentials;
+mod existing;
 mod fault;
 mod fencing;
 mod memory;
@@ -22,12 +23,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub(crate) use ::redis::ConnectionInfo;
 pub(crate) use address::Address;
 pub(crate) use changes::{Change, Changes};
+pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::Fault;
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
-#[cfg(feature = "ffi")]
 pub use memory::fail_memory;
 pub(crate) use redis::{ClusterNode, Durability, Needs, RedisNode, RunIds, Shared, Target};
 #[cfg(test)]

@@ -10,6 +10,4 @@ mod tally;
 
 pub(crate) use collect::{Collect, Counts};
 pub(crate) use nodes::Nodes;
-#[cfg(feature = "ffi")]
-pub use tally::Tally;
-pub use tally::drift;
+pub use tally::{Tally, drift};

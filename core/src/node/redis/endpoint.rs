@@ -13,7 +13,7 @@ use super::dial::Family;
 use super::query::{self, Parameters};
 use super::shared::Shared;
 use super::tls::Tls;
-use super::tls_options::one;
+use super::tls::one;
 use super::url_rules::{check, invalid_url, unreadable};
 use crate::error::{Error, Result};
 use crate::node::credentials::{Credentials, Granted, Provider};

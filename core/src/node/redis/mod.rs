@@ -24,7 +24,6 @@ mod login;
 mod native;
 mod packed;
 mod parts;
-mod pem;
 mod pipeline;
 mod query;
 mod reader;
@@ -42,14 +41,7 @@ mod stream;
 mod talk;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "tls")]
 mod tls;
-#[cfg(not(feature = "tls"))]
-#[path = "no_tls.rs"]
-mod tls;
-mod tls_options;
-#[cfg(feature = "tls")]
-mod unverified;
 mod url_rules;
 mod ways;
 mod words;
@@ -75,19 +67,20 @@ use link::Link;
 use reply::Answer;
 use ways::Ways;
 
-pub(crate) use cluster::{ClusterNode, Seeds};
-pub(crate) use context::Target;
-pub(crate) use durability::Durability;
-pub use pem::Pem;
-pub(crate) use query::Given;
-pub(crate) use rights::Needs;
-pub(crate) use route::Route;
-pub(crate) use run_ids::RunIds;
-pub(crate) use shared::Shared;
-pub use tls_options::TlsOptions;
-pub(crate) use url_rules::invalid_url;
+pub use tls::{Pem, TlsOptions};
 #[cfg(test)]
 pub(crate) use {cluster::simulated::*, confirm::Confirm, in_flight::Purpose};
+pub(crate) use {
+    cluster::{ClusterNode, Seeds},
+    context::Target,
+    durability::Durability,
+    query::Given,
+    rights::Needs,
+    route::Route,
+    run_ids::RunIds,
+    shared::Shared,
+    url_rules::invalid_url,
+};
 
 /// A server that is reached by one connection.
 pub(crate) struct RedisNode {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use url::form_urlencoded;
 
-use super::tls_options::TlsOptions;
+use super::tls::TlsOptions;
 use crate::node::client_name;
 use crate::spelling::spelled;
 

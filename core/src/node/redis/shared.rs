@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::tls::Tls;
-use super::tls_options::TlsOptions;
+use super::tls::TlsOptions;
 use crate::error::Result;
 use crate::node::credentials::{Ask, Provider};
 

@@ -129,10 +129,14 @@ impl Eq for TlsOptions {}
 
 impl TlsOptions {
     /// Where the program's own configuration is: it can be compared by that alone.
+    #[cfg(feature = "tls")]
     fn config_at(&self) -> Option<usize> {
-        #[cfg(feature = "tls")]
-        return self.config.as_ref().map(|config| Arc::as_ptr(config) as usize);
-        #[cfg(not(feature = "tls"))]
+        self.config.as_ref().map(|config| Arc::as_ptr(config) as usize)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unused_self, reason = "as with the feature")]
+    fn config_at(&self) -> Option<usize> {
         None
     }
 
@@ -161,6 +165,11 @@ impl TlsOptions {
                 spelled(option)
             ))),
         }
+    }
+
+    /// Whether the program has said whom to trust, or who we are, in any way.
+    pub(crate) fn says_whom_to_trust(&self) -> bool {
+        self.given().any(|option| option != "tls_server_name")
     }
 
     /// Whether the server must prove who it is.
@@ -198,7 +207,7 @@ impl TlsOptions {
     }
 
     /// The client's, and what a URL's parameters add to them; `url`: the node, for messages.
-    pub(super) fn merged(&self, added: &Self, url: &str) -> Result<Self> {
+    pub(crate) fn merged(&self, added: &Self, url: &str) -> Result<Self> {
         let by = |parameter, option| (parameter, option, url);
         Ok(Self {
             ca: one(self.ca.as_ref(), added.ca.as_ref(), by("ssl_ca_certs", "tls_ca"))?,
@@ -215,7 +224,7 @@ impl TlsOptions {
 }
 
 /// What an option and a URL's parameter say together: neither is ignored.
-pub(super) fn one<T: Clone + PartialEq>(
+pub(crate) fn one<T: Clone + PartialEq>(
     option: Option<&T>,
     parameter: Option<&T>,
     (by, name, url): (&str, &str, &str),

@@ -1,4 +1,4 @@
-//! TLS for `rediss://`: whom to trust, who we are, and which name the server must prove.
+//! Whom to trust, who we are, and which name the server must prove.
 //!
 //! Files are read once, when the client is made, so that a wrong one is an error there and not at the first
 //! lock. What is in a file, or in what should have been a path, is never shown: it may be a key.
@@ -10,8 +10,8 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore, crypto::ring};
 
+use super::options::TlsOptions;
 use super::pem::{Held, Pem};
-use super::tls_options::TlsOptions;
 use super::unverified::Unverified;
 use crate::error::{Error, Result};
 use crate::spelling::spelled;
@@ -20,7 +20,7 @@ use crate::spelling::spelled;
 #[derive(Clone)]
 pub(crate) struct Tls {
     /// Shared by all connections, which is what lets them resume sessions.
-    pub(super) config: Arc<ClientConfig>,
+    pub(crate) config: Arc<ClientConfig>,
     /// Instead of the URL's host.
     server_name: Option<ServerName<'static>>,
 }
@@ -38,7 +38,7 @@ impl Tls {
     }
 
     /// The name the server at `host` must prove.
-    pub(super) fn name_for(&self, host: &str) -> Result<ServerName<'static>> {
+    pub(crate) fn name_for(&self, host: &str) -> Result<ServerName<'static>> {
         self.server_name.clone().map_or_else(|| name(host), Ok)
     }
 }
@@ -73,7 +73,7 @@ fn configured(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
 }
 
 /// Why a TLS connection could not be made, in words.
-pub(super) fn explained(error: &io::Error) -> String {
+pub(crate) fn explained(error: &io::Error) -> String {
     // The cause is inside: what is around it only says that the handshake failed.
     let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let why = match refused {

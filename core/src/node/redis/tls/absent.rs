@@ -1,8 +1,8 @@
-//! In place of TLS, where the feature `tls` is off: a `rediss://` node is an error when the client is made.
+//! In place of what is made of the options, where the feature `tls` is off: a `rediss://` node is an error when the client is made.
 
 use std::convert::Infallible;
 
-use super::tls_options::TlsOptions;
+use super::options::TlsOptions;
 use crate::error::{Error, Result};
 
 /// Options that were read and checked: there are none.

@@ -1,0 +1,111 @@
+//! What the `redis` crate knows of a server, as a URL: its client has read one, or was told.
+
+use ::redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
+use url::Url;
+
+use crate::error::{Error, Result};
+
+/// What became of one of them.
+pub(crate) struct Taken {
+    /// The node.
+    pub(crate) url: String,
+    /// It has certificates of its own, which it shows to nobody.
+    pub(crate) unseen: bool,
+}
+
+/// The URL that says the same. How a socket is kept alive, and how a library calls itself, mean nothing to a lock.
+pub(crate) fn taken_over(info: &ConnectionInfo) -> Result<Taken> {
+    let settings = info.redis_settings();
+    if settings.db() < 0 {
+        return Err(refused("its database, which is below 0,"));
+    }
+    match info.addr() {
+        ConnectionAddr::Tcp(host, port) => server("redis", host, *port, settings).map(seen),
+        ConnectionAddr::TcpTls { host, port, insecure, tls_params } => {
+            let mut url = server("rediss", host, *port, settings)?;
+            if *insecure {
+                url.query_pairs_mut().append_pair("ssl_cert_reqs", "none");
+            }
+            Ok(Taken { url: url.into(), unseen: tls_params.is_some() })
+        }
+        ConnectionAddr::Unix(path) => {
+            let file = Url::from_file_path(path).map_err(|()| refused("the path of its socket"))?;
+            let url = file.as_str().replacen("file:", "unix:", 1);
+            let mut url = Url::parse(&url).map_err(|_| refused("the path of its socket"))?;
+            let db = settings.db().to_string();
+            let given = [
+                ("db", (db != "0").then_some(&*db)),
+                ("username", settings.username()),
+                ("password", settings.password()),
+            ];
+            for (name, value) in given {
+                if let Some(value) = value {
+                    url.query_pairs_mut().append_pair(name, value);
+                }
+            }
+            Ok(seen(url))
+        }
+        _ => Err(refused("its kind of address")),
+    }
+}
+
+fn seen(url: Url) -> Taken {
+    Taken { url: url.into(), unseen: false }
+}
+
+/// A host and its port, as whom to log in there, and the database.
+fn server(scheme: &str, host: &str, port: u16, settings: &RedisConnectionInfo) -> Result<Url> {
+    let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let mut url = Url::parse(&format!("{scheme}://host")).map_err(|_| refused("its host"))?;
+    // Whatever in a name would end the host leads elsewhere, and takes the password along.
+    let named =
+        if host.is_empty() { Err(()) } else { url.set_host(Some(&bracketed)).map_err(|_| ()) };
+    named.map_err(|()| refused("its host, which is no name or address,"))?;
+    let login = url
+        .set_port(Some(port))
+        .and_then(|()| url.set_username(settings.username().unwrap_or_default()))
+        .and_then(|()| url.set_password(settings.password()));
+    login.map_err(|()| refused("its login"))?;
+    if settings.db() != 0 {
+        url.set_path(&settings.db().to_string());
+    }
+    Ok(url)
+}
+
+/// What says where to go or whom to trust, and cannot be said here.
+fn refused(what: &str) -> Error {
+    Error::invalid(format!(
+        "{what} has no counterpart in redlock: write the node's URL, Redlock::builder([\"redis://...\"])"
+    ))
+}
+
+/// Certificates that cannot be read out of there.
+pub(crate) fn unseen(url: &str) -> Error {
+    Error::invalid(format!(
+        "node {url} has tls_params of its own, which the redis crate shows to nobody: give them again, \
+         Builder::tls(TlsOptions::new().ca(...))"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::builder::Builder;
+    use crate::config::Settings;
+    use crate::node::TlsOptions;
+
+    /// The `redis` crate makes such certificates with its TLS features only, which nothing here turns on.
+    fn with_unseen_certificates() -> Builder {
+        let nodes = vec!["redis://127.0.0.1:1".to_owned(), "rediss://127.0.0.1:2/1".to_owned()];
+        Builder(Settings { unseen: vec![1], ..Settings::of(nodes) })
+    }
+
+    #[test]
+    fn certificates_that_nobody_can_read_have_to_be_given_again() {
+        let error = with_unseen_certificates().build().unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("rediss://127.0.0.1:2/1") && text.contains("tls_params"), "{text}");
+        let named = with_unseen_certificates().tls(TlsOptions::new().server_name("redis.test"));
+        assert_eq!(named.build().unwrap_err().to_string(), text);
+        with_unseen_certificates().tls(TlsOptions::new().verify(false)).build().unwrap();
+    }
+}

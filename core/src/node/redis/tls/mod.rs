@@ -1,0 +1,20 @@
+//! TLS for `rediss://`: the options of clients and of URLs, and what is made of them.
+
+#[cfg(not(feature = "tls"))]
+mod absent;
+mod options;
+mod pem;
+#[cfg(feature = "tls")]
+mod trust;
+#[cfg(feature = "tls")]
+mod unverified;
+
+#[cfg(not(feature = "tls"))]
+pub(crate) use absent::Tls;
+pub use options::TlsOptions;
+pub(super) use options::one;
+pub use pem::Pem;
+#[cfg(feature = "tls")]
+pub(crate) use trust::Tls;
+#[cfg(feature = "tls")]
+pub(super) use trust::explained;

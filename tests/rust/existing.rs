@@ -1,0 +1,110 @@
+//! `from_connection_info`: what a client of the `redis` crate says about its server is taken over, or refused by name.
+
+use std::path::PathBuf;
+
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use redlock::{Builder, Error, ErrorKind, Redlock, TlsOptions};
+
+use crate::support::{Server, millis};
+use crate::tls::Papers;
+
+fn taken(info: &ConnectionInfo) -> Result<Redlock, Error> {
+    Redlock::from_connection_info([info])
+}
+
+fn at(addr: ConnectionAddr) -> ConnectionInfo {
+    addr.into_connection_info().unwrap()
+}
+
+#[test]
+fn what_their_url_says_ours_says_too() {
+    for (theirs, ours) in [
+        ("redis://127.0.0.1", "redis://127.0.0.1:6379"),
+        ("redis://10.0.0.7:6380/3", "redis://10.0.0.7:6380/3"),
+        ("redis://u:p%40%2F%3A%23@cache.example.com", "redis://cache.example.com:6379"),
+        ("redis://:s3cret@[::1]:6380", "redis://[::1]:6380"),
+        ("unix:///tmp/a%20b.sock?db=2&user=u&pass=s3cret", "unix:///tmp/a b.sock/2"),
+    ] {
+        let client = Client::open(theirs).unwrap();
+        assert_eq!(taken(client.get_connection_info()).unwrap().nodes(), [ours], "{theirs}");
+    }
+    let several = ["redis://a", "redis://b", "redis://c"].map(|url| Client::open(url).unwrap());
+    let builder = Builder::from_connection_info(several.iter().map(Client::get_connection_info));
+    let client = builder.unwrap().key_prefix("app:").build().unwrap();
+    assert_eq!(client.nodes(), ["redis://a:6379", "redis://b:6379", "redis://c:6379"]);
+    assert_eq!(client.lock("job").key(), "app:job");
+}
+
+#[tokio::test]
+async fn a_lock_is_had_as_their_user_in_their_database() {
+    let server = Server::start();
+    assert_eq!(server.ask("ACL SETUSER app on >p@ss:/#%word ~* +@x
+    let login = RedisConnectionInfo::default().set_username("app").set_password("p@ss:/#%word");
+    let info = at(ConnectionAddr::Tcp("127.0.0.1".into(), server.port));
+    let info = info.set_redis_settings(login.clone().set_db(5));
+    let lease = taken(&info).unwrap().lock("job").wait(millis(1000)).acquire().await.unwrap();
+    assert_eq!(server.ask("GET lock:job"), "$-1");
+    let shown = format!("{:?}", taken(&info).unwrap());
+    assert!(!shown.contains("word"), "{shown}");
+    lease.release().await.unwrap();
+
+    // The wrong one is the server's to refuse: it was taken over, and not left out.
+    let info = info.set_redis_settings(login.set_password("other"));
+    let error = taken(&info).unwrap().lock("job").wait(millis(300)).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("WRONGPASS"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_taken_over_is_refused_before_anything_is_sent() {
+    let tcp = |host: &str| at(ConnectionAddr::Tcp(host.to_owned(), 1));
+    let login = |user: Option<&str>, db| {
+        let settings = RedisConnectionInfo::default().set_db(db);
+        let settings = match user {
+            Some(user) => settings.set_username(user),
+            None => settings,
+        };
+        tcp("127.0.0.1").set_redis_settings(settings)
+    };
+    for (info, word) in [
+        // A host that would end early leads elsewhere, and takes the password along.
+        (tcp("good@evil"), "its host"),
+        (tcp("evil/"), "its host"),
+        (tcp("evil?"), "its host"),
+        (tcp("evil#"), "its host"),
+        (tcp("a b"), "its host"),
+        (tcp("a:80"), "its host"),
+        (tcp(""), "host"),
+        (login(Some("user"), 0), "user without a password"),
+        (login(None, -1), "database"),
+        (at(ConnectionAddr::Unix(PathBuf::from("relative.sock"))), "socket"),
+    ] {
+        let shown = format!("{info:?}");
+        let error = taken(&info).expect_err(&shown);
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{shown}: {error}");
+        assert!(error.to_string().contains(word), "{shown}: {error}");
+    }
+    assert!(Builder::from_connection_info([]).unwrap().build().is_err());
+}
+
+fn by_tls(port: u16, insecure: bool) -> ConnectionInfo {
+    let (host, tls_params) = ("127.0.0.1".to_owned(), None);
+    at(ConnectionAddr::TcpTls { host, port, insecure, tls_params })
+}
+
+#[tokio::test]
+async fn tls_is_taken_over_with_whether_it_verifies() {
+    let papers = Papers::new();
+    let (_server, port) = papers.server("no");
+    let locks = async |builder: Builder| {
+        let lock = builder.build()?.lock("job").wait(millis(1000));
+        lock.acquire().await?.release().await
+    };
+    let of = |insecure| Builder::from_connection_info([&by_tls(port, insecure)]).unwrap();
+    let ours = || TlsOptions::new().ca(papers.path("ca.crt"));
+    locks(of(false).tls(ours())).await.unwrap();
+    assert_eq!(locks(of(false)).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    locks(of(true)).await.unwrap();
+    // What both say must be the same.
+    let error = locks(of(true).tls(TlsOptions::new().verify(true))).await.unwrap_err();
+    assert!(error.to_string().contains("say different things"), "{error}");
+}
