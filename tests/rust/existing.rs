@@ -38,7 +38,7 @@ fn what_their_url_says_ours_says_too() {
 #[tokio::test]
 async fn a_lock_is_had_as_their_user_in_their_database() {
     let server = Server::start();
-    assert_eq!(server.ask("ACL SETUSER app on >p@ss:/#%word ~* +@x
+    assert_eq!(server.ask("ACL SETUSER app on >p@ss:/#%word ~* +@all &*"), "+OK");
     let login = RedisConnectionInfo::default().set_username("app").set_password("p@ss:/#%word");
     let info = at(ConnectionAddr::Tcp("127.0.0.1".into(), server.port));
     let info = info.set_redis_settings(login.clone().set_db(5));
