@@ -81,7 +81,7 @@ pub use stats::Stats;
 pub use tokio_rustls::rustls;
 
 #[cfg(all(test, target_os = "linux"))]
-#[path = "../../tests/rust/limit.rs"]
+#[path = "../limit.rs"]
 mod limit;
 
 // Among the unit tests, as it drives the real rounds, leases, renewals and waiting, which nobody else should see.
@@ -93,10 +93,10 @@ mod limit;
     clippy::struct_excessive_bools,
     reason = "a simulation prints its times and passes its world around"
 )]
-#[path = "../../tests/simulation/mod.rs"]
+#[path = "../simulation/mod.rs"]
 mod simulation;
 
 /// The blocks of the page, which are programs, run with the other examples.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/rust.md")]
+#[doc = include_str!("../rust.md")]
 struct Page;

@@ -222,7 +222,7 @@ pub(super) fn words(value: &Value) -> String {
 }
 
 #[cfg(test)]
-#[path = "../../../../tests/fuzz/replies.rs"]
+#[path = "../../../fuzz/replies.rs"]
 mod fuzz;
 
 #[cfg(test)]

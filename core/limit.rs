@@ -1,0 +1,1 @@
+../tests/rust/limit.rs
