@@ -78,6 +78,10 @@ test-acl: build ## every test that uses a server, as a user who has no right but
 test-servers: build ## Redis 6.2 and 8.0 and Valkey 9.1, which it fetches: the core's, Python's and Node's tests on each
 	@scripts/test-servers
 
+.PHONY: test-crate
+test-crate: ## the Rust crate as it would be published, unpacked into an empty folder: its own tests and examples
+	@scripts/crate
+
 .PHONY: test-migration
 test-migration: build ## eight other lock libraries on the same keys (docs/migrating-from.md)
 	@tests/migration/setup

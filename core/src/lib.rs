@@ -26,6 +26,9 @@
 #[doc(hidden)]
 pub mod ffi;
 
+#[cfg(feature = "testing")]
+pub mod testing;
+
 mod blocking;
 mod builder;
 mod client;
@@ -96,7 +99,7 @@ mod limit;
 #[path = "../simulation/mod.rs"]
 mod simulation;
 
-/// The blocks of the page, which are programs, run with the other examples.
-#[cfg(doctest)]
+/// The blocks of the page, which are programs, run with the other examples; one of them is a test with our help.
+#[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../rust.md")]
 struct Page;

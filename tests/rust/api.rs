@@ -22,8 +22,13 @@ fn exported() -> BTreeSet<String> {
     let uses = library.lines().filter(|line| line.starts_with("pub use "));
     let names = uses.flat_map(|line| line.rsplit("::").next().unwrap().split(['{', '}', ',', ';']));
     let names = names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-    // `clock` is a module of its own.
-    names.chain(["Clock", "Instant", "Sleep", "SystemClock"].map(Into::into)).collect()
+    // `clock` and `testing` are modules of their own.
+    names
+        .chain(
+            ["Clock", "Instant", "Sleep", "SystemClock", "TestClock", "TestRedlock"]
+                .map(Into::into),
+        )
+        .collect()
 }
 
 /// The type's name, without what it is generic over.

@@ -22,6 +22,8 @@ const CORE: &[&str] = &[
     "ffi::foreign_options",
     "ffi::log",
     "unwind",
+    "testing",
+    "testing::clock",
     "client",
     "builder",
     "environment",

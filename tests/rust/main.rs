@@ -44,6 +44,7 @@ mod single;
 mod small;
 mod stats;
 mod support;
+mod testing;
 mod tick;
 mod tidy;
 mod tls;

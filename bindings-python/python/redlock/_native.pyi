@@ -484,9 +484,9 @@ class Redlock:
       default False
     - scripts: whether locks are asked for by scripts (EVALSHA); default: but for releases where the server has DELIFEQ
       (Valkey 9), which costs it less. False needs DELIFEQ, or DELEX (Redis 8.4), one name per lock and no fencing
-    - tls_ca: for `rediss://`, a PEM file of whom to trust; default: the system's trust
-    - tls_cert: a PEM file of the client's certificate chain, where the server asks for one; with tls_key
-    - tls_key: a PEM file of the certificate's private key
+    - tls_ca: for `rediss://`, a PEM file of whom to trust, by its path or as its bytes; default: the system's trust
+    - tls_cert: PEM of the client's certificate chain, where the server asks for one; with tls_key
+    - tls_key: PEM of the certificate's private key
     - tls_server_name: the name that the server's certificate must carry; default the URL's host
     - tls_verify: whether the server must prove who it is; default True. With False whoever answers is believed, and
       hears the password: only for a network that nobody else is in
@@ -503,7 +503,7 @@ class Redlock:
     async def __aenter__(self) -> Redlock: ...
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
     @classmethod
-    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | None=None, tls_cert: str | os.PathLike[str] | None=None, tls_key: str | os.PathLike[str] | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> Redlock:
+    def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> Redlock:
         """
         A client of the servers that redis-py's clients are for, with connections of its own.
 
@@ -523,7 +523,7 @@ class Redlock:
     def __deepcopy__(self, /, memo: "object") -> Redlock: ...
     def __enter__(self, /) -> Redlock: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     def _let_go(self, /) -> None:
@@ -806,7 +806,7 @@ def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":
     How to ask for the trio that runs here; never asked where nobody has imported trio.
     """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | None" = None, tls_cert: "str | os.PathLike[str] | None" = None, tls_key: "str | os.PathLike[str] | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock:
     """
     Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else
     redis://127.0.0.1:6379.

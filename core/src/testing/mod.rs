@@ -1,0 +1,176 @@
+//! Help for tests of programs that lock: a client of a test's own, a clock that the test moves, and what can go wrong, at
+//! will. With the feature `testing`.
+//!
+//! Nothing here is a way around a rule: the client's node is in this process, and its clock goes to no other client.
+
+mod clock;
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{self, join_all};
+use uuid::Uuid;
+
+pub use self::clock::TestClock;
+use crate::background;
+use crate::builder::Builder;
+use crate::client::Redlock;
+use crate::error::Result;
+use crate::lease::Lease;
+use crate::names::Names;
+use crate::node::fail_memory;
+
+/// How long [`TestRedlock::lose`] waits at most until holders have been told.
+const TOLD: Duration = Duration::from_secs(1);
+
+/// A client over a node in this process that nobody else has, for one test. It is a [`Redlock`] in all else; its `nodes` may
+/// be given to other clients, so that they share it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+/// use redlock::testing::TestRedlock;
+/// let redlock = TestRedlock::new()?;
+/// let theirs = redlock.hold("job").await?;
+/// assert!(redlock.lock("job").try_acquire().await?.is_none());
+/// theirs.release().await
+/// # }
+/// ```
+pub struct TestRedlock {
+    client: Redlock,
+    /// Who holds what somebody else holds.
+    other: Redlock,
+    node: String,
+}
+
+impl TestRedlock {
+    /// With default options.
+    pub fn new() -> Result<Self> {
+        Self::with(|builder| builder)
+    }
+
+    /// With the options that this gives to both, the client and who holds against it.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// let redlock = redlock::testing::TestRedlock::with(|builder| builder.key_prefix("app:"))?;
+    /// assert_eq!(redlock.lock("job").key(), "app:job");
+    /// # Ok(()) }
+    /// ```
+    pub fn with(options: impl Fn(Builder) -> Builder) -> Result<Self> {
+        let node = format!("test-{}", Uuid::new_v4().simple());
+        let made = || options(Redlock::builder([format!("memory://{node}")])).build();
+        let (client, other) = (made()?, made()?);
+        Ok(Self { client, other, node })
+    }
+
+    /// With default options, by a clock that stands still until the test moves it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// use redlock::testing::{TestClock, TestRedlock};
+    /// use std::time::Duration;
+    /// let clock = TestClock::new();
+    /// let redlock = TestRedlock::by(&clock)?;
+    /// let lease = redlock.lock("job").renew(false).acquire().await?;
+    /// clock.advance(Duration::from_secs(9)).await;
+    /// assert!(lease.held());
+    /// clock.advance(Duration::from_secs(1)).await;
+    /// assert!(!lease.held());
+    /// # Ok(()) }
+    /// ```
+    pub fn by(clock: &TestClock) -> Result<Self> {
+        Self::with(|builder| builder.clock(clock.for_client()))
+    }
+
+    /// Somebody else holds the lock from now on: another client's lease, which `release()` lets go. `Timeout` if the lock is
+    /// held already.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// let redlock = redlock::testing::TestRedlock::new()?;
+    /// let theirs = redlock.hold("job").await?;
+    /// let error = redlock.lock("job").acquire_within(std::time::Duration::ZERO).await.unwrap_err();
+    /// assert_eq!(error.code(), "timeout");
+    /// theirs.release().await
+    /// # }
+    /// ```
+    pub async fn hold(&self, names: impl Into<Names>) -> Result<Lease> {
+        self.other.lock(names).acquire_within(Duration::ZERO).await
+    }
+
+    /// Whoever holds the lock loses it now, and leases of this client have been told when this ends. True if somebody held it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// let redlock = redlock::testing::TestRedlock::new()?;
+    /// let lease = redlock.lock("job").acquire().await?;
+    /// assert!(redlock.lose("job").await? && !lease.held());
+    /// assert_eq!(lease.loss().unwrap().reason(), Some("missing"));
+    /// # Ok(()) }
+    /// ```
+    pub async fn lose(&self, names: impl Into<Names>) -> Result<bool> {
+        let lock = self.client.lock(names);
+        let keys = lock.keys();
+        let held = self.client.leases().into_iter();
+        let held = held.filter(|lease| lease.keys().iter().any(|key| keys.contains(key)));
+        // `ended`, as one that is released meanwhile is lost to nobody.
+        let told = join_all(held.map(|lease| lease.ended()));
+        let there = lock.force_release().await?;
+        let late = std::pin::pin!(background::sleep(TOLD));
+        future::select(std::pin::pin!(told), late).await;
+        Ok(there)
+    }
+
+    /// No node answers from now on, until [`recover`](Self::recover): acquires end with `Unavailable` once their `wait` is
+    /// over, and leases that are not renewed end with their ttl.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// let redlock = redlock::testing::TestRedlock::new()?;
+    /// redlock.fail();
+    /// let error = redlock.lock("job").acquire_within(std::time::Duration::ZERO).await.unwrap_err();
+    /// assert_eq!(error.code(), "unavailable");
+    /// redlock.recover();
+    /// redlock.lock("job").acquire().await?.release().await
+    /// # }
+    /// ```
+    pub fn fail(&self) {
+        fail_memory(&self.node, true);
+    }
+
+    /// The node answers again.
+    pub fn recover(&self) {
+        fail_memory(&self.node, false);
+    }
+}
+
+impl Deref for TestRedlock {
+    type Target = Redlock;
+
+    fn deref(&self) -> &Redlock {
+        &self.client
+    }
+}
+
+impl fmt::Debug for TestRedlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.client.fmt(f)
+    }
+}
+
+impl Drop for TestRedlock {
+    fn drop(&mut self) {
+        // What was granted can be given back then.
+        self.recover();
+        self.other.close();
+    }
+}
+
+impl TestClock {
+    /// What a client asks; only the clients of this module get it.
+    fn for_client(&self) -> Arc<dyn crate::clock::Clock> {
+        Arc::new(self.ticking())
+    }
+}

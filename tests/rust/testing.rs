@@ -1,0 +1,101 @@
+//! `redlock::testing`: what a program's tests can have happen, and that time passes as they say.
+
+use std::time::Duration;
+
+use redlock::testing::{TestClock, TestRedlock};
+use redlock::{LossReason, Redlock};
+
+use crate::support::millis;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn somebody_else_holds_it_until_they_let_go() {
+    let redlock = TestRedlock::new().unwrap();
+    let theirs = redlock.hold("job").await.unwrap();
+    assert!(redlock.lock("job").try_acquire().await.unwrap().is_none());
+    assert!(redlock.leases().is_empty());
+    assert_eq!(redlock.hold("job").await.unwrap_err().code(), "timeout");
+    let waiting = redlock.lock("job").wait(millis(10_000));
+    let (lease, released) = tokio::join!(waiting.acquire(), theirs.release());
+    released.unwrap();
+    assert!(lease.unwrap().held());
+}
+
+#[tokio::test]
+async fn a_lease_is_lost_now_and_its_holder_is_told() {
+    let redlock = TestRedlock::new().unwrap();
+    let (ours, other) = (redlock.lock("job"), redlock.lock("other"));
+    let (lease, kept) = (ours.acquire().await.unwrap(), other.acquire().await.unwrap());
+    assert!(redlock.lose("job").await.unwrap());
+    assert!(!lease.held() && kept.held());
+    assert_eq!(lease.loss().unwrap().loss_reason(), Some(LossReason::Missing));
+    assert!(!redlock.lose("job").await.unwrap());
+    // What somebody else holds is lost to them, too.
+    let theirs = redlock.hold("job").await.unwrap();
+    assert!(redlock.lose("job").await.unwrap());
+    assert_eq!(theirs.lost().await.code(), "lost");
+    let outcome = ours.using(async |_| redlock.lose("job").await).await;
+    assert_eq!(outcome.unwrap_err().code(), "lost");
+}
+
+#[tokio::test]
+async fn a_node_that_fails_is_unavailable_until_it_recovers() {
+    let redlock = TestRedlock::with(|builder| builder.key_prefix("app:")).unwrap();
+    let sharing = Redlock::builder(redlock.nodes()).build().unwrap();
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    redlock.fail();
+    for client in [&*redlock, &sharing] {
+        let error = client.lock("new").acquire_within(Duration::ZERO).await.unwrap_err();
+        assert_eq!(error.code(), "unavailable");
+    }
+    redlock.recover();
+    assert!(redlock.lock("job").try_acquire().await.unwrap().is_none());
+    lease.release().await.unwrap();
+    assert_eq!(redlock.lock("job").key(), "app:job");
+}
+
+#[tokio::test]
+async fn two_tests_have_nothing_of_each_other() {
+    let (one, other) = (TestRedlock::new().unwrap(), TestRedlock::new().unwrap());
+    let _lease = one.lock("job").acquire().await.unwrap();
+    one.fail();
+    assert!(other.lock("job").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn time_passes_as_the_test_says() {
+    let clock = TestClock::new();
+    let redlock = TestRedlock::by(&clock).unwrap();
+    let renewed = redlock.lock("renewed").acquire().await.unwrap();
+    let left = redlock.lock("left").renew(false).acquire().await.unwrap();
+    clock.advance(9 * SECOND).await;
+    assert!(renewed.held() && left.held());
+    assert!(left.remaining() < SECOND && renewed.remaining() > 5 * SECOND);
+    clock.advance(SECOND).await;
+    assert_eq!(left.lost().await.loss_reason(), Some(LossReason::Expired));
+    clock.advance(600 * SECOND).await;
+    assert!(renewed.held());
+    assert_eq!(clock.elapsed(), 610 * SECOND);
+    // A process that was stopped for so long finds it lost, and somebody else may have it.
+    clock.jump(11 * SECOND);
+    assert!(!renewed.held());
+    assert_eq!(renewed.lost().await.code(), "lost");
+    assert!(redlock.hold("renewed").await.unwrap().held());
+}
+
+#[tokio::test]
+async fn who_waits_waits_by_the_same_clock() {
+    let clock = TestClock::new();
+    let redlock = TestRedlock::by(&clock).unwrap();
+    let theirs = redlock.hold("job").await.unwrap();
+    let lock = redlock.lock("job").wait(30 * SECOND);
+    let (early, ()) = tokio::join!(tokio::time::timeout(5 * SECOND, lock.acquire()), async {
+        clock.advance(29 * SECOND).await;
+        clock.advance(2 * SECOND).await;
+    });
+    let error = early.expect("it waits by the machine's clock").unwrap_err();
+    assert_eq!(error.code(), "timeout");
+    assert!(error.waited().unwrap() >= 30 * SECOND, "{error}");
+    assert!(theirs.held());
+}
