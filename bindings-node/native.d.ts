@@ -187,7 +187,7 @@ export interface OptionRow {
   /** As JavaScript writes it. */
   name: string
   /** What type its value has. */
-  kind: 'milliseconds' | 'count' | 'boolean' | 'string' | 'function'
+  kind: 'milliseconds' | 'count' | 'boolean' | 'string' | 'pem' | 'function'
 }
 
 /** Columns of an outcome: its slot, its value, the token as four 32-bit integers, the fencing token or 0. */

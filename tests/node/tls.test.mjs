@@ -101,7 +101,10 @@ describe("rediss://", () => {
     await locks(server, { tlsCa: new Uint8Array(tlsCa) });
     const other = { tlsCa: await readFile(file("other-ca.crt")) };
     await assert.rejects(locks(server, other), unavailable(/UnknownIssuer/));
-    const [tlsCert, tlsKey] = [await readFile(file("client.crt")), await readFile(file("client.key"))];
+    const [tlsCert, tlsKey] = [
+      await readFile(file("client.crt")),
+      await readFile(file("client.key")),
+    ];
     await locks(strict, { tlsCa, tlsCert, tlsKey });
     await assert.rejects(locks(server, { tlsCa: Buffer.from(file("ca.crt")) }), {
       code: "invalid",
