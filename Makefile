@@ -82,6 +82,10 @@ test-servers: build ## Redis 6.2 and 8.0 and Valkey 9.1, which it fetches: the c
 test-crate: ## the Rust crate as it would be published, unpacked into an empty folder: its own tests and examples
 	@scripts/crate
 
+.PHONY: check-targets
+check-targets: ## the crate compiles for Windows, macOS, ARM and musl (targets that rustup has to have)
+	@scripts/targets
+
 .PHONY: test-migration
 test-migration: build ## eight other lock libraries on the same keys (docs/migrating-from.md)
 	@tests/migration/setup
