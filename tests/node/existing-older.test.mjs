@@ -8,16 +8,22 @@ import * as redis4 from "redis-4";
 import * as redis5 from "redis-5";
 import { Redlock } from "redlock-native";
 import { fresh, refusal, Server } from "./helper.mjs";
+import { allSlots } from "./replay/places.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const IOREDIS = { 5: Redis5, 6: Redis };
 const NODE_REDIS = { 4: redis4, 5: redis5, 6: newest };
 const login = { username: "app", password: "s3c/r:e@t" };
+const USER = ["--user", "app", "on", ">s3c/r:e@t", "~*", "&*", "+@all"];
 let server;
+/** A cluster of one server. */
+let cluster;
 before(async () => {
-  server = await Server.start(["--user", "app", "on", ">s3c/r:e@t", "~*", "&*", "+@all"]);
+  server = await Server.start(USER);
+  cluster = await Server.start([...USER, "--cluster-enabled", "yes"]);
+  await allSlots(cluster);
 });
-after(() => server.stop());
+after(() => Promise.all([server, cluster].map((each) => each?.stop())));
 
 const installed = (name) =>
   JSON.parse(readFileSync(new URL(`../../node_modules/${name}/package.json`, import.meta.url)));
@@ -39,6 +45,16 @@ async function taken(theirs) {
   client.close();
   assert.match(line ?? "none", / db=2 /);
   assert.match(line, / user=app /);
+}
+
+/** Takes a lock in the cluster by what was taken over. */
+async function takenInCluster(theirs) {
+  const client = Redlock.fromClient(theirs);
+  const lease = await client.lock(fresh(), { wait: 5_000 }).acquire();
+  assert.equal(await cluster.cli("GET", lease.key), lease.token);
+  assert.match(await cluster.cli("CLIENT", "LIST"), / user=app /);
+  await lease.release();
+  client.close();
 }
 
 /** What is said while a body runs of settings that were left out. */
@@ -85,6 +101,14 @@ for (const [major, Client] of Object.entries(IOREDIS)) {
       assert.deepEqual(Redlock.fromClient(cluster).nodes, ["redis+cluster://a:1,b:2"]);
     });
 
+    test("a cluster that is there", () =>
+      takenInCluster(
+        new Client.Cluster([{ host: "127.0.0.1", port: cluster.port }], {
+          lazyConnect: true,
+          redisOptions: login,
+        }),
+      ));
+
     test("its defaults are known: no word is said", async () => {
       const use = () => Redlock.fromClient([lazy({}), lazy({ db: 1 })]).lock("job", { ttl: 300 });
       assert.deepEqual(await said(use), []);
@@ -119,6 +143,12 @@ for (const [major, { createClient, createCluster }] of Object.entries(NODE_REDIS
         assert.throws(made, refusal(["version 4", "what createSentinel, createCluster"]));
       else assert.deepEqual(made(), nodes);
       assert.deepEqual(Redlock.fromClient(given).nodes, nodes);
+    });
+
+    test("a cluster that is there", () => {
+      const rootNodes = [{ socket: { host: "127.0.0.1", port: cluster.port } }];
+      const given = { rootNodes, defaults: login };
+      return takenInCluster(major === "4" ? given : createCluster(given));
     });
 
     test("services: by what createSentinel is given", () => {

@@ -6,6 +6,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Redis from "ioredis";
+import Redis5 from "ioredis-5";
 import { Redlock } from "redlock-native";
 import { eventually, freePort, fresh, PROGRAM, Server } from "./helper.mjs";
 import { after, before, test } from "./testing.mjs";
@@ -50,6 +51,7 @@ test("clients of ioredis and node-redis that go there by Sentinel are taken over
   const group = { name: "service", sentinelRootNodes: sentinels, nodeClientOptions: login };
   for (const theirs of [
     new Redis({ sentinels, name: "service", lazyConnect: true, ...login }),
+    new Redis5({ sentinels, name: "service", lazyConnect: true, ...login }),
     group,
   ]) {
     const redlock = Redlock.fromClient(theirs);

@@ -40,7 +40,7 @@ class Services {
     };
     const child = spawn(process.execPath, [file], {
       env: { ...process.env, ...env },
-      stdio: ["ignore", "ignore", "pipe"],
+      stdio: ["pipe", "ignore", "pipe"],
     });
     child.said = "";
     child.stderr.on("data", (chunk) => (child.said = `${child.said}${chunk}`.slice(-4_000)));
@@ -62,7 +62,7 @@ class Services {
 
   async kill(kind) {
     this.kills[kind] += 1;
-    if (kind === "redis") return this.server.restart();
+    if (kind === "redis") return this.outage();
     const dying = [...this.witness.processes].filter(
       ([, each]) => each.kind === (kind === "bull" ? "bull" : "cluster"),
     );
@@ -80,6 +80,14 @@ class Services {
     // Those of a cluster end by themselves without its first process, and give nothing back.
     for (const [, { tokens }] of dying) this.expects(tokens);
     this.start(kind);
+  }
+
+  /** Sometimes for longer than a ttl: whoever holds a lock then has lost it before the next one gets it. */
+  async outage() {
+    this.server.process.kill("SIGKILL");
+    await once(this.server.process, "exit");
+    await sleep(Math.random() * 2 * TTL);
+    await this.server.begin();
   }
 
   /** How the programs end when they are asked to. */

@@ -22,7 +22,7 @@ export function serversForSuite(count, more = []) {
 }
 
 /** A cluster of one server: it has every slot. */
-async function allSlots(server) {
+export async function allSlots(server) {
   const slots = Array.from({ length: 16_384 }, (_, slot) => slot);
   await server.cli("CLUSTER", "ADDSLOTS", ...slots);
   for (;;) {

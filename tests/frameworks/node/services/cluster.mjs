@@ -4,6 +4,9 @@ import cluster from "node:cluster";
 const NAMES = process.env.NAMES.split(",");
 
 if (cluster.isPrimary) {
+  // Nobody is left to end it once the test is gone.
+  process.stdin.on("end", () => process.exit(1)).resume();
+  process.stdin.unref();
   let ending = false;
   for (let at = 0; at < 4; at += 1) cluster.fork();
   cluster.on("exit", () => {
