@@ -82,6 +82,10 @@ test-servers: build ## Redis 6.2 and 8.0 and Valkey 9.1, which it fetches: the c
 test-crate: ## the Rust crate as it would be published, unpacked into an empty folder: its own tests and examples
 	@scripts/crate
 
+.PHONY: test-examples
+test-examples: ## the Rust programs of examples/rust (axum, tower, smol, a cron job), whose crates it fetches
+	cargo test --locked --manifest-path examples/rust/Cargo.toml --target-dir target/examples-rust
+
 .PHONY: check-targets
 check-targets: ## the crate compiles for Windows, macOS, ARM and musl (targets that rustup has to have)
 	@scripts/targets
@@ -124,6 +128,7 @@ fuzz: build ## FUZZ changed replies; one node of three that says anything for a 
 ready: build lint test ## what a change must pass: lints, types, stubs, tests
 lint: stubs
 	cargo fmt --all --check
+	cargo fmt --manifest-path examples/rust/Cargo.toml --check
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
 	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/delifeq,redlock-tests/waitaof --lib --bins --examples --tests -- -D warnings
 	scripts/features

@@ -65,7 +65,8 @@ impl TestRedlock {
         Ok(Self { client, other, node })
     }
 
-    /// With default options, by a clock that stands still until the test moves it.
+    /// With default options, by a clock that stands still until the test moves it. Its `nodes` are for no other client: one by
+    /// the machine's clock would count every key as expired.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
