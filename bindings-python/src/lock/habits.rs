@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use super::Lock;
 
-/// A method of redis-py's `Lock`, and who does that here.
+/// A method of redis-py's `Lock`, of python-redis-lock's or pottery's, and who does that here.
 const HABITS: &[(&str, &str)] = &[
     ("release", "lease.release(), or the end of 'with lock:'"),
     ("do_release", "lease.release(), or the end of 'with lock:'"),
@@ -19,6 +19,9 @@ const HABITS: &[(&str, &str)] = &[
     ("timeout", "lock.ttl, how long a lease lives; lock.wait, how long an acquire waits"),
     ("blocking_timeout", "lock.wait, how long an acquire waits"),
     ("blocking", "lock.wait, which is 0 where an acquire asks once"),
+    ("reset", "client.force_release(name), whoever holds it; or lease.release()"),
+    ("get_owner_id", "lease.token, or lock.inspect(), which shows the first 8 digits of anybody's"),
+    ("id", "lease.token, as each lease has its own"),
     ("local", "lease.token, as each lease has its own"),
 ];
 

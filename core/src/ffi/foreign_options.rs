@@ -1,7 +1,7 @@
 //! Option names of other libraries, and what to do instead: whoever brings one along is told, in every language.
 //!
-//! Read off the libraries that people come from: redis-py, python-redis-lock, node-redlock, redlock-py and
-//! Redis clients.
+//! Read off the libraries that people come from: redis-py, python-redis-lock, pottery, redlock-py, aioredlock,
+//! node-redlock and Redis clients.
 
 use crate::options::Unit;
 use crate::spelling::spelled;
@@ -18,23 +18,34 @@ pub fn instead_of(option: &str, unit: Unit) -> Option<String> {
                 "Use ttl for how long the lease lives, wait for how long to wait for it, in {unit}"
             ));
         }
-        "expire" | "duration" => {
+        "expire" | "duration" | "auto_release_time" | "lock_timeout" | "internal_lock_timeout" => {
             return Some(format!("Use ttl: how long the lease lives, in {unit}"));
         }
-        "blocking_timeout" | "retryCount" => {
+        "blocking_timeout" | "context_manager_timeout" | "retryCount" | "retry_count" => {
             return Some(format!("Use wait: how long to go on trying, in {unit}; 0 tries once"));
         }
-        "blocking" => "Use wait: 0 tries once, without it the waiting has no end",
-        "sleep" | "retryDelay" | "retryJitter" => {
+        "blocking" | "context_manager_blocking" => {
+            "Use wait: 0 tries once, without it the waiting has no end"
+        }
+        "sleep" | "retryDelay" | "retryJitter" | "retry_delay" | "retry_delay_min"
+        | "retry_delay_max" => {
             "Leave it out: waiters are woken, there is no pause to choose. wait is how long they go on"
         }
         // redis-py keeps the token in a thread-local by default.
         "thread_local" => "Leave it out: a lease is an object that may be handed to any thread",
         "lock_class" => "Leave it out: there is one kind of lock",
+        // pottery's way to tell a node that fails from one that refuses.
+        "raise_on_redis_errors" => "Leave it out: nodes that fail are always an error of their own",
         "raise_on_release_error" => {
             "Leave it out: the end of a scope tells of a loss, unless the body's own error is under way"
         }
         "driftFactor" => "Leave it out: clock drift is always accounted for",
+        "num_extensions" => {
+            return Some(format!(
+                "Use {}: it bounds the whole hold, in {unit}",
+                spelled("max_hold")
+            ));
+        }
         "auto_renewal" | "automaticExtensionThreshold" => {
             let max_hold = spelled("max_hold");
             return Some(format!(
@@ -42,7 +53,9 @@ pub fn instead_of(option: &str, unit: Unit) -> Option<String> {
             ));
         }
         // A token of one's own would be one that somebody else may have too.
-        "id" | "token" => "Use attach: it continues the lease that has this token",
+        "id" | "token" | "lock_identifier" => {
+            "Use attach: it continues the lease that has this token"
+        }
         // python-redis-lock's ways to be woken.
         "strict" | "signal_expire" => "Leave it out: waiters are woken by the server itself",
         // There is one place for where a node is and as whom to go there.

@@ -1,0 +1,69 @@
+"""Two clients that know nothing of each other, a look from outside, and a `with` in both worlds."""
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redlock
+
+from ..servers import Server
+
+
+@pytest.fixture
+def ours(redis_server: Server) -> Iterator[redlock.Redlock]:
+    with redlock.Redlock(redis_server.url, key_prefix="") as client:
+        yield client
+    gc.collect()  # a lease that the test forgot warns here, and a warning is a failure
+
+
+@pytest.fixture
+def another(redis_server: Server) -> Iterator[redlock.Redlock]:
+    """Somebody else: as another process would be."""
+    with redlock.Redlock(redis_server.url, key_prefix="") as client:
+        yield client
+    gc.collect()
+
+
+@pytest.fixture
+def r(redis_server: Server) -> Any:
+    """The server as redis-py sees it."""
+    return redis_server.client
+
+
+@pytest.fixture(scope="session")
+def three_servers() -> Iterator[list[Server]]:
+    with ExitStack() as stack:
+        servers = [Server() for _ in range(3)]
+        for server in servers:
+            stack.callback(server.close)
+        yield servers
+
+
+@pytest.fixture
+def trio_of_nodes(three_servers: list[Server]) -> Iterator[list[Server]]:
+    """Three servers, which a test may freeze."""
+    yield three_servers
+    for server in three_servers:
+        server.thaw()
+
+
+@pytest.fixture
+def within(request: pytest.FixtureRequest, call: Any) -> Callable[..., Any]:
+    """`within(lock, body)`: what `body(lease)` gives inside of `with lock`, or inside of `async with lock`."""
+    node: Any = request.node
+
+    def run(lock: redlock.Lock, body: Callable[[redlock.Lease], object]) -> object:
+        if node.callspec.params["call"] == "sync":
+            with lock as lease:
+                return body(lease)
+
+        async def main() -> object:
+            async with lock as lease:
+                return body(lease)
+
+        return asyncio.run(main())
+
+    return run
