@@ -21,7 +21,7 @@ def test_one_wake_up_per_batch(client: redlock.Redlock, name: str) -> None:
         (completions,) = [
             key.data[0]._callback
             for key in loop._selector.get_map().values()
-            if key.data[0] and type(key.data[0]._callback).__name__ == "Completions"
+            if key.data[0] and type(key.data[0]._callback).__name__ == "Reader"
         ]
 
         def counted() -> None:
@@ -50,7 +50,7 @@ class NoReaders(asyncio.SelectorEventLoop):
     """As loops that cannot watch file descriptors."""
 
     def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> Any:
-        if type(callback).__name__ == "Completions":
+        if type(callback).__name__ == "Reader":
             raise NotImplementedError
         return super().add_reader(fd, callback, *args)
 
@@ -63,7 +63,10 @@ def new_loop(kind: str) -> Callable[[], asyncio.AbstractEventLoop]:
     return NoReaders if kind == "no readers" else asyncio.SelectorEventLoop
 
 
-@pytest.mark.parametrize("kind", ["selector", "no readers", "uvloop"])
+kinds = pytest.mark.parametrize("kind", ["selector", "no readers", "uvloop"])
+
+
+@kinds
 def test_every_kind_of_loop(client: redlock.Redlock, name: str, kind: str) -> None:
     async def main() -> None:
         async def once(number: int) -> None:
@@ -78,6 +81,53 @@ def test_every_kind_of_loop(client: redlock.Redlock, name: str, kind: str) -> No
 
     with asyncio.Runner(loop_factory=new_loop(kind)) as runner:
         runner.run(main())
+
+
+@kinds
+@pytest.mark.parametrize("granted", ["before", "after"])
+def test_what_is_granted_to_a_loop_that_was_closed_is_given_back(
+    redis_client: redlock.Redlock, name: str, kind: str, granted: str
+) -> None:
+    """Nobody resumes there, though somebody still has the loop and what was asked."""
+    loop = new_loop(kind)()
+    redis_client.lock(name).acquire().release()
+
+    async def main() -> Any:
+        acquire: Any = redis_client.lock(name, ttl=20).aacquire()
+        return acquire, acquire.ask()
+
+    kept = loop.run_until_complete(main())
+    if granted == "before":
+        end = time.monotonic() + 10
+        while not redis_client.lock(name).inspect().held:
+            assert time.monotonic() < end
+    loop.close()
+    time.sleep(0.2)
+    with redis_client.lock(name, ttl=20).acquire(wait=10) as lease:
+        assert redis_client.leases() == [lease]
+    assert not redis_client.lock(name).inspect().held
+    kept[0].give_up()
+
+
+@kinds
+def test_a_loop_that_was_closed_is_asked_no_more(redis_client: redlock.Redlock, kind: str) -> None:
+    """Others at its address, and its own lease's loss, find nothing of it."""
+    for _ in range(50):
+        loop = new_loop(kind)()
+        told: list[object] = []
+
+        async def main(told: list[object] = told) -> redlock.Lease:
+            lease = await redis_client.lock("closed", ttl=20, wait=10).aacquire()
+            lease.on_lost(told.append)
+            return lease
+
+        lease = loop.run_until_complete(main())
+        loop.close()
+        redis_client.force_release("closed")
+        end = time.monotonic() + 10
+        while lease.held:
+            assert time.monotonic() < end
+        assert told == []
 
 
 @pytest.mark.parametrize("kind", ["selector", "no readers", "uvloop"])

@@ -1,7 +1,7 @@
 //! An acquire that asyncio awaits: asked for on the loop, granted on the background thread, taken when the task resumes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
@@ -28,7 +28,10 @@ pub(crate) struct Acquire {
     /// By whom it was begun.
     begun: OnceLock<(Caller, ffi::Acquire)>,
     call: Mutex<Option<Call>>,
-    granted: Arc<Mutex<Option<Granted>>>,
+    /// The answer, which its loop keeps: with it goes a lease that nobody can take any more.
+    granted: Mutex<Weak<Mutex<Option<Granted>>>>,
+    /// The answer that stands.
+    accepted: Mutex<Option<Granted>>,
     /// Somebody awaits it, or has.
     awaited: AtomicBool,
     /// Its lease was handed out, or it was given up.
@@ -42,9 +45,21 @@ pub(crate) struct Acquire {
 impl Acquire {
     /// Not begun yet.
     pub(super) fn new(lock: Py<Lock>, call_site: CallSite, wait: Option<Wait>) -> Self {
-        let (begun, call, granted, entered, steps) = Default::default();
-        let (awaited, over) = Default::default();
-        Self { lock, call_site, wait, begun, call, granted, awaited, over, entered, steps }
+        let (begun, call, granted, accepted) = Default::default();
+        let (awaited, over, entered, steps) = Default::default();
+        Self {
+            lock,
+            call_site,
+            wait,
+            begun,
+            call,
+            granted,
+            accepted,
+            awaited,
+            over,
+            entered,
+            steps,
+        }
     }
 
     fn end_call(&self) {
@@ -72,30 +87,37 @@ impl Acquire {
                 "this acquire was awaited already: each needs a call of its own",
             ));
         }
-        let granted = Arc::clone(&self.granted);
+        let kept = Arc::new(Mutex::new(None));
+        let granted = Arc::downgrade(&kept);
+        *lock(&self.granted) = Weak::clone(&granted);
         let future = self.begun(py)?.1.ask();
-        let (asked, call) = submit_call(py, future, move |py, answer| {
-            let old = lock(&granted).replace(answer);
-            drop(old);
+        let converted = move |py: Python<'_>, answer| {
+            if let Some(granted) = granted.upgrade() {
+                *lock(&granted) = Some(answer);
+            }
             Ok(py.None())
-        })?;
+        };
+        let (asked, call) = submit_call(py, future, kept, converted)?;
         *lock(&self.call) = Some(call);
         Ok(asked)
     }
 
     /// Whether the answer stands, now that the task runs: if so, `lease`. False: its time was over before; `ask` again.
     fn accept(&self, py: Python<'_>) -> PyResult<bool> {
+        let granted = lock(&self.granted).upgrade();
+        let answer = granted.and_then(|granted| lock(&granted).take());
         self.end_call();
-        let Some(answer) = lock(&self.granted).take() else { return Err(internal()) };
+        let Some(answer) = answer else { return Err(internal()) };
         let accepted = self.begun(py)?.1.accept(answer);
-        *lock(&self.granted) = accepted;
-        Ok(lock(&self.granted).is_some())
+        let stands = accepted.is_some();
+        *lock(&self.accepted) = accepted;
+        Ok(stands)
     }
 
     /// The lease; None where one round was not enough.
     fn lease(&self, py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
         self.over.store(true, Ordering::Relaxed);
-        let Some(answer) = lock(&self.granted).take() else { return Err(internal()) };
+        let Some(answer) = lock(&self.accepted).take() else { return Err(internal()) };
         let lease = check(py, answer)?;
         lease.map(|lease| Lease::make(py, lease.into_handle(), &self.begun(py)?.0)).transpose()
     }
@@ -107,8 +129,8 @@ impl Acquire {
             exit::note(&caller.lock);
         }
         self.end_call();
-        let granted = lock(&self.granted).take();
-        drop(granted);
+        let accepted = lock(&self.accepted).take();
+        drop(accepted);
     }
 
     /// Whether it may come to nothing: one round.

@@ -1,5 +1,6 @@
 //! An event loop's end of the background thread: outcomes arrive in a queue, and the loop is woken once per batch.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::future::Future;
 use std::io::{Read, Write};
@@ -62,8 +63,19 @@ impl Queue {
     }
 }
 
-/// The asyncio futures that replies are expected for, by number. Without its job the future behind one ends.
-type Calls = Mutex<HashMap<u64, (Py<PyAny>, Job)>>;
+/// What ends with a loop, whoever still has it: an answer that nobody took.
+pub(super) type Kept = Arc<dyn Any + Send + Sync>;
+
+/// A call that a reply is expected for. Without its job the future behind it ends.
+struct Expected {
+    asked: Py<PyAny>,
+    _job: Job,
+    /// Where there is something to keep, the call is here until it is dropped.
+    kept: Option<Kept>,
+}
+
+/// By number.
+type Calls = Mutex<HashMap<u64, Expected>>;
 
 /// A call under way; dropping it ends the future behind it.
 pub(crate) struct Call(u64, Weak<Calls>);
@@ -91,20 +103,12 @@ pub(super) struct Completions {
 #[pymethods]
 impl Completions {
     fn __call__(&self, py: Python<'_>) {
-        if let Some(mut woken) = self.woken.as_ref() {
-            let _ = woken.read(&mut [0; 16]);
-        }
-        for item in self.queue.items.take(usize::MAX).0 {
-            // One that fails must not take the others of its batch with it.
-            if let Err(error) = guarded(|| self.handle(py, item)) {
-                error.write_unraisable(py, None);
-            }
-        }
+        self.look(py);
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         if let Ok(calls) = self.calls.try_lock() {
-            calls.values().try_for_each(|call| visit.call(&call.0))?;
+            calls.values().try_for_each(|call| visit.call(&call.asked))?;
         }
         visit.call(&self.event_loop)
     }
@@ -124,8 +128,29 @@ impl Completions {
         Self { queue, calls: Arc::default(), driver, woken, event_loop }
     }
 
+    /// Takes all that there is; on the loop's thread.
+    pub(super) fn look(&self, py: Python<'_>) {
+        if let Some(mut woken) = self.woken.as_ref() {
+            let _ = woken.read(&mut [0; 16]);
+        }
+        for item in self.queue.items.take(usize::MAX).0 {
+            // One that fails must not take the others of its batch with it.
+            if let Err(error) = guarded(|| self.handle(py, item)) {
+                error.write_unraisable(py, None);
+            }
+        }
+    }
+
     /// Has a future run on the background thread, and `asked` be told of its outcome; `convert` runs on the loop's thread.
-    pub(super) fn begin<F, C>(&self, asked: Py<PyAny>, future: F, convert: C) -> u64
+    ///
+    /// With `kept` until the [`Call`] is dropped, else until there is an outcome.
+    pub(super) fn begin<F, C>(
+        &self,
+        asked: Py<PyAny>,
+        kept: Option<Kept>,
+        future: F,
+        convert: C,
+    ) -> u64
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -136,7 +161,7 @@ impl Completions {
         let replied = move |output| Item::Reply(id, Box::new(move |py| convert(py, output)));
         let job = self.driver.enqueue_job(future.map(replied), broken(id));
         // Before it can be answered: that happens on this thread.
-        lock(&self.calls).insert(id, (asked, job));
+        lock(&self.calls).insert(id, Expected { asked, _job: job, kept });
         self.driver.wake();
         id
     }
@@ -166,10 +191,15 @@ impl Completions {
         match item {
             Item::Lost(word) => self.tell(py, word),
             Item::Reply(id, reply) => {
-                let call = lock(&self.calls).remove(&id);
+                let found = lock(&self.calls)
+                    .get(&id)
+                    .map(|call| (call.asked.clone_ref(py), call.kept.is_none()));
                 // Cancelled: the reply goes unread, and a lease in it is released by that.
-                let Some((asked, _)) = call else { return Ok(()) };
-                answer(asked.bind(py), reply)
+                let Some((asked, over)) = found else { return Ok(()) };
+                let over = over.then(|| self.call(id));
+                let answered = answer(asked.bind(py), reply);
+                drop(over);
+                answered
             }
         }
     }

@@ -1,12 +1,14 @@
 //! Event loops: which one runs here, and each one's completions.
 //!
 //! Loops that can watch a file descriptor are woken through a socket pair, by one byte, without the GIL. Others get a
-//! `call_soon_threadsafe` from the dispatcher's thread. A loop's completions know it by a weak reference only.
+//! `call_soon_threadsafe` from the dispatcher's thread. A loop's completions know it by a weak reference only. What a
+//! loop was granted and never took is given back when it is closed.
 
+use std::any::Any;
 use std::future::Future;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
@@ -29,6 +31,57 @@ struct Slot {
     event_loop: usize,
     completions: Py<Completions>,
 }
+
+/// What a loop calls when its completions have something. A loop lets go of it when it is closed, whoever still has the loop.
+#[pyclass(frozen)]
+struct Reader {
+    number: u64,
+    completions: Py<Completions>,
+    /// For one call, after which it goes.
+    once: bool,
+    /// It goes for another reason than that its loop does.
+    over: AtomicBool,
+}
+
+#[pymethods]
+impl Reader {
+    fn __call__(&self, py: Python<'_>) {
+        self.over.store(self.once, Ordering::Relaxed);
+        self.completions.get().look(py);
+    }
+
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        visit.call(&self.completions)
+    }
+}
+
+impl Reader {
+    fn new(
+        py: Python<'_>,
+        number: u64,
+        completions: &Py<Completions>,
+        once: bool,
+    ) -> PyResult<Py<Self>> {
+        let (completions, over) = (completions.clone_ref(py), AtomicBool::new(false));
+        Py::new(py, Self { number, completions, once, over })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if !*self.over.get_mut() {
+            // A lease that comes now would be kept, and renewed, for nobody.
+            forget(self.number);
+        }
+    }
+}
+
+pub(super) fn make_class(py: Python<'_>) {
+    drop(py.get_type::<Reader>());
+}
+
+/// Seconds after which nobody waits any more.
+const NEVER: f64 = 1e9;
 
 static SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
 
@@ -85,7 +138,9 @@ fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Completions>> {
     let descriptor = woken.as_raw_fd();
     let mut completions =
         Py::new(py, Completions::new(Bell::Byte(bell), Some(woken), weak.clone_ref(py)))?;
-    if event_loop.call_method1("add_reader", (descriptor, &completions)).is_err() {
+    let reader = Reader::new(py, number, &completions, false)?;
+    if event_loop.call_method1("add_reader", (descriptor, &reader)).is_err() {
+        reader.get().over.store(true, Ordering::Relaxed);
         dispatcher::start(py)?;
         let bell = Bell::Thread(Box::new(move || {
             dispatcher::send(Box::new(move |py| {
@@ -94,6 +149,9 @@ fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Completions>> {
             }));
         }));
         completions = Py::new(py, Completions::new(bell, None, weak))?;
+        // Never called: trio, whose runs leave nothing untaken, has no such method.
+        let reader = Reader::new(py, number, &completions, false)?;
+        let _ = event_loop.call_method1("call_later", (NEVER, reader));
     }
     let slot = Slot {
         generation: fork_generation(),
@@ -145,10 +203,10 @@ fn wake(py: Python<'_>, number: u64) {
         .map(|slot| slot.completions.clone_ref(py));
     let Some(completions) = completions else { return };
     let event_loop = completions.get().event_loop.bind(py).upgrade();
-    let woken = event_loop.map(|it| it.call_method1("call_soon_threadsafe", (completions,)));
-    if matches!(woken, Some(Err(_))) {
-        // It is over, whoever still has it: a lease that comes now would be kept, and renewed, for nobody.
-        forget(number);
+    if let Some(event_loop) = event_loop {
+        // Of a loop that is over, the reader goes uncalled.
+        let _ = Reader::new(py, number, &completions, true)
+            .map(|reader| event_loop.call_method1("call_soon_threadsafe", (reader,)));
     }
 }
 
@@ -161,14 +219,15 @@ where
 {
     let (event_loop, completions) = here(py)?;
     let asked = event_loop.call_method0(intern!(py, "create_future"))?;
-    completions.get().begin(asked.clone().unbind(), future, convert);
+    completions.get().begin(asked.clone().unbind(), None, future, convert);
     Ok(asked)
 }
 
-/// `submit`, with what ends the future.
+/// `submit`, with what ends the future; `kept` ends with that, or with the loop.
 pub(crate) fn submit_call<F, C>(
     py: Python<'_>,
     future: F,
+    kept: Arc<dyn Any + Send + Sync>,
     convert: C,
 ) -> PyResult<(Bound<'_, PyAny>, Call)>
 where
@@ -178,7 +237,7 @@ where
 {
     let (event_loop, completions) = here(py)?;
     let asked = event_loop.call_method0(intern!(py, "create_future"))?;
-    let id = completions.get().begin(asked.clone().unbind(), future, convert);
+    let id = completions.get().begin(asked.clone().unbind(), Some(kept), future, convert);
     Ok((asked, completions.get().call(id)))
 }
 

@@ -41,6 +41,7 @@ pub(crate) mod hosts;
 /// The classes that no module shows.
 pub(crate) fn make_classes(py: Python<'_>) {
     completions::make_class(py);
+    event_loop::make_class(py);
     callback::make_class(py);
 }
 
