@@ -21,7 +21,7 @@ def run(*words: object) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.limit(300)
-@pytest.mark.parametrize("what", ["waits", "cycles", "extends", "is_told", "loops"])
+@pytest.mark.parametrize("what", ["waits", "cycles", "holds", "extends", "is_told", "loops"])
 def test_daemon_threads_at_the_end(redis_server: Server, name: str, what: str) -> None:
     for number in range(RUNS):
         done = run(PROGRAM, redis_server.url, f"{name}-{number}", what)
@@ -29,6 +29,33 @@ def test_daemon_threads_at_the_end(redis_server: Server, name: str, what: str) -
         # Python's own words about daemon threads, and about a loop that ends under one, are not ours to prevent.
         assert "panicked" not in done.stderr
         assert "redlock" not in done.stderr.replace("redlock-dispatch", ""), done.stderr
+
+
+#: How the main thread ends in the body of a `with`, and what the process then gives.
+ENDS = {
+    "return": 0,
+    "sys.exit": 3,
+    "exception": 1,
+    "ctrl-c": -signal.SIGINT,
+    "sigterm": -signal.SIGTERM,
+    "os._exit after fork": 0,
+}
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("what", ["waits", "cycles", "holds"])
+@pytest.mark.parametrize("how", ENDS)
+def test_the_main_thread_ends_in_a_body(
+    redis_server: Server, name: str, what: str, how: str
+) -> None:
+    for number in range(RUNS):
+        done = run(PROGRAM, redis_server.url, f"{name}-{number}", what, how)
+        assert (done.stdout, done.returncode) == ("done\n", ENDS[how]), (number, done.stderr)
+        assert "panicked" not in done.stderr
+        assert "Fatal" not in done.stderr, done.stderr
+        # Whoever is given no turn to give it back leaves it to its ttl.
+        left = redis_server.client.exists(f"lock:{name}-{number}-main")
+        assert left == (how == "sigterm"), (number, done.stderr)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])

@@ -1,6 +1,8 @@
-"""Ends while threads, loops and callbacks are in the middle of something: URL NAME WHAT."""
+"""Ends while threads, loops and callbacks are in the middle of something: URL NAME WHAT [HOW], as WHAT and HOW say."""
 
 import asyncio
+import os
+import signal
 import sys
 import threading
 import time
@@ -10,7 +12,7 @@ from collections.abc import Callable
 import redlock
 
 warnings.simplefilter("ignore")
-url, name, what = sys.argv[1:]
+url, name, what, *how = sys.argv[1:]
 client = redlock.Redlock(url)
 begun = threading.Event()
 
@@ -25,6 +27,12 @@ def cycles() -> None:
     while True:
         with mine:
             begun.set()
+
+
+def holds() -> None:
+    with client.lock(f"{name}-{threading.get_ident()}", ttl=1):
+        begun.set()
+        time.sleep(60)
 
 
 def extends() -> None:
@@ -55,6 +63,7 @@ def loops() -> None:
 bodies: dict[str, Callable[[], None]] = {
     "waits": waits,
     "cycles": cycles,
+    "holds": holds,
     "extends": extends,
     "is_told": is_told,
     "loops": loops,
@@ -65,3 +74,26 @@ for _ in range(4):
 begun.wait(10)
 time.sleep(0.02)
 print("done", flush=True)
+
+
+def leave(how: str) -> None:
+    """In the body of a `with` of the main thread."""
+    match how:
+        case "sys.exit":
+            sys.exit(3)
+        case "exception":
+            raise ValueError("on purpose")
+        case "ctrl-c" | "sigterm":
+            os.kill(os.getpid(), signal.SIGINT if how == "ctrl-c" else signal.SIGTERM)
+            time.sleep(60)
+        case "os._exit after fork":
+            child = os.fork()
+            if not child:
+                with client.lock(f"{name}-child", wait=20):
+                    os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+
+
+if how:
+    with client.lock(f"{name}-main", ttl=20):
+        leave(how[0])
