@@ -1,0 +1,34 @@
+"""Work under a lock that writes down each moment at which it was held for sure: also of who is killed in the midst."""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+
+import redlock
+
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+#: In both services; the test knows them, too.
+TTL, WAIT, LONGEST = 1.5, 2.0, 1.0
+#: Made before any fork, as programs do.
+client = redlock.Redlock(os.environ["REDIS_URL"], key_prefix="svc:")
+FILE = os.open(os.environ["STINTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def lock(name: str) -> redlock.Lock:
+    return client.lock(name, ttl=TTL, wait=WAIT, fencing=True)
+
+
+def stint(name: str, lease: redlock.Lease) -> Iterator[float]:
+    """Seconds to pause between two looks, until the work is done or the lease is lost."""
+    end = time.monotonic() + random.choice((0, 0.02, 0.2, LONGEST))
+    while True:
+        # `held` never turns true again: what is held later was held now.
+        asked = time.clock_gettime_ns(CLOCK)
+        if not lease.held:
+            return
+        line = f"{name} {lease.fencing_token} {os.getpid()} {asked}\n"
+        os.write(FILE, line.encode())
+        if time.monotonic() >= end:
+            return
+        yield 0.005

@@ -1,0 +1,32 @@
+"""The same work as tasks of a Celery prefork pool; run as a program, it sends them."""
+
+import os
+import random
+import sys
+import time
+
+import redlock
+from celery import Celery
+from stints import lock, stint
+
+app = Celery("tasks", broker=os.environ["REDIS_URL"])
+app.conf.task_ignore_result = True
+#: Tasks that wait in the queue: more would be a backlog that nobody looks at.
+BACKLOG = 20
+
+
+@app.task(name="work", throws=(redlock.LockError,))
+def work(name: str) -> None:
+    with lock(name) as lease:
+        for pause in stint(name, lease):
+            time.sleep(pause)
+
+
+if __name__ == "__main__":
+    import redis
+
+    queue = redis.Redis.from_url(os.environ["REDIS_URL"])
+    while True:
+        if queue.llen("celery") < BACKLOG:
+            work.delay(random.choice(sys.argv[1:]))
+        time.sleep(0.02)

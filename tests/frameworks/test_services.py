@@ -1,0 +1,239 @@
+"""A FastAPI service of three workers and a Celery pool of four over one Redis, killed and restarted at random."""
+
+import itertools
+import os
+import random
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import ANY
+
+import pytest
+import redis
+import redlock
+from cross.servers import Server, free_port
+
+from .groups import Group
+from .test_frameworks import BIN
+
+HERE = Path(__file__).parent / "services"
+SECONDS = float(os.environ.get("SOAK_SECONDS", "25"))
+NAMES = ["cart", "stock", "mail"]
+#: As services/stints.py has them: the ttl, how long an acquire waits, the longest work.
+TTL, WAIT, LONGEST = 1.5, 2.0, 1.0
+#: What a busy machine may add to any of them.
+SLACK = 5.0
+
+
+class Callers:
+    """Threads that ask the service for work; one whose answer takes too long has found a hang."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.done = threading.Event()
+        self.answers: Counter[str] = Counter()
+        self.slowest = 0.0
+        self.threads = [threading.Thread(target=self.call) for _ in range(6)]
+        for thread in self.threads:
+            thread.start()
+
+    def call(self) -> None:
+        while not self.done.is_set():
+            path = f"{random.choice(('async', 'sync'))}/{random.choice(NAMES)}"
+            request = urllib.request.Request(f"http://127.0.0.1:{self.port}/{path}", method="POST")
+            began = time.monotonic()
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    said = str(answer.status)
+            except urllib.error.HTTPError as error:
+                said = str(error.code)
+                error.close()
+            except OSError:
+                said = "cut"
+                time.sleep(0.05)
+            self.answers[said] += 1
+            self.slowest = max(self.slowest, time.monotonic() - began)
+
+    def end(self) -> None:
+        self.done.set()
+        for thread in self.threads:
+            thread.join()
+
+
+class Looker:
+    """What the server has, all the time: each key has an end, and no token outlives its work."""
+
+    def __init__(self, server: Server) -> None:
+        self.client = redis.Redis(port=server.port, decode_responses=True)
+        self.since: dict[tuple[str, str], float] = {}
+        self.oldest = 0.0
+        self.wrong: list[str] = []
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self.look)
+        self.thread.start()
+
+    def look(self) -> None:
+        while not self.done.wait(0.02):
+            for name in NAMES:
+                pipe = self.client.pipeline()
+                pipe.get(f"svc:{name}")
+                pipe.pttl(f"svc:{name}")
+                token, left = pipe.execute()
+                if token is None:
+                    continue
+                first = self.since.setdefault((name, token), time.monotonic())
+                self.oldest = max(self.oldest, time.monotonic() - first)
+                if not -2 <= left <= TTL * 1000 or left == -1:
+                    self.wrong.append(f"{name} ends in {left} ms")
+
+    def end(self) -> None:
+        self.done.set()
+        self.thread.join()
+        self.client.close()
+
+    def stuck(self) -> list[str]:
+        """What is still there once everybody is dead and every ttl is over."""
+        end = time.monotonic() + TTL + SLACK
+        while left := [name for name in NAMES if self.client.exists(f"svc:{name}")]:
+            if time.monotonic() > end:
+                return left
+            time.sleep(0.02)
+        return []
+
+
+def overlaps(lines: list[str]) -> tuple[int, list[str]]:
+    """How many stints there were, and which of them were not one after the other with growing tokens."""
+    stints: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        name, token, _, at = line.split()
+        stints[name][int(token)].append(int(at))
+    wrong = []
+    for name, by_token in stints.items():
+        order = sorted((min(moments), max(moments), token) for token, moments in by_token.items())
+        for before, after in itertools.pairwise(order):
+            if before[1] >= after[0]:
+                wrong.append(f"{name}: {before} and {after} at once")
+            if before[2] >= after[2]:
+                wrong.append(f"{name}: token {after[2]} after {before[2]}")
+    return sum(map(len, stints.values())), wrong
+
+
+def strike(chance: random.Random, group: Group, which: str) -> str:
+    """One death, and what it was."""
+    how = chance.choice(("child", "child", "all", "term"))
+    if how == "child":
+        return f"{which}: a child killed" if group.kill_one(chance.choice) else ""
+    if how == "all":
+        group.kill()
+    else:
+        group.end()
+    group.start()
+    group.ready()
+    return f"{which}: {'all killed' if how == 'all' else 'SIGTERM'}"
+
+
+def alive(port: int) -> bool:
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/nowhere", timeout=20).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+        return True
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def looker(server: Server) -> Iterator[Looker]:
+    looker = Looker(server)
+    yield looker
+    looker.end()
+
+
+@pytest.fixture
+def services(server: Server, tmp_path: Path) -> Iterator[dict[str, Group]]:
+    """Both, and who sends tasks."""
+    port = free_port()
+    environment = {**os.environ, "REDIS_URL": server.url, "STINTS": str(tmp_path / "stints")}
+    place = {"cwd": HERE, "env": environment}
+    python = str(BIN / "python")
+    uvicorn = [python, "-m", "uvicorn", "service:app", "--port", str(port), "--workers", "3"]
+    uvicorn += ["--log-level", "warning", "--timeout-graceful-shutdown", "5"]
+    celery = [str(BIN / "celery"), "-A", "tasks", "worker", "-P", "prefork", "-c", "4"]
+    celery += ["-l", "WARNING", "--without-gossip", "--without-mingle"]
+    groups: dict[str, Group] = {}
+    try:
+        web = Group(uvicorn, tmp_path / "uvicorn.log", lambda: alive(port), **place)
+        groups["uvicorn"] = web
+        pool = Group(celery, tmp_path / "celery.log", lambda: len(pool.children()) >= 4, **place)
+        groups["celery"] = pool
+        for group in groups.values():
+            group.ready()
+        sender = [python, "tasks.py", *NAMES]
+        groups["sender"] = Group(sender, tmp_path / "sender.log", lambda: True, **place)
+        yield groups
+    finally:
+        for group in groups.values():
+            group.kill()
+
+
+def struck(services: dict[str, Group]) -> Counter[str]:
+    """What died for SECONDS; in the end everything."""
+    chance = random.Random(os.environ.get("SOAK_SEED", "7"))
+    deaths: Counter[str] = Counter()
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        time.sleep(chance.uniform(0.3, 2.0))
+        which = chance.choice(("uvicorn", "celery"))
+        deaths[strike(chance, services[which], which)] += 1
+    for group in services.values():
+        group.kill()
+    return deaths
+
+
+@pytest.mark.limit(SECONDS + 200)
+def test_killed_at_random_no_two_hold_and_nothing_stays(
+    server: Server, looker: Looker, services: dict[str, Group], tmp_path: Path
+) -> None:
+    words = services["uvicorn"].words
+    callers = Callers(int(words[words.index("--port") + 1]))
+    try:
+        deaths = struck(services)
+    finally:
+        callers.end()
+    assert not looker.stuck()
+    with redlock.Redlock(server.url, key_prefix="svc:") as client:
+        for name in NAMES:
+            client.lock(name, wait=0).acquire().release()
+    lines = (tmp_path / "stints").read_text().splitlines()
+    stints, wrong = overlaps(lines)
+    print(f"\n{SECONDS:g} s, deaths: {dict(deaths)}; answers: {dict(callers.answers)}")
+    print(f"{stints} stints by {len({line.split()[2] for line in lines})} processes; ", end="")
+    print(f"slowest answer {callers.slowest:.2f} s, oldest token {looker.oldest:.2f} s")
+    assert not wrong, wrong[:5]
+    assert not looker.wrong, looker.wrong[:5]
+    # Acquired at once, worked as long as any, killed, and lived out its ttl.
+    assert looker.oldest < LONGEST + TTL + SLACK
+    assert callers.slowest < WAIT + LONGEST + 2 * SLACK
+    assert set(callers.answers) <= {"200", "409", "cut"}, callers.answers
+    assert stints > SECONDS
+    assert sum(deaths.values()) > SECONDS / 10
+
+
+def test_the_witness_sees_two_at_once() -> None:
+    good = ["cart 1 10 100", "cart 1 10 200", "cart 2 11 300", "mail 9 10 150"]
+    assert overlaps(good) == (3, [])
+    assert overlaps([*good, "cart 3 12 250", "cart 3 12 290"]) == (4, [ANY])
+    assert overlaps([*good, "cart 1 10 350"]) == (3, [ANY])
+    assert overlaps(["cart 5 1 100", "cart 4 1 200"]) == (2, [ANY])
