@@ -180,6 +180,12 @@ soak-python: build ## CYCLES acquires of every kind in each way that Python wait
 	FORKS=$(FORKS) $(PY) -m pytest -q -s tests/python/test_fork.py
 	CYCLES=$(CYCLES) $(PY) -m pytest -q -s tests/python/test_leaks.py
 
+.PHONY: soak-services
+SECONDS ?= 300
+soak-services: build ## FastAPI and Celery over one Redis, killed and restarted at random for SECONDS: who holds when, what stays, what hangs
+	@tests/frameworks/setup
+	SOAK_SECONDS=$(SECONDS) $(PY) -m pytest -q -s tests/frameworks/test_services.py
+
 .PHONY: soak-leaks
 soak-leaks: build ## a million calls of Node, aborted ones among them: memory, files, threads and handles stay as they are
 	ROUNDS=333334 REDLOCK_TEST_PATIENCE=900000 node --test --test-reporter=spec tests/node/leaks.test.mjs

@@ -193,6 +193,9 @@ export interface OptionRow {
 /** Columns of an outcome: its slot, its value, the token as four 32-bit integers, the fencing token or 0. */
 export declare const OUTCOME_COLUMNS: number
 
+/** Has so much time (ms) pass at once for the clients that have the node `memory://name` alone: for tests of programs. */
+export declare function passMemoryTime(name: string, time: number): void
+
 /** Release that lease. */
 export declare const RELEASE: number
 

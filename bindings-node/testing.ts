@@ -3,10 +3,23 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Lease, type LockOptions, Redlock, type RedlockOptions } from "./index.js";
-import { failMemory } from "./native.js";
+import { failMemory, passMemoryTime } from "./native.js";
 
-/** How long (ms) `lose` waits at most until holders have been told. */
+/** How long (ms) `lose` and `passTime` wait at most until holders have been told. */
 const TOLD = 1_000;
+
+/** Ends when the lease is lost. */
+function loss(lease: Lease): Promise<void> {
+  return new Promise((done) => lease.onLost(() => done()));
+}
+
+/** A wait for losses keeps no process alive, and never ends for a lease that is released meanwhile. */
+async function allOrLate(told: Promise<void>[]): Promise<void> {
+  const stop = new AbortController();
+  const late = sleep(TOLD, undefined, { signal: stop.signal }).catch(() => undefined);
+  await Promise.race([Promise.all(told), late]);
+  stop.abort();
+}
 
 /**
  * A client over a node in this process that nobody else has, for one test. Its `nodes` may be given to other clients and to
@@ -60,14 +73,28 @@ export class TestRedlock extends Redlock {
   async lose(names: string | readonly string[]): Promise<boolean> {
     const { keys } = this.lock(names);
     const held = this.leases().filter((lease) => lease.keys.some((key) => keys.includes(key)));
-    const told = held.map((lease) => new Promise<void>((done) => lease.onLost(() => done())));
+    const told = held.map(loss);
     const there = await this.forceRelease(names);
-    // A wait for a loss keeps no process alive, and never ends for a lease that is released meanwhile.
-    const stop = new AbortController();
-    const late = sleep(TOLD, undefined, { signal: stop.signal }).catch(() => undefined);
-    await Promise.race([Promise.all(told), late]);
-    stop.abort();
+    await allOrLate(told);
     return there;
+  }
+
+  /**
+   * So much time (ms) passes at once, as on a machine that was suspended: whoever has less left loses the lock, renewed or not, and
+   * leases of this client have been told when it resolves. Waits that are under way end so much earlier.
+   *
+   * @example
+   * ```js
+   * const lease = await redlock.lock("job", { ttl: 10_000 }).acquire();
+   * await redlock.passTime(10_000);
+   * lease.signal.reason.reason; // "expired"
+   * ```
+   */
+  async passTime(ms: number): Promise<void> {
+    const held = this.leases();
+    const told = held.map(loss);
+    passMemoryTime(this.#node, ms);
+    await allOrLate(told.filter((_, at) => !held[at]?.held));
   }
 
   /**

@@ -149,3 +149,11 @@ pub fn check_lock(env: Env, names: Vec<String>, options: Object<'_>) -> napi::Re
 pub fn fail_memory(name: String, down: bool) {
     ffi::fail_memory(&name, down);
 }
+
+/// Has so much time (ms) pass at once for the clients that have the node `memory://name` alone: for tests of programs.
+#[napi(catch_unwind)]
+pub fn pass_memory_time(env: Env, name: String, time: f64) -> napi::Result<()> {
+    let time = Unit::Milliseconds.duration("ms", time).map_err(|error| throw(env, &error))?;
+    ffi::pass_memory_time(&name, time);
+    Ok(())
+}

@@ -60,11 +60,29 @@ impl Timeout {
 impl FromPyObject<'_, '_> for Timeout {
     type Error = PyErr;
     fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let Some(given) = seconds("timeout", (!value.is_none()).then_some(&*value))? else {
-            return Err(invalid("timeout is None: it must be a number of seconds or a timedelta"));
-        };
-        check(value.py(), Unit::Seconds.duration("timeout", given)).map(Self)
+        time("timeout", value).map(Self)
     }
+}
+
+/// The argument `seconds=`, which has no default.
+#[derive(Clone, Copy)]
+pub(crate) struct Seconds(pub(crate) Duration);
+
+impl FromPyObject<'_, '_> for Seconds {
+    type Error = PyErr;
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        time("seconds", value).map(Self)
+    }
+}
+
+/// A time that must be given.
+fn time(name: &str, value: Borrowed<'_, '_, PyAny>) -> PyResult<Duration> {
+    let Some(given) = seconds(name, (!value.is_none()).then_some(&*value))? else {
+        return Err(invalid(format!(
+            "{name} is None: it must be a number of seconds or a timedelta"
+        )));
+    };
+    check(value.py(), Unit::Seconds.duration(name, given))
 }
 
 /// The argument `wait=` of an acquire, where None is for ever and nothing is the lock's own.

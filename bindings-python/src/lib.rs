@@ -81,5 +81,5 @@ mod _native {
     #[pymodule_export]
     use crate::stats::Stats;
     #[pymodule_export]
-    use crate::testing::fail_memory;
+    use crate::testing::{fail_memory, pass_memory_time};
 }

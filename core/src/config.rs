@@ -116,6 +116,7 @@ impl Settings {
         let node_timeout = node_timeout(&nodes, self.node_timeout)?;
         let shared = Shared::new(self.tls, self.client_name, self.credentials);
         let nodes = with_shared(nodes, &shared)?;
+        let clock = self.clock.unwrap_or_else(|| clock_of(&nodes));
         // One node is a quorum by itself, which no other node's memory could correct.
         let guard = if nodes.len() > 1 { DEFAULT_GUARD } else { Duration::ZERO };
         Ok(Config {
@@ -125,8 +126,16 @@ impl Settings {
             guard: self.restart_guard.unwrap_or(guard),
             durability: self.durability,
             scripts: self.scripts,
-            clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
+            clock,
         })
+    }
+}
+
+/// The machine's, unless no server has a part in it.
+fn clock_of(nodes: &[Address]) -> Arc<dyn Clock> {
+    match nodes {
+        [Address::Memory(memory)] => memory.clock(),
+        _ => Arc::new(SystemClock),
     }
 }
 

@@ -43,6 +43,47 @@ describe("an isolated client", () => {
   );
 });
 
+describe("time passes:", () => {
+  isolated("whoever has less left loses the lock, and the next one has it", async (redlock) => {
+    const theirs = await redlock.hold("theirs", { ttl: 20_000 });
+    const lease = await redlock.lock("job", { ttl: 10_000, renew: false }).acquire();
+    await redlock.passTime(4000);
+    assert.ok(lease.remaining > 5000 && lease.remaining < 6000, `${lease.remaining}`);
+    assert.equal(await redlock.lock("job").tryAcquire(), null);
+    const told = [];
+    lease.onLost((error) => told.push(error.reason));
+    await redlock.passTime(6000);
+    assert.deepEqual(told, ["expired"]);
+    assert.deepEqual([lease.held, theirs.held], [false, true]);
+    await redlock.using("job", { wait: 0 }, (next) => assert.ok(next.held));
+    await redlock.passTime(20_000);
+    assert.equal(theirs.held, false);
+  });
+
+  isolated("who waits gets what expires", async (redlock) => {
+    await redlock.hold("job", { ttl: 100_000 });
+    const waiting = redlock.lock("job", { ttl: 100_000 }).acquire();
+    await redlock.passTime(100_000);
+    const lease = await waiting;
+    assert.ok(lease.held);
+    await lease.release();
+  });
+
+  isolated("nothing that is no time passes", async (redlock) => {
+    for (const wrong of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
+      await assert.rejects(redlock.passTime(wrong), { code: "invalid" });
+    }
+  });
+
+  test("in one test alone", async () => {
+    const [redlock, other] = [new TestRedlock(), new TestRedlock()];
+    const lease = await other.lock("job", { renew: false }).acquire();
+    await redlock.passTime(3_600_000);
+    assert.ok(lease.held);
+    await Promise.all([redlock.shutdown(), other.shutdown(0)]);
+  });
+});
+
 describe("held by another:", () => {
   isolated(
     "nobody gets the lock until it is let go",

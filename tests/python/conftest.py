@@ -76,3 +76,22 @@ def call(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
 
     with asyncio.Runner() as runner:
         yield lambda thing, verb, *args, **options: runner.run(awaited(thing, verb, args, options))
+
+
+@pytest.fixture
+def within(request: pytest.FixtureRequest, call: Any) -> Callable[..., Any]:
+    """`within(lock, body)`: what `body(lease)` gives inside of `with lock`, or inside of `async with lock`."""
+    node: Any = request.node
+
+    def run(lock: redlock.Lock, body: Callable[[redlock.Lease], object]) -> object:
+        if node.callspec.params["call"] == "sync":
+            with lock as lease:
+                return body(lease)
+
+        async def main() -> object:
+            async with lock as lease:
+                return body(lease)
+
+        return asyncio.run(main())
+
+    return run

@@ -1,56 +1,53 @@
 """Fencing tokens and TLS, as Python shows them."""
 
-import asyncio
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redlock
 
 from .servers import Server
 
+Call = Callable[..., Any]
 
-def test_tokens_increase_over_clients(redis_server: Server) -> None:
-    clients = [redlock.Redlock(redis_server.url) for _ in range(2)]
+
+def test_tokens_increase_over_clients(
+    client: redlock.Redlock, redis_server: Server, name: str, within: Call
+) -> None:
+    nodes = client.nodes[0]
+    other = redlock.Redlock(redis_server.url) if nodes.startswith("redis") else client
     last = 0
     for turn in range(10):
-        with clients[turn % 2].lock("job", fencing=True, wait=5) as lease:
-            assert lease.fencing_token > last
-            last = lease.fencing_token
-
-
-def test_tokens_in_asyncio() -> None:
-    async def body() -> None:
-        lock = redlock.Redlock("memory://fencing").lock("job", fencing=True)
-        async with lock as one:
-            first = one.fencing_token
-        async with lock as two:
-            assert two.fencing_token > first
-
-    asyncio.run(body())
+        lock = (client, other)[turn % 2].lock(name, fencing=True, wait=5)
+        token: Any = within(lock, lambda lease: lease.fencing_token)
+        assert token > last
+        last = token
 
 
 def test_several_names_share_one_token(
-    redis_client: redlock.Redlock, redis_server: Server, name: str
+    redis_client: redlock.Redlock, redis_server: Server, name: str, within: Call
 ) -> None:
     names = [f"{name}-a", f"{name}-b"]
-    with redis_client.lock(names[1], fencing=True) as lease:
-        before = lease.fencing_token
-    with redis_client.lock(names, fencing=True) as lease:
-        token = lease.fencing_token
+
+    def token_of(which: str | list[str]) -> int:
+        token: int = within(
+            redis_client.lock(which, fencing=True), lambda lease: lease.fencing_token
+        )
+        return token
+
+    before = token_of(names[1])
+    token = token_of(names)
     assert token > before
     stored = [redis_server.client.get(f"{{lock:{each}}}:fence") for each in names]
     assert stored == [str(token)] * 2
-    with redis_client.lock(names[0], fencing=True) as lease:
-        assert lease.fencing_token > token
+    assert token_of(names[0]) > token
 
 
-def test_a_token_that_nobody_asked_for() -> None:
-    with (
-        redlock.Redlock("memory://").lock("unfenced") as lease,
-        pytest.raises(redlock.InvalidOption, match="fencing"),
-    ):
-        _ = lease.fencing_token
+def test_a_token_that_nobody_asked_for(within: Call) -> None:
+    with pytest.raises(redlock.InvalidOption, match="fencing"):
+        within(redlock.Redlock("memory://").lock("unfenced"), lambda lease: lease.fencing_token)
 
 
 def test_a_name_that_cannot_be_fenced() -> None:

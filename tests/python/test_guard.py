@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redlock
@@ -26,23 +27,23 @@ def until(true: Callable[[], bool], otherwise: str, patience: float = 40) -> Non
 
 
 def test_a_young_node_says_when_it_votes(
-    five: list[Server], name: str, caplog: pytest.LogCaptureFixture
+    five: list[Server], name: str, caplog: pytest.LogCaptureFixture, call: Callable[..., Any]
 ) -> None:
     urls = [server.url for server in five]
     with redlock.Redlock(urls, restart_guard=600) as client:
         lock = client.lock(name, ttl=5, wait=0)
         with pytest.raises(redlock.QuorumUnavailable, match=r"votes again in \d+\.\d s") as caught:
-            lock.acquire()
+            call(lock, "acquire")
         young = [node for node in caught.value.nodes if "votes again in" in (node.error or "")]
         assert len(young) >= 3, caught.value.nodes
-        for node in lock.inspect().nodes:
+        for node in call(lock, "inspect").nodes:
             assert node.state == "free"
             assert "votes again in" in (node.error or "")
         for url in (server.shown for server in five):
             until(lambda url=url: url in caplog.text, f"nothing was logged about {url}")
         assert "votes again in" in caplog.text
         with pytest.raises(redlock.InvalidOption, match="restart_guard"):
-            client.lock(name, ttl=601).acquire()
+            call(client.lock(name, ttl=601), "acquire")
 
 
 def test_rolling_restarts_leave_the_lease_on_every_node(five: list[Server], name: str) -> None:
@@ -68,14 +69,14 @@ def test_rolling_restarts_leave_the_lease_on_every_node(five: list[Server], name
 
 
 def test_one_server_twice_is_no_quorum(
-    five: list[Server], name: str, caplog: pytest.LogCaptureFixture
+    five: list[Server], name: str, caplog: pytest.LogCaptureFixture, call: Callable[..., Any]
 ) -> None:
     twice = [five[0].url, f"{five[0].url}/1"]
     with (
         redlock.Redlock(twice, restart_guard=0) as client,
         pytest.raises(redlock.InvalidOption, match="same server"),
     ):
-        client.lock(name, wait=1).acquire()
+        call(client.lock(name, wait=1), "acquire")
     caplog.clear()
     caplog.set_level(logging.WARNING, "redlock")
     # With a third one there is a quorum without the second; somebody should know.

@@ -5,6 +5,7 @@ import gc
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -76,16 +77,19 @@ def test_on_lost_on_the_loop(client: redlock.Redlock, name: str) -> None:
 
 
 def test_logs_reach_logging(
-    client: redlock.Redlock, name: str, caplog: pytest.LogCaptureFixture
+    client: redlock.Redlock,
+    name: str,
+    caplog: pytest.LogCaptureFixture,
+    call: Callable[..., Any],
 ) -> None:
     caplog.set_level(logging.DEBUG, "redlock")
-    lease = client.lock(name).acquire()
-    client.force_release(name)
+    lease = call(client.lock(name), "acquire")
+    call(client, "force_release", name)
     end = time.monotonic() + 5
     while lease.held and time.monotonic() < end:
         time.sleep(0.001)
     with pytest.raises(redlock.LockLost):
-        lease.release()
+        call(lease, "release")
     found: list[logging.LogRecord] = []
     while time.monotonic() < end and not found:
         found = [record for record in caplog.records if f"lock:{name}" in record.getMessage()]
@@ -96,9 +100,12 @@ def test_logs_reach_logging(
 
 
 def test_an_expiry_is_logged_too(
-    client: redlock.Redlock, name: str, caplog: pytest.LogCaptureFixture
+    client: redlock.Redlock,
+    name: str,
+    caplog: pytest.LogCaptureFixture,
+    call: Callable[..., Any],
 ) -> None:
-    lease = client.lock(name, ttl=0.1, renew=False).acquire()
+    lease = call(client.lock(name, ttl=0.1, renew=False), "acquire")
     end = time.monotonic() + 5
     text = ""
     while "expired" not in text and time.monotonic() < end:
@@ -107,4 +114,4 @@ def test_an_expiry_is_logged_too(
     assert f"lock:{name}" in text
     assert "expired" in text
     with pytest.raises(redlock.LockLost):
-        lease.release()
+        call(lease, "release")

@@ -7,9 +7,10 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import redlock
@@ -215,16 +216,21 @@ def test_an_exit_without_an_entry_releases_nothing(client: redlock.Redlock, name
         assert lease.held
 
 
-def test_loss_at_the_exit(client: redlock.Redlock, name: str) -> None:
-    with pytest.raises(redlock.LockLost) as caught, client.lock(name):
-        client.force_release(name)
+def test_loss_at_the_exit(client: redlock.Redlock, name: str, within: Callable[..., Any]) -> None:
+    with pytest.raises(redlock.LockLost) as caught:
+        within(client.lock(name), lambda _: client.force_release(name))
     assert caught.value.reason == "missing"
 
 
-def test_the_body_s_exception_stands(client: redlock.Redlock, name: str) -> None:
-    with pytest.raises(KeyError) as caught, client.lock(name):
-        client.force_release(name)
+def test_the_body_s_exception_stands(
+    client: redlock.Redlock, name: str, within: Callable[..., Any]
+) -> None:
+    def body(lease: redlock.Lease) -> None:
+        lose(client, lease)
         raise KeyError(1)
+
+    with pytest.raises(KeyError) as caught:
+        within(client.lock(name), body)
     assert any(f"lock:{name}" in note for note in caught.value.__notes__)
 
 

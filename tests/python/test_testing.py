@@ -3,7 +3,10 @@
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +68,91 @@ def test_unavailable(fake: TestRedlock, call: Call) -> None:
     fake.recover()
     call(lease, "release")
     call(call(fake.lock("other", wait=0), "acquire"), "release")
+
+
+def test_time_passes(fake: TestRedlock, call: Call) -> None:
+    lease = call(fake.lock("job", ttl=10, renew=False), "acquire")
+    call(fake, "pass_time", timedelta(seconds=4))
+    assert 5 < lease.remaining < 6
+    assert call(fake.lock("job"), "try_acquire") is None
+    call(fake, "pass_time", 6)
+    assert not lease.held
+    with pytest.raises(redlock.LockLost) as caught:
+        call(lease, "release")
+    assert caught.value.reason == "expired"
+    call(call(fake.lock("job", wait=0), "acquire"), "release")
+
+
+def test_time_passes_for_others_and_for_leases_that_are_renewed(
+    fake: TestRedlock, call: Call
+) -> None:
+    theirs = call(fake, "hold", "theirs", ttl=20)
+    ours = call(fake.lock("ours", ttl=30), "acquire")
+    call(fake, "pass_time", 20)
+    assert (theirs.held, ours.held) == (False, True)
+    call(call(fake.lock("theirs", wait=0), "acquire"), "release")
+    end = time.monotonic() + 10
+    while ours.remaining < 29:
+        assert time.monotonic() < end, "it was not renewed"
+        time.sleep(0.01)
+    call(ours, "release")
+
+
+def test_who_waits_gets_what_expires_as_time_passes(fake: TestRedlock) -> None:
+    theirs = fake.hold("job", ttl=100, renew=False)
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(fake.lock("job", ttl=100).acquire)
+        time.sleep(0.05)
+        assert not waiter.done()
+        fake.pass_time(100)
+        lease = waiter.result(timeout=20)
+    assert (theirs.held, lease.held) == (False, True)
+    lease.release()
+
+
+def test_a_wait_is_over_as_time_passes(fake: TestRedlock) -> None:
+    theirs = fake.hold("job", ttl=100)
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(fake.lock("job").acquire, wait=50)
+        time.sleep(0.05)
+        fake.pass_time(60)
+        with pytest.raises(redlock.LockTimeout):
+            waiter.result(timeout=20)
+    assert theirs.held
+
+
+def test_who_is_told_was_told_when_time_has_passed(fake: TestRedlock) -> None:
+    told: list[str | None] = []
+    lease = fake.lock("job").acquire()
+    lease.on_lost(lambda error: told.append(error.reason))
+    fake.pass_time(3600)
+    assert told == ["expired"]
+
+    async def main() -> None:
+        lease = await fake.lock("job").aacquire()
+        lease.on_lost(lambda error: told.append(error.reason))
+        await fake.apass_time(3600)
+        assert told == ["expired"] * 2
+
+    asyncio.run(main())
+
+
+def test_time_passes_in_one_test_alone(fake: TestRedlock) -> None:
+    with TestRedlock() as other, redlock.Redlock("memory://") as third:
+        leases = [each.lock("job", renew=False).acquire() for each in (fake, other, third)]
+        fake.pass_time(10)
+        assert [lease.held for lease in leases] == [False, True, True]
+        for lease in leases[1:]:
+            lease.release()
+
+
+@pytest.mark.parametrize("wrong", [-1, "10", None, float("nan")])
+def test_time_that_cannot_pass_is_refused(fake: TestRedlock, call: Call, wrong: Any) -> None:
+    lease = fake.lock("job").acquire()
+    with pytest.raises(redlock.InvalidOption, match="seconds is "):
+        call(fake, "pass_time", wrong)
+    assert lease.held
+    lease.release()
 
 
 def test_each_has_a_node_of_its_own_which_others_may_share(fake: TestRedlock) -> None:

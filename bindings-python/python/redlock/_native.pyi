@@ -23,7 +23,7 @@ class _Skipping(typing.Generic[_D]):
     def __call__(self, function: collections.abc.Callable[_P, _R]) -> collections.abc.Callable[_P, _R | _D]: ...
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_client", "_conclude", "_fail_memory", "_lock", "_make_classes", "_set_trio", "configure", "lock"]
+__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_client", "_conclude", "_fail_memory", "_lock", "_make_classes", "_pass_memory_time", "_set_trio", "configure", "lock"]
 
 __version__: Final[str]
 """
@@ -799,6 +799,11 @@ def _lock(client: "Redlock | None", names: "typing.Any", options: "dict[str, typ
 def _make_classes() -> "None":
     """
     Makes them, and imports those of errors.
+    """
+
+def _pass_memory_time(name: "str", seconds: "float | datetime.timedelta") -> "None":
+    """
+    Has so much time pass at once for the clients that have the node `memory://name` alone.
     """
 
 def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":

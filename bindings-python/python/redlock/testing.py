@@ -6,19 +6,41 @@ With pytest the fixture `redlock_client` gives one, and nothing of redlock is im
 import time
 import uuid
 
-from redlock._native import Lease, Redlock, _fail_memory
+from redlock._native import Lease, Redlock, _fail_memory, _pass_memory_time
 
 # As `typing` has it, which takes longer to import than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import timedelta
     from types import TracebackType
     from typing import Any, Self
 
     _Names = str | list[str] | tuple[str, ...]
 
-#: Seconds that `lose` waits at most until holders have been told.
+#: Seconds that `lose` and `pass_time` wait at most until holders have been told.
 TOLD = 1.0
+
+
+class _Told:
+    """Which of these leases are lost and have not been told so yet, for `TOLD` seconds."""
+
+    def __init__(self, held: list[Lease]) -> None:
+        self._held = held
+        self._told: list[Lease] = []
+        self._forget = [lease.on_lost(self._hear(lease)) for lease in held]
+        self._end = time.monotonic() + TOLD
+
+    def _hear(self, lease: Lease) -> "Callable[[object], None]":
+        return lambda _: self._told.append(lease)
+
+    def missing(self) -> bool:
+        waited_for = [lease for lease in self._held if not lease.held and lease not in self._told]
+        if waited_for and time.monotonic() < self._end:
+            return True
+        for forget in self._forget:
+            forget()
+        return False
 
 
 class TestRedlock(Redlock):
@@ -98,16 +120,46 @@ class TestRedlock(Redlock):
         >>> await client.alose("job"), lease.held
         (True, False)
         """
-        held = self._leases_of(name)
-        told: list[Lease] = []
-        for lease in held:
-            lease.on_lost(lambda _, lease=lease: told.append(lease))  # type: ignore[misc]
+        told = _Told(self._leases_of(name))
         there = await self.aforce_release(name)
-        end = time.monotonic() + TOLD
-        while len(told) < len(held) and time.monotonic() < end:
+        while told.missing():
             # Whatever loop runs here gets its turn.
             await self._other.lock(name).ainspect()
         return there
+
+    def pass_time(self, seconds: "float | timedelta") -> None:
+        """So much time passes at once, as on a machine that was suspended; losses are told.
+
+        Whoever has less left loses the lock, renewed or not, and the next one can have it. Waits that are under way end
+        so much earlier.
+
+            >>> client = redlock.testing.TestRedlock()
+            >>> lease = client.lock("job", ttl=10).acquire()
+            >>> client.pass_time(9)
+            >>> lease.held
+            True
+            >>> client.pass_time(timedelta(seconds=10))
+            >>> lease.held, client.lock("job").try_acquire().held
+            (False, True)
+        """
+        told = _Told(self.leases())
+        _pass_memory_time(self._node, seconds)
+        while told.missing():
+            time.sleep(0.001)
+
+    async def apass_time(self, seconds: "float | timedelta") -> None:
+        """`pass_time` for asyncio: what `on_lost` registered on the loop has been called, too.
+
+        >>> client = redlock.testing.TestRedlock()
+        >>> lease = await client.lock("job", ttl=10).aacquire()
+        >>> await client.apass_time(10)
+        >>> lease.held
+        False
+        """
+        told = _Told(self.leases())
+        _pass_memory_time(self._node, seconds)
+        while told.missing():
+            await self._other.lock("turn").ainspect()
 
     def fail(self) -> None:
         """No node answers from now on, until `recover()`: acquires raise QuorumUnavailable once their `wait` is over.

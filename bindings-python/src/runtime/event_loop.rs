@@ -32,7 +32,7 @@ struct Slot {
     completions: Py<Completions>,
 }
 
-/// What a loop calls when its completions have something. A loop lets go of it when it is closed, whoever still has the loop.
+/// What a loop calls when its completions have something. A loop lets go of it when it is closed, whoever has the loop.
 #[pyclass(frozen)]
 struct Reader {
     number: u64,
@@ -202,8 +202,7 @@ fn wake(py: Python<'_>, number: u64) {
         .find(|slot| slot.number == number)
         .map(|slot| slot.completions.clone_ref(py));
     let Some(completions) = completions else { return };
-    let event_loop = completions.get().event_loop.bind(py).upgrade();
-    if let Some(event_loop) = event_loop {
+    if let Some(event_loop) = completions.get().event_loop.bind(py).upgrade() {
         // Of a loop that is over, the reader goes uncalled.
         let _ = Reader::new(py, number, &completions, true)
             .map(|reader| event_loop.call_method1("call_soon_threadsafe", (reader,)));

@@ -3,8 +3,11 @@
 //! No wall clock has a part in a lease's time: stepped forward it would end every lease for nothing, stepped
 //! back it would keep one beyond its end. A client may be given another [`Clock`], as the simulation is.
 
+mod ahead;
 mod furthest;
 mod machine;
+
+pub(crate) use ahead::Ahead;
 
 use std::future::Future;
 use std::ops::{Add, Sub};

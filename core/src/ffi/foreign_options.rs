@@ -10,23 +10,42 @@ use crate::spelling::spelled;
 ///
 /// The words fit every language.
 pub fn instead_of(option: &str, unit: Unit) -> Option<String> {
-    let unit = unit.word();
+    ours(option, unit.word()).or_else(|| nothing(option).map(str::to_owned))
+}
+
+/// Of an option that one of ours takes the place of.
+fn ours(option: &str, unit: &str) -> Option<String> {
+    let max_hold = spelled("max_hold");
     let text = match option {
         // redis-py's timeout is a ttl, everybody else's a wait.
         "timeout" => {
-            return Some(format!(
+            format!(
                 "Use ttl for how long the lease lives, wait for how long to wait for it, in {unit}"
-            ));
+            )
         }
         "expire" | "duration" | "auto_release_time" | "lock_timeout" | "internal_lock_timeout" => {
-            return Some(format!("Use ttl: how long the lease lives, in {unit}"));
+            format!("Use ttl: how long the lease lives, in {unit}")
         }
         "blocking_timeout" | "context_manager_timeout" | "retryCount" | "retry_count" => {
-            return Some(format!("Use wait: how long to go on trying, in {unit}; 0 tries once"));
+            format!("Use wait: how long to go on trying, in {unit}; 0 tries once")
         }
         "blocking" | "context_manager_blocking" => {
-            "Use wait: 0 tries once, without it the waiting has no end"
+            "Use wait: 0 tries once, without it the waiting has no end".to_owned()
         }
+        "num_extensions" => format!("Use {max_hold}: it bounds the whole hold, in {unit}"),
+        "auto_renewal" | "automaticExtensionThreshold" => {
+            format!(
+                "Use renew: on by itself, at a third of the ttl. {max_hold} bounds the whole hold"
+            )
+        }
+        _ => return None,
+    };
+    Some(text)
+}
+
+/// Of an option that none of ours takes the place of.
+fn nothing(option: &str) -> Option<&'static str> {
+    let text = match option {
         "sleep" | "retryDelay" | "retryJitter" | "retry_delay" | "retry_delay_min"
         | "retry_delay_max" => {
             "Leave it out: waiters are woken, there is no pause to choose. wait is how long they go on"
@@ -40,18 +59,6 @@ pub fn instead_of(option: &str, unit: Unit) -> Option<String> {
             "Leave it out: the end of a scope tells of a loss, unless the body's own error is under way"
         }
         "driftFactor" => "Leave it out: clock drift is always accounted for",
-        "num_extensions" => {
-            return Some(format!(
-                "Use {}: it bounds the whole hold, in {unit}",
-                spelled("max_hold")
-            ));
-        }
-        "auto_renewal" | "automaticExtensionThreshold" => {
-            let max_hold = spelled("max_hold");
-            return Some(format!(
-                "Use renew: on by itself, at a third of the ttl. {max_hold} bounds the whole hold"
-            ));
-        }
         // A token of one's own would be one that somebody else may have too.
         "id" | "token" | "lock_identifier" => {
             "Use attach: it continues the lease that has this token"
@@ -64,5 +71,5 @@ pub fn instead_of(option: &str, unit: Unit) -> Option<String> {
         }
         _ => return None,
     };
-    Some(text.to_owned())
+    Some(text)
 }

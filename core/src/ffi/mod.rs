@@ -32,7 +32,7 @@ pub use crate::background::{Task, spawn};
 pub use crate::lease::Owner;
 pub use crate::log::log_in_place;
 pub use crate::node::credentials::{Answer, Ask, Credentials};
-pub use crate::node::fail_memory;
+pub use crate::node::{fail_memory, pass_memory_time};
 pub use crate::options::Unit;
 pub use crate::park::wait;
 pub use crate::per_process::{PerProcess, fork_generation};

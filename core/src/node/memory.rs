@@ -4,58 +4,21 @@
 //! tested on it meets the same answers from a server; what a wire adds (lateness, faults) is not played, but that a
 //! test may have it fail.
 
+mod store;
+
 use std::collections::HashMap;
 use std::future::ready;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use super::{
     Claim, Extension, Fault, Fencing, Holder, KEPT, Node, Reply, Taken, Vote, VoteParams, Watch,
 };
 use crate::clock::{Clock, Instant};
-
-/// What a server would keep.
-#[derive(Default)]
-struct Store {
-    /// Taken for each command as a whole: a command runs alone, as a script does.
-    keys: Mutex<HashMap<String, Entry>>,
-    /// Taken under the first, never the other way round.
-    fences: Mutex<HashMap<String, u64>>,
-    /// Every client that has used the store. Weak: a client that is gone is told of nothing.
-    watchers: Mutex<Vec<Weak<Watch>>>,
-    /// Whether it answers nobody, as a test wishes.
-    down: AtomicBool,
-}
-
-/// One lock key.
-struct Entry {
-    /// Whose it is.
-    token: String,
-    /// By the clock of the client that asks: all clients of a process have the machine's, unless a test gives
-    /// another.
-    expires: Instant,
-}
-
-/// Where a client finds what it keeps in memory: by its name in the process, or by itself alone.
-#[derive(Clone)]
-pub(crate) struct Memory {
-    name: String,
-    store: Arc<Store>,
-}
-
-impl Memory {
-    /// The store of this name; without one it is whoever's who has this.
-    pub(crate) fn called(name: &str) -> Self {
-        let store = if name.is_empty() { Arc::default() } else { named(name) };
-        Self { name: name.to_owned(), store }
-    }
-
-    /// The node's URL.
-    pub(crate) fn url(&self) -> String {
-        format!("memory://{}", self.name)
-    }
-}
+pub(crate) use store::Memory;
+use store::{Entry, Store};
+pub use store::{fail_memory, pass_memory_time};
 
 /// One store: of a name, shared by every client of the process that names it, or a client's own.
 pub(crate) struct MemoryNode {
@@ -115,23 +78,6 @@ impl MemoryNode {
             }
         }
     }
-}
-
-/// The store of this name, which is made if there is none.
-///
-/// It lives as long as the process: a client that is made anew finds its keys, as it would on a server.
-fn named(name: &str) -> Arc<Store> {
-    static STORES: OnceLock<Mutex<HashMap<String, Arc<Store>>>> = OnceLock::new();
-    let stores = STORES.get_or_init(Mutex::default);
-    let mut stores = stores.lock().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(stores.entry(name.to_owned()).or_default())
-}
-
-/// Has the node `memory://name` fail every command, or answer again: for tests of programs.
-///
-/// What was granted stays in it, so that nobody else can have it meanwhile or afterwards.
-pub fn fail_memory(name: &str, down: bool) {
-    named(name).down.store(down, Ordering::SeqCst);
 }
 
 impl Node for MemoryNode {

@@ -30,7 +30,7 @@ pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::Fault;
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
-pub use memory::fail_memory;
+pub use memory::{fail_memory, pass_memory_time};
 pub(crate) use redis::{ClusterNode, Durability, Needs, RedisNode, RunIds, Shared, Target};
 #[cfg(test)]
 pub(crate) use redis::{

@@ -1,8 +1,7 @@
-"""Two clients that know nothing of each other, a look from outside, and a `with` in both worlds."""
+"""Two clients that know nothing of each other, a look from outside, and three servers."""
 
-import asyncio
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -48,22 +47,3 @@ def trio_of_nodes(three_servers: list[Server]) -> Iterator[list[Server]]:
     yield three_servers
     for server in three_servers:
         server.thaw()
-
-
-@pytest.fixture
-def within(request: pytest.FixtureRequest, call: Any) -> Callable[..., Any]:
-    """`within(lock, body)`: what `body(lease)` gives inside of `with lock`, or inside of `async with lock`."""
-    node: Any = request.node
-
-    def run(lock: redlock.Lock, body: Callable[[redlock.Lease], object]) -> object:
-        if node.callspec.params["call"] == "sync":
-            with lock as lease:
-                return body(lease)
-
-        async def main() -> object:
-            async with lock as lease:
-                return body(lease)
-
-        return asyncio.run(main())
-
-    return run

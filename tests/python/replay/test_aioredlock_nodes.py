@@ -197,7 +197,8 @@ def test_three_instances_combination_errors(
             call(client.lock(name), "acquire", wait=0)
         faults = [node for node in caught.value.nodes if node.state == "fault"]
         if error is redlock.QuorumUnavailable:
-            assert len(faults) == nodes.count(AWAY)
+            # It is over as soon as a quorum is impossible.
+            assert 2 <= len(faults) <= nodes.count(AWAY)
             assert all(node.error for node in faults)
 
 
