@@ -1,7 +1,6 @@
-"""python-redis-lock 4.0.1: tests/test_redis_lock.py and tests/test_django_integration.py."""
+"""python-redis-lock 4.0.1: tests/test_redis_lock.py."""
 
 import gc
-import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -17,8 +16,8 @@ from ..servers import Server
 from .cases import Source
 
 Call = Callable[..., Any]
-THEIR_OWN, DJANGO = "tests/test_redis_lock.py", "tests/test_django_integration.py"
-THEIRS = Source("python-redis-lock", {THEIR_OWN: 43, DJANGO: 3})
+THEIR_OWN = "tests/test_redis_lock.py"
+THEIRS = Source("python-redis-lock", {THEIR_OWN: 43})
 asks = THEIRS.asks
 CROWD = 125
 PROGRAM = (Path(__file__).with_name("program.py")).read_text()
@@ -276,7 +275,7 @@ def nobody_resets_all(ours: redlock.Redlock, another: redlock.Redlock, name: str
     lease.release()
 
 
-@asks("reset_all", *THEIRS.files)
+@asks("reset_all")
 def test_reset_all(ours: redlock.Redlock, another: redlock.Redlock, name: str) -> None:
     nobody_resets_all(ours, another, name)
 
@@ -429,34 +428,3 @@ def test_locked_method(
     lease = call(both[0], "acquire")
     assert [call(lock, "inspect").held for lock in both] == [True, True]
     call(lease, "release")
-
-
-@asks("django", DJANGO)
-def test_django_works(r: Any, name: str, within: Call) -> None:
-    # What django-redis' cache gives by `get_client()`.
-    with redlock.Redlock.from_client(r, key_prefix="") as client:
-        assert within(client.lock(name), lambda lease: r.get(name) == lease.token)
-
-
-@asks("django", DJANGO)
-def test_django_add_or_set_locked(
-    ours: redlock.Redlock, another: redlock.Redlock, name: str
-) -> None:
-    cache: dict[str, int] = {}
-
-    def get_or_set(client: redlock.Redlock, make: Callable[[], int]) -> int:
-        with client.lock(name, wait=20):
-            if name not in cache:
-                cache[name] = make()
-            return cache[name]
-
-    def none() -> int:
-        raise ValueError("no value")
-
-    with pytest.raises(ValueError, match="no value"):
-        get_or_set(ours, none)
-    numbers = itertools.count()
-    with ThreadPoolExecutor(10) as pool:
-        who = (ours, another) * 5
-        made = [pool.submit(get_or_set, client, lambda: next(numbers)) for client in who]
-        assert {each.result() for each in made} == {0}

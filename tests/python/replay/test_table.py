@@ -11,6 +11,7 @@ from . import (
     test_aioredlock_nodes,
     test_pottery,
     test_python_redis_lock,
+    test_python_redis_lock_django,
     test_redis_py,
     test_redlock_py,
 )
@@ -21,6 +22,7 @@ BEGIN, END = "<!-- of tests/python/replay -->", "<!-- end -->"
 SOURCES: list[Source] = [
     test_redis_py.THEIRS,
     test_python_redis_lock.THEIRS,
+    test_python_redis_lock_django.THEIRS,
     test_pottery.THEIRS,
     test_redlock_py.THEIRS,
     test_aioredlock.THEIRS,
