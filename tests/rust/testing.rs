@@ -85,6 +85,19 @@ async fn time_passes_as_the_test_says() {
 }
 
 #[tokio::test]
+async fn time_passes_at_once_by_either_clock() {
+    let clock = TestClock::new();
+    for redlock in [TestRedlock::new().unwrap(), TestRedlock::by(&clock).unwrap()] {
+        let lease = redlock.lock("job").acquire().await.unwrap();
+        let longer = redlock.lock("longer").ttl(60 * SECOND).acquire().await.unwrap();
+        redlock.pass_time(11 * SECOND).await;
+        assert_eq!(lease.loss().unwrap().loss_reason(), Some(LossReason::Expired));
+        assert!(longer.held());
+        assert!(redlock.hold("job").await.unwrap().held());
+    }
+}
+
+#[tokio::test]
 async fn who_waits_waits_by_the_same_clock() {
     let clock = TestClock::new();
     let redlock = TestRedlock::by(&clock).unwrap();

@@ -18,9 +18,9 @@ use crate::background;
 use crate::builder::Builder;
 use crate::client::Redlock;
 use crate::error::Result;
-use crate::lease::Lease;
+use crate::lease::{Lease, LeaseHandle};
 use crate::names::Names;
-use crate::node::fail_memory;
+use crate::node::{fail_memory, pass_memory_time};
 
 /// How long [`TestRedlock::lose`] waits at most until holders have been told.
 const TOLD: Duration = Duration::from_secs(1);
@@ -42,6 +42,8 @@ pub struct TestRedlock {
     /// Who holds what somebody else holds.
     other: Redlock,
     node: String,
+    /// The test's own, if it is by one.
+    clock: Option<TestClock>,
 }
 
 impl TestRedlock {
@@ -62,7 +64,7 @@ impl TestRedlock {
         let node = format!("test-{}", Uuid::new_v4().simple());
         let made = || options(Redlock::builder([format!("memory://{node}")])).build();
         let (client, other) = (made()?, made()?);
-        Ok(Self { client, other, node })
+        Ok(Self { client, other, node, clock: None })
     }
 
     /// With default options, by a clock that stands still until the test moves it. Its `nodes` are for no other client: one by
@@ -82,7 +84,9 @@ impl TestRedlock {
     /// # Ok(()) }
     /// ```
     pub fn by(clock: &TestClock) -> Result<Self> {
-        Self::with(|builder| builder.clock(clock.for_client()))
+        let mut made = Self::with(|builder| builder.clock(clock.for_client()))?;
+        made.clock = Some(clock.clone());
+        Ok(made)
     }
 
     /// Somebody else holds the lock from now on: another client's lease, which `release()` lets go. `Timeout` if the lock is
@@ -122,6 +126,28 @@ impl TestRedlock {
         let late = std::pin::pin!(background::sleep(TOLD));
         future::select(std::pin::pin!(told), late).await;
         Ok(there)
+    }
+
+    /// So much time passes at once, as on a machine that was suspended: whoever has less left loses the lock, renewed or not, and
+    /// leases of this client have been told when this ends. Waits that are under way end so much earlier.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// let redlock = redlock::testing::TestRedlock::new()?;
+    /// let lease = redlock.lock("job").acquire().await?;
+    /// redlock.pass_time(lease.ttl()).await;
+    /// assert_eq!(lease.loss().unwrap().reason(), Some("expired"));
+    /// # Ok(()) }
+    /// ```
+    pub async fn pass_time(&self, time: Duration) {
+        let held = self.client.leases();
+        match &self.clock {
+            Some(clock) => clock.jump(time),
+            None => pass_memory_time(&self.node, time),
+        }
+        let told = join_all(held.iter().filter(|lease| !lease.held()).map(LeaseHandle::ended));
+        let late = std::pin::pin!(background::sleep(TOLD));
+        future::select(std::pin::pin!(told), late).await;
     }
 
     /// No node answers from now on, until [`recover`](Self::recover): acquires end with `Unavailable` once their `wait` is
