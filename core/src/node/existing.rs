@@ -87,6 +87,7 @@ pub(crate) fn unseen(url: &str) -> Error {
     ))
 }
 
+#[cfg(feature = "tls")]
 #[cfg(test)]
 mod tests {
     use crate::builder::Builder;
