@@ -4,7 +4,7 @@
  * From the top down: `default` (`lock`, `using`, `configure`), `client` (`Redlock`), `lock`, `scope` (a body under a lock),
  * `bound` (a lock of one client), `lease`; underneath `handle` (a lease by its number), `collection` and `loss` (what becomes
  * of leases), `calls` (promises of the native part's answers), `runtime` (how calls and outcomes cross over) with `batch` and
- * `pending`, `trace` and `warnings` (what is told to whoever listens), `options` and `values` (what arguments may be), `credentials` and `errors`;
+ * `pending`, `trace`, `steps` and `warnings` (what is told to whoever listens), `options` and `values` (what arguments may be), `credentials` and `errors`;
  * `existing` (clients of other packages, as ours) with `ioredis`, `noderedis` and `places`.
  */
 
@@ -35,6 +35,7 @@ export type {
   UsingOptions,
 } from "./options.js";
 export type { Body } from "./scope.js";
+export type { LockConnection, LockRenewal } from "./steps.js";
 export type { LockCall, LockLoss } from "./trace.js";
 export { onWarning, type WarningListener } from "./warnings.js";
 

@@ -99,6 +99,8 @@ export declare class Runtime {
    * with what goes beside them.
    */
   constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, beside: unknown[]) => void)
+  /** Of which topics this thread is told each step from now on: 1 `acquire`, 2 `lease`, 4 `node`, 8 `client`, in sum. */
+  wantSteps(topics: number): void
 }
 
 /** Acquire that lock; the argument is `wait`, not a number for the lock's own. */
@@ -231,6 +233,23 @@ export interface Stats {
   /** For how long all leases together were held that were released or lost. */
   timeHeld: number
 }
+
+/** One step. */
+export interface Step {
+  /** `acquire`, `lease`, `node` or `client`. */
+  topic: string
+  /** What it says, the same for all of its kind but for what stands in its braces. */
+  template: string
+  /** As one line, with its fields. */
+  text: string
+  /** Its data; times are in ms. */
+  fields: Record<string, string | number>
+  /** How many were dropped before it, as this thread was too slow for them. */
+  dropped: number
+}
+
+/** Not a call's outcome, but a step for whoever listens. */
+export declare const STEP: number
 
 /** Whose rows these are: another version of the package may write others. */
 export declare const VERSION: string

@@ -18,9 +18,12 @@ import {
   OUTCOME_COLUMNS,
   RELEASE,
   Runtime,
+  STEP,
+  type Step,
   WARNING,
 } from "./native.js";
 import { deliver, Failed, hearInstead, type Receiver, slotFor, vacate } from "./pending.js";
+import { tellOfStep, wantedSteps } from "./steps.js";
 import { pass } from "./warnings.js";
 
 /** Calls that are written down but not sent. */
@@ -45,7 +48,19 @@ export function native(): Runtime {
   return runtime;
 }
 
+/** What the native part was told to tell of. */
+let steps = 0;
+
+/** Whoever has begun to listen hears of what happens from the next call on. */
+function look(): void {
+  const wanted = wantedSteps();
+  if (wanted === steps) return;
+  steps = wanted;
+  runtime.wantSteps(wanted);
+}
+
 function send(): void {
+  look();
   if (unsent === 0) return;
   const rows = unsent;
   unsent = 0;
@@ -150,6 +165,11 @@ const losses = new Map<number, (failure: Failure) => void>();
 function unasked(kind: number, value: number, about: unknown): void {
   if (kind === CREDENTIALS) {
     void asked(value).then((told) => runtime.giveCredentials(about as number, ...told));
+    return;
+  }
+  if (kind === STEP) {
+    tellOfStep(about as Step);
+    look();
     return;
   }
   if (kind === WARNING) {

@@ -35,6 +35,9 @@ pub const LOSS: i32 = -2;
 /// Not a call's outcome: the function of this number is asked for credentials.
 #[napi]
 pub const CREDENTIALS: i32 = -3;
+/// Not a call's outcome, but a step for whoever listens.
+#[napi]
+pub const STEP: i32 = -4;
 
 /// One call, as JavaScript wrote it.
 pub(crate) struct Call {

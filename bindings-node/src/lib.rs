@@ -26,3 +26,4 @@ mod panic;
 mod pending;
 mod runtime;
 mod stats;
+mod step;

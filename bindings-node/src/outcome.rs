@@ -2,10 +2,11 @@
 
 use napi::bindgen_prelude::{Null, ToNapiValue};
 use napi::sys;
-use redlock::ffi::Answer;
+use redlock::ffi::{Answer, Record};
 
 use crate::errors::Failure;
 use crate::inspection::Inspection;
+use crate::step::Step;
 
 /// A call that came to its end.
 pub(crate) struct Ended {
@@ -39,6 +40,8 @@ pub enum Outcome {
     Lost(u32, redlock::Error),
     /// Something that the program should know. No call's outcome.
     Warning(String),
+    /// What was done, and how many such steps were dropped before it. No call's outcome.
+    Step(Box<Record>, usize),
     /// A function is asked for credentials. No call's outcome.
     Asked(Answer),
     /// The future panicked.
@@ -69,6 +72,9 @@ impl ToNapiValue for Outcome {
                     ToNapiValue::to_napi_value(env, Failure::from(&error))
                 }
                 Self::Warning(text) => String::to_napi_value(env, text),
+                Self::Step(step, dropped) => {
+                    ToNapiValue::to_napi_value(env, Step::of(&step, dropped))
+                }
                 Self::Broken => ToNapiValue::to_napi_value(env, Failure::internal()),
             }
         }

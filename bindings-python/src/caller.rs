@@ -1,6 +1,7 @@
 //! Who asks for a lock, and what to tell them.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
@@ -8,9 +9,12 @@ use redlock::ffi::{self, NOT_REENTRANT};
 
 use crate::call_site::{CallSite, warn};
 use crate::credentials::Kept;
+use crate::errors::check;
 use crate::owner::Owner;
 use crate::registry;
-use crate::runtime::{event_loop, exit, wait};
+use crate::runtime::{event_loop, exit, observe, wait};
+
+type Answer = Result<Option<redlock::Lease>, redlock::Error>;
 
 /// Who asks, for what, and where.
 pub(crate) struct Caller {
@@ -21,6 +25,7 @@ pub(crate) struct Caller {
     pub(crate) kept: Option<Kept>,
     pub(crate) owner: Owner,
     pub(crate) call_site: CallSite,
+    pub(crate) began: Instant,
 }
 
 impl Caller {
@@ -31,6 +36,12 @@ impl Caller {
         F::Output: Send,
     {
         wait::wait(py, future, |_| Ok(())).inspect_err(|_| exit::note(&self.lock))
+    }
+
+    /// What it was told, also to whoever traces. Of a Ctrl-C that comes meanwhile nothing is held.
+    pub(crate) fn told(&self, py: Python<'_>, answer: Answer) -> PyResult<Option<redlock::Lease>> {
+        observe::tell(py, || self.lock.key(), self.began.elapsed(), &answer)?;
+        check(py, answer)
     }
 
     /// A lease that nobody picks up is left as it is: it may still be the other process's.

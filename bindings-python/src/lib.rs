@@ -79,6 +79,10 @@ mod _native {
     #[pymodule_export]
     use crate::runtime::hosts::set_trio;
     #[pymodule_export]
+    use crate::runtime::log::{log_by, log_from};
+    #[pymodule_export]
+    use crate::runtime::observe::observe_by;
+    #[pymodule_export]
     use crate::stats::Stats;
     #[pymodule_export]
     use crate::testing::{fail_memory, pass_memory_time};

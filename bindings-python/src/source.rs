@@ -134,6 +134,8 @@ pub(crate) enum Source {
 impl Source {
     /// The client, now.
     pub(crate) fn client(&self, py: Python<'_>) -> PyResult<Numbered> {
+        // A forked child has the client that its parent made, and nobody yet who logs for it.
+        log::start(py)?;
         match self {
             Self::Client(client) => Ok(client.clone()),
             Self::Default => Numbered::default(py),

@@ -241,7 +241,7 @@ fn with_shared(nodes: Vec<Address>, shared: &Shared) -> Result<Vec<Address>> {
     if shared.unverified() {
         let urls = nodes.iter().map(Address::redacted).collect::<Vec<_>>().join(" ");
         log::event!(
-            WARN, { nodes: urls },
+            Warn, Client, { nodes: urls },
             "{option} is off: whoever answers is taken for the server, and hears what is said to it, passwords too",
             option = spelled("tls_verify")
         );

@@ -71,7 +71,8 @@ fn local(asker: Asker) -> String {
             Asker::Default => (", and configure() was not called", "the default client"),
         };
         log::event!(
-            WARN,
+            Warn,
+            Client,
             {},
             "neither REDLOCK_NODES nor REDIS_URL is set{unset}: {who} uses {url}",
             unset = unset,

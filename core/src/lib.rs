@@ -55,8 +55,12 @@ mod node;
 pub mod clock;
 mod error;
 mod exit;
+mod listener;
 #[cfg_attr(not(feature = "tracing"), path = "silent.rs")]
 mod log;
+mod record;
+#[cfg_attr(not(feature = "tracing"), path = "silent_spans.rs")]
+mod spans;
 
 mod background;
 mod keyed;

@@ -2,29 +2,31 @@
 //!
 //! A subscriber is the program's own code: it may block (a full pipe), panic, or call this library. So one thread that
 //! does nothing else calls it. Who has something to say leaves it in a bounded queue, as owned data, and goes on; what
-//! has no room is dropped and counted, and the count is logged as soon as there is room.
+//! has no room is dropped and counted, and the count is logged as soon as there is room. Half of the room is kept from
+//! DEBUG events: a flood of them drowns no warning.
 //!
 //! The thread is started with the first event that somebody might want, and anew in a forked child. At the end of the
-//! process it gets a moment to empty the queue.
+//! process it gets a moment to empty the queue. Bindings have queues of their own, and get each event where it happens.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 #[cfg(unix)]
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::{sync::Once, time::Duration};
 
 use tracing::level_filters::LevelFilter;
 use tracing::span::Id;
-use tracing::{Dispatch, Level, Span, dispatcher};
+use tracing::{Dispatch, Span, dispatcher};
 
 use crate::background::on_background;
+use crate::listener;
 use crate::per_process::{Made, PerProcess};
+use crate::record::{Level, Record, Topic, Value};
 
 /// More events than this wait for nobody.
-const ROOM: usize = 1024;
+const ROOM: u64 = 1024;
 /// How long the end of the process may take because of us.
 #[cfg(unix)]
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -33,81 +35,139 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 static CURRENT: PerProcess<Log> = PerProcess::new();
 /// Events that found no room since it was last said.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
-/// No queue and no thread: see [`log_in_place`].
-static IN_PLACE: AtomicBool = AtomicBool::new(false);
 
 /// The queue's near end, and how far the thread has come.
 struct Log {
-    queue: SyncSender<Entry>,
-    /// How many events were left in the queue.
+    queue: Sender<Entry>,
+    /// How many entries were left in the queue.
     left: AtomicU64,
-    /// How many of them were said: as many as were left, once it is empty.
-    said: AtomicU64,
+    /// How many of them are done: as many as were left, once it is empty.
+    done: AtomicU64,
 }
 
-/// One event, as owned data: nothing in it borrows from whoever says it.
-struct Entry {
+/// Who hears an event, and in which span.
+pub(crate) struct Place {
     /// That of the thread that says it, which may have one of its own; `None`: there is none, and `log` may be
     /// listening.
-    subscriber: Option<Dispatch>,
+    pub(crate) subscriber: Option<Dispatch>,
     /// Where its thread was.
-    span: Span,
-    /// Makes the event, below the span that is given.
-    say: Box<dyn FnOnce(Option<Id>) + Send>,
+    pub(crate) span: Span,
+    /// Where it was before that.
+    pub(crate) within: Span,
 }
 
-/// Logs as `tracing::event!` does, by way of the queue. All values have names; those in braces are fields.
+/// Hands a record on to the subscriber, below the span that is given.
+pub(crate) type Say = fn(&Record, Option<Id>);
+
+/// What the log's thread is to do, as owned data: nothing in it borrows from whoever leaves it.
+enum Entry {
+    Event(Record, Say, Arc<Place>),
+    /// The last that is heard from there: what ends with it is the subscriber's code, too.
+    Leave(Arc<Place>),
+}
+
+/// Logs by way of the queue. All values have names; those in braces are fields. `in` says where it belongs, if that is
+/// not where this thread is.
 macro_rules! event {
-    ($level:ident, {$($field:ident: $value:expr),* $(,)?}, $text:literal $(, $name:ident = $part:expr)* $(,)?) => {
+    ($level:ident, $topic:ident, $(in $place:expr,)? {$($field:ident: $value:expr),* $(,)?},
+     $text:literal $(, $name:ident = $part:expr)* $(,)?) => {
         // Nothing is even formatted where nobody listens.
-        if $crate::log::wanted(tracing::Level::$level) {
-            $(let $field = $crate::text::shown(&$value.to_string());)*
-            $(let $name = $crate::text::shown(&$part.to_string());)*
-            $crate::log::leave(move |span| tracing::event!(
-                target: "redlock", parent: span, tracing::Level::$level, $($field = %$field,)* $text $(, $name = $name)*
-            ));
+        if $crate::log::wanted($crate::record::Level::$level, $crate::record::Topic::$topic) {
+            let record = $crate::record::Record {
+                level: $crate::record::Level::$level,
+                topic: $crate::record::Topic::$topic,
+                template: $text,
+                parts: vec![$((stringify!($name), $crate::text::shown(&$part.to_string()))),*],
+                fields: vec![$((stringify!($field), $crate::record::Value::from($value))),*],
+            };
+            #[allow(unused_variables, unused_mut, unused_assignments, reason = "not every event has parts and fields")]
+            let say: $crate::log::Say = |record, span| {
+                let (mut parts, mut fields) = (record.parts.iter(), record.fields.iter());
+                $(let $name = parts.next().map_or("", |(_, part)| part.as_str());)*
+                $(let $field = fields.next().and_then(|(_, value)| $crate::log::traced(value));)*
+                tracing::event!(
+                    target: $crate::record::Topic::$topic.target(), parent: span,
+                    $crate::log::level($crate::record::Level::$level),
+                    $($field = $field,)* $text $(, $name = $name)*
+                );
+            };
+            let place = None;
+            $(let place = place.or($place);)?
+            $crate::log::leave(record, say, place);
         }
     };
 }
 pub(crate) use event;
 
-/// For a subscriber that is known neither to block nor to call back: events go to it where they happen, in order.
-///
-/// For both bindings: theirs leave plain data in a queue of their own.
-pub fn log_in_place() {
-    IN_PLACE.store(true, Ordering::Relaxed);
+/// Whether somebody might listen; no subscriber is asked. Without any, `tracing` may hand events on to `log`, where steps
+/// are not worth what they cost everybody else.
+#[inline]
+pub(crate) fn wanted(level: Level, topic: Topic) -> bool {
+    listener::wants(level, topic)
+        || self::level(level) <= LevelFilter::current()
+        || (level < Level::Debug && !dispatcher::has_been_set() && !listener::is_there())
 }
 
-/// Whether somebody might listen; no subscriber is asked. Without any, `tracing` may hand events on to `log`.
-pub(crate) fn wanted(level: Level) -> bool {
-    level <= LevelFilter::current() || !dispatcher::has_been_set()
+/// As `tracing` calls it.
+pub(crate) const fn level(level: Level) -> tracing::Level {
+    match level {
+        Level::Error => tracing::Level::ERROR,
+        Level::Warn => tracing::Level::WARN,
+        Level::Info => tracing::Level::INFO,
+        Level::Debug => tracing::Level::DEBUG,
+    }
+}
+
+/// As `tracing` takes it.
+pub(crate) fn traced(value: &Value) -> Option<&dyn tracing::Value> {
+    match value {
+        Value::Text(text) => Some(text),
+        Value::Number(number) => Some(number),
+        Value::Count(count) => Some(count),
+        Value::Nothing => None,
+    }
+}
+
+/// Whether spans might be wanted, and may be made: not on a thread that must not wait for a subscriber.
+pub(crate) fn spans_wanted() -> bool {
+    LevelFilter::current() >= LevelFilter::WARN && !listener::is_there() && !on_background()
 }
 
 /// Leaves an event for the log's thread; never blocks, never calls a subscriber's `event`.
-pub(crate) fn leave(say: impl FnOnce(Option<Id>) + Send + 'static) {
-    if IN_PLACE.load(Ordering::Relaxed) {
-        // Even so: a lease must not end by what its log does.
-        let _ = catch_unwind(AssertUnwindSafe(|| say(None)));
-        return;
-    }
-    let subscriber = dispatcher::has_been_set().then(|| dispatcher::get_default(Dispatch::clone));
-    // The background thread is in no span; elsewhere the caller's own thread asks its own subscriber.
-    let span = if on_background() { Span::none() } else { current_span() };
-    let entry = Entry { subscriber, span, say: Box::new(say) };
-    let Some(log) = current() else {
-        DROPPED.fetch_add(1, Ordering::Relaxed);
-        return;
-    };
-    if log.queue.try_send(entry).is_ok() {
-        log.left.fetch_add(1, Ordering::Release);
-    } else {
+pub(crate) fn leave(record: Record, say: Say, place: Option<Arc<Place>>) {
+    let Some(record) = listener::pass(record) else { return };
+    let place = place.unwrap_or_else(|| Arc::new(here()));
+    // What only shows the way must not drown what somebody should see.
+    let room = if record.level == Level::Debug { ROOM / 2 } else { ROOM };
+    if !push(Entry::Event(record, say, place), room) {
         DROPPED.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A subscriber that panics when it is asked for its span has none.
-fn current_span() -> Span {
-    catch_unwind(Span::current).unwrap_or_else(|_| Span::none())
+/// Nothing more is said there. However full it is: there are no more of these than there are leases.
+pub(crate) fn leave_place(place: Arc<Place>) {
+    push(Entry::Leave(place), u64::MAX);
+}
+
+/// Whether there was room, and a thread.
+fn push(entry: Entry, room: u64) -> bool {
+    let Some(log) = current() else { return false };
+    let left = log.left.fetch_add(1, Ordering::AcqRel);
+    if left.saturating_sub(log.done.load(Ordering::Acquire)) < room && log.queue.send(entry).is_ok()
+    {
+        return true;
+    }
+    log.left.fetch_sub(1, Ordering::AcqRel);
+    false
+}
+
+/// The caller's own thread asks its own subscriber where it is; the background thread is in no span.
+pub(crate) fn here() -> Place {
+    let subscriber = dispatcher::has_been_set().then(|| dispatcher::get_default(Dispatch::clone));
+    // A subscriber that panics when it is asked for its span has none.
+    let current = || catch_unwind(Span::current).unwrap_or_else(|_| Span::none());
+    let span = if on_background() { Span::none() } else { current() };
+    Place { subscriber, span, within: Span::none() }
 }
 
 /// This process's log; `None` if the system has no thread for it.
@@ -117,7 +177,7 @@ fn current() -> Option<Arc<Made<Log>>> {
 
 /// The log's own thread, and what has its last words written when the process ends.
 fn start() -> io::Result<Log> {
-    let (queue, entries) = sync_channel(ROOM);
+    let (queue, entries) = channel();
     let thread = std::thread::Builder::new().name("redlock-log".into());
     thread.spawn(move || run(&entries))?;
     #[cfg(unix)]
@@ -128,29 +188,36 @@ fn start() -> io::Result<Log> {
             libc::atexit(last_words);
         });
     }
-    Ok(Log { queue, left: AtomicU64::new(0), said: AtomicU64::new(0) })
+    Ok(Log { queue, left: AtomicU64::new(0), done: AtomicU64::new(0) })
 }
 
 /// Ends when the queue's other end goes, which it does only where two threads made a log at once.
 fn run(entries: &Receiver<Entry>) {
-    for Entry { subscriber, span, say } in entries {
-        emit(subscriber.as_ref(), || say(span.id()));
-        // Said behind an event that had room, by whose subscriber it is heard.
-        let dropped = DROPPED.swap(0, Ordering::Relaxed);
-        if dropped > 0 {
-            emit(subscriber.as_ref(), || count(dropped));
-        }
-        // Their ends are the subscriber's code, too.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop((span, subscriber))));
+    for entry in entries {
+        let place = match entry {
+            Entry::Event(record, say, place) => {
+                emit(&place, |span| say(&record, span));
+                // Said behind an event that had room, by whose subscriber it is heard.
+                let dropped = DROPPED.swap(0, Ordering::Relaxed);
+                if dropped > 0 {
+                    emit(&place, |_| count(dropped));
+                }
+                place
+            }
+            Entry::Leave(place) => place,
+        };
+        // Its end is the subscriber's code, too.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(place)));
         if let Some(log) = CURRENT.get() {
-            log.said.fetch_add(1, Ordering::Release);
+            log.done.fetch_add(1, Ordering::Release);
         }
     }
 }
 
 /// A panic here is the subscriber's; the panic hook has said so.
-fn emit(subscriber: Option<&Dispatch>, say: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(|| match subscriber {
+fn emit(place: &Place, say: impl FnOnce(Option<Id>)) {
+    let say = || say(place.span.id().or_else(|| place.within.id()));
+    let _ = catch_unwind(AssertUnwindSafe(|| match &place.subscriber {
         Some(subscriber) => dispatcher::with_default(subscriber, say),
         None => say(),
     }));
@@ -167,7 +234,7 @@ extern "C" fn last_words() {
     const SLICE: Duration = Duration::from_millis(1);
     let Some(log) = CURRENT.get() else { return };
     let mut waited = Duration::ZERO;
-    while log.said.load(Ordering::Acquire) < log.left.load(Ordering::Acquire) && waited < LAST_WORDS
+    while log.done.load(Ordering::Acquire) < log.left.load(Ordering::Acquire) && waited < LAST_WORDS
     {
         std::thread::sleep(SLICE);
         waited += SLICE;

@@ -82,7 +82,7 @@ async fn ended(lease: Lease) -> Result<()> {
 
 fn say_unconfirmed(error: &Error) {
     let key = error.resource().unwrap_or_default();
-    log::event!(WARN, { key: key }, "the key lives out its ttl: {why}", why = error);
+    log::event!(Warn, Lease, { key: key }, "the key lives out its ttl: {why}", why = error);
 }
 
 /// An acquire, as `await` makes it of a lock.

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { AsyncLocalStorage } from "node:async_hooks";
 import diagnostics from "node:diagnostics_channel";
+import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,7 +13,7 @@ import {
   SimpleSpanProcessor,
 } from "@opentelemetry/sdk-trace-base";
 import { Redlock } from "redlock-native";
-import { eventually, fresh, program } from "./helper.mjs";
+import { eventually, fresh, program, Server } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -86,6 +87,61 @@ describe("channels", () => {
     redlock.close();
   });
 
+  test("renewals in the background, while somebody listens", async () => {
+    const redlock = client();
+    const lease = await redlock.lock("kept", { ttl: 300 }).acquire();
+    const told = [];
+    const listen = (renewal) => told.push(renewal);
+    diagnostics.subscribe("redlock:renew", listen);
+    // Heard from the next call on.
+    redlock.stats();
+    await redlock.using("other", () => undefined);
+    const ours = () => told.filter(({ key }) => key === "lock:kept");
+    await eventually(() => assert.ok(ours().length > 2));
+    diagnostics.unsubscribe("redlock:renew", listen);
+    assert.equal(told.length, ours().length, "nothing but renewals");
+    const { remaining, ...rest } = told[0];
+    assert.deepEqual(rest, { key: "lock:kept", token: lease.token.slice(0, 8), renewed: true });
+    assert.ok(remaining > 100 && remaining <= 300, `${remaining}`);
+    const heard = told.length;
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    assert.equal(told.length, heard);
+    await lease.release();
+    redlock.close();
+  });
+
+  test("connections: one that is there, an outage once, and its end", async () => {
+    const told = [];
+    const listen = (connection) => told.push(connection);
+    diagnostics.subscribe("redlock:connect", listen);
+    const server = await Server.start();
+    try {
+      const redlock = new Redlock(server.url);
+      await redlock.using("job", () => undefined);
+      const node = server.shown;
+      await eventually(() => assert.deepEqual(told, [{ node, connected: true }]));
+      server.process.kill("SIGKILL");
+      await once(server.process, "exit");
+      await eventually(() => assert.equal(told.length, 2));
+      assert.equal(told[1].connected, false);
+      assert.equal(typeof told[1].fault, "string");
+      await new Promise((resolve) => setTimeout(resolve, 1_500));
+      await server.begin();
+      await eventually(() => assert.equal(told.length, 3));
+      assert.ok(told[2].connected && told[2].outage > 1_000, JSON.stringify(told[2]));
+      redlock.close();
+    } finally {
+      diagnostics.unsubscribe("redlock:connect", listen);
+      await server.stop();
+    }
+  });
+
+  test("a listener that throws, or that blocks its thread, costs no lease", async () => {
+    const { code, stderr, lines } = await program("listens");
+    assert.equal(code, 0, stderr);
+    assert.equal(lines.at(-1), "held");
+  });
+
   test("a store that is bound to a call holds while it runs", async () => {
     const store = new AsyncLocalStorage();
     const channel = diagnostics.tracingChannel("redlock:acquire");
@@ -145,6 +201,8 @@ test("NODE_DEBUG=redlock prints what happens, on stderr", async () => {
     /extend lock:job: done after/,
     /release lock:job: done after/,
     /lost lock:job: .*the key is gone/,
+    /granted key=lock:job token=[0-9a-f]{8} ttl_ms=10000 waited_ms=/,
+    /released key=lock:job token=[0-9a-f]{8} held_ms=/,
   ]) {
     assert.match(stderr, line);
   }

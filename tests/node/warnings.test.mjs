@@ -26,7 +26,10 @@ describe("onWarning", () => {
     redlock.close();
     await eventually(() => assert.equal(heard.length, 1));
     const [warning] = heard;
-    assert.equal(warning.message, "lease lost key=lock:job reason=closed");
+    assert.match(
+      warning.message,
+      /^lease lost key=lock:job reason=closed token=[0-9a-f]{8} held_ms=/,
+    );
     assert.deepEqual([warning.name, warning.code], ["RedlockWarning", "REDLOCK"]);
     assert.ok(warning instanceof Error);
     assert.equal(emitted.mock.callCount(), 0);
@@ -53,7 +56,10 @@ describe("a loss", () => {
       redlock.close();
       await eventually(() => assert.equal(heard.length, 1));
       await sleep(50);
-      assert.deepEqual(texts(), [`lease lost key=lock:${other} reason=closed`]);
+      assert.match(
+        texts().join(),
+        new RegExp(`^lease lost key=lock:${other} reason=closed [^,]*$`),
+      );
     });
   }
 

@@ -92,9 +92,10 @@ def test_logs_reach_logging(
         call(lease, "release")
     found: list[logging.LogRecord] = []
     while time.monotonic() < end and not found:
-        found = [record for record in caplog.records if f"lock:{name}" in record.getMessage()]
+        lost = [record for record in caplog.records if record.msg.startswith("lease lost")]
+        found = [record for record in lost if f"lock:{name}" in record.getMessage()]
     (record,) = found
-    assert record.name == "redlock"
+    assert record.name == "redlock.lease"
     assert record.levelno == logging.WARNING
     assert "missing" in record.getMessage()
 

@@ -114,7 +114,7 @@ def test_warnings_are_logged_once(
         time.sleep(0.02)
         found = [record for record in caplog.records if f"lock:{name}" in record.getMessage()]
     (record,) = found
-    assert (record.name, record.levelno) == ("redlock", logging.WARNING)
+    assert (record.name, record.levelno) == ("redlock.acquire", logging.WARNING)
     for word in case["warning"]:
         assert word in record.getMessage()
 

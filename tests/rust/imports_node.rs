@@ -26,6 +26,7 @@ const RUST: &[&str] = &[
     "outcome",
     "inspection",
     "stats",
+    "step",
     "options",
     "errors",
 ];
@@ -55,6 +56,7 @@ const TYPESCRIPT: &[&str] = &[
     "trace.ts",
     "runtime.ts",
     "batch.ts",
+    "steps.ts",
     "pending.ts",
     "warnings.ts",
     "options.ts",

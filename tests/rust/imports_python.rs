@@ -40,6 +40,7 @@ const RUST: &[&str] = &[
     "runtime::event_loop",
     "runtime::completions",
     "runtime::log",
+    "runtime::observe",
     "runtime::watch",
     "runtime::callback",
     "runtime::dispatcher",
@@ -55,12 +56,14 @@ const RUST: &[&str] = &[
 /// The modules of the package, top down. `_native` is the Rust, which knows the classes of `errors`.
 const PYTHON: &[&str] = &[
     "testing",
+    "otel",
     "__init__",
     "_asyncio",
     "_body",
     "_trio",
     "_decorator",
     "_naming",
+    "_log",
     "_client",
     "_redis_py",
     "_redis_settings",

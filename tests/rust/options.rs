@@ -182,7 +182,7 @@ impl Visit for Lines {
 
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "redlock"
+        metadata.target().starts_with("redlock") && *metadata.level() <= tracing::Level::WARN
     }
     fn event(&self, event: &Event<'_>) {
         self.0.lock().unwrap().push(event.metadata().level().to_string());

@@ -17,7 +17,7 @@ struct Warnings;
 
 impl Subscriber for Warnings {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "redlock" && *metadata.level() <= tracing::Level::WARN
+        metadata.target().starts_with("redlock") && *metadata.level() <= tracing::Level::WARN
     }
 
     fn event(&self, event: &Event<'_>) {

@@ -58,7 +58,7 @@ fn each_dependency_stays_in_its_place() {
         ],
     );
     // A subscriber is called on the log's own thread only.
-    mentions("core/src", "tracing::", &["log.rs"]);
+    mentions("core/src", "tracing::", &["log.rs", "spans.rs"]);
     mentions("core/src", "Instant::now", &["exit.rs", "park.rs", "clock/"]);
     mentions("core/src", "SystemTime", &["clock/"]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use redlock::ffi::Completions;
+use redlock::ffi::{Completions, Record, Topic};
 
 use super::wake::{Callback, Wake};
-use crate::outcome::Ended;
+use crate::outcome::{Ended, Outcome};
 
 /// What the event loop has not seen yet.
 pub(crate) type Queue = Arc<Completions<Ended>>;
@@ -18,12 +18,50 @@ pub(crate) struct EventLoop {
     wake: Wake,
     /// Nobody is there any more to hear of outcomes.
     deserted: AtomicBool,
+    /// Of which topics its program hears each step: a bit for each.
+    steps: AtomicU32,
+    /// Steps that the loop has not seen yet.
+    unseen: AtomicUsize,
+    /// Steps that found no room since it was last told.
+    dropped: AtomicUsize,
 }
+
+/// More steps than this wait for nobody.
+const ROOM: usize = 10_000;
 
 impl EventLoop {
     /// `wake` runs what looks into the queue.
     pub(crate) fn new(queue: Queue, wake: Wake) -> Self {
-        Self { queue, wake, deserted: AtomicBool::new(false) }
+        let (deserted, steps) = (AtomicBool::new(false), AtomicU32::new(0));
+        let (unseen, dropped) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { queue, wake, deserted, steps, unseen, dropped }
+    }
+
+    /// Has it told of each step of these topics from now on.
+    pub(super) fn want_steps(&self, topics: u32) {
+        self.steps.store(topics, Ordering::Relaxed);
+    }
+
+    /// Whether it is told of the steps of this topic.
+    pub(super) fn wants_steps(&self, topic: Topic) -> bool {
+        self.steps.load(Ordering::Relaxed) & (1 << topic as u32) != 0
+    }
+
+    /// Leaves a step to be seen soon, unless the loop is too far behind.
+    pub(super) fn push_step(&self, step: &Record) {
+        if self.unseen.fetch_add(1, Ordering::Relaxed) < ROOM {
+            let outcome = Outcome::Step(Box::new(step.clone()), 0);
+            self.push([Ended { slot: 0, number: 0, outcome }]);
+        } else {
+            self.unseen.fetch_sub(1, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The loop sees a step; how many were dropped since the last one.
+    pub(super) fn saw_step(&self) -> usize {
+        self.unseen.fetch_sub(1, Ordering::Relaxed);
+        self.dropped.swap(0, Ordering::Relaxed)
     }
 
     /// Leaves these to be seen soon.

@@ -1,11 +1,8 @@
-//! Core's warnings, on their way to `process.emitWarning`.
+//! Core's events: warnings on their way to `process.emitWarning`, steps to the threads on which somebody listens.
 
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
-use redlock::ffi;
-use tracing::level_filters::LevelFilter;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use redlock::ffi::{self, Level, Record, Topic};
 
 use super::event_loop::EventLoop;
 use crate::outcome::{Ended, Outcome};
@@ -15,14 +12,19 @@ static LOOPS: Mutex<Vec<Weak<EventLoop>>> = Mutex::new(Vec::new());
 
 /// This one shows warnings too, if it is asked.
 pub(crate) fn forward_to(event_loop: &Arc<EventLoop>) {
-    static SUBSCRIBE: Once = Once::new();
-    // Refused only if something in this addon set another one, which then is the one that should speak.
-    SUBSCRIBE.call_once(|| {
-        // It only leaves texts in a queue.
-        ffi::log_in_place();
-        drop(tracing::subscriber::set_global_default(Warnings));
-    });
+    static LISTEN: Once = Once::new();
+    LISTEN.call_once(|| ffi::listen(hear));
     alive().push(Arc::downgrade(event_loop));
+    want();
+}
+
+/// Asks core for what somebody wants now: steps where they are listened to, else warnings alone.
+pub(super) fn want() {
+    let loops: Vec<_> = alive().iter().filter_map(Weak::upgrade).collect();
+    for topic in Topic::ALL {
+        let steps = loops.iter().any(|event_loop| event_loop.wants_steps(topic));
+        ffi::want(topic, Some(if steps { Level::Debug } else { Level::Warn }));
+    }
 }
 
 fn alive() -> MutexGuard<'static, Vec<Weak<EventLoop>>> {
@@ -31,35 +33,23 @@ fn alive() -> MutexGuard<'static, Vec<Weak<EventLoop>>> {
     loops
 }
 
+/// On whichever thread it happens.
+fn hear(record: Record) {
+    let loops: Vec<_> = alive().iter().filter_map(Weak::upgrade).collect();
+    for event_loop in loops {
+        if event_loop.wants_steps(record.topic) {
+            event_loop.push_step(&record);
+        }
+    }
+    if record.level <= Level::Warn {
+        warn(record.text());
+    }
+}
+
 /// Shows a warning, wherever somebody is there to see it.
 pub(crate) fn warn(text: String) {
     let first = alive().first().and_then(Weak::upgrade);
     if let Some(first) = first {
         first.push([Ended { slot: 0, number: 0, outcome: Outcome::Warning(text) }]);
     }
-}
-
-struct Warnings;
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN && metadata.target() == "redlock" && metadata.is_event()
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(LevelFilter::WARN)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        warn(ffi::log_text(event));
-    }
-
-    // Spans are not enabled; the trait asks for answers all the same.
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
 }

@@ -63,6 +63,13 @@ impl Runtime {
         *slot.borrow_mut() = Rc::downgrade(&local);
         Ok(Self { local })
     }
+
+    /// Of which topics this thread is told each step from now on: 1 `acquire`, 2 `lease`, 4 `node`, 8 `client`, in sum.
+    #[napi(catch_unwind)]
+    pub fn want_steps(&self, topics: u32) {
+        self.local.event_loop.want_steps(topics);
+        log::want();
+    }
 }
 
 /// Core writes names of options and methods as JavaScript does, from the moment that this is loaded.

@@ -9,7 +9,7 @@ use redlock::ffi::{Acquire, fence};
 use super::event_loop::Queue;
 use super::local::Local;
 use super::log;
-use crate::batch::{CREDENTIALS, LOSS, Row, WARNING, integers};
+use crate::batch::{CREDENTIALS, LOSS, Row, STEP, WARNING, integers};
 use crate::outcome::{Ended, Outcome};
 use crate::pending::Call;
 
@@ -52,6 +52,10 @@ impl Local {
         match outcome {
             Outcome::Warning(_) => {
                 return Some((Row::plain(WARNING.into(), Row::ANSWER), Some(outcome)));
+            }
+            Outcome::Step(step, _) => {
+                let step = Outcome::Step(step, self.event_loop.saw_step());
+                return Some((Row::plain(STEP.into(), Row::ANSWER), Some(step)));
             }
             Outcome::Lost(lease, _) => {
                 return Some((Row::plain(LOSS.into(), lease.into()), Some(outcome)));

@@ -12,6 +12,7 @@
 # an import, by Ctrl-C or for want of a file.
 from redlock import _asyncio as _asyncio
 from redlock import _client as _client
+from redlock import _log as _log
 from redlock._native import Inspection, Lease, Lock, NodeInspection, Redlock, Stats, configure, lock
 from redlock._native import __version__ as __version__
 from redlock.errors import (

@@ -23,7 +23,7 @@ class _Skipping(typing.Generic[_D]):
     def __call__(self, function: collections.abc.Callable[_P, _R]) -> collections.abc.Callable[_P, _R | _D]: ...
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_client", "_conclude", "_fail_memory", "_lock", "_make_classes", "_pass_memory_time", "_set_trio", "configure", "lock"]
+__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_observe_by", "_pass_memory_time", "_set_trio", "configure", "lock"]
 
 __version__: Final[str]
 """
@@ -796,9 +796,24 @@ def _lock(client: "Redlock | None", names: "typing.Any", options: "dict[str, typ
     The lock of a pickle; without a client the default one's.
     """
 
+def _log_by(start: "collections.abc.Callable[[], object]") -> "None":
+    """
+    How to begin to log, once there is somebody who may have something to say.
+    """
+
+def _log_from(topic: "str", level: "int") -> "None":
+    """
+    The least level that the logger of this topic wants now, as `logging` counts them.
+    """
+
 def _make_classes() -> "None":
     """
     Makes them, and imports those of errors.
+    """
+
+def _observe_by(observer: "collections.abc.Callable[[str, float, str, str | None], object] | None") -> "None":
+    """
+    Has `observer` told of each acquire from now on; None: nobody.
     """
 
 def _pass_memory_time(name: "str", seconds: "float | datetime.timedelta") -> "None":

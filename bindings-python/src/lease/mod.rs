@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;
-use redlock::ffi;
+use redlock::ffi::{self, Level, Record, Topic};
 use redlock::{LeaseHandle, LossReason};
 
 use crate::call_site::warn_in_drop;
@@ -120,11 +120,17 @@ impl Drop for Lease {
             self.tell_all();
             return;
         }
-        warn(&format!(
-            "{}: a lease was collected without a release{}. The key stays for up to {left:.3} s",
-            ffi::shown(&self.hold.key()),
-            ffi::acquired_at(&self.hold),
-        ));
+        warn(Record {
+            level: Level::Warn,
+            topic: Topic::Lease,
+            template: "{key}: a lease was collected without a release{place}. The key stays for up to {left} s",
+            parts: vec![
+                ("key", ffi::shown(&self.hold.key())),
+                ("place", ffi::acquired_at(&self.hold)),
+                ("left", format!("{left:.3}")),
+            ],
+            fields: Vec::new(),
+        });
     }
 }
 
@@ -133,7 +139,8 @@ pub(crate) fn make_classes(py: Python<'_>) {
     watching::make_class(py);
 }
 
-fn warn(text: &str) {
-    tracing::warn!(target: "redlock", "{text}");
-    Python::try_attach(|py| warn_in_drop::<PyResourceWarning>(py, text));
+fn warn(record: Record) {
+    let text = record.message();
+    ffi::tell(record);
+    Python::try_attach(|py| warn_in_drop::<PyResourceWarning>(py, &text));
 }

@@ -11,7 +11,7 @@ use super::Lock;
 use crate::args::Wait;
 use crate::call_site::{CallSite, warn_in_drop};
 use crate::caller::Caller;
-use crate::errors::{check, internal};
+use crate::errors::internal;
 use crate::lease::Lease;
 use crate::runtime::event_loop::{Call, submit_call};
 use crate::runtime::{exit, lock};
@@ -118,8 +118,9 @@ impl Acquire {
     fn lease(&self, py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
         self.over.store(true, Ordering::Relaxed);
         let Some(answer) = lock(&self.accepted).take() else { return Err(internal()) };
-        let lease = check(py, answer)?;
-        lease.map(|lease| Lease::make(py, lease.into_handle(), &self.begun(py)?.0)).transpose()
+        let caller = &self.begun(py)?.0;
+        let lease = caller.told(py, answer)?;
+        lease.map(|lease| Lease::make(py, lease.into_handle(), caller)).transpose()
     }
 
     /// Ends it; what was granted meanwhile is given back.

@@ -8,6 +8,7 @@ mod methods;
 mod entries;
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use pyo3::prelude::*;
 use redlock::ffi::{self, LockArgs, Unit};
@@ -131,7 +132,8 @@ impl Lock {
     fn caller(&self, py: Python<'_>, call_site: CallSite) -> PyResult<Caller> {
         let (client, lock) = self.core(py)?;
         let kept = self.source.client(py)?.kept;
-        Ok(Caller { lock, client, kept, owner: Owner::current(py)?, call_site })
+        let (owner, began) = (Owner::current(py)?, Instant::now());
+        Ok(Caller { lock, client, kept, owner, call_site, began })
     }
 
     /// An acquire that begins now, for as long as `wait` says; without it one round. Warns of one that would wait for itself.
@@ -172,7 +174,7 @@ impl Lock {
         loop {
             let answer = caller.wait(py, acquire.ask())?;
             if let Some(answer) = acquire.accept(answer) {
-                let lease = check(py, answer)?;
+                let lease = caller.told(py, answer)?;
                 return lease
                     .map(|lease| Lease::make(py, lease.into_handle(), &caller))
                     .transpose();

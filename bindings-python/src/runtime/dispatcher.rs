@@ -59,11 +59,11 @@ fn leave(job: Option<Job>) {
 }
 
 /// `send` where there is room: nobody may ever start the dispatcher, and a job may block. What has none is counted, and
-/// the count told behind what was there before.
-pub(super) fn send_if_room(job: Job, tell: Dropped) {
+/// the count told behind what was there before. It has one `share`th of the room.
+pub(super) fn send_if_room(job: Job, tell: Dropped, share: usize) {
     let channel = channel();
     let mut events = lock(&channel.events);
-    if events.jobs.len() < ROOM {
+    if events.jobs.len() < ROOM / share {
         events.jobs.push_back(Some(job));
     } else {
         events.dropped.get_or_insert((tell, 0)).1 += 1;
@@ -82,7 +82,8 @@ fn next() -> Events {
 
 /// Starts the dispatcher; false if this process has it already.
 pub(super) fn start(py: Python<'_>) -> PyResult<bool> {
-    if channel().started.swap(true, Ordering::SeqCst) {
+    let ours = channel();
+    if ours.started.load(Ordering::Relaxed) || ours.started.swap(true, Ordering::SeqCst) {
         return Ok(false);
     }
     // Here, since whichever thread is the first to import it is the main thread to it.

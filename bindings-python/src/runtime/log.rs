@@ -1,103 +1,97 @@
-//! Core's events, on their way to `logging.getLogger("redlock")`.
+//! Core's events, on their way to `logging`: as plain data into the dispatcher's queue, and from there to `redlock._log`,
+//! which knows the loggers and says here what they want.
 
-use std::sync::atomic::{AtomicU8, Ordering};
-
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use redlock::ffi::log_text;
-use tracing::span;
-use tracing::{Event, Level, Metadata, Subscriber};
+use pyo3::types::{PyDict, PyTuple};
+use redlock::ffi::{self, Field, Level, Record, Topic};
 
 use super::dispatcher;
-use crate::once::{Once, intern};
+use crate::once::Once;
 
-/// The least of Python's levels that its logger wants; asked of it when the dispatcher starts and whenever it has logged.
-static WANTED: AtomicU8 = AtomicU8::new(20);
+/// Makes the loggers, and gives what logs a record.
+static START: Once<Py<PyAny>> = Once::new();
+/// What logs a record.
+static EMIT: Once<Py<PyAny>> = Once::new();
+
+/// How to begin to log, once there is somebody who may have something to say.
+#[pyfunction]
+#[pyo3(name = "_log_by", signature = (start: "collections.abc.Callable[[], object]") -> "None")]
+pub(crate) fn log_by(py: Python<'_>, start: Py<PyAny>) {
+    START.set(py, start);
+}
+
+/// The least level that the logger of this topic wants now, as `logging` counts them.
+#[pyfunction]
+#[pyo3(name = "_log_from", signature = (topic: "str", level: "int") -> "None")]
+pub(crate) fn log_from(topic: &str, level: i64) -> PyResult<()> {
+    let known = Topic::ALL.into_iter().find(|known| known.as_str() == topic);
+    let topic = known.ok_or_else(|| PyValueError::new_err(topic.to_owned()))?;
+    let levels = [Level::Debug, Level::Info, Level::Warn, Level::Error];
+    ffi::want(topic, levels.into_iter().find(|known| i64::from(number(*known)) >= level));
+    Ok(())
+}
 
 /// Has this process's events logged from now on.
 pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
-    if dispatcher::start(py)? {
-        subscribe(py)?;
+    if dispatcher::start(py)?
+        && let Some(start) = START.get(py)
+    {
+        let emit = start.call0(py)?;
+        EMIT.set(py, emit);
+        ffi::listen(leave);
     }
     Ok(())
+}
+
+/// On whichever thread it happens; a flood of steps must not drown a warning.
+fn leave(record: Record) {
+    let share = if record.level == Level::Debug { 2 } else { 1 };
+    dispatcher::send_if_room(Box::new(move |py| emit(py, &record)), tell_of_dropped, share);
 }
 
 /// Logs it, on a thread of Python's.
-fn emit(py: Python<'_>, level: u8, text: &str) -> PyResult<()> {
-    let logger = logger(py)?;
-    refresh(logger)?;
-    logger.call_method1(intern!(py, "log"), (level, "%s", text)).map(drop)
+fn emit(py: Python<'_>, record: &Record) -> PyResult<()> {
+    let Some(emit) = EMIT.get(py) else { return Ok(()) };
+    let (mut args, values) = (Vec::new(), PyDict::new(py));
+    for (name, part) in &record.parts {
+        args.push(part.into_pyobject(py)?.into_any());
+        values.set_item(*name, part)?;
+    }
+    for (name, field) in &record.fields {
+        let value = match field {
+            Field::Text(text) => text.into_pyobject(py)?.into_any(),
+            Field::Number(number) => number.into_pyobject(py)?.into_any(),
+            Field::Count(count) => count.into_pyobject(py)?.into_any(),
+            Field::Nothing => py.None().into_bound(py),
+        };
+        values.set_item(*name, &value)?;
+        if *field != Field::Nothing {
+            args.push(value);
+        }
+    }
+    let (topic, level) = (record.topic.as_str(), number(record.level));
+    let args = PyTuple::new(py, args)?;
+    emit.call1(py, (topic, level, record.percent_template(), args, values)).map(drop)
 }
 
 fn tell_of_dropped(py: Python<'_>, count: u64) -> PyResult<()> {
-    let text = "log records were dropped here: a handler of this log is too slow for them";
-    emit(py, 30, &format!("{count} {text}"))
+    let record = Record {
+        level: Level::Warn,
+        topic: Topic::Client,
+        template: "{dropped} log records were dropped here: a handler of this log is too slow for them",
+        parts: vec![("dropped", count.to_string())],
+        fields: Vec::new(),
+    };
+    emit(py, &record)
 }
 
-fn logger(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    static LOGGER: Once<Py<PyAny>> = Once::new();
-    LOGGER
-        .get_or_try_init(py, || {
-            Ok(py.import("logging")?.call_method1("getLogger", ("redlock",))?.unbind())
-        })
-        .map(|logger| logger.bind(py))
-}
-
-fn refresh(logger: &Bound<'_, PyAny>) -> PyResult<()> {
-    let level: u32 = logger.call_method0("getEffectiveLevel")?.extract()?;
-    WANTED.store(u8::try_from(level).unwrap_or(u8::MAX), Ordering::Relaxed);
-    Ok(())
-}
-
-/// Sends the events of target `redlock` to the dispatcher.
-fn subscribe(py: Python<'_>) -> PyResult<()> {
-    // It only leaves records in a queue.
-    redlock::ffi::log_in_place();
-    // Refused only if it was set before: by us.
-    drop(tracing::subscriber::set_global_default(Forward));
-    refresh(logger(py)?)
-}
-
-fn level(level: Level) -> u8 {
+/// As `logging` counts them.
+fn number(level: Level) -> u8 {
     match level {
-        Level::ERROR => 40,
-        Level::WARN => 30,
-        Level::INFO => 20,
-        Level::DEBUG => 10,
-        Level::TRACE => 5,
+        Level::Error => 40,
+        Level::Warn => 30,
+        Level::Info => 20,
+        Level::Debug => 10,
     }
-}
-
-/// The subscriber: from core's events to the dispatcher.
-struct Forward;
-
-impl Subscriber for Forward {
-    fn register_callsite(
-        &self,
-        metadata: &'static Metadata<'static>,
-    ) -> tracing::subscriber::Interest {
-        // What Python wants may change at any time, so ask at each event.
-        if metadata.target() == "redlock" && metadata.is_event() {
-            tracing::subscriber::Interest::sometimes()
-        } else {
-            tracing::subscriber::Interest::never()
-        }
-    }
-
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        level(*metadata.level()) >= WANTED.load(Ordering::Relaxed)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let (level, text) = (level(*event.metadata().level()), log_text(event));
-        dispatcher::send_if_room(Box::new(move |py| emit(py, level, &text)), tell_of_dropped);
-    }
-
-    // Spans are not enabled; the trait asks for answers all the same.
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
 }

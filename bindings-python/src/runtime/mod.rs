@@ -26,6 +26,7 @@ pub(crate) mod event_loop;
 mod completions;
 
 pub(crate) mod log;
+pub(crate) mod observe;
 pub(crate) mod watch;
 
 pub(crate) mod callback;

@@ -10,6 +10,7 @@ use super::request::Request;
 use crate::error::{Error, Result};
 use crate::lease::{ExtendRound, Lease, Leases, State, Verdict};
 use crate::node::{Claim, Fencing};
+use crate::spans::Spans;
 
 /// Keys that change more often than this while they are asked for are no holder's.
 const TRIES: u32 = 10;
@@ -51,7 +52,12 @@ async fn ask(request: &Request, claim: &Claim, leases: &Arc<Leases>) -> Result<L
         // A confirmation that comes when the time is over is as good as none.
         Verdict::Extended if clock.now() < validity.ends() => {
             let params = request.lease_params(claim.clone(), validity.started, None);
-            Ok(Lease::new(State::new(params, validity, leases)))
+            let state = State::new(params, validity, leases);
+            let spans = Spans::attached(|| state.key(), state.token_prefix());
+            if spans.are_made() {
+                state.keep_spans(spans);
+            }
+            Ok(Lease::new(state))
         }
         Verdict::Gone(reason) => Err(Error::lost(&request.key(), reason, Duration::ZERO)),
         _ => Err(request.unavailable(nodes.report(&round.votes, timeout), None)),

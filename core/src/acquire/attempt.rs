@@ -16,6 +16,7 @@ use crate::clock::{Clock, Instant, NEVER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, Owner};
 use crate::node::Expect;
+use crate::spans::Spans;
 
 /// One acquire.
 /// Dropped at any await it leaves no key and no place in the line: its round and its ticket see to that.
@@ -29,13 +30,13 @@ pub(super) struct Attempt<'a> {
     owner: Option<Owner>,
     /// Why there is no lease yet.
     last: Refusal,
-    /// Had to let others of this process go first.
-    queued: bool,
     /// Since when the nodes have been no use: too many of them faults, or all too slow for the ttl.
     unavailable_since: Option<Instant>,
     pace: Pace,
     outlook: Outlook,
     patience: Patience,
+    /// Where its events belong.
+    pub(super) spans: Spans,
 }
 
 impl<'a> Attempt<'a> {
@@ -53,11 +54,11 @@ impl<'a> Attempt<'a> {
             wait,
             owner,
             last: Refusal::Queued,
-            queued: false,
             unavailable_since: None,
             pace: Pace::new(),
             outlook: Outlook::new(),
             patience: Patience::new(),
+            spans: Spans::acquire(|| request.key()),
         }
     }
 
@@ -66,7 +67,9 @@ impl<'a> Attempt<'a> {
         let Acquirer { leases, queue, contention } = self.acquirer;
         let (clock, keys) = (Arc::clone(&leases.nodes.clock), &self.request.keys);
         let ticket = queue.join(keys);
-        self.queued = !ticket.asks();
+        if !ticket.asks() {
+            self.say_waits();
+        }
         self.take_turn(&ticket).await?;
         // Before the first question: a change that came between the question and the pause would be missed.
         let interest = leases.watch.subscribe(keys);
@@ -89,6 +92,7 @@ impl<'a> Attempt<'a> {
             }
             let Some(pause) = self.pause(&ticket) else { return Err(self.failure()) };
             self.say_held(&ticket);
+            self.say_waits();
             // After a split, being woken at once would only split the votes again; who comes too late in any case only
             // keeps the lock from others.
             let told = !matches!(self.last, Refusal::Split(_) | Refusal::Late(..));
@@ -175,7 +179,7 @@ impl<'a> Attempt<'a> {
     /// Remembers why there is no lease. What a round that `wait` cut lacks says less than a whole round before it.
     fn note(&mut self, refusal: Refusal, cut: bool) {
         self.outlook.expect_less();
-        let known = self.queued || !matches!(self.last, Refusal::Queued);
+        let known = self.patience.was_queued() || !matches!(self.last, Refusal::Queued);
         if refusal.is_unavailable() && cut && known {
             return;
         }
@@ -221,6 +225,11 @@ impl<'a> Attempt<'a> {
     fn say_unavailable(&mut self) {
         let lasted = self.unavailable_since.map_or(Duration::ZERO, |at| self.now().since(at));
         self.patience.useless(self.request, &self.last, lasted);
+    }
+
+    /// That it begins to wait, and for whom.
+    fn say_waits(&mut self) {
+        self.patience.waits(self.request, &self.last, &self.spans);
     }
 
     /// The first in line says it for those behind: they wait for the same holder.

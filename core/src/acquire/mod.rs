@@ -27,9 +27,11 @@ mod vote_round;
 use std::time::Duration;
 
 use crate::clock::NEVER;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lease::{Lease, Owner};
+use crate::log;
 use crate::node::Expect;
+use crate::spans::Spans;
 use attempt::Attempt;
 use round::{Round, round};
 
@@ -52,13 +54,35 @@ pub(crate) fn acquire<'a>(
     async move {
         let outcome = attempt.run().await;
         // By the attempt: the future is smaller by what it need not keep twice.
-        let counts = &attempt.acquirer.leases.counts;
+        let (counts, spans) = (&attempt.acquirer.leases.counts, &attempt.spans);
         match &outcome {
             // Until the round began: its own time is that of every lock, however free it is.
-            Ok(lease) => counts.granted(lease.acquired().since(attempt.started)),
-            Err(error) => counts.failed(error),
+            Ok(lease) => {
+                let waited = lease.acquired().since(attempt.started);
+                counts.granted(waited);
+                granted(lease, spans, waited);
+            }
+            Err(error) => {
+                counts.failed(error);
+                spans.note(error.code(), error.waited().unwrap_or_default());
+            }
         }
         outcome
+    }
+}
+
+/// Says so, and has what follows belong to the lease.
+fn granted(lease: &Lease, spans: &Spans, waited: Duration) {
+    let state = lease.state();
+    log::event!(
+        Debug, Acquire, in spans.place(), {
+            key: state.key(), token: state.token_prefix(), ttl_ms: state.ttl(), waited_ms: waited,
+        },
+        "granted"
+    );
+    if spans.are_made() {
+        spans.note("granted", waited);
+        state.keep_spans(spans.hold(|| state.key(), state.token_prefix()));
     }
 }
 
@@ -70,10 +94,12 @@ pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Resul
         counts.refused();
         return Ok(None);
     }
+    let spans = Spans::acquire(|| request.key());
     // One question rather than the cheap pair: a refusal, which is likely here, then takes one round trip.
     match round(request, acquirer, NEVER, Expect::Unknown).await {
         Round::Granted(lease) => {
             counts.granted(Duration::ZERO);
+            granted(&lease, &spans, Duration::ZERO);
             Ok(Some(lease))
         }
         Round::Refused(refusal) => {
@@ -82,6 +108,7 @@ pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Resul
             if error.is_none() {
                 counts.refused();
             }
+            spans.note(error.as_ref().map_or("refused", Error::code), Duration::ZERO);
             error.map_or(Ok(None), Err)
         }
     }

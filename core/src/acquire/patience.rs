@@ -8,6 +8,8 @@ use super::refusal::Refusal;
 use super::request::Request;
 use crate::error::seconds;
 use crate::log;
+use crate::record::{Level, Topic};
+use crate::spans::Spans;
 
 /// By then a wait without an end is said for the first time; each next time when it has lasted twice as long.
 const LONG: Duration = Duration::from_secs(30);
@@ -15,6 +17,8 @@ const LONG: Duration = Duration::from_secs(30);
 /// What was said of one acquire.
 pub(super) struct Patience {
     useless: bool,
+    /// That it waits for others of this client, and that it waits for somebody else.
+    waits: [bool; 2],
     /// How long it may wait before that is said.
     due: Duration,
 }
@@ -22,7 +26,27 @@ pub(super) struct Patience {
 impl Patience {
     /// Nothing yet.
     pub(super) fn new() -> Self {
-        Self { useless: false, due: LONG }
+        Self { useless: false, waits: [false; 2], due: LONG }
+    }
+
+    /// Whether it had to let others of this process go first.
+    pub(super) fn was_queued(&self) -> bool {
+        self.waits[0]
+    }
+
+    /// It begins to wait, for whoever was first.
+    pub(super) fn waits(&mut self, request: &Request, last: &Refusal, spans: &Spans) {
+        let said = &mut self.waits[usize::from(!matches!(last, Refusal::Queued))];
+        if last.is_unavailable() || std::mem::replace(said, true) {
+            return;
+        }
+        if log::wanted(Level::Debug, Topic::Acquire) {
+            let (holder, remaining) = last.who_was_first();
+            log::event!(
+                Debug, Acquire, in spans.place(), { key: request.key(), remaining_ms: remaining },
+                "waiting: {holder}", holder = holder
+            );
+        }
     }
 
     /// The nodes have been of no use for as long as this: whoever waits without an end may wait for a server that nobody
@@ -33,7 +57,7 @@ impl Patience {
         }
         self.useless = true;
         let Some(error) = last.error(request, Some(lasted)) else { return };
-        log::event!(WARN, { key: request.key() }, "still asking, as long as wait allows: {why}", why = error);
+        log::event!(Warn, Acquire, { key: request.key() }, "still asking, as long as wait allows: {why}", why = error);
     }
 
     /// Somebody else has held it for as long as this; `own` says more where this client is known to be that.
@@ -50,7 +74,7 @@ impl Patience {
         self.due = waited * 2;
         let why = format!("{}{}", last.who_was_first().0, own());
         log::event!(
-            WARN, { key: request.key() },
+            Warn, Acquire, { key: request.key() },
             "still waiting after {waited}, and no wait was given that would end it: {why}",
             waited = seconds(waited), why = why,
         );

@@ -240,7 +240,7 @@ impl Engine {
             && ttl.as_secs() > self.longest.fetch_max(ttl.as_secs(), Ordering::Relaxed)
         {
             log::event!(
-                WARN, { key: request.key(), ttl: seconds(ttl) }, "a ttl above one hour: is the unit right?"
+                Warn, Acquire, { key: request.key(), ttl: seconds(ttl) }, "a ttl above one hour: is the unit right?"
             );
         }
     }

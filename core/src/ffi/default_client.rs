@@ -75,7 +75,7 @@ impl<C: Clone> Default for DefaultClient<C> {
 
 /// Somebody whose locks do not exclude each other looks for this line.
 fn say(nodes: &[String]) {
-    log::event!(INFO, {}, "the default client's nodes: {nodes}", nodes = nodes.join(" "));
+    log::event!(Info, Client, {}, "the default client's nodes: {nodes}", nodes = nodes.join(" "));
 }
 
 /// The default client's nodes, by these variables of the environment.

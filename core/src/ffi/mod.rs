@@ -12,7 +12,6 @@ mod completions;
 mod default_client;
 mod driver;
 mod foreign_options;
-mod log;
 mod options;
 mod value;
 
@@ -23,19 +22,19 @@ pub use completions::Completions;
 pub use default_client::{DefaultClient, default_nodes};
 pub use driver::{Driver, Job};
 pub use foreign_options::instead_of;
-pub use log::log_text;
 pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 
 // What the core has for itself and bindings need as it is.
 pub use crate::acquire::NOT_REENTRANT;
 pub use crate::background::{Task, spawn};
 pub use crate::lease::Owner;
-pub use crate::log::log_in_place;
+pub use crate::listener::{listen, tell, want};
 pub use crate::node::credentials::{Answer, Ask, Credentials};
 pub use crate::node::{fail_memory, pass_memory_time};
 pub use crate::options::Unit;
 pub use crate::park::wait;
 pub use crate::per_process::{PerProcess, fork_generation};
 pub use crate::quorum::{Tally, drift};
+pub use crate::record::{Level, Record, Topic, Value as Field};
 pub use crate::spelling::{spell_in_camel_case, spelled};
 pub use crate::text::shown;

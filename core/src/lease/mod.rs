@@ -72,6 +72,11 @@ impl Lease {
         self.handle.0.params.acquired
     }
 
+    /// For whoever has something to say of it.
+    pub(crate) fn state(&self) -> &State {
+        &self.handle.0
+    }
+
     /// A lease that is nobody's until it is a handle: `at_least` is not for those who never came to work.
     pub(crate) fn undone_on_drop(mut self) -> Self {
         self.drops = Drops::Undo;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::phase::{Phase, Status};
 use super::state::State;
 use crate::error::{Error, LossReason, Result};
+use crate::log;
 use crate::quorum::{Collect, drift};
 
 /// Deletes that were sent: `Err` if the lease had been lost, `Ok(None)` if it was over already.
@@ -85,6 +86,15 @@ fn send_deletes(
     drop(phase);
     state.unregister();
     state.ring();
+    // Of another end it is said why, where it is told.
+    if held && end == Status::Released {
+        log::event!(
+            Debug, Lease, in state.place(),
+            { key: state.key(), token: state.token_prefix(), held_ms: now.since(state.params.acquired) },
+            "released"
+        );
+        state.end_spans();
+    }
     if !unsent {
         return None;
     }
@@ -115,6 +125,12 @@ pub(crate) fn abandon(state: &State) -> bool {
     drop(phase);
     state.unregister();
     state.ring();
+    let held = state.now().since(state.params.acquired);
+    log::event!(
+        Debug, Lease, in state.place(),
+        { key: state.key(), token: state.token_prefix(), held_ms: held }, "abandoned"
+    );
+    state.end_spans();
     true
 }
 

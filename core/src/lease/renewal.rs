@@ -13,6 +13,7 @@ use crate::clock::Instant;
 use crate::error::seconds;
 use crate::log;
 use crate::node::Extension;
+use crate::record::{Level, Topic};
 
 /// The least pause before a renewal is tried again.
 /// A twentieth of the shortest ttl is 5 ms: this only keeps a loop from spinning, should a shorter one ever get in.
@@ -44,6 +45,7 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         warn_if_long(&state);
         let round = confirmed(&state, extend::send(&state, ttl)).await;
         state.leases.counts.renewed(round.is_some());
+        say(&state, ttl, round.is_some());
         let started = round.as_ref().map(|round| round.validity.started);
         let rest = round.and_then(|round| mend(&state, round));
         let now = state.now();
@@ -57,6 +59,27 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
     })
 }
 
+/// What a renewal came to; a loss is said where it is found.
+fn say(state: &State, ttl: Duration, confirmed: bool) {
+    if !log::wanted(Level::Debug, Topic::Lease) {
+        return;
+    }
+    let Some(end) = state.deadline() else { return };
+    let left = end.since(state.now());
+    if confirmed {
+        log::event!(
+            Debug, Lease, in state.place(),
+            { key: state.key(), token: state.token_prefix(), ttl_ms: ttl, remaining_ms: left }, "renewed"
+        );
+    } else {
+        log::event!(
+            Debug, Lease, in state.place(),
+            { key: state.key(), token: state.token_prefix(), remaining_ms: left },
+            "not renewed, which is tried until it ends"
+        );
+    }
+}
+
 /// A body that takes many times its ttl is renewed for as long as it runs; somebody should know.
 fn warn_if_long(state: &State) {
     let Some(mut phase) = state.held_phase() else {
@@ -67,7 +90,7 @@ fn warn_if_long(state: &State) {
         phase.warned = true;
         drop(phase);
         log::event!(
-            WARN, { key: state.key(), held: seconds(held) }, "held for more than ten times its ttl{place}",
+            Warn, Lease, in state.place(), { key: state.key(), held: seconds(held) }, "held for more than ten times its ttl{place}",
             place = state.acquired_at()
         );
     }

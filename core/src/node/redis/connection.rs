@@ -17,6 +17,7 @@ use super::in_flight::InFlight;
 use super::reconnect::Reconnect;
 use super::session::{End, Session};
 use super::strays::Stray;
+use crate::clock::Instant;
 use crate::log;
 use crate::node::{Change, Fault};
 
@@ -37,12 +38,14 @@ pub(super) struct Connection {
     reconnect: Reconnect,
     /// Said once, not at every reconnect.
     polling_said: bool,
+    /// Since when there is no connection, though one was tried.
+    outage: Option<Instant>,
 }
 
 impl Connection {
     /// Connects to nothing yet.
     pub(super) fn new(context: Context) -> Self {
-        Self { context, reconnect: Reconnect::default(), polling_said: false }
+        Self { context, reconnect: Reconnect::default(), polling_said: false, outage: None }
     }
 
     /// Serves until the client is gone and every command it gave was answered. Should it panic, what was under way is
@@ -54,7 +57,7 @@ impl Connection {
             // As before the first attempt: the next command waits for it rather than be told of the panic.
             self.reconnect.last = None;
             log::event!(
-                ERROR, { node: self.context.target.url.clone() }, "the node's own task panicked, and begins anew"
+                Error, Node, { node: &*self.context.target.url }, "the node's own task panicked, and begins anew"
             );
             // What panics each time must not take the whole thread.
             tokio::time::sleep(FIRST_PAUSE).await;
@@ -105,11 +108,13 @@ impl Connection {
         // Warned of once, however often it is tried: nobody mends it meanwhile.
         if fault.is_invalid() && self.reconnect.last.as_ref() != Some(&fault) {
             self.context.warn(&fault);
-        } else {
+        } else if self.outage.is_none() {
             log::event!(
-                INFO, { node: self.context.target.url, fault: fault }, "no connection"
+                Info, Node, { node: &*self.context.target.url, fault: fault.to_string() }, "no connection"
             );
         }
+        // One outage, however often it is tried.
+        self.outage.get_or_insert_with(|| self.context.clock.now());
         waiting.drain(..).for_each(|command| self.context.refuse_unsent(command, &fault));
         self.reconnect.last = Some(fault);
     }
@@ -120,13 +125,14 @@ impl Connection {
         let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);
         let votes_from = context.votes_from(greeting, &opening.found);
         context.link.opened(pushes, greeting.deletes_by, votes_from);
+        connected(context, self.outage.take());
         if let Some(fault) = context.link.guard_fault(context.clock.now()) {
             context.warn(&fault);
         }
         if !pushes && !self.polling_said {
             self.polling_said = true;
             log::event!(
-                WARN, { node: context.target.url },
+                Warn, Node, { node: &*context.target.url },
                 "the server offers no client tracking: waiters poll, holders learn of a loss at the next renewal"
             );
         }
@@ -138,4 +144,15 @@ impl Connection {
         // Nothing else follows an end at which everything was answered.
         Session::new(context, opening, waiting).run().await
     }
+}
+
+/// There is a connection; of one that ends an outage operators like to know.
+fn connected(context: &Context, outage: Option<Instant>) {
+    let node = &*context.target.url;
+    let Some(since) = outage else {
+        log::event!(Debug, Node, { node: node }, "connected");
+        return;
+    };
+    let lasted = context.clock.now().since(since);
+    log::event!(Info, Node, { node: node, outage_ms: lasted }, "connected again");
 }

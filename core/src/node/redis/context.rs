@@ -195,6 +195,6 @@ impl Context {
 
     /// Logs what is wrong with the node.
     pub(super) fn warn(&self, fault: &Fault) {
-        log::event!(WARN, { node: self.target.url }, "{fault}", fault = fault);
+        log::event!(Warn, Node, { node: &*self.target.url }, "{fault}", fault = fault);
     }
 }

@@ -213,7 +213,7 @@ async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
     let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
     if eviction != "noeviction" {
         log::event!(
-            WARN, { node: url, maxmemory_policy: route.redact(eviction) },
+            Warn, Node, { node: &*url, maxmemory_policy: route.redact(eviction) },
             "the server may evict lock keys when its memory is full: use noeviction"
         );
     }

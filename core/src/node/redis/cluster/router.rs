@@ -59,7 +59,7 @@ impl Router {
     pub(super) async fn run(mut self, mut client: oneshot::Receiver<()>) {
         while AssertUnwindSafe(self.serve(&mut client)).catch_unwind().await.is_err() {
             log::event!(
-                ERROR, { node: self.atlas.members.url().to_owned() },
+                Error, Node, { node: self.atlas.members.url() },
                 "the cluster's own task panicked, and goes on"
             );
             sleep(MOMENT).await;
@@ -215,9 +215,13 @@ impl Router {
                 self.atlas.debts.forget_expired(self.atlas.clock.now());
             }
             Err(fault) => {
-                log::event!(
-                    INFO, { node: self.atlas.members.url().to_owned(), fault: fault }, "no map of the cluster"
-                );
+                // Once, not at every survey until there is one.
+                if self.failed.is_none() {
+                    log::event!(
+                        Info, Node, { node: self.atlas.members.url(), fault: fault.to_string() },
+                        "no map of the cluster"
+                    );
+                }
                 self.failed = Some((fault, self.atlas.clock.now()));
             }
         }

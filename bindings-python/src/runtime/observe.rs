@@ -1,0 +1,49 @@
+//! Who is told what acquires came to, in the context of whoever acquires: what traces are made of.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+
+use super::lock;
+
+/// Called with the key, how long it took in seconds, the outcome, and the first digits of the lease's token.
+static OBSERVER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+static OBSERVED: AtomicBool = AtomicBool::new(false);
+
+/// Has `observer` told of each acquire from now on; None: nobody.
+#[pyfunction]
+#[pyo3(name = "_observe_by", signature = (observer: "collections.abc.Callable[[str, float, str, str | None], object] | None") -> "None")]
+pub(crate) fn observe_by(observer: Option<Py<PyAny>>) {
+    OBSERVED.store(observer.is_some(), Ordering::Relaxed);
+    let old = std::mem::replace(&mut *lock(&OBSERVER), observer);
+    drop(old);
+}
+
+/// Tells of it, on the caller's thread and in its task. What is raised there is not the caller's, except for what ends
+/// programs.
+pub(crate) fn tell(
+    py: Python<'_>,
+    key: impl FnOnce() -> String,
+    took: Duration,
+    answer: &Result<Option<redlock::Lease>, redlock::Error>,
+) -> PyResult<()> {
+    if !OBSERVED.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let Some(observer) = lock(&OBSERVER).as_ref().map(|observer| observer.clone_ref(py)) else {
+        return Ok(());
+    };
+    let (outcome, token) = match answer {
+        Ok(Some(lease)) => ("granted", lease.token().get(..8)),
+        Ok(None) => ("refused", None),
+        Err(error) => (error.code(), None),
+    };
+    match observer.call1(py, (key(), took.as_secs_f64(), outcome, token)) {
+        Err(error) if error.is_instance_of::<PyException>(py) => error.write_unraisable(py, None),
+        told => drop(told?),
+    }
+    Ok(())
+}

@@ -1,0 +1,339 @@
+"""Events reach `logging`: each step where somebody wants it, from the moment that it is wanted, with its values."""
+
+import asyncio
+import logging
+import logging.config
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redlock
+
+from . import processes
+from .servers import Server
+
+LOGGERS = ["redlock", *(f"redlock.{topic}" for topic in ("acquire", "lease", "node", "client"))]
+
+
+class Kept(logging.Handler):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def of(self, words: str) -> list[logging.LogRecord]:
+        return [record for record in self.records if record.getMessage().startswith(words)]
+
+    def until(self, words: str, least: int = 1) -> list[logging.LogRecord]:
+        end = time.monotonic() + 10
+        while len(self.of(words)) < least:
+            assert time.monotonic() < end, [record.getMessage() for record in self.records]
+            time.sleep(0.005)
+        return self.of(words)
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    handler = Kept()
+    logger = logging.getLogger("redlock")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+    logging.disable(logging.NOTSET)
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.NOTSET)
+        logging.getLogger(name).disabled = False
+
+
+def flush(kept: Kept) -> None:
+    """What was said by now is there: a warning goes the same way, behind all of it."""
+    said = len(kept.of("the flush"))
+    client = redlock.Redlock("memory://")
+    with client.lock("flush", ttl=2 * 3600 + said):
+        pass
+    kept.until("a ttl above one hour")
+    kept.records = [record for record in kept.records if "above one hour" not in record.msg]
+
+
+def level(level: int, name: str = "redlock") -> None:
+    logging.getLogger(name).setLevel(level)
+
+
+def test_each_step_is_a_template_with_its_values(kept: Kept, redis_server: Server) -> None:
+    level(logging.DEBUG)
+    client = redlock.Redlock(redis_server.url)
+    with client.lock("steps", ttl=0.6) as lease:
+        kept.until("renewed")
+        token = lease.token
+    (granted,) = kept.until("granted")
+    assert (granted.name, granted.levelno) == ("redlock.acquire", logging.DEBUG)
+    assert granted.msg == "granted key=%s token=%s ttl_ms=%s waited_ms=%s"
+    values = vars(granted)
+    assert granted.args == ("lock:steps", token[:8], values["ttl_ms"], values["waited_ms"])
+    assert (values["key"], values["token"], values["ttl_ms"]) == ("lock:steps", token[:8], 600.0)
+    renewed = kept.of("renewed")[0]
+    assert renewed.name == "redlock.lease"
+    assert 0 < vars(renewed)["remaining_ms"] <= 600
+    (released,) = kept.until("released")
+    assert vars(released)["held_ms"] > 100
+    assert vars(kept.of("connected")[0])["node"] == redis_server.shown
+    assert {record.name for record in kept.of("connected")} == {"redlock.node"}
+    assert not any(token in record.getMessage() for record in kept.records)
+
+
+def test_who_is_waited_for_and_what_differs_stand_apart_from_the_words(kept: Kept) -> None:
+    level(logging.DEBUG)
+    client = redlock.Redlock("memory://")
+    with client.lock("job", ttl=30), ThreadPoolExecutor(1) as other:
+        waiting = other.submit(client.lock("job", wait=0.05).acquire)
+        assert isinstance(waiting.exception(), redlock.LockTimeout)
+    (waits,) = kept.until("waiting: somebody else holds it")
+    assert waits.msg == "waiting: %s key=%s remaining_ms=%s"
+    assert 0 < vars(waits)["remaining_ms"] <= 30_500
+    assert vars(waits)["holder"].startswith("somebody else holds it")
+
+
+def turn_on_by_disabling(on: bool) -> None:
+    level(logging.DEBUG)
+    logging.disable(logging.NOTSET if on else logging.CRITICAL)
+
+
+WAYS: dict[str, Callable[[bool], None]] = {
+    "its parent": lambda on: level(logging.DEBUG if on else logging.WARNING),
+    "its own": lambda on: level(logging.DEBUG if on else logging.WARNING, "redlock.acquire"),
+    "logging.disable": turn_on_by_disabling,
+    "dictConfig": lambda on: logging.config.dictConfig(
+        {
+            "version": 1,
+            "incremental": True,
+            "loggers": {"redlock": {"level": "DEBUG" if on else "WARNING"}},
+        }
+    ),
+    "root": lambda on: level(logging.DEBUG if on else logging.WARNING, ""),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_level_holds_from_the_moment_that_it_is_set(way: str, kept: Kept) -> None:
+    root = logging.getLogger().level
+    client = redlock.Redlock("memory://")
+    try:
+        for number in range(20):
+            on = number % 2 == 0
+            WAYS[way](on)
+            with client.lock(f"turn-{number}"):
+                pass
+            if on:
+                kept.until(f"granted key=lock:turn-{number}")
+        logging.disable(logging.NOTSET)
+        flush(kept)
+    finally:
+        level(root, "")
+    said = [record.getMessage() for record in kept.of("granted key=lock:turn-")]
+    numbers = [int(text.split()[1].rpartition("-")[2]) for text in said]
+    assert numbers == list(range(0, 20, 2))
+
+
+def test_a_renewal_that_nobody_calls_for_is_told_as_soon_as_it_is_wanted(kept: Kept) -> None:
+    client = redlock.Redlock("memory://")
+    with client.lock("kept", ttl=0.3):
+        time.sleep(0.3)
+        assert not kept.records
+        level(logging.DEBUG, "redlock.lease")
+        kept.until("renewed", 2)
+        level(logging.WARNING, "redlock.lease")
+        flush(kept)
+        count = len(kept.of("renewed"))
+        time.sleep(0.4)
+        assert len(kept.of("renewed")) == count
+
+
+def lose(client: redlock.Redlock, name: str) -> None:
+    client.lock(name).acquire()
+    client.force_release(name)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("config", ["dictConfig", "fileConfig"])
+def test_losses_are_told_where_a_configuration_switches_other_loggers_off(
+    config: str, tmp_path: Any
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CONFIGURES, config, str(tmp_path / "log.ini")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.stdout.split() == ["redlock.lease", "False"], done.stdout + done.stderr
+
+
+CONFIGURES = """
+import logging, logging.config, sys, time
+import redlock
+
+records = []
+class Kept(logging.Handler):
+    def emit(self, record):
+        records.append(record)
+logging.Kept = Kept
+client = redlock.Redlock("memory://")
+logging.getLogger("other")
+if sys.argv[1] == "dictConfig":
+    logging.config.dictConfig({
+        "version": 1,
+        "handlers": {"kept": {"class": "logging.Kept"}},
+        "root": {"handlers": ["kept"], "level": "INFO"},
+    })
+else:
+    with open(sys.argv[2], "w") as file:
+        file.write(
+            "[loggers]\\nkeys=root\\n[handlers]\\nkeys=kept\\n[formatters]\\nkeys=\\n"
+            "[logger_root]\\nlevel=INFO\\nhandlers=kept\\n[handler_kept]\\nclass=Kept\\nargs=()\\n"
+        )
+    logging.config.fileConfig(sys.argv[2])
+assert logging.getLogger("other").disabled
+lease = client.lock("job").acquire()
+client.force_release("job")
+end = time.monotonic() + 10
+while not records and time.monotonic() < end:
+    time.sleep(0.01)
+print(records[0].name)
+# Whoever means it is obeyed.
+records.clear()
+logging.getLogger("redlock.lease").disabled = True
+lease = client.lock("job").acquire()
+client.force_release("job")
+while lease.held:
+    time.sleep(0.01)
+time.sleep(0.3)
+print(bool(records))
+"""
+
+
+def test_a_record_factory_that_has_our_names_loses_nothing(kept: Kept) -> None:
+    factory = logging.getLogRecordFactory()
+
+    def named(*args: Any, **options: Any) -> logging.LogRecord:
+        record = factory(*args, **options)
+        record.key = "theirs"
+        return record
+
+    level(logging.DEBUG)
+    logging.setLogRecordFactory(named)
+    try:
+        with redlock.Redlock("memory://").lock("named"):
+            pass
+        (granted,) = kept.until("granted")
+    finally:
+        logging.setLogRecordFactory(factory)
+    assert vars(granted)["key"] == "theirs"
+    assert "lock:named" in granted.getMessage()
+
+
+def test_levels_that_change_under_load_and_handlers_that_fail_harm_no_lease(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", raised.append)
+
+    class Raises(logging.Handler):
+        def handle(self, record: logging.LogRecord) -> bool:
+            raise ZeroDivisionError
+
+    logger, raises, done = logging.getLogger("redlock"), Raises(), threading.Event()
+
+    def toggle() -> None:
+        while not done.is_set():
+            level(logging.DEBUG)
+            level(logging.WARNING)
+
+    toggling = threading.Thread(target=toggle)
+    client = redlock.Redlock("memory://")
+    logger.addHandler(raises)
+    toggling.start()
+    try:
+        with client.lock("long", ttl=1) as long:
+            for number in range(300):
+                with client.lock(f"load-{number}"):
+                    pass
+            assert long.held
+
+        async def many() -> None:
+            async def one(number: int) -> None:
+                async with client.lock(f"async-{number % 7}"):
+                    pass
+
+            await asyncio.gather(*(one(number) for number in range(100)))
+
+        asyncio.run(many())
+    finally:
+        done.set()
+        toggling.join()
+        logger.removeHandler(raises)
+    level(logging.DEBUG)
+    with client.lock("after"):
+        pass
+    kept.until("granted key=lock:after")
+    assert {type(each.exc_value) for each in raised} <= {ZeroDivisionError}
+
+
+def test_a_handler_that_holds_a_lock_which_the_program_holds_delays_no_lease(kept: Kept) -> None:
+    """The program logs under its own lock, and locks under it."""
+    mine = threading.Lock()
+
+    class Locks(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            with mine:
+                pass
+
+    handler = Locks()
+    logging.getLogger("redlock").addHandler(handler)
+    level(logging.DEBUG)
+    client = redlock.Redlock("memory://")
+    try:
+        with mine, client.lock("mine", ttl=0.5) as lease:
+            time.sleep(1.2)
+            assert lease.held
+    finally:
+        logging.getLogger("redlock").removeHandler(handler)
+    kept.until("released key=lock:mine")
+
+
+FORKS = """
+import logging, os, sys, time
+import redlock
+
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format="%(process)d %(name)s %(message)s")
+logging.getLogger("asyncio").setLevel(logging.WARNING)
+client = redlock.Redlock("memory://")
+with client.lock("parent"):
+    pass
+child = os.fork()
+with client.lock("after"):
+    pass
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    print("child", child)
+"""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_logs_and_what_waits_at_the_end_is_said() -> None:
+    child = processes.run(FORKS)
+    out, errors = child.communicate(timeout=30)
+    assert child.returncode == 0, errors
+    forked = out.split("child ")[1].split()[0]
+    steps = [line.split()[:3] for line in out.splitlines() if "lock:after" in line]
+    for process in (forked, str(child.pid)):
+        assert [process, "redlock.acquire", "granted"] in steps, out
+        # Said as the process ends.
+        assert [process, "redlock.lease", "released"] in steps, out

@@ -1,0 +1,317 @@
+//! What is told of each step, and in which span.
+//!
+//! A test program of its own, with one subscriber for all; its tests take turns.
+
+#![allow(missing_docs, reason = "tests document themselves by their names")]
+#![allow(dead_code, reason = "what is shared is used by the other tests")]
+
+mod support;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+use redlock::Redlock;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_core::span::Current;
+
+use support::{Server, client, millis};
+
+type Fields = HashMap<&'static str, String>;
+
+/// An event, or a span.
+#[derive(Clone, Debug)]
+struct Said {
+    /// Of an event its target, of a span its name.
+    name: &'static str,
+    level: Level,
+    fields: Fields,
+    /// The numbers of the spans that it is in, the innermost first.
+    within: Vec<u64>,
+    closed: bool,
+}
+
+static TURN: Mutex<()> = Mutex::new(());
+static WANTED: Mutex<LevelFilter> = Mutex::new(LevelFilter::DEBUG);
+static EVENTS: Mutex<Vec<Said>> = Mutex::new(Vec::new());
+/// With how many there are of each.
+static SPANS: Mutex<Vec<(Said, usize, &'static Metadata<'static>)>> = Mutex::new(Vec::new());
+/// What its thread did to the subscriber.
+static THREADS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static ENTERED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Book;
+
+impl Book {
+    fn note(name: &'static str, level: Level, parent: Option<&Id>, contextual: bool) -> Said {
+        let innermost = || ENTERED.with_borrow(|entered| entered.last().copied());
+        let parent = parent.map(Id::into_u64).or_else(|| innermost().filter(|_| contextual));
+        let mut within = Vec::new();
+        if let Some(parent) = parent {
+            let index = usize::try_from(parent).unwrap() - 1;
+            within = [&[parent], &lock(&SPANS)[index].0.within[..]].concat();
+        }
+        Said { name, level, fields: Fields::new(), within, closed: false }
+    }
+
+    fn called(&self) {
+        let thread = std::thread::current();
+        lock(&THREADS).push(thread.name().unwrap_or_default().to_owned());
+    }
+}
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.fields.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+impl Subscriber for Book {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("redlock")
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(*lock(&WANTED))
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        self.called();
+        let (target, level) = (event.metadata().target(), *event.metadata().level());
+        let mut said = Self::note(target, level, event.parent(), event.is_contextual());
+        event.record(&mut said);
+        lock(&EVENTS).push(said);
+    }
+
+    fn new_span(&self, made: &Attributes<'_>) -> Id {
+        self.called();
+        let (name, level) = (made.metadata().name(), *made.metadata().level());
+        let mut said = Self::note(name, level, made.parent(), made.is_contextual());
+        made.record(&mut said);
+        let mut spans = lock(&SPANS);
+        spans.push((said, 1, made.metadata()));
+        Id::from_u64(spans.len() as u64)
+    }
+
+    fn record(&self, id: &Id, values: &Record<'_>) {
+        self.called();
+        let index = usize::try_from(id.into_u64()).unwrap() - 1;
+        values.record(&mut lock(&SPANS)[index].0);
+    }
+
+    fn clone_span(&self, id: &Id) -> Id {
+        self.called();
+        lock(&SPANS)[usize::try_from(id.into_u64()).unwrap() - 1].1 += 1;
+        id.clone()
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        self.called();
+        let (span, count, _) = &mut lock(&SPANS)[usize::try_from(id.into_u64()).unwrap() - 1];
+        *count -= 1;
+        span.closed = *count == 0;
+        span.closed
+    }
+
+    fn current_span(&self) -> Current {
+        let id = ENTERED.with_borrow(|entered| entered.last().copied());
+        id.map_or_else(Current::none, |id| {
+            let metadata = lock(&SPANS)[usize::try_from(id).unwrap() - 1].2;
+            Current::new(Id::from_u64(id), metadata)
+        })
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, id: &Id) {
+        ENTERED.with_borrow_mut(|entered| entered.push(id.into_u64()));
+    }
+    fn exit(&self, _: &Id) {
+        ENTERED.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// The tests take turns with the one subscriber.
+fn turn(wanted: LevelFilter) -> MutexGuard<'static, ()> {
+    static ONCE: Once = Once::new();
+    let turn = lock(&TURN);
+    *lock(&WANTED) = wanted;
+    ONCE.call_once(|| tracing::subscriber::set_global_default(Book).unwrap());
+    tracing::callsite::rebuild_interest_cache();
+    lock(&EVENTS).clear();
+    turn
+}
+
+/// The events that say this, once there are so many.
+fn said(words: &str, least: usize) -> Vec<Said> {
+    let end = Instant::now() + millis(10_000);
+    loop {
+        let all = lock(&EVENTS).clone();
+        let is = |said: &&Said| said.fields["message"].starts_with(words);
+        let found: Vec<_> = all.iter().filter(is).cloned().collect();
+        if found.len() >= least {
+            return found;
+        }
+        assert!(Instant::now() < end, "{words:?}: {all:?}");
+        std::thread::sleep(millis(5));
+    }
+}
+
+/// The spans of this name and key, once there are so many that are closed.
+fn closed(name: &str, key: &str, least: usize) -> Vec<Said> {
+    let end = Instant::now() + millis(10_000);
+    loop {
+        let all: Vec<_> = lock(&SPANS).iter().map(|(span, ..)| span.clone()).collect();
+        let of = |span: &&Said| {
+            span.name == name && span.fields.get("key").is_some_and(|found| found.contains(key))
+        };
+        let found: Vec<_> = all.iter().filter(of).filter(|span| span.closed).cloned().collect();
+        if found.len() >= least {
+            return found;
+        }
+        assert!(Instant::now() < end, "{name:?}: {all:?}");
+        std::thread::sleep(millis(5));
+    }
+}
+
+fn milliseconds(said: &Said, field: &str) -> f64 {
+    said.fields[field].parse().unwrap_or_else(|_| panic!("{field} of {said:?}"))
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+#[test]
+fn each_step_of_a_lease_is_told_with_its_values_and_no_whole_token() {
+    let _turn = turn(LevelFilter::DEBUG);
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lock_of = |ttl| client([&server]).lock("steps").ttl(ttl);
+    let token = block_on(async {
+        let lease = redlock.lock("steps").ttl(millis(600)).acquire().await.unwrap();
+        let waits = tokio::spawn(lock_of(millis(5000)).wait(millis(8000)).acquire());
+        tokio::task::spawn_blocking(|| said("renewed", 1)).await.unwrap();
+        let token = lease.token().to_owned();
+        lease.release().await.unwrap();
+        let next = waits.await.unwrap().unwrap();
+        assert!(next.into_handle().abandon());
+        token
+    });
+    said("abandoned", 1);
+    let [granted, next] = &said("granted", 2)[..] else { panic!("two acquires") };
+    for (event, target) in [
+        (granted, "redlock::acquire"),
+        (&said("renewed", 1)[0], "redlock::lease"),
+        (&said("released", 1)[0], "redlock::lease"),
+    ] {
+        assert_eq!((event.level, event.name), (Level::DEBUG, target));
+        assert!(event.fields["key"].contains("lock:steps"), "{event:?}");
+        assert_eq!(event.fields["token"], format!("{:?}", &token[..8]));
+    }
+    assert!((milliseconds(granted, "ttl_ms") - 600.0).abs() < 1e-9);
+    assert!(milliseconds(next, "waited_ms") > milliseconds(granted, "waited_ms"));
+    let left = milliseconds(&said("renewed", 1)[0], "remaining_ms");
+    assert!(left > 100.0 && left <= 600.0, "{left}");
+    assert!(milliseconds(&said("released", 1)[0], "held_ms") > 100.0);
+    let waits = said("waiting: somebody else holds it", 1);
+    assert_eq!(waits.len(), 1, "once: {waits:?}");
+    assert!(milliseconds(&waits[0], "remaining_ms") <= 600.0);
+    assert_eq!(said("connected", 1)[0].name, "redlock::node");
+    assert!(said("connected", 1)[0].fields["node"].contains("127.0.0.1"));
+    let whole = lock(&EVENTS).iter().any(|said| format!("{said:?}").contains(&token));
+    assert!(!whole, "the token is a secret");
+}
+
+#[test]
+fn those_behind_others_of_their_client_are_told_of_once() {
+    let _turn = turn(LevelFilter::DEBUG);
+    let redlock = Redlock::builder(["memory://"]).build().unwrap();
+    block_on(async {
+        let held = redlock.lock("line").acquire().await.unwrap();
+        let first = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
+        tokio::task::spawn_blocking(|| said("waiting: somebody", 1)).await.unwrap();
+        let behind = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
+        let waits = || said("waiting: others in this process", 1);
+        let told = tokio::task::spawn_blocking(waits).await.unwrap();
+        assert_eq!(told.len(), 1, "{told:?}");
+        held.release().await.unwrap();
+        first.await.unwrap().unwrap().release().await.unwrap();
+        behind.await.unwrap().unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn an_outage_is_told_of_once_and_so_is_its_end() {
+    let _turn = turn(LevelFilter::DEBUG);
+    let mut server = Server::start();
+    let redlock = client([&server]);
+    block_on(async { drop(redlock.lock("outage").acquire().await.unwrap()) });
+    server.kill();
+    said("no connection", 1);
+    // Several attempts fail meanwhile.
+    std::thread::sleep(millis(1500));
+    server.restart();
+    let [back] = &said("connected again", 1)[..] else { panic!("once") };
+    assert_eq!(back.level, Level::INFO);
+    assert!(milliseconds(back, "outage_ms") > 1000.0, "{back:?}");
+    assert_eq!(said("no connection", 1).len(), 1);
+    assert_eq!(said("connected", 1).iter().filter(|said| said.level == Level::DEBUG).count(), 1);
+}
+
+#[test]
+fn a_loss_is_told_in_the_request_that_holds_and_ends_its_span() {
+    let _turn = turn(LevelFilter::INFO);
+    let redlock = Redlock::builder(["memory://"]).build().unwrap();
+    let request = tracing::info_span!(target: "redlock", "request");
+    let number = request.id().unwrap().into_u64();
+    let lease = request.in_scope(|| block_on(redlock.lock("spans").acquire())).unwrap();
+    drop(request);
+    let acquires = closed("redlock.acquire", "lock:spans", 1);
+    assert_eq!((acquires[0].within[0], &*acquires[0].fields["outcome"]), (number, "\"granted\""));
+    let open = lock(&SPANS).iter().any(|(span, ..)| span.name == "redlock.hold" && !span.closed);
+    assert!(open, "it is held");
+    block_on(redlock.force_release("spans")).unwrap();
+    let lost = said("lease lost", 1);
+    assert_eq!((lost[0].within.len(), lost[0].within[1]), (2, number), "{lost:?}");
+    let held = closed("redlock.hold", "lock:spans", 1);
+    assert_eq!(held[0].within, [number]);
+    assert_eq!(held[0].fields["token"].len(), 8 + 2);
+    drop(lease);
+    // Of one that failed, why.
+    block_on(async {
+        let _held = redlock.lock("taken").acquire().await.unwrap();
+        redlock.lock("taken").wait(Duration::ZERO).acquire().await.unwrap_err();
+        assert!(redlock.lock("taken").try_acquire().await.unwrap().is_none());
+    });
+    let spans = closed("redlock.acquire", "lock:taken", 3);
+    let outcomes: Vec<_> = spans.iter().map(|span| &*span.fields["outcome"]).collect();
+    assert_eq!(outcomes, ["\"granted\"", "\"timeout\"", "\"refused\""]);
+    closed("redlock.hold", "lock:taken", 1);
+    let threads = lock(&THREADS);
+    assert!(!threads.iter().any(|name| name == "redlock"), "never on the thread of the I/O");
+}
+
+#[test]
+fn whoever_wants_errors_alone_gets_no_spans_and_no_steps() {
+    let _turn = turn(LevelFilter::ERROR);
+    let redlock = Redlock::builder(["memory://"]).build().unwrap();
+    let before = lock(&SPANS).len();
+    block_on(async {
+        redlock.lock("silent").acquire().await.unwrap().release().await.unwrap();
+    });
+    std::thread::sleep(millis(50));
+    assert_eq!(lock(&SPANS).len(), before);
+    assert!(lock(&EVENTS).is_empty());
+}
