@@ -1,0 +1,191 @@
+"""OpenTelemetry: a span for each acquire and each hold, and metrics. `pip install redlock-native[otel]`.
+
+    client = redlock.Redlock("redis://127.0.0.1:6379")
+    redlock.otel.instrument(client)
+
+Nothing of it is imported, and nothing is done for it, before this module is.
+"""
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+
+try:
+    from opentelemetry import metrics, trace
+    from opentelemetry.metrics import CallbackOptions, Observation
+    from opentelemetry.trace import SpanKind, Status, StatusCode
+except ImportError as missing:
+    raise ImportError("redlock.otel needs OpenTelemetry: install redlock-native[otel]") from missing
+
+from redlock import Redlock, Stats, __version__, _log
+from redlock._native import _observe_by
+
+#: So many holds at most are remembered until they end.
+_MOST = 10_000
+#: Boundaries of the histograms, in seconds: from an uncontended acquire to a job of hours.
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
+
+_Counts = Iterator[tuple[dict[str, str], float]]
+
+
+def _acquires(stats: Stats) -> _Counts:
+    for outcome in ("granted", "refused", "timed_out", "unavailable"):
+        word = "timeout" if outcome == "timed_out" else outcome
+        yield {"outcome": word}, getattr(stats, outcome)
+
+
+def _renewals(stats: Stats) -> _Counts:
+    yield {"outcome": "confirmed"}, stats.renewed
+    yield {"outcome": "unconfirmed"}, stats.unrenewed
+
+
+def _losses(stats: Stats) -> _Counts:
+    for reason, count in stats.lost.items():
+        yield {"reason": reason}, count
+
+
+def _plain(name: str) -> Callable[[Stats], _Counts]:
+    def read(stats: Stats) -> _Counts:
+        yield {}, getattr(stats, name)
+
+    return read
+
+
+_COUNTERS: "dict[str, tuple[Callable[[Stats], _Counts], str]]" = {
+    "redlock.acquires": (_acquires, "Acquires that ended, by outcome."),
+    "redlock.renewals": (_renewals, "Renewals, by whether a quorum confirmed them."),
+    "redlock.losses": (_losses, "Leases that were lost, by reason."),
+    "redlock.releases": (_plain("released"), "Leases that their owner gave back."),
+    "redlock.reconnects": (_plain("reconnects"), "Connections that were opened anew."),
+}
+_GAUGES = {
+    "redlock.held": (_plain("held"), "Leases that are held now."),
+    "redlock.waiting": (_plain("waiting"), "Acquires that are under way now."),
+}
+
+
+class _Instruments:
+    """What tells of locks, from :func:`instrument` to :func:`uninstrument`."""
+
+    def __init__(self, tracer: trace.Tracer, meter: metrics.Meter) -> None:
+        self.tracer = tracer
+        self.clients: weakref.WeakSet[Redlock] = weakref.WeakSet()
+        self.guard = threading.Lock()
+        #: Spans of holds, by key and token prefix, oldest first.
+        self.holds: dict[tuple[str, str], tuple[trace.Span, int]] = {}
+        for name, (read, about) in _COUNTERS.items():
+            meter.create_observable_counter(name, [self._observed(read)], description=about)
+        for name, (read, about) in _GAUGES.items():
+            meter.create_observable_gauge(name, [self._observed(read)], description=about)
+        self.wait, self.hold = (
+            meter.create_histogram(
+                f"redlock.{name}.duration",
+                "s",
+                about,
+                explicit_bucket_boundaries_advisory=_SECONDS,
+            )
+            for name, about in [
+                ("wait", "How long acquires took, by outcome."),
+                ("hold", "How long leases were held, by how they ended."),
+            ]
+        )
+
+    def _observed(
+        self, read: Callable[[Stats], _Counts]
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            if _current is not self:
+                return
+            totals: dict[tuple[tuple[str, str], ...], float] = {}
+            for client in list(self.clients):
+                for attributes, count in read(client.stats()):
+                    row = tuple(attributes.items())
+                    totals[row] = totals.get(row, 0) + count
+            for row, total in totals.items():
+                yield Observation(total, dict(row))
+
+        return observe
+
+    def acquired(self, key: str, waited: float, outcome: str, token: str | None) -> None:
+        """An acquire came to this, in the context of whoever acquires."""
+        now = time.time_ns()
+        began = now - int(waited * 1e9)
+        attributes = {"redlock.key": key, "redlock.outcome": outcome}
+        self.wait.record(waited, {"outcome": outcome})
+        span = self.tracer.start_span(
+            "redlock.acquire", kind=SpanKind.CLIENT, attributes=attributes, start_time=began
+        )
+        if outcome not in ("granted", "refused"):
+            span.set_status(Status(StatusCode.ERROR, outcome))
+        span.end(now)
+        if token is None:
+            return
+        attributes = {"redlock.key": key, "redlock.token": token}
+        hold = self.tracer.start_span("redlock.hold", attributes=attributes, start_time=now)
+        with self.guard:
+            self.holds[key, token] = hold, now
+            oldest = next(iter(self.holds)) if len(self.holds) > _MOST else None
+            left = None if oldest is None else self.holds.pop(oldest)
+        if left is not None:
+            left[0].end()
+
+    def said(self, _topic: str, template: str, values: dict[str, object]) -> None:
+        """Core tells of a step, on the thread of the log."""
+        if template not in ("released", "abandoned", "lease lost"):
+            return
+        end = "lost" if template == "lease lost" else template
+        held = float(str(values["held_ms"])) / 1e3
+        self.hold.record(held, {"end": end})
+        with self.guard:
+            found = self.holds.pop((str(values["key"]), str(values["token"])), None)
+        if found is None:
+            return
+        span, began = found
+        span.set_attribute("redlock.end", end)
+        if end == "lost":
+            reason = str(values["reason"])
+            span.add_event("lease lost", {"redlock.reason": reason})
+            span.set_status(Status(StatusCode.ERROR, f"lease lost: {reason}"))
+        span.end(max(began, began + int(held * 1e9)))
+
+
+_current: _Instruments | None = None
+_guard = threading.Lock()
+
+
+def instrument(
+    *clients: Redlock,
+    tracer_provider: trace.TracerProvider | None = None,
+    meter_provider: metrics.MeterProvider | None = None,
+) -> None:
+    """Tells OpenTelemetry of the process's locks: spans and durations of all clients, counts of these.
+
+    Without a provider the global one is asked. Called again it adds clients; providers are those of the first call.
+    """
+    global _current
+    with _guard:
+        if _current is None:
+            tracer = trace.get_tracer("redlock", __version__, tracer_provider)
+            meter = metrics.get_meter("redlock", __version__, meter_provider)
+            _current = _Instruments(tracer, meter)
+            _observe_by(_current.acquired)
+            _log.hear("lease", _current.said)
+        for client in clients:
+            _current.clients.add(client)
+
+
+def uninstrument() -> None:
+    """Nothing more is told; spans of what is still held end now."""
+    global _current
+    with _guard:
+        old, _current = _current, None
+        if old is None:
+            return
+        _observe_by(None)
+        _log.hear("lease", None)
+    with old.guard:
+        left = [span for span, _ in old.holds.values()]
+        old.holds.clear()
+    for span in left:
+        span.end()

@@ -1,0 +1,311 @@
+"""Spans and metrics of `redlock.otel`, by the real SDK; and that the dashboard asks for what is exported."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OBSERVABILITY = ROOT / "examples" / "observability"
+
+PRELUDE = """
+import asyncio, json, sys, threading, time
+import redlock
+assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+from redlock import otel
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+tracers = TracerProvider()
+tracers.add_span_processor(SimpleSpanProcessor(exporter))
+meters = MeterProvider([reader])
+tracer = tracers.get_tracer("app")
+
+def until(count):
+    end = time.monotonic() + 10
+    while len(exporter.get_finished_spans()) < count and time.monotonic() < end:
+        time.sleep(0.005)
+    return exporter.get_finished_spans()
+
+def rows():
+    found = {}
+    for resource in reader.get_metrics_data().resource_metrics:
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                for point in metric.data.data_points:
+                    words = ",".join(f"{name}={value}" for name, value in point.attributes.items())
+                    value = getattr(point, "value", None)
+                    found[f"{metric.name}{{{words}}}"] = point.count if value is None else value
+    return found
+
+client = redlock.Redlock("memory://")
+otel.instrument(client, tracer_provider=tracers, meter_provider=meters)
+"""
+
+
+def ran(program: str, *flags: str) -> Any:
+    """What the program prints, as JSON: a process of its own, as providers are."""
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", PRELUDE + program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+SPANS = """
+with tracer.start_as_current_span("request"):
+    with client.lock("job"):
+        time.sleep(0.05)
+
+async def main():
+    with tracer.start_as_current_span("task"):
+        async with client.lock("job"):
+            pass
+asyncio.run(main())
+lease = client.lock("job").acquire()
+assert client.lock("job").try_acquire() is None
+try:
+    otel_thread = threading.Thread(target=lambda: client.lock("job", wait=0.05).acquire())
+    threading.excepthook = lambda _: None
+    otel_thread.start()
+    otel_thread.join()
+finally:
+    client.force_release("job")
+spans = until(12)
+names = {span.context.span_id: span.name for span in spans}
+print(json.dumps([
+    {
+        "name": span.name,
+        "parent": span.parent and names.get(span.parent.span_id),
+        "attributes": dict(span.attributes),
+        "status": span.status.status_code.name,
+        "events": [event.name for event in span.events],
+        "took": (span.end_time - span.start_time) / 1e9,
+    }
+    for span in spans
+]))
+"""
+
+
+def test_an_acquire_and_a_hold_are_spans_below_whoever_acquires() -> None:
+    spans = ran(SPANS)
+    found = [
+        (
+            span["name"],
+            span["parent"],
+            span["attributes"].get("redlock.outcome") or span["attributes"].get("redlock.end"),
+            span["status"],
+        )
+        for span in spans
+    ]
+    expected = [
+        ("redlock.acquire", "request", "granted", "UNSET"),
+        ("redlock.hold", "request", "released", "UNSET"),
+        ("request", None, None, "UNSET"),
+        ("redlock.acquire", "task", "granted", "UNSET"),
+        ("redlock.hold", "task", "released", "UNSET"),
+        ("task", None, None, "UNSET"),
+        ("redlock.acquire", None, "granted", "UNSET"),
+        ("redlock.acquire", None, "refused", "UNSET"),
+        ("redlock.acquire", None, "timeout", "ERROR"),
+        ("redlock.hold", None, "lost", "ERROR"),
+    ]
+    # A hold ends on the thread of the log.
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    [held] = [
+        span for span in spans if (span["name"], span["parent"]) == ("redlock.hold", "request")
+    ]
+    assert 0.04 < held["took"] < 5
+    assert held["attributes"]["redlock.key"] == "lock:job"
+    assert len(held["attributes"]["redlock.token"]) == 8
+    [lost] = [span for span in spans if span["attributes"].get("redlock.end") == "lost"]
+    assert lost["events"] == ["lease lost"]
+    [failed] = [span for span in spans if span["attributes"].get("redlock.outcome") == "timeout"]
+    assert failed["took"] > 0.04
+
+
+METRICS = """
+for _ in range(3):
+    with client.lock("job"):
+        pass
+other = redlock.Redlock("memory://")
+otel.instrument(other)
+with other.lock("job"):
+    during = rows()
+lease = client.lock("lost").acquire()
+assert client.lock("lost").try_acquire() is None
+client.force_release("lost")
+while lease.held:
+    pass
+end = time.monotonic() + 10
+while rows().get("redlock.hold.duration{end=lost}") != 1 and time.monotonic() < end:
+    time.sleep(0.01)
+after = rows()
+otel.uninstrument()
+with client.lock("job"):
+    pass
+time.sleep(0.2)
+print(json.dumps([during, after, rows()]))
+"""
+
+
+def test_metrics_count_what_clients_did() -> None:
+    during, after, ended = ran(METRICS)
+    assert (during["redlock.held{}"], after["redlock.held{}"]) == (1, 0)
+    for name, count in {
+        "redlock.acquires{outcome=granted}": 5,
+        "redlock.acquires{outcome=refused}": 1,
+        "redlock.acquires{outcome=timeout}": 0,
+        "redlock.releases{}": 4,
+        "redlock.losses{reason=missing}": 1,
+        "redlock.losses{reason=expired}": 0,
+        "redlock.wait.duration{outcome=granted}": 5,
+        "redlock.wait.duration{outcome=refused}": 1,
+        "redlock.hold.duration{end=released}": 4,
+        "redlock.hold.duration{end=lost}": 1,
+        "redlock.waiting{}": 0,
+    }.items():
+        assert after[name] == count, (name, after)
+    assert ended.get("redlock.wait.duration{outcome=granted}") == 5
+    assert "redlock.held{}" not in ended
+
+
+INTERRUPTED = """
+import _thread, signal
+told = []
+def interrupts(key, waited, outcome, token):
+    told.append(outcome)
+    if len(told) == 1:
+        raise KeyboardInterrupt
+    raise ZeroDivisionError
+redlock._native._observe_by(interrupts)
+sys.unraisablehook = lambda raised: told.append(raised.exc_type.__name__)
+try:
+    with client.lock("job"):
+        told.append("body")
+except KeyboardInterrupt:
+    told.append("interrupted")
+with client.lock("job", wait=0):
+    told.append("body")
+
+async def main():
+    told.clear()
+    try:
+        async with client.lock("job", wait=0):
+            told.append("body")
+    except KeyboardInterrupt:
+        told.append("interrupted")
+first = list(told)
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    pass
+assert client.lock("job").try_acquire() is not None
+print(json.dumps([first, told]))
+"""
+
+
+def test_what_an_observer_raises_takes_no_lease_along_and_an_interrupt_leaves_nothing() -> None:
+    first, then = ran(INTERRUPTED, "-W", "ignore")
+    assert first == ["granted", "interrupted", "granted", "ZeroDivisionError", "body"]
+    assert then[:2] == ["granted", "interrupted"]
+
+
+MANY = """
+import logging
+class Raises(logging.Handler):
+    def handle(self, record):
+        raise ZeroDivisionError
+logging.getLogger("redlock").addHandler(Raises())
+logging.getLogger("redlock").setLevel(logging.DEBUG)
+sys.unraisablehook = lambda _: None
+def work(number):
+    for turn in range(200):
+        with client.lock(f"job-{number}"):
+            pass
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+spans = until(1600)
+print(json.dumps([len(spans), len(otel._current.holds)]))
+"""
+
+
+def test_under_load_and_beside_a_handler_that_raises_each_hold_ends() -> None:
+    assert ran(MANY) == [1600, 0]
+
+
+@pytest.fixture
+def scraped() -> Iterator[Callable[[], str]]:
+    """What Prometheus gets of the example."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port = place.getsockname()[1]
+    worker = subprocess.Popen(
+        [sys.executable, OBSERVABILITY / "worker.py"],
+        env={**os.environ, "PORT": str(port), "REDIS_URL": "memory://"},
+    )
+
+    def scrape() -> str:
+        end = time.monotonic() + 20
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
+                    text = str(page.read().decode())
+                if "redlock_hold_duration_seconds_bucket" in text:
+                    return text
+            except OSError:
+                pass
+            assert time.monotonic() < end, "nothing is exported"
+            time.sleep(0.1)
+
+    yield scrape
+    worker.kill()
+    worker.wait()
+
+
+def test_the_dashboard_and_the_alerts_ask_for_what_is_exported(
+    scraped: Callable[[], str],
+) -> None:
+    exported = set(re.findall(r"^(redlock_\w+)", scraped(), re.MULTILINE))
+    dashboard = json.loads((OBSERVABILITY / "dashboard.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked += re.findall(r"expr: (.*)", (OBSERVABILITY / "alerts.yml").read_text())
+    names = {name for expression in asked for name in re.findall(r"redlock_\w+", expression)}
+    assert len(names) >= 8
+    assert names <= exported, names - exported
+    # And what is exported is on it.
+    counts = {name for name in exported if name.endswith("_total")}
+    assert counts <= names, counts - names
+
+
+def test_without_opentelemetry_the_error_says_what_to_install() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.modules['opentelemetry'] = None; import redlock.otel",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert "redlock-native[otel]" in done.stderr, done.stderr
