@@ -67,7 +67,8 @@ pub(crate) fn conclude_with(problem: Bound<'_, PyAny>, error: &Bound<'_, PyAny>)
     if problem.is_instance_of::<classes::QuorumUnavailable>() {
         // The body has done its work, and the keys expire by themselves.
         let text = "not released, the key will expire: %s";
-        let logger = py.import("logging")?.call_method1("getLogger", ("redlock.lease",))?;
+        let logging = py.import("logging")?;
+        let logger = logging.call_method1("getLogger", ("redlock.lease",))?;
         logger.call_method1("warning", (text, problem)).map(drop)
     } else if error.is_none() {
         Err(PyErr::from_value(problem))

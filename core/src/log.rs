@@ -118,12 +118,12 @@ pub(crate) const fn level(level: Level) -> tracing::Level {
     }
 }
 
-/// As `tracing` takes it.
-pub(crate) fn traced(value: &Value) -> Option<&dyn tracing::Value> {
+/// As `tracing` takes it: texts as they are, without quotes around them.
+pub(crate) fn traced(value: &Value) -> Option<Box<dyn tracing::Value + '_>> {
     match value {
-        Value::Text(text) => Some(text),
-        Value::Number(number) => Some(number),
-        Value::Count(count) => Some(count),
+        Value::Text(text) => Some(Box::new(tracing::field::display(text))),
+        Value::Number(number) => Some(Box::new(number)),
+        Value::Count(count) => Some(Box::new(count)),
         Value::Nothing => None,
     }
 }

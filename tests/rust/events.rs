@@ -66,7 +66,7 @@ impl Book {
         Said { name, level, fields: Fields::new(), within, closed: false }
     }
 
-    fn called(&self) {
+    fn called() {
         let thread = std::thread::current();
         lock(&THREADS).push(thread.name().unwrap_or_default().to_owned());
     }
@@ -88,7 +88,7 @@ impl Subscriber for Book {
     }
 
     fn event(&self, event: &Event<'_>) {
-        self.called();
+        Self::called();
         let (target, level) = (event.metadata().target(), *event.metadata().level());
         let mut said = Self::note(target, level, event.parent(), event.is_contextual());
         event.record(&mut said);
@@ -96,7 +96,7 @@ impl Subscriber for Book {
     }
 
     fn new_span(&self, made: &Attributes<'_>) -> Id {
-        self.called();
+        Self::called();
         let (name, level) = (made.metadata().name(), *made.metadata().level());
         let mut said = Self::note(name, level, made.parent(), made.is_contextual());
         made.record(&mut said);
@@ -106,19 +106,19 @@ impl Subscriber for Book {
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
-        self.called();
+        Self::called();
         let index = usize::try_from(id.into_u64()).unwrap() - 1;
         values.record(&mut lock(&SPANS)[index].0);
     }
 
     fn clone_span(&self, id: &Id) -> Id {
-        self.called();
+        Self::called();
         lock(&SPANS)[usize::try_from(id.into_u64()).unwrap() - 1].1 += 1;
         id.clone()
     }
 
     fn try_close(&self, id: Id) -> bool {
-        self.called();
+        Self::called();
         let (span, count, _) = &mut lock(&SPANS)[usize::try_from(id.into_u64()).unwrap() - 1];
         *count -= 1;
         span.closed = *count == 0;
@@ -218,7 +218,7 @@ fn each_step_of_a_lease_is_told_with_its_values_and_no_whole_token() {
     ] {
         assert_eq!((event.level, event.name), (Level::DEBUG, target));
         assert!(event.fields["key"].contains("lock:steps"), "{event:?}");
-        assert_eq!(event.fields["token"], format!("{:?}", &token[..8]));
+        assert_eq!(event.fields["token"], &token[..8]);
     }
     assert!((milliseconds(granted, "ttl_ms") - 600.0).abs() < 1e-9);
     assert!(milliseconds(next, "waited_ms") > milliseconds(granted, "waited_ms"));

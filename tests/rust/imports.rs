@@ -55,6 +55,7 @@ const CORE: &[&str] = &[
     "lease::renewal",
     "lease::release",
     "lease::extend",
+    "lease::telling",
     "lease::state",
     "lease::checks",
     "lease::phase",

@@ -16,7 +16,6 @@ use crate::clock::{Clock, Instant, NEVER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, Owner};
 use crate::node::Expect;
-use crate::spans::Spans;
 
 /// One acquire.
 /// Dropped at any await it leaves no key and no place in the line: its round and its ticket see to that.
@@ -34,9 +33,7 @@ pub(super) struct Attempt<'a> {
     unavailable_since: Option<Instant>,
     pace: Pace,
     outlook: Outlook,
-    patience: Patience,
-    /// Where its events belong.
-    pub(super) spans: Spans,
+    pub(super) patience: Patience,
 }
 
 impl<'a> Attempt<'a> {
@@ -57,8 +54,7 @@ impl<'a> Attempt<'a> {
             unavailable_since: None,
             pace: Pace::new(),
             outlook: Outlook::new(),
-            patience: Patience::new(),
-            spans: Spans::acquire(|| request.key()),
+            patience: Patience::new(request),
         }
     }
 
@@ -68,7 +64,7 @@ impl<'a> Attempt<'a> {
         let (clock, keys) = (Arc::clone(&leases.nodes.clock), &self.request.keys);
         let ticket = queue.join(keys);
         if !ticket.asks() {
-            self.say_waits();
+            self.patience.waits(self.request, &self.last);
         }
         self.take_turn(&ticket).await?;
         // Before the first question: a change that came between the question and the pause would be missed.
@@ -92,7 +88,7 @@ impl<'a> Attempt<'a> {
             }
             let Some(pause) = self.pause(&ticket) else { return Err(self.failure()) };
             self.say_held(&ticket);
-            self.say_waits();
+            self.patience.waits(self.request, &self.last);
             // After a split, being woken at once would only split the votes again; who comes too late in any case only
             // keeps the lock from others.
             let told = !matches!(self.last, Refusal::Split(_) | Refusal::Late(..));
@@ -225,11 +221,6 @@ impl<'a> Attempt<'a> {
     fn say_unavailable(&mut self) {
         let lasted = self.unavailable_since.map_or(Duration::ZERO, |at| self.now().since(at));
         self.patience.useless(self.request, &self.last, lasted);
-    }
-
-    /// That it begins to wait, and for whom.
-    fn say_waits(&mut self) {
-        self.patience.waits(self.request, &self.last, &self.spans);
     }
 
     /// The first in line says it for those behind: they wait for the same holder.

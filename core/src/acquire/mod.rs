@@ -54,7 +54,7 @@ pub(crate) fn acquire<'a>(
     async move {
         let outcome = attempt.run().await;
         // By the attempt: the future is smaller by what it need not keep twice.
-        let (counts, spans) = (&attempt.acquirer.leases.counts, &attempt.spans);
+        let (counts, spans) = (&attempt.acquirer.leases.counts, &attempt.patience.spans);
         match &outcome {
             // Until the round began: its own time is that of every lock, however free it is.
             Ok(lease) => {

@@ -21,12 +21,15 @@ pub(super) struct Patience {
     waits: [bool; 2],
     /// How long it may wait before that is said.
     due: Duration,
+    /// Where its events belong.
+    pub(super) spans: Spans,
 }
 
 impl Patience {
     /// Nothing yet.
-    pub(super) fn new() -> Self {
-        Self { useless: false, waits: [false; 2], due: LONG }
+    pub(super) fn new(request: &Request) -> Self {
+        let spans = Spans::acquire(|| request.key());
+        Self { useless: false, waits: [false; 2], due: LONG, spans }
     }
 
     /// Whether it had to let others of this process go first.
@@ -35,7 +38,7 @@ impl Patience {
     }
 
     /// It begins to wait, for whoever was first.
-    pub(super) fn waits(&mut self, request: &Request, last: &Refusal, spans: &Spans) {
+    pub(super) fn waits(&mut self, request: &Request, last: &Refusal) {
         let said = &mut self.waits[usize::from(!matches!(last, Refusal::Queued))];
         if last.is_unavailable() || std::mem::replace(said, true) {
             return;
@@ -43,7 +46,7 @@ impl Patience {
         if log::wanted(Level::Debug, Topic::Acquire) {
             let (holder, remaining) = last.who_was_first();
             log::event!(
-                Debug, Acquire, in spans.place(), { key: request.key(), remaining_ms: remaining },
+                Debug, Acquire, in self.spans.place(), { key: request.key(), remaining_ms: remaining },
                 "waiting: {holder}", holder = holder
             );
         }

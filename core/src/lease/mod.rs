@@ -14,6 +14,7 @@ mod registry;
 mod release;
 mod renewal;
 mod state;
+mod telling;
 mod validity;
 
 use std::future::Future;

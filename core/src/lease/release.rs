@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::phase::{Phase, Status};
 use super::state::State;
 use crate::error::{Error, LossReason, Result};
-use crate::log;
 use crate::quorum::{Collect, drift};
 
 /// Deletes that were sent: `Err` if the lease had been lost, `Ok(None)` if it was over already.
@@ -88,12 +87,7 @@ fn send_deletes(
     state.ring();
     // Of another end it is said why, where it is told.
     if held && end == Status::Released {
-        log::event!(
-            Debug, Lease, in state.place(),
-            { key: state.key(), token: state.token_prefix(), held_ms: now.since(state.params.acquired) },
-            "released"
-        );
-        state.end_spans();
+        state.say_released();
     }
     if !unsent {
         return None;
@@ -125,12 +119,7 @@ pub(crate) fn abandon(state: &State) -> bool {
     drop(phase);
     state.unregister();
     state.ring();
-    let held = state.now().since(state.params.acquired);
-    log::event!(
-        Debug, Lease, in state.place(),
-        { key: state.key(), token: state.token_prefix(), held_ms: held }, "abandoned"
-    );
-    state.end_spans();
+    state.say_abandoned();
     true
 }
 

@@ -13,7 +13,6 @@ use super::registry::Registry;
 use super::validity::Validity;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
-use crate::log::{self, Place};
 use crate::node::{Reply, Vote, Watch};
 use crate::per_process::fork_generation;
 use crate::quorum::Nodes;
@@ -48,7 +47,7 @@ pub(crate) struct State {
     /// Who acquired it, where the language knows.
     pub(crate) owner: OnceLock<Owner>,
     /// Where its events belong, for programs that trace.
-    spans: OnceLock<Spans>,
+    pub(super) spans: OnceLock<Spans>,
     /// See [`super::phase`] for what may not be done under it.
     phase: Mutex<Phase>,
     /// How many checks are to be made.
@@ -210,42 +209,6 @@ impl State {
     /// Whoever waits for the end of the lease has the word.
     pub(crate) fn ring(&self) {
         self.bell.notify_waiters();
-    }
-
-    /// However it was lost, whoever waits for the word has it, and the log says so.
-    pub(crate) fn tell(&self, reason: LossReason) {
-        self.ring();
-        let held = self.now().since(self.params.acquired);
-        self.leases.counts.lost(reason, held);
-        log::event!(
-            Warn, Lease, in self.place(),
-            { key: self.key(), reason: reason.as_str(), token: self.token_prefix(), held_ms: held },
-            "lease lost"
-        );
-        self.end_spans();
-    }
-
-    /// Its events belong there from now on.
-    pub(crate) fn keep_spans(&self, spans: Spans) {
-        // It may be over already, and nobody would close them.
-        if self.spans.set(spans).is_ok() && self.deadline().is_none() {
-            self.end_spans();
-        }
-    }
-
-    /// Where its events belong.
-    pub(crate) fn place(&self) -> Option<Arc<Place>> {
-        self.spans.get()?.place()
-    }
-
-    /// It is over.
-    pub(super) fn end_spans(&self) {
-        self.spans.get().into_iter().for_each(Spans::end);
-    }
-
-    /// As much of the token as logs show: who reads them must not be able to release it.
-    pub(crate) fn token_prefix(&self) -> &str {
-        self.params.claim.token.get(..8).unwrap_or_default()
     }
 
     /// Why it was lost, if it was.

@@ -17,7 +17,8 @@ use super::members::Members;
 use super::survey::Survey;
 use super::topology::Range;
 use crate::clock::Clock;
-use crate::node::{Change, SLOTS, Watch, slot};
+use crate::log;
+use crate::node::{Change, Fault, SLOTS, Watch, slot};
 
 /// Something that comes after a while.
 pub(super) type Later<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
@@ -41,6 +42,12 @@ pub(super) struct Atlas {
 }
 
 impl Atlas {
+    /// Nobody has a map. Said once, not at every survey until there is one.
+    pub(super) fn say_lost(&self, fault: &Fault) {
+        let node = self.members.url();
+        log::event!(Info, Node, { node: node, fault: fault.to_string() }, "no map of the cluster");
+    }
+
     /// Nothing is known yet.
     pub(super) fn new(
         map: Arc<ArcSwap<Map>>,

@@ -215,12 +215,8 @@ impl Router {
                 self.atlas.debts.forget_expired(self.atlas.clock.now());
             }
             Err(fault) => {
-                // Once, not at every survey until there is one.
                 if self.failed.is_none() {
-                    log::event!(
-                        Info, Node, { node: self.atlas.members.url(), fault: fault.to_string() },
-                        "no map of the cluster"
-                    );
+                    self.atlas.say_lost(&fault);
                 }
                 self.failed = Some((fault, self.atlas.clock.now()));
             }

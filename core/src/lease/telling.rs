@@ -1,0 +1,70 @@
+//! What is told of a lease: to whoever waits for its end, to the log, and to programs that trace.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::state::State;
+use crate::error::LossReason;
+use crate::log::{self, Place};
+use crate::spans::Spans;
+
+impl State {
+    /// However it was lost, whoever waits for the word has it, and the log says so.
+    pub(crate) fn tell(&self, reason: LossReason) {
+        self.ring();
+        let held = self.age();
+        self.leases.counts.lost(reason, held);
+        log::event!(
+            Warn, Lease, in self.place(),
+            { key: self.key(), reason: reason.as_str(), token: self.token_prefix(), held_ms: held },
+            "lease lost"
+        );
+        self.end_spans();
+    }
+
+    /// Its owner has given it back.
+    pub(super) fn say_released(&self) {
+        log::event!(
+            Debug, Lease, in self.place(),
+            { key: self.key(), token: self.token_prefix(), held_ms: self.age() }, "released"
+        );
+        self.end_spans();
+    }
+
+    /// Its owner has left it to itself.
+    pub(super) fn say_abandoned(&self) {
+        log::event!(
+            Debug, Lease, in self.place(),
+            { key: self.key(), token: self.token_prefix(), held_ms: self.age() }, "abandoned"
+        );
+        self.end_spans();
+    }
+
+    /// How long it has been held.
+    fn age(&self) -> Duration {
+        self.now().since(self.params.acquired)
+    }
+
+    /// Its events belong there from now on.
+    pub(crate) fn keep_spans(&self, spans: Spans) {
+        // It may be over already, and nobody would close them.
+        if self.spans.set(spans).is_ok() && self.deadline().is_none() {
+            self.end_spans();
+        }
+    }
+
+    /// Where its events belong.
+    pub(crate) fn place(&self) -> Option<Arc<Place>> {
+        self.spans.get()?.place()
+    }
+
+    /// It is over.
+    fn end_spans(&self) {
+        self.spans.get().into_iter().for_each(Spans::end);
+    }
+
+    /// As much of the token as logs show: who reads them must not be able to release it.
+    pub(crate) fn token_prefix(&self) -> &str {
+        self.params.claim.token.get(..8).unwrap_or_default()
+    }
+}
