@@ -80,14 +80,14 @@ class _Instruments:
             meter.create_observable_gauge(name, [self._observed(read)], description=about)
         self.wait, self.hold = (
             meter.create_histogram(
-                f"redlock.{name}.duration",
+                name,
                 "s",
                 about,
                 explicit_bucket_boundaries_advisory=_SECONDS,
             )
             for name, about in [
-                ("wait", "How long acquires took, by outcome."),
-                ("hold", "How long leases were held, by how they ended."),
+                ("redlock.wait.duration", "How long acquires took, by outcome."),
+                ("redlock.hold.duration", "How long leases were held, by how they ended."),
             ]
         )
 
