@@ -34,6 +34,7 @@ mod options;
 mod polling;
 mod proxies;
 mod quorum;
+mod replay;
 mod replicas;
 mod rights;
 mod scope;

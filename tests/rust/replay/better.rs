@@ -1,0 +1,153 @@
+//! What is better here.
+
+use std::time::{Duration, Instant};
+
+use redlock::{Error, ErrorKind, LossReason, NodeState, Redlock};
+use tokio::sync::oneshot;
+
+use super::{all_gone, all_have, on, three};
+use crate::support::{Server, free_port, millis};
+
+const LONG: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn lock_direct_unlock_fails() {
+    let node = Server::start();
+    let client = on([&node]);
+    let lease = client.lock("lock:gone").acquire().await.unwrap();
+    assert_eq!(node.ask("DEL lock:gone"), ":1");
+    assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    let never = client.lock("lock:never").attach("0123456789abcdef").await;
+    assert_eq!(never.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn release_preserves_a_different_owner() {
+    let (nodes, client) = three();
+    let lease = client.lock("lock:owner").ttl(LONG).acquire().await.unwrap();
+    all_have(&nodes, "lock:owner", lease.token());
+    nodes.iter().for_each(|node| assert_eq!(node.ask("SET lock:owner new PX 10000"), "+OK"));
+    assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    // A delete that was sent nevertheless would have come by now.
+    tokio::time::sleep(millis(100)).await;
+    nodes.iter().for_each(|node| assert_eq!(node.ask("GET lock:owner"), "new"));
+}
+
+#[tokio::test]
+async fn cancelling_using_leaves_key() {
+    let (nodes, client) = three();
+    let (ready, entered) = oneshot::channel();
+    let began = Instant::now();
+    let using = client.lock("lock:cancelled").ttl(LONG).using(async move |_| {
+        ready.send(()).unwrap();
+        std::future::pending::<()>().await;
+    });
+    let mut using = Box::pin(using);
+    tokio::select! {
+        _ = &mut using => panic!("its body does not end"),
+        entered = entered => entered.unwrap(),
+    }
+    assert!(on(&nodes).lock("lock:cancelled").try_acquire().await.unwrap().is_none());
+    drop(using);
+    all_gone(&nodes, "lock:cancelled");
+    assert!(began.elapsed() < LONG, "it expired");
+}
+
+#[tokio::test]
+async fn dropping_guard_leaves_key_until_ttl() {
+    let (nodes, client) = three();
+    let began = Instant::now();
+    drop(client.lock("lock:dropped").ttl(LONG).acquire().await.unwrap());
+    all_gone(&nodes, "lock:dropped");
+    assert!(began.elapsed() < LONG, "it expired");
+
+    // Who wants it to stay says so.
+    let lease = client.lock("lock:left").ttl(millis(2000)).acquire().await.unwrap();
+    all_have(&nodes, "lock:left", lease.token());
+    assert!(lease.abandon());
+    nodes.iter().for_each(|node| assert_eq!(node.ask("GET lock:left"), lease.token()));
+    all_gone(&nodes, "lock:left");
+}
+
+#[tokio::test]
+async fn lock_with_short_ttl_and_retries() {
+    let (nodes, client) = three();
+    let error = client.lock("lock:short").ttl(millis(1)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("ttl"), "{error}");
+    // Theirs was sent, and came to nothing after all.
+    let asked = |node: &Server| node.info("commandstats", "cmdstat_set");
+    assert!(nodes.iter().all(|node| asked(node).is_none()));
+}
+
+/// A key that is changed by hand on one server of three is no loss; where it is on all of them the holder is told.
+async fn changed(by: &str, reason: LossReason) {
+    let (nodes, client) = three();
+    let lock = client.lock("lock:job").ttl(LONG);
+    let lease = lock.acquire().await.unwrap();
+    all_have(&nodes, "lock:job", lease.token());
+    nodes[0].ask(by);
+    if reason == LossReason::Missing {
+        // Written anew there, by a quorum's word.
+        all_have(&nodes, "lock:job", lease.token());
+    }
+    // Time in which it could have been told, had it been a loss.
+    let told = tokio::time::timeout(millis(300), lease.lost()).await;
+    assert!(told.is_err() && lease.held() && lock.inspect().await.unwrap().held);
+    assert!(on(&nodes).lock("lock:job").try_acquire().await.unwrap().is_none());
+
+    let end = Instant::now() + LONG;
+    // Again where a busy machine took so long between two that the first was mended.
+    while lease.held() {
+        assert!(Instant::now() < end, "it is not told");
+        nodes.iter().for_each(|node| _ = node.ask(by));
+        tokio::time::sleep(millis(20)).await;
+    }
+    // Who looks while they are being changed finds it with some still.
+    let told = lease.loss().unwrap().loss_reason().unwrap();
+    assert!([reason, LossReason::Quorum].contains(&told), "{told:?}");
+}
+
+#[tokio::test]
+async fn is_freed_when_key_missing_in_redis() {
+    changed("DEL lock:job", LossReason::Missing).await;
+}
+
+#[tokio::test]
+async fn redis_key_not_found() {
+    changed("UNLINK lock:job", LossReason::Missing).await;
+}
+
+#[tokio::test]
+async fn redis_key_mismatch() {
+    changed("SET lock:job other", LossReason::Taken).await;
+}
+
+fn invalid(built: Result<Redlock, Error>) {
+    assert_eq!(built.unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn redis_connection_failed() {
+    invalid(Redlock::builder(Vec::<String>::new()).build());
+    let urls = [(); 3].map(|()| format!("redis://127.0.0.1:{}", free_port()));
+    let client = Redlock::builder(urls).build().unwrap();
+    let error = client.lock("lock:job").wait(millis(300)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    // Two are enough to know that there is no quorum.
+    let failed = error.nodes().iter().filter(|node| node.state == NodeState::Fault);
+    assert!(error.nodes().len() == 3 && failed.count() >= 2, "{error}");
+}
+
+#[tokio::test]
+async fn is_freed_handles_redis_connection_failure() {
+    invalid(Redlock::builder(Vec::<String>::new()).build());
+    let (mut nodes, client) = three();
+    let lock = client.lock("lock:job").ttl(millis(1000));
+    let lease = lock.acquire().await.unwrap();
+    nodes.iter_mut().for_each(Server::kill);
+    // Nobody can say, and its holder knows without being told when it is over.
+    assert_eq!(lock.inspect().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    tokio::time::timeout(LONG, lease.lost()).await.expect("it is told");
+    assert!(!lease.held());
+}

@@ -1,0 +1,57 @@
+//! A lease that lives on.
+
+use redlock::ErrorKind;
+use tokio::time::sleep;
+
+use super::{LONG, all_gone, all_have, on, three};
+use crate::support::millis;
+
+#[tokio::test]
+async fn lock_extend_lock() {
+    let (nodes, one) = three();
+    let lease = one.lock("lock:job").ttl(LONG).renew(false).acquire().await.unwrap();
+    sleep(millis(500)).await;
+    let before = lease.remaining();
+    lease.extend(LONG).await.unwrap();
+    assert!(lease.remaining() > before);
+    sleep(millis(500)).await;
+    let error = on(&nodes).lock("lock:job").wait(millis(400)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn lock_extend_lock_releases() {
+    let (nodes, one) = three();
+    let lease = one.lock("lock:job").ttl(millis(500)).renew(false).acquire().await.unwrap();
+    // A machine that stands still for half a second loses it here already.
+    let extended = lease.extend(millis(500)).await;
+    assert!(extended.is_ok_and(|()| lease.held()) || lease.loss().is_some());
+    sleep(millis(1000)).await;
+    let _next = on(&nodes).lock("lock:job").ttl(LONG).wait(LONG).acquire().await.unwrap();
+    assert_eq!(lease.extend(LONG).await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn using_renews_and_releases() {
+    let (nodes, client) = three();
+    let lock = client.lock("lock:renewed").ttl(millis(800));
+    let result = lock.using(async |lease| {
+        sleep(millis(1100)).await;
+        all_have(&nodes, "lock:renewed", lease.token());
+        42
+    });
+    assert_eq!(result.await.unwrap(), 42);
+    all_gone(&nodes, "lock:renewed");
+
+    // The least ttl that there is; a machine that stands still for as long has lost it, and tries again.
+    let short = client.lock("lock:short").ttl(redlock::MIN_TTL).wait(LONG);
+    let mut seven = short.using(async |_| 7).await;
+    for _ in 0..50 {
+        let Err(error) = &seven else { break };
+        assert_eq!(error.kind(), ErrorKind::Lost);
+        seven = short.using(async |_| 7).await;
+    }
+    assert_eq!(seven.unwrap(), 7);
+    all_gone(&nodes, "lock:short");
+}
