@@ -62,6 +62,7 @@ test: build test-rust test-python test-node ## every test, in three languages
 test-rust:
 	cargo test --workspace --tests
 	cargo test --package redlock-native --no-default-features --test features
+	cargo test --package redlock-tests --features metrics --test metrics
 	# An example has no limit of its own: what runs for over a minute is named, and this ends it. (A --test-runtool would run all in one process.)
 	timeout --kill-after 10 600 cargo test --workspace --doc
 test-python:
@@ -130,7 +131,7 @@ lint: stubs
 	cargo fmt --all --check
 	cargo fmt --manifest-path examples/rust/Cargo.toml --check
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
-	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/delifeq,redlock-tests/waitaof --lib --bins --examples --tests -- -D warnings
+	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/delifeq,redlock-tests/waitaof,redlock-tests/metrics --lib --bins --examples --tests -- -D warnings
 	scripts/features
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --package redlock-native
 	scripts/licenses --check

@@ -47,6 +47,8 @@ mod config;
 mod names;
 mod options;
 
+#[cfg_attr(not(feature = "metrics"), path = "unmetered.rs")]
+mod meter;
 mod quorum;
 mod stats;
 

@@ -30,6 +30,9 @@ fn without_features_there_is_no_c_and_nothing_that_nobody_asked_for() {
             assert!(!least.contains(name), "{name} is there without {feature}");
         }
     }
+    let (metered, default) = (crates("metrics"), crates("default"));
+    assert!(metered.contains("metrics"), "the feature brings its crate");
+    assert!(!default.contains("metrics"), "nobody has it without asking");
     // rslock 0.10.0 has 82, itself among them (docs/rust.md).
     assert!(least.len() > 20 && least.len() <= 82, "{} crates: {least:?}", least.len());
 }

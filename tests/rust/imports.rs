@@ -65,6 +65,8 @@ const CORE: &[&str] = &[
     "config",
     "names",
     "options",
+    "unmetered",
+    "meter",
     "stats",
     "quorum",
     "quorum::nodes",

@@ -45,6 +45,7 @@ fn each_dependency_stays_in_its_place() {
             "node/redis/tests.rs",
             "background.rs",
             "log.rs",
+            "meter.rs",
             "clock/furthest.rs",
             "engine/running.rs",
             "testing/clock.rs",
@@ -59,6 +60,8 @@ fn each_dependency_stays_in_its_place() {
     );
     // A subscriber is called on the log's own thread only.
     mentions("core/src", "tracing::", &["log.rs", "spans.rs"]);
+    // And so is a recorder, on one of its own.
+    mentions("core/src", "metrics::", &["meter.rs"]);
     mentions("core/src", "Instant::now", &["exit.rs", "park.rs", "clock/"]);
     mentions("core/src", "SystemTime", &["clock/"]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::contention::Contention;
 use super::queue::Queue;
+use crate::clock::Clock;
 use crate::lease::Leases;
 
 /// What all acquires of a client in this process share.
@@ -24,8 +25,19 @@ impl Acquirer {
         Self { leases, queue: Arc::default(), contention }
     }
 
+    /// The client's clock.
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.leases.nodes.clock
+    }
+
     /// How many acquires are under way.
     pub(crate) fn callers(&self) -> usize {
         self.queue.callers()
+    }
+
+    /// The same for who asks from afar, and keeps nothing of it alive.
+    pub(crate) fn callers_if_any(&self) -> impl Fn() -> usize + use<> {
+        let queue = Arc::downgrade(&self.queue);
+        move || queue.upgrade().map_or(0, |queue| queue.callers())
     }
 }

@@ -30,6 +30,7 @@ use crate::clock::NEVER;
 use crate::error::{Error, Result};
 use crate::lease::{Lease, Owner};
 use crate::log;
+use crate::meter::Began;
 use crate::node::Expect;
 use crate::spans::Spans;
 use attempt::Attempt;
@@ -51,8 +52,11 @@ pub(crate) fn acquire<'a>(
     owner: Option<Owner>,
 ) -> impl Future<Output = Result<Lease>> + 'a {
     let mut attempt = Attempt::new(request, acquirer, wait, owner);
+    let began = Began::now(acquirer.clock());
     async move {
         let outcome = attempt.run().await;
+        let word = outcome.as_ref().map_or_else(Error::code, |_| "granted");
+        began.came_to(word, attempt.acquirer.clock());
         // By the attempt: the future is smaller by what it need not keep twice.
         let (counts, spans) = (&attempt.acquirer.leases.counts, &attempt.patience.spans);
         match &outcome {
@@ -88,10 +92,12 @@ fn granted(lease: &Lease, spans: &Spans, waited: Duration) {
 
 /// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.
 pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Result<Option<Lease>> {
+    let began = Began::now(acquirer.clock());
     // In line like everybody: an acquire without waiting overtakes nobody who waits.
     let (ticket, counts) = (acquirer.queue.join(&request.keys), &acquirer.leases.counts);
     if !ticket.asks() {
         counts.refused();
+        began.came_to("refused", acquirer.clock());
         return Ok(None);
     }
     let spans = Spans::acquire(|| request.key());
@@ -99,6 +105,7 @@ pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Resul
     match round(request, acquirer, NEVER, Expect::Unknown).await {
         Round::Granted(lease) => {
             counts.granted(Duration::ZERO);
+            began.came_to("granted", acquirer.clock());
             granted(&lease, &spans, Duration::ZERO);
             Ok(Some(lease))
         }
@@ -108,7 +115,9 @@ pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Resul
             if error.is_none() {
                 counts.refused();
             }
-            spans.note(error.as_ref().map_or("refused", Error::code), Duration::ZERO);
+            let outcome = error.as_ref().map_or("refused", Error::code);
+            began.came_to(outcome, acquirer.clock());
+            spans.note(outcome, Duration::ZERO);
             error.map_or(Ok(None), Err)
         }
     }

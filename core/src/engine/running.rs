@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::LossReason;
 use crate::lease::{Leases, Registry, State, monitor};
+use crate::meter;
 use crate::node::{
     Address, Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
 };
@@ -53,6 +54,11 @@ impl Running {
         })
         // It ends by itself, once the watch is gone and with it everybody who could tell of a change.
         .detach();
+        let (leases, callers) =
+            (Arc::downgrade(running.leases()), running.acquirer.callers_if_any());
+        meter::watch(&running.leases().counts, move |stats| {
+            leases.upgrade().into_iter().for_each(|leases| add_to(&leases, callers(), stats));
+        });
         running
     }
 
@@ -85,10 +91,7 @@ impl Running {
 
     /// How many leases are held now, and how many acquires are under way; how often its nodes had to be reconnected.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
-        let Leases { nodes, registry, .. } = &**self.leases();
-        let held = registry.leases().iter().filter(|state| state.held()).count();
-        (stats.held, stats.waiting) = (held as u64, self.acquirer.callers() as u64);
-        stats.reconnects = nodes.list.iter().map(|node| node.reconnects()).sum();
+        add_to(self.leases(), self.acquirer.callers(), stats);
     }
 
     /// The client was closed: no lease of it is renewed any more.
@@ -97,6 +100,14 @@ impl Running {
     pub(crate) fn close(&self) {
         lose_all(&self.leases().registry, LossReason::Closed);
     }
+}
+
+/// What is there now, of leases and of connections.
+fn add_to(leases: &Leases, callers: usize, stats: &mut Stats) {
+    let Leases { nodes, registry, .. } = leases;
+    let held = registry.leases().iter().filter(|state| state.held()).count();
+    (stats.held, stats.waiting) = (held as u64, callers as u64);
+    stats.reconnects = nodes.list.iter().map(|node| node.reconnects()).sum();
 }
 
 /// Every lease is lost, and told so: nobody is left to renew them.

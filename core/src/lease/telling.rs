@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::state::State;
 use crate::error::LossReason;
 use crate::log::{self, Place};
+use crate::meter;
 use crate::spans::Spans;
 
 impl State {
@@ -14,6 +15,7 @@ impl State {
         self.ring();
         let held = self.age();
         self.leases.counts.lost(reason, held);
+        meter::held("lost", || held);
         log::event!(
             Warn, Lease, in self.place(),
             { key: self.key(), reason: reason.as_str(), token: self.token_prefix(), held_ms: held },
@@ -24,6 +26,7 @@ impl State {
 
     /// Its owner has given it back.
     pub(super) fn say_released(&self) {
+        meter::held("released", || self.age());
         log::event!(
             Debug, Lease, in self.place(),
             { key: self.key(), token: self.token_prefix(), held_ms: self.age() }, "released"
@@ -33,6 +36,7 @@ impl State {
 
     /// Its owner has left it to itself.
     pub(super) fn say_abandoned(&self) {
+        meter::held("abandoned", || self.age());
         log::event!(
             Debug, Lease, in self.place(),
             { key: self.key(), token: self.token_prefix(), held_ms: self.age() }, "abandoned"

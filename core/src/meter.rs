@@ -1,0 +1,235 @@
+//! What the clients of a process do, in numbers, on its way to the program's recorder of the `metrics` crate.
+//!
+//! A recorder is the program's own code: it may block, panic, or call this library. So one thread that does nothing
+//! else calls it. Durations are left for it in a bounded queue; one that has no room is dropped. What is counted is
+//! counted by the clients anyhow: the thread reads all of them once a second, so that no count is ever dropped.
+//!
+//! Names, labels and their words are those of the Python package's OpenTelemetry, as Prometheus writes them.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use metrics::{
+    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+
+use crate::clock::{Clock, Instant, SystemClock};
+use crate::per_process::PerProcess;
+use crate::stats::{Counts, Stats};
+
+/// More durations than this wait for nobody.
+const ROOM: usize = 4096;
+/// How old what is counted may be.
+const TICK: Duration = Duration::from_secs(1);
+
+/// This process's thread and queue.
+static CURRENT: PerProcess<Meter> = PerProcess::new();
+
+/// The queue's near end, and whom the thread reads.
+struct Meter {
+    queue: SyncSender<Sample>,
+    clients: Arc<Mutex<Clients>>,
+}
+
+/// One value of a histogram.
+enum Sample {
+    /// How an acquire ended, and after how long.
+    Wait(&'static str, Duration),
+    /// How a lease ended, and after how long.
+    Hold(&'static str, Duration),
+}
+
+/// The clients of this process: no user code runs under their lock.
+struct Clients {
+    there: Vec<Client>,
+    /// What those did that are there no more.
+    gone: Stats,
+}
+
+/// One of them.
+#[derive(Clone)]
+struct Client {
+    counts: Arc<Counts>,
+    /// Adds what is there now; nothing of a client is kept alive by it.
+    now: Arc<dyn Fn(&mut Stats) + Send + Sync>,
+    /// Never fewer than before, though a client that is closed says none.
+    reconnects: Arc<AtomicU64>,
+}
+
+/// When an acquire began.
+pub(crate) struct Began(Instant);
+
+impl Began {
+    /// At this moment of the client's clock.
+    pub(crate) fn now(clock: &dyn Clock) -> Self {
+        Self(clock.now())
+    }
+
+    /// It ended, in this way.
+    pub(crate) fn came_to(&self, outcome: &'static str, clock: &dyn Clock) {
+        leave(|| Sample::Wait(outcome, clock.now().since(self.0)));
+    }
+}
+
+/// A lease ended in this way, after so long.
+pub(crate) fn held(end: &'static str, time: impl FnOnce() -> Duration) {
+    leave(|| Sample::Hold(end, time()));
+}
+
+/// Reads a client's counts from now on; `now` adds what is there at that moment.
+pub(crate) fn watch(counts: &Arc<Counts>, now: impl Fn(&mut Stats) + Send + Sync + 'static) {
+    // Without a thread there is nobody to tell: locks work all the same.
+    let Ok(meter) = CURRENT.get_or_try_make(|_| true, start) else { return };
+    let (counts, now) = (Arc::clone(counts), Arc::new(now));
+    let mut clients = lock(&meter.clients);
+    clients.bury();
+    // A client that had to be started anew has the same counts.
+    match clients.there.iter_mut().find(|client| Arc::ptr_eq(&client.counts, &counts)) {
+        Some(client) => client.now = now,
+        None => clients.there.push(Client { counts, now, reconnects: Arc::default() }),
+    }
+}
+
+/// Leaves a duration for the thread; never blocks.
+fn leave(sample: impl FnOnce() -> Sample) {
+    if let Some(meter) = CURRENT.get() {
+        let _ = meter.queue.try_send(sample());
+    }
+}
+
+fn lock(clients: &Mutex<Clients>) -> MutexGuard<'_, Clients> {
+    clients.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The recorder's own thread.
+fn start() -> io::Result<Meter> {
+    let (queue, samples) = sync_channel(ROOM);
+    let none = Clients { there: Vec::new(), gone: Counts::default().read() };
+    let clients = Arc::new(Mutex::new(none));
+    let read = Arc::clone(&clients);
+    let thread = std::thread::Builder::new().name("redlock-metrics".into());
+    thread.spawn(move || run(&samples, &read))?;
+    Ok(Meter { queue, clients })
+}
+
+/// Ends when the queue's other end goes, which it does only where two threads made a meter at once.
+fn run(samples: &Receiver<Sample>, clients: &Mutex<Clients>) {
+    let (mut next, mut described) = (SystemClock.now() + TICK, false);
+    loop {
+        match samples.recv_timeout(next.since(SystemClock.now())) {
+            Ok(Sample::Wait(outcome, time)) => guarded(|| {
+                histogram!("redlock_wait_duration_seconds", "outcome" => outcome).record(time);
+            }),
+            Ok(Sample::Hold(end, time)) => guarded(|| {
+                histogram!("redlock_hold_duration_seconds", "end" => end).record(time);
+            }),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if SystemClock.now() >= next {
+            if !std::mem::replace(&mut described, true) {
+                guarded(describe);
+            }
+            publish(&total(clients));
+            next = SystemClock.now() + TICK;
+        }
+    }
+}
+
+impl Clients {
+    /// Keeps what those have done whom nobody has any more.
+    fn bury(&mut self) {
+        let Self { there, gone } = self;
+        there.retain(|client| {
+            let lives = Arc::strong_count(&client.counts) > 1;
+            if !lives {
+                let reconnects = client.reconnects.load(Relaxed);
+                add(gone, &Stats { reconnects, ..client.counts.read() });
+            }
+            lives
+        });
+    }
+}
+
+/// What all clients of the process did so far, and have now.
+fn total(clients: &Mutex<Clients>) -> Stats {
+    let mut clients = lock(clients);
+    clients.bury();
+    let mut total = clients.gone.clone();
+    let there = clients.there.clone();
+    drop(clients);
+    for client in there {
+        let mut stats = client.counts.read();
+        (client.now)(&mut stats);
+        stats.reconnects =
+            client.reconnects.fetch_max(stats.reconnects, Relaxed).max(stats.reconnects);
+        add(&mut total, &stats);
+    }
+    total
+}
+
+/// Adds one client's numbers to a sum.
+fn add(sum: &mut Stats, stats: &Stats) {
+    sum.granted += stats.granted;
+    sum.refused += stats.refused;
+    sum.timed_out += stats.timed_out;
+    sum.unavailable += stats.unavailable;
+    sum.released += stats.released;
+    sum.renewed += stats.renewed;
+    sum.unrenewed += stats.unrenewed;
+    for ((_, sum), (_, count)) in sum.lost.iter_mut().zip(&stats.lost) {
+        *sum += count;
+    }
+    sum.reconnects += stats.reconnects;
+    sum.waiting += stats.waiting;
+    sum.held += stats.held;
+}
+
+/// Tells the recorder. Each number is a whole, so that one that a recorder failed to take is made good by the next.
+fn publish(total: &Stats) {
+    let outcomes = [
+        ("granted", total.granted),
+        ("refused", total.refused),
+        ("timeout", total.timed_out),
+        ("unavailable", total.unavailable),
+    ];
+    for (outcome, count) in outcomes {
+        guarded(|| counter!("redlock_acquires_total", "outcome" => outcome).absolute(count));
+    }
+    for (outcome, count) in [("confirmed", total.renewed), ("unconfirmed", total.unrenewed)] {
+        guarded(|| counter!("redlock_renewals_total", "outcome" => outcome).absolute(count));
+    }
+    for (reason, count) in &total.lost {
+        let reason = reason.as_str();
+        guarded(|| counter!("redlock_losses_total", "reason" => reason).absolute(*count));
+    }
+    guarded(|| counter!("redlock_releases_total").absolute(total.released));
+    guarded(|| counter!("redlock_reconnects_total").absolute(total.reconnects));
+    #[allow(clippy::cast_precision_loss, reason = "nobody has so many")]
+    let (held, waiting) = (total.held as f64, total.waiting as f64);
+    guarded(|| gauge!("redlock_held").set(held));
+    guarded(|| gauge!("redlock_waiting").set(waiting));
+}
+
+/// Once, in the words of the OpenTelemetry of the Python package.
+fn describe() {
+    describe_counter!("redlock_acquires_total", "Acquires that ended, by outcome.");
+    describe_counter!("redlock_renewals_total", "Renewals, by whether a quorum confirmed them.");
+    describe_counter!("redlock_losses_total", "Leases that were lost, by reason.");
+    describe_counter!("redlock_releases_total", "Leases that their owner gave back.");
+    describe_counter!("redlock_reconnects_total", "Connections that were opened anew.");
+    describe_gauge!("redlock_held", "Leases that are held now.");
+    describe_gauge!("redlock_waiting", "Acquires that are under way now.");
+    let (wait, hold) = ("redlock_wait_duration_seconds", "redlock_hold_duration_seconds");
+    describe_histogram!(wait, Unit::Seconds, "How long acquires took, by outcome.");
+    describe_histogram!(hold, Unit::Seconds, "How long leases were held, by how they ended.");
+}
+
+/// A panic here is the recorder's; the panic hook has said so.
+fn guarded(tell: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(tell));
+}

@@ -1,0 +1,161 @@
+//! A recorder is the program's own code: it hears all that is counted, and whether it blocks or panics, leases live on.
+//!
+//! A test program of its own, with one recorder for all; its tests take turns and compare with what was counted before.
+
+#![allow(missing_docs, reason = "tests document themselves by their names")]
+#![allow(dead_code, reason = "what is shared is used by the other tests")]
+
+#[cfg(target_os = "linux")]
+mod limit;
+mod recorder;
+mod support;
+
+use std::time::Duration;
+
+use redlock::{ErrorKind, Redlock};
+
+use recorder::{Mood, Turn, block, called, described_names, mood, threads};
+use support::{Server, client, free_port, millis};
+
+/// Fails instead of waiting for ever: what is tested would block this very thread.
+fn within<T: Send + 'static>(time: Duration, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(work()));
+    answer.recv_timeout(time).expect("it answers in time")
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+const GRANTED: &str = "redlock_acquires_total outcome=granted";
+
+#[test]
+fn whatever_is_counted_is_heard_under_the_words_of_the_dashboard() {
+    let turn = Turn::take();
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lock = redlock.lock("job").ttl(millis(900));
+    let lease = block_on(async {
+        assert!(
+            lock.try_acquire().await.unwrap().is_some_and(|lease| lease.into_handle().abandon())
+        );
+        redlock.force_release("job").await.unwrap();
+        let lease = lock.acquire().await.unwrap();
+        assert!(lock.try_acquire().await.unwrap().is_none());
+        let error = lock.acquire_within(millis(100)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        lease
+    });
+    let waiter = std::thread::spawn(move || lock.acquire_blocking().unwrap());
+    turn.hear("redlock_waiting", 1.0);
+    turn.hear("redlock_held", 1.0);
+    turn.hear_of("redlock_renewals_total outcome=confirmed");
+    lease.release_blocking().unwrap();
+    let second = waiter.join().unwrap();
+    server.ask("DEL lock:job");
+    block_on(second.handle().lost());
+    drop(second);
+    turn.hear("redlock_waiting", 0.0);
+    for (name, number) in [
+        (GRANTED, 3.0),
+        ("redlock_acquires_total outcome=refused", 1.0),
+        ("redlock_acquires_total outcome=timeout", 1.0),
+        ("redlock_releases_total", 1.0),
+        ("redlock_losses_total reason=missing", 1.0),
+        ("redlock_held", 0.0),
+        ("redlock_wait_duration_seconds outcome=granted count", 3.0),
+        ("redlock_wait_duration_seconds outcome=refused count", 1.0),
+        ("redlock_wait_duration_seconds outcome=timeout count", 1.0),
+        ("redlock_hold_duration_seconds end=released count", 1.0),
+        ("redlock_hold_duration_seconds end=lost count", 1.0),
+        ("redlock_hold_duration_seconds end=abandoned count", 1.0),
+    ] {
+        turn.hear(name, number);
+    }
+    assert!(turn.heard("redlock_wait_duration_seconds outcome=timeout") >= 0.1);
+    assert!(turn.heard("redlock_hold_duration_seconds end=released") >= 0.1);
+    assert_eq!(described_names().len(), 9, "{:?}", described_names());
+}
+
+#[test]
+fn clients_are_added_up_and_what_one_did_stays_when_it_is_gone() {
+    let turn = Turn::take();
+    let server = Server::start();
+    let redlock = client([&server]);
+    redlock.lock("job").acquire_blocking().unwrap().release_blocking().unwrap();
+    server.ask("CLIENT KILL TYPE normal SKIPME yes");
+    turn.hear_of("redlock_reconnects_total");
+    let reconnects = turn.heard("redlock_reconnects_total");
+    let away = Redlock::builder([format!("redis://127.0.0.1:{}", free_port())]).build().unwrap();
+    block_on(away.lock("job").acquire_within(Duration::ZERO)).unwrap_err();
+    turn.hear("redlock_wait_duration_seconds outcome=unavailable count", 1.0);
+    redlock.close();
+    drop((away, redlock));
+    let other = Redlock::builder(["memory://"]).build().unwrap();
+    other.lock("job").acquire_blocking().unwrap().release_blocking().unwrap();
+    turn.hear(GRANTED, 2.0);
+    turn.hear("redlock_acquires_total outcome=unavailable", 1.0);
+    turn.hear("redlock_releases_total", 2.0);
+    assert!(turn.heard("redlock_reconnects_total") >= reconnects);
+}
+
+#[test]
+fn one_that_blocks_delays_no_renewal_and_no_answer_and_misses_no_count() {
+    let turn = Turn::take();
+    let server = Server::start();
+    let redlock = client([&server]);
+    let kept = block_on(redlock.lock("kept").ttl(millis(600)).acquire()).unwrap().into_handle();
+    block();
+    let work = redlock.clone();
+    within(millis(20_000), move || {
+        std::thread::sleep(millis(1500));
+        assert!(kept.held(), "{:?}", kept.loss());
+        block_on(async {
+            // More than there is room for.
+            for _ in 0..5000 {
+                work.lock("next").acquire().await.unwrap().release().await.unwrap();
+            }
+            kept.extend(millis(700)).await.unwrap();
+            kept.release().await.unwrap();
+        });
+    });
+    mood(Mood::Records);
+    turn.hear(GRANTED, 5001.0);
+    // The queue is full of durations, which the next test must not hear: what is left last is heard last.
+    for at in 0.. {
+        let last = redlock.lock(format!("last-{at}")).acquire_blocking().unwrap();
+        assert!(last.into_handle().abandon() && at < 50);
+        std::thread::sleep(millis(200));
+        if turn.heard("redlock_hold_duration_seconds end=abandoned count") > 0.0 {
+            break;
+        }
+    }
+}
+
+#[test]
+fn one_that_panics_ends_no_lease_and_hears_the_rest_once_it_is_well() {
+    let turn = Turn::take();
+    let server = Server::start();
+    let redlock = client([&server]);
+    mood(Mood::Panics);
+    let kept = redlock.lock("kept").ttl(millis(600)).acquire_blocking().unwrap();
+    called(30);
+    assert!(kept.held(), "{:?}", kept.loss());
+    mood(Mood::Records);
+    // It was granted while nobody could hear of it.
+    turn.hear("redlock_held", 1.0);
+    turn.hear(GRANTED, 1.0);
+    kept.release_blocking().unwrap();
+    turn.hear("redlock_held", 0.0);
+}
+
+#[test]
+fn it_runs_on_a_thread_that_does_nothing_else() {
+    let _turn = Turn::take();
+    let redlock = Redlock::builder(["memory://"]).build().unwrap();
+    let held = redlock.lock("job").acquire_blocking().unwrap();
+    called(40);
+    drop(held);
+    assert_eq!(threads(), ["redlock-metrics"]);
+}

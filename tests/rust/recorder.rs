@@ -1,0 +1,202 @@
+//! A recorder of the tests' own, in one of three moods; the tests take turns with it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Instant;
+
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
+};
+use redlock::Redlock;
+
+use crate::support::millis;
+
+/// What the recorder does with a number.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Mood {
+    Records,
+    Blocks,
+    Panics,
+}
+
+static TURN: Mutex<()> = Mutex::new(());
+static MOOD: Mutex<Mood> = Mutex::new(Mood::Records);
+static BLOCKED: AtomicBool = AtomicBool::new(false);
+static CHANGED: Condvar = Condvar::new();
+/// By name and label: the number, or the sum of a histogram's values.
+static HEARD: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
+/// How often it was called, on which threads.
+static CALLS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Moody;
+
+/// One number of it.
+struct Number(String);
+
+impl Number {
+    fn change(&self, change: impl FnOnce(&mut f64)) {
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        *lock(&CALLS).entry(thread).or_default() += 1;
+        let mut mood = lock(&MOOD);
+        assert!(*mood != Mood::Panics, "a recorder that panics");
+        while *mood == Mood::Blocks {
+            BLOCKED.store(true, Ordering::Relaxed);
+            mood = CHANGED.wait(mood).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(mood);
+        change(lock(&HEARD).entry(self.0.clone()).or_default());
+    }
+}
+
+impl CounterFn for Number {
+    fn increment(&self, _: u64) {
+        unreachable!("whole numbers are told");
+    }
+    fn absolute(&self, value: u64) {
+        self.change(|number| *number = number.max(f64::from(u32::try_from(value).unwrap())));
+    }
+}
+
+impl GaugeFn for Number {
+    fn increment(&self, _: f64) {
+        unreachable!("whole numbers are told");
+    }
+    fn decrement(&self, _: f64) {
+        unreachable!("whole numbers are told");
+    }
+    fn set(&self, value: f64) {
+        self.change(|number| *number = value);
+    }
+}
+
+impl HistogramFn for Number {
+    fn record(&self, value: f64) {
+        self.change(|number| *number += value);
+        *lock(&HEARD).entry(format!("{} count", self.0)).or_default() += 1.0;
+    }
+}
+
+fn number(key: &Key) -> Arc<Number> {
+    let labels = key.labels().map(|label| format!(" {}={}", label.key(), label.value()));
+    Arc::new(Number(key.name().to_owned() + &labels.collect::<String>()))
+}
+
+fn described(name: &KeyName, about: &SharedString) {
+    lock(&HEARD).insert(format!("{}: {about}", name.as_str()), 0.0);
+}
+
+impl Recorder for Moody {
+    fn describe_counter(&self, name: KeyName, _: Option<Unit>, about: SharedString) {
+        described(&name, &about);
+    }
+    fn describe_gauge(&self, name: KeyName, _: Option<Unit>, about: SharedString) {
+        described(&name, &about);
+    }
+    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, about: SharedString) {
+        assert_eq!(unit, Some(Unit::Seconds));
+        described(&name, &about);
+    }
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(number(key))
+    }
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(number(key))
+    }
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(number(key))
+    }
+}
+
+/// The tests take turns with the one recorder; whatever it is left in, it records again after.
+pub(crate) struct Turn {
+    /// What was heard by then, of the tests before.
+    before: BTreeMap<String, f64>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    pub(crate) fn take() -> Self {
+        static ONCE: Once = Once::new();
+        let turn = lock(&TURN);
+        ONCE.call_once(|| metrics::set_global_recorder(Moody).unwrap());
+        // It hears nothing before the first lock, and of the last test's end within two times.
+        let first = Redlock::builder(["memory://"]).build().unwrap();
+        first.lock("first").acquire_blocking().unwrap().release_blocking().unwrap();
+        called(42);
+        Self { before: lock(&HEARD).clone(), _turn: turn }
+    }
+
+    /// By how much a number is larger than it was.
+    pub(crate) fn heard(&self, name: &str) -> f64 {
+        let now = lock(&HEARD).get(name).copied().unwrap_or_default();
+        now - self.before.get(name).copied().unwrap_or_default()
+    }
+
+    /// Waits until a number is by so much larger than it was.
+    pub(crate) fn hear(&self, name: &str, wanted: f64) {
+        self.until(name, &format!("{wanted}"), |number| (number - wanted).abs() < 1e-9);
+    }
+
+    /// Waits until a number is larger than it was.
+    pub(crate) fn hear_of(&self, name: &str) {
+        self.until(name, "something", |number| number > 0.5);
+    }
+
+    fn until(&self, name: &str, wanted: &str, good: impl Fn(f64) -> bool) {
+        let end = Instant::now() + millis(10_000);
+        while !good(self.heard(name)) {
+            let (before, now) = (&self.before, lock(&HEARD));
+            assert!(Instant::now() < end, "{name}: {wanted} more than {before:#?}: {now:#?}");
+            drop(now);
+            std::thread::sleep(millis(10));
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        mood(Mood::Records);
+    }
+}
+
+pub(crate) fn mood(next: Mood) {
+    *lock(&MOOD) = next;
+    CHANGED.notify_all();
+}
+
+/// Has the recorder block, and waits until it does.
+pub(crate) fn block() {
+    BLOCKED.store(false, Ordering::Relaxed);
+    mood(Mood::Blocks);
+    let end = Instant::now() + millis(10_000);
+    while !BLOCKED.load(Ordering::Relaxed) {
+        assert!(Instant::now() < end, "it is called");
+        std::thread::sleep(millis(10));
+    }
+}
+
+/// Waits until the recorder was called so many times more.
+pub(crate) fn called(times: u64) {
+    let calls = || lock(&CALLS).values().sum::<u64>();
+    let (before, end) = (calls(), Instant::now() + millis(10_000));
+    while calls() < before + times {
+        assert!(Instant::now() < end, "it is called");
+        std::thread::sleep(millis(10));
+    }
+}
+
+/// The names that were described.
+pub(crate) fn described_names() -> Vec<String> {
+    lock(&HEARD).keys().filter_map(|name| Some(name.split_once(": ")?.0.to_owned())).collect()
+}
+
+/// The threads on which it was called.
+pub(crate) fn threads() -> Vec<String> {
+    lock(&CALLS).keys().cloned().collect()
+}
