@@ -69,3 +69,35 @@ def test_a_signal_in_the_middle(redis_server: Server, name: str, end: signal.Sig
             process.send_signal(end)
             _, err = process.communicate(timeout=20)
         assert process.returncode in (0, -end, 1 if end == signal.SIGINT else 0), err
+
+
+#: More than can be told in the time that an exit takes.
+SLOW = """
+import logging, sys, time, redlock
+
+what = sys.argv[1]
+client = redlock.Redlock("memory://")
+leases = [client.lock(f"job-{number}").acquire() for number in range(300)]
+
+
+class Slow(logging.Handler):
+    def emit(self, record):
+        time.sleep(0.01)
+
+
+if what == "handler":
+    logging.getLogger("redlock").addHandler(Slow())
+else:
+    for lease in leases:
+        lease.on_lost(lambda error: time.sleep(0.01))
+client.close()
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("what", ["handler", "on_lost"])
+def test_what_tells_of_losses_is_slow(what: str) -> None:
+    for _ in range(RUNS):
+        done = run("-c", SLOW, what)
+        assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+        assert "Fatal" not in done.stderr, done.stderr

@@ -189,7 +189,8 @@ async fn what_was_being_extended_stays_no_longer() {
         tokio::time::sleep(millis(5)).await;
     }
     redlock.release_all().await.unwrap();
-    assert!(extended.await.unwrap().is_err());
+    let error = extended.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("released")), "{error}");
     // Answered behind all that was asked before.
     assert!(redlock.lock("tick").try_acquire().await.unwrap().is_none());
     let left = small.get("lock:tick").unwrap().1;

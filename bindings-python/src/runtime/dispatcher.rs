@@ -20,6 +20,11 @@ use crate::errors::scarce;
 /// How much may wait here of what can be dropped.
 const ROOM: usize = 10_000;
 
+/// How long what waits here is still done as the interpreter goes.
+const LAST: Duration = Duration::from_secs(1);
+/// And how long the one that is under way may take then: it is code of the program's, which must not be ended in the middle.
+const CURRENT: Duration = Duration::from_secs(4);
+
 /// What is done on the dispatcher's thread, with the GIL.
 pub(super) type Job = Box<dyn FnOnce(Python<'_>) -> PyResult<()> + Send>;
 
@@ -38,6 +43,8 @@ struct Channel {
     events: Mutex<Events>,
     filled: Condvar,
     started: AtomicBool,
+    /// The interpreter goes: what still waits here is not done any more.
+    over: AtomicBool,
 }
 
 /// A forked child gets another one: a thread of the parent may hold the old one's mutex for ever.
@@ -111,8 +118,13 @@ fn stop_at_exit(py: Python<'_>, end: Receiver<()>) -> PyResult<()> {
         leave(None);
         // A forked child has no copy of the thread.
         if generation == fork_generation() {
-            // Nothing is ever sent: this ends with the thread.
-            let _ = py.detach(|| lock(&end).recv_timeout(Duration::from_secs(1)));
+            // Nothing is ever sent: each ends with the thread.
+            py.detach(|| {
+                let end = lock(&end);
+                let _ = end.recv_timeout(LAST);
+                channel().over.store(true, Ordering::SeqCst);
+                let _ = end.recv_timeout(CURRENT);
+            });
         }
     })?;
     py.import("atexit")?.call_method1("register", (stop,)).map(drop)
@@ -123,7 +135,7 @@ fn run(py: Python<'_>) {
     loop {
         let events = py.detach(next);
         for job in events.jobs {
-            let Some(job) = job else { return };
+            let Some(job) = job.filter(|_| !channel().over.load(Ordering::SeqCst)) else { return };
             report(py, guarded(|| job(py)));
         }
         if let Some((tell, count)) = events.dropped {

@@ -55,5 +55,24 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// One comes out of a call into Python too, if something native panicked there.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(internal()))
+    let guarded = || {
+        let stays = Stays;
+        let done = work();
+        std::mem::forget(stays);
+        done
+    };
+    catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|_| Err(internal()))
+}
+
+/// A thread that is in a call into Python when the interpreter goes: where it asks for the GIL again it is ended, by an
+/// unwinding that aborts the process if anybody catches it. It stays where it is instead; all else ends with the process.
+struct Stays;
+
+impl Drop for Stays {
+    fn drop(&mut self) {
+        // Of a panic of ours it is no matter.
+        while !std::thread::panicking() {
+            std::thread::park();
+        }
+    }
 }

@@ -158,6 +158,8 @@ pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Resu
             Ok(())
         }
         Verdict::Gone(_) => Err(state.why_over()),
+        // Given back meanwhile: that is why nobody confirmed.
+        Verdict::Unknown if !state.held() => Err(state.why_over()),
         Verdict::Unknown => {
             let nodes = state.leases.nodes.report(&round.votes, round.timeout);
             Err(Error::unavailable(&state.key(), "not extended", nodes))
