@@ -358,10 +358,19 @@ def test_a_service_is_a_name_and_a_password_may_be_a_number() -> None:
 
 @pytest.mark.parametrize("place", [{}, {"unix_socket_path": "/tmp/socket"}], ids=["tcp", "unix"])
 def test_a_password_that_would_be_sent_as_another_one_is_refused(place: dict[str, Any]) -> None:
-    theirs = redis.Redis(password="caf\u00e9", encoding="latin-1", **place)
-    with pytest.raises(redlock.InvalidOption, match="its password as latin-1") as caught:
-        redlock.Redlock.from_client(theirs)
-    assert "caf" not in str(caught.value)
+    for password, encoding in [
+        ("caf\u00e9", "latin-1"),
+        ("caf\udce9", "utf-8"),
+        (b"caf\xe9", "utf-8"),
+        ("caf", "no such encoding"),
+    ]:
+        theirs = redis.Redis(password=password, encoding=encoding, **place)  # type: ignore[arg-type]
+        with pytest.raises(redlock.InvalidOption, match=f"its password as {encoding}") as caught:
+            redlock.Redlock.from_client(theirs)
+        assert "caf" not in str(caught.value)
+        assert caught.value.__context__ is None
+    in_bytes = redis.Redis(password=bytearray(b"s3cret"), **place)  # type: ignore[arg-type]
+    assert redlock.Redlock.from_client(in_bytes).nodes
     assert redlock.Redlock.from_client(redis.Redis(password="caf\u00e9", **place)).nodes
     assert redlock.Redlock.from_client(redis.Redis(password="s3cret", encoding="latin-1")).nodes
 

@@ -207,15 +207,22 @@ def _host(host: Any, port: Any) -> str:
     return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
 
 
-def _word(name: str, kwargs: dict[str, Any]) -> "str | bytes":
-    """A user or a password as redis-py sends it, which takes numbers, too."""
+def _word(name: str, kwargs: dict[str, Any]) -> str:
+    """A user or a password, which redis-py takes as bytes and as a number, too."""
     value, encoding = kwargs.get(name), kwargs.get("encoding") or "utf-8"
-    if isinstance(value, str) and value.encode(encoding, "replace") != value.encode():
-        raise InvalidOption(
-            f"the client sends its {name} as {encoding}, and redlock as utf-8, which is another one: give the {name} "
-            "letters of ASCII, or write the node's URL, Redlock('redis://...'), with what the server expects"
-        )
-    return value if isinstance(value, (str, bytes)) else str(value or "")
+    if not isinstance(value, (str, bytes, bytearray, memoryview)):
+        return str(value or "")
+    try:
+        text = value if isinstance(value, str) else bytes(value).decode()
+        if not isinstance(value, str) or value.encode(encoding) == value.encode():
+            return text
+    except (UnicodeError, LookupError):
+        # Its own text has the password in it.
+        pass
+    raise InvalidOption(
+        f"the client sends its {name} as {encoding}, and redlock as utf-8, which is another one, or none: give it "
+        "letters of ASCII, or write the node's URL, Redlock('redis://...'), with what the server expects"
+    )
 
 
 def _is_number(value: Any) -> bool:
