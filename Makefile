@@ -217,6 +217,10 @@ wheels: build ## what would be published, for this platform, into dist/: wheel, 
 twice: wheels ## build it again from nothing: the files must be the same
 	@scripts/twice
 
+.PHONY: test-cross
+test-cross: wheels ## wheels for ARM and musl, Node's binary for ARM: built by zig, those for ARM run under emulation
+	@scripts/cross
+
 .PHONY: test-packages test-runtimes test-bundlers
 test-bundlers: build ## a program with the Node package by esbuild, webpack, Rollup, ncc, bun, Vite and Next, which it fetches
 	rm -rf target/bundlers
