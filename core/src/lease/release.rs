@@ -85,10 +85,6 @@ fn send_deletes(
     drop(phase);
     state.unregister();
     state.ring();
-    // Of another end it is said why, where it is told.
-    if held && end == Status::Released {
-        state.say_released();
-    }
     if !unsent {
         return None;
     }
@@ -105,6 +101,10 @@ fn send_deletes(
     state.keys().iter().for_each(|key| leases.watch.wake(key));
     // Whoever has attached to the token meanwhile.
     tell();
+    // Of another end it is said why, where it is told. Behind the deletes: what listens is the program's code.
+    if held && end == Status::Released {
+        state.say_released();
+    }
     Some(deletes)
 }
 
