@@ -42,6 +42,23 @@ async fn every_end_of_an_acquire_and_of_a_lease_is_counted_once() {
 }
 
 #[tokio::test]
+async fn who_finds_a_lease_lost_finds_it_counted() {
+    let redlock = Redlock::builder(["memory://"]).build().unwrap();
+    for round in 1..=1_000 {
+        let lease = redlock.lock("job").acquire().await.unwrap();
+        let (handle, reader) = (lease.handle(), redlock.clone());
+        let watcher = std::thread::spawn(move || {
+            while handle.held() {
+                std::hint::spin_loop();
+            }
+            lost(&reader.stats(), LossReason::Released)
+        });
+        redlock.release_all().await.unwrap();
+        assert_eq!(watcher.join().unwrap(), round);
+    }
+}
+
+#[tokio::test]
 async fn connections_that_were_opened_anew_and_nodes_that_are_away_are_counted() {
     let server = Server::start();
     let redlock = client([&server]);

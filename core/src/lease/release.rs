@@ -77,10 +77,7 @@ fn send_deletes(
     phase.votes = Vec::new();
     phase.deleted |= unsent;
     if held {
-        phase.status = end;
-        if end == Status::Released {
-            state.leases.counts.released(now.since(state.params.acquired));
-        }
+        state.end(&mut phase, end);
     }
     drop(phase);
     state.unregister();
@@ -115,7 +112,7 @@ pub(crate) fn abandon(state: &State) -> bool {
     let Some(mut phase) = state.held_phase() else {
         return false;
     };
-    phase.status = Status::Abandoned;
+    state.end(&mut phase, Status::Abandoned);
     drop(phase);
     state.unregister();
     state.ring();

@@ -117,7 +117,8 @@ impl State {
         let mut phase = lock();
         if phase.status == Status::Held && self.now() >= phase.deadline {
             let reason = if phase.capped { LossReason::MaxHold } else { LossReason::Expired };
-            phase.status = Status::Lost(reason, phase.deadline);
+            let end = Status::Lost(reason, phase.deadline);
+            self.end(&mut phase, end);
             // Who is told may ask at once.
             drop(phase);
             self.tell(reason);
@@ -196,9 +197,19 @@ impl State {
         let Some(mut phase) = self.held_phase() else {
             return;
         };
-        phase.status = Status::Lost(reason, self.now());
+        self.end(&mut phase, Status::Lost(reason, self.now()));
         drop(phase);
         self.tell(reason);
+    }
+
+    /// It ends, and is counted: who finds it ended finds it among the numbers as well.
+    pub(super) fn end(&self, phase: &mut Phase, end: Status) {
+        phase.status = end;
+        match end {
+            Status::Released => self.leases.counts.released(self.age()),
+            Status::Lost(reason, _) => self.leases.counts.lost(reason, self.age()),
+            Status::Held | Status::Abandoned => {}
+        }
     }
 
     /// It is over: nobody looks after it any more.

@@ -14,7 +14,6 @@ impl State {
     pub(crate) fn tell(&self, reason: LossReason) {
         self.ring();
         let held = self.age();
-        self.leases.counts.lost(reason, held);
         meter::held("lost", || held);
         log::event!(
             Warn, Lease, in self.place(),
@@ -45,7 +44,7 @@ impl State {
     }
 
     /// How long it has been held.
-    fn age(&self) -> Duration {
+    pub(super) fn age(&self) -> Duration {
         self.now().since(self.params.acquired)
     }
 
