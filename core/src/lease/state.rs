@@ -202,16 +202,6 @@ impl State {
         self.tell(reason);
     }
 
-    /// It ends, and is counted: who finds it ended finds it among the numbers as well.
-    pub(super) fn end(&self, phase: &mut Phase, end: Status) {
-        phase.status = end;
-        match end {
-            Status::Released => self.leases.counts.released(self.age()),
-            Status::Lost(reason, _) => self.leases.counts.lost(reason, self.age()),
-            Status::Held | Status::Abandoned => {}
-        }
-    }
-
     /// It is over: nobody looks after it any more.
     pub(super) fn unregister(&self) {
         self.leases.registry.remove(self.id, self.keys());

@@ -1,8 +1,9 @@
-//! What is told of a lease: to whoever waits for its end, to the log, and to programs that trace.
+//! What is told of a lease's end: in numbers, to whoever waits for it, to the log, and to programs that trace.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::phase::{Phase, Status};
 use super::state::State;
 use crate::error::LossReason;
 use crate::log::{self, Place};
@@ -10,6 +11,16 @@ use crate::meter;
 use crate::spans::Spans;
 
 impl State {
+    /// It ends, and is counted: who finds it ended finds it among the numbers as well.
+    pub(super) fn end(&self, phase: &mut Phase, end: Status) {
+        phase.status = end;
+        match end {
+            Status::Released => self.leases.counts.released(self.age()),
+            Status::Lost(reason, _) => self.leases.counts.lost(reason, self.age()),
+            Status::Held | Status::Abandoned => {}
+        }
+    }
+
     /// However it was lost, whoever waits for the word has it, and the log says so.
     pub(crate) fn tell(&self, reason: LossReason) {
         self.ring();
