@@ -1,0 +1,27 @@
+"""Takes and gives back: pairs.py one|many URL PAIRS, by one thread or by 64 asyncio tasks."""
+
+import asyncio
+import sys
+
+import redlock
+
+kind, url, pairs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+client = redlock.Redlock(url, restart_guard=0)
+
+
+def one() -> None:
+    lock = client.lock("job", ttl=60)
+    for _ in range(pairs):
+        lock.acquire().release()
+
+
+async def many() -> None:
+    async def work(lock: redlock.Lock) -> None:
+        for _ in range(pairs // 64):
+            await (await lock.aacquire()).arelease()
+
+    await asyncio.gather(*(work(client.lock(f"job-{it}", ttl=60)) for it in range(64)))
+
+
+one() if kind == "one" else asyncio.run(many())
+client.close()
