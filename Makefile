@@ -62,7 +62,8 @@ test: build test-rust test-python test-node ## every test, in three languages
 test-rust:
 	cargo test --workspace --tests
 	cargo test --package redlock-native --no-default-features --test features
-	cargo test --package redlock-tests --features metrics --test metrics
+	# By --workspace: with the features that all was built with already.
+	cargo test --workspace --features redlock-tests/metrics --test metrics
 	# An example has no limit of its own: what runs for over a minute is named, and this ends it. (A --test-runtool would run all in one process.)
 	timeout --kill-after 10 600 cargo test --workspace --doc
 test-python:

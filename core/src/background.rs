@@ -139,3 +139,49 @@ where
         Err(_) => Running::Here(Mutex::new(Some(Box::pin(future)))),
     })
 }
+
+/// Where a client's own tasks run: on the background thread, but those of a test's client, which may say where.
+#[derive(Clone, Default)]
+pub(crate) struct Host {
+    #[cfg(feature = "testing")]
+    pub(crate) runtime: Option<Handle>,
+}
+
+impl Host {
+    /// Runs a future to its own end. It must not block.
+    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        #[cfg(feature = "testing")]
+        if let Some(runtime) = &self.runtime {
+            drop(runtime.spawn(MovesOn(Some(Box::pin(future)))));
+            return;
+        }
+        spawn(future).detach();
+    }
+}
+
+/// A future that outlives the runtime it runs on: where that ends, it goes on on the background thread.
+#[cfg(feature = "testing")]
+struct MovesOn(Option<Work>);
+
+#[cfg(feature = "testing")]
+impl Future for MovesOn {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> std::task::Poll<()> {
+        let done = self.0.as_mut().is_none_or(|work| work.as_mut().poll(cx).is_ready());
+        if done {
+            self.0 = None;
+            return std::task::Poll::Ready(());
+        }
+        std::task::Poll::Pending
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Drop for MovesOn {
+    fn drop(&mut self) {
+        if let Some(work) = self.0.take() {
+            spawn(work).detach();
+        }
+    }
+}

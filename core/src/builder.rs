@@ -4,6 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "testing")]
+use tokio::runtime::Handle;
+
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::environment;
@@ -174,5 +177,13 @@ impl Builder {
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.0.clock = Some(clock);
         self
+    }
+
+    /// Another clock, and the runtime whose tasks keep leases by it.
+    #[cfg(feature = "testing")]
+    pub(crate) fn hosted(self, clock: Arc<dyn Clock>, runtime: Option<Handle>) -> Self {
+        let mut made = self.clock(clock);
+        made.0.host.runtime = runtime;
+        made
     }
 }

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::background::Host;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::log;
@@ -40,9 +41,12 @@ pub(crate) struct Config {
     pub(crate) scripts: Option<bool>,
     /// Every deadline comes from here.
     pub(crate) clock: Arc<dyn Clock>,
+    /// Where leases are kept.
+    pub(crate) host: Host,
 }
 
 /// A client's options as they were chosen; `None`: the default.
+#[derive(Default)]
 pub struct Settings {
     /// One URL each.
     pub(crate) nodes: Vec<String>,
@@ -60,6 +64,8 @@ pub struct Settings {
     pub(crate) scripts: Option<bool>,
     /// Another clock than the machine's.
     pub(crate) clock: Option<Arc<dyn Clock>>,
+    /// Where leases are kept, if not on the background thread.
+    pub(crate) host: Host,
     /// Whom `rediss://` nodes must be, and who we are to them.
     pub(crate) tls: TlsOptions,
     /// How the connections are called.
@@ -71,21 +77,7 @@ pub struct Settings {
 impl Settings {
     /// All by default.
     pub(crate) fn of(nodes: Vec<String>) -> Self {
-        let (key_prefix, node_timeout, restart_guard, clock) = (None, None, None, None);
-        let (durability, scripts, tls, client_name, credentials) = Default::default();
-        Self {
-            nodes,
-            unseen: Vec::new(),
-            key_prefix,
-            node_timeout,
-            restart_guard,
-            durability,
-            scripts,
-            clock,
-            tls,
-            client_name,
-            credentials,
-        }
+        Self { nodes, ..Self::default() }
     }
 
     /// The options, or the rule that one broke. Nothing is sent.
@@ -127,6 +119,7 @@ impl Settings {
             durability: self.durability,
             scripts: self.scripts,
             clock,
+            host: self.host,
         })
     }
 }

@@ -48,7 +48,8 @@ fn each_dependency_stays_in_its_place() {
             "meter.rs",
             "clock/furthest.rs",
             "engine/running.rs",
-            "testing/clock.rs",
+            "testing/standing.rs",
+            "testing/tokio_time.rs",
             "ffi/driver.rs",
             "ffi/completions.rs",
             "node/redis/mod.rs",
@@ -62,7 +63,11 @@ fn each_dependency_stays_in_its_place() {
     mentions("core/src", "tracing::", &["log.rs", "spans.rs"]);
     // And so is a recorder, on one of its own.
     mentions("core/src", "metrics::", &["meter.rs"]);
-    mentions("core/src", "Instant::now", &["exit.rs", "park.rs", "clock/"]);
+    mentions(
+        "core/src",
+        "Instant::now",
+        &["exit.rs", "park.rs", "clock/", "testing/tokio_time.rs"],
+    );
     mentions("core/src", "SystemTime", &["clock/"]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);
     mentions("bindings-node/src", "ThreadsafeFunction", &["wake"]);

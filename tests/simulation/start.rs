@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::background::Host;
 use crate::client::Redlock;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -37,6 +38,7 @@ impl Player<'_> {
             durability: Durability { min_replicas: self.scenario.replicas.1, fsync: false },
             scripts: None,
             clock: shared,
+            host: Host::default(),
         };
         let mut world = self.world.lock().unwrap();
         let places = world.servers.len();

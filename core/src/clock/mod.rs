@@ -92,7 +92,7 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 /// Timers of the operating system stop during a suspend; short slices bound how late that makes us.
-const SLICE: Duration = Duration::from_millis(100);
+pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
 impl Clock for SystemClock {
     fn now(&self) -> Instant {

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::FutureExt;
 
 use crate::acquire::Acquirer;
-use crate::background;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::LossReason;
@@ -44,16 +43,15 @@ impl Running {
         // Only the registry: who has all leases' parts keeps the monitor from its end.
         let registry = Arc::clone(&running.leases().registry);
         let failed = Arc::clone(&running.failed);
-        background::spawn(async move {
+        // It ends by itself, once the watch is gone and with it everybody who could tell of a change.
+        config.host.spawn(async move {
             // All leases depend on this one task: if it fails in spite of all, none may go on as if it were watched.
             if AssertUnwindSafe(monitor).catch_unwind().await.is_err() {
                 failed.store(true, Ordering::Release);
                 // In this order: whoever is told and asks again must not get the same parts.
                 lose_all(&registry, LossReason::Internal);
             }
-        })
-        // It ends by itself, once the watch is gone and with it everybody who could tell of a change.
-        .detach();
+        });
         let (leases, callers) =
             (Arc::downgrade(running.leases()), running.acquirer.callers_if_any());
         meter::watch(&running.leases().counts, move |stats| {

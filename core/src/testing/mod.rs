@@ -4,10 +4,14 @@
 //! Nothing here is a way around a rule: the client's node is in this process, and its clock goes to no other client.
 
 mod clock;
+mod standing;
+mod tokio_time;
+mod wall;
 
 use std::fmt;
+use std::future::Future;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{self, join_all};
@@ -67,7 +71,7 @@ impl TestRedlock {
         Ok(Self { client, other, node, clock: None })
     }
 
-    /// With default options, by a clock that stands still until the test moves it. Its `nodes` are for no other client: one by
+    /// With default options, by a clock that stands still until the test moves it, or by tokio's. Its `nodes` are for no other client: one by
     /// the machine's clock would count every key as expired.
     ///
     /// ```
@@ -84,7 +88,7 @@ impl TestRedlock {
     /// # Ok(()) }
     /// ```
     pub fn by(clock: &TestClock) -> Result<Self> {
-        let mut made = Self::with(|builder| builder.clock(clock.for_client()))?;
+        let mut made = Self::with(|builder| clock.given_to(builder))?;
         made.clock = Some(clock.clone());
         Ok(made)
     }
@@ -123,8 +127,7 @@ impl TestRedlock {
         // `ended`, as one that is released meanwhile is lost to nobody.
         let told = join_all(held.map(|lease| lease.ended()));
         let there = lock.force_release().await?;
-        let late = std::pin::pin!(background::sleep(TOLD));
-        future::select(std::pin::pin!(told), late).await;
+        self.or_late(told).await;
         Ok(there)
     }
 
@@ -146,8 +149,19 @@ impl TestRedlock {
             None => pass_memory_time(&self.node, time),
         }
         let told = join_all(held.iter().filter(|lease| !lease.held()).map(LeaseHandle::ended));
-        let late = std::pin::pin!(background::sleep(TOLD));
-        future::select(std::pin::pin!(told), late).await;
+        self.or_late(told).await;
+    }
+
+    /// The end of this, or of the time that it may take.
+    async fn or_late(&self, told: impl Future) {
+        let clock = self.clock.clone();
+        let late = async move {
+            match clock {
+                Some(clock) => clock.moment(TOLD).await,
+                None => background::sleep(TOLD).await,
+            }
+        };
+        future::select(pin!(told), pin!(late)).await;
     }
 
     /// No node answers from now on, until [`recover`](Self::recover): acquires end with `Unavailable` once their `wait` is
@@ -192,12 +206,5 @@ impl Drop for TestRedlock {
         // What was granted can be given back then.
         self.recover();
         self.other.close();
-    }
-}
-
-impl TestClock {
-    /// What a client asks; only the clients of this module get it.
-    fn for_client(&self) -> Arc<dyn crate::clock::Clock> {
-        Arc::new(self.ticking())
     }
 }
