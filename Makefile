@@ -219,7 +219,7 @@ twice: wheels ## build it again from nothing: the files must be the same
 	@scripts/twice
 
 .PHONY: test-cross
-test-cross: wheels ## wheels for ARM and musl, Node's binary for ARM: built by zig, those for ARM run under emulation
+test-cross: wheels ## wheels and Node's binaries for ARM and musl, built by zig; run: those for ARM under emulation, Node's for musl
 	@scripts/cross
 
 .PHONY: test-packages test-runtimes test-bundlers

@@ -4,6 +4,8 @@
 export const PLATFORMS = [
   "linux-x64-gnu",
   "linux-arm64-gnu",
+  "linux-x64-musl",
+  "linux-arm64-musl",
   "darwin-x64",
   "darwin-arm64",
   "win32-x64-msvc",
@@ -89,14 +91,9 @@ function unloadable({ code, message }: NodeJS.ErrnoException): string {
 
 /** No file is there. */
 function absent(facts: Facts): string {
-  const { platform, arch, musl, version, installed } = facts;
+  const { platform, arch, version, installed } = facts;
   const platformPackage = wanted(facts);
-  if (platformPackage === undefined) {
-    if (musl && wanted({ ...facts, musl: false }) !== undefined) {
-      return "there is no binary for musl, the C library of Alpine. Take an image with glibc, such as node:22-slim";
-    }
-    return `there is no binary for ${platform}-${arch}`;
-  }
+  if (platformPackage === undefined) return `there is no binary for ${platform}-${arch}`;
   const name = `redlock-native-${platformPackage}`;
   if (installed.includes(platformPackage)) {
     return `${name} is installed, but its .node file is not there. A file tracer or a copy may have left it out: install it anew, or have it copied`;

@@ -1,7 +1,7 @@
 /** What clients of ioredis know of their servers. */
 
 import type { RedlockOptions } from "./options.js";
-import { type Found, type Place, refused, type Settings, settingsOf } from "./places.js";
+import { type Found, type Place, refused, type Settings, settingsOf, urlOf } from "./places.js";
 
 const words = (text: string) => new Set(text.split(/\s+/));
 
@@ -96,7 +96,7 @@ function root(written: unknown): Settings {
   if (typeof written === "number") return { port: written };
   if (typeof written !== "string") return settingsOf(written);
   if (/^\d+$/.test(written)) return { port: Number(written) };
-  const url = new URL(written.includes("://") ? written : `redis://${written}`);
+  const url = urlOf(written.includes("://") ? written : `redis://${written}`);
   const found: Record<string, unknown> = { host: url.hostname.replace(/^\[|\]$/g, "") };
   if (url.port) found.port = Number(url.port);
   if (url.username) found.username = decodeURIComponent(url.username);

@@ -80,8 +80,11 @@ function checkWhole(file: string): void {
 const { platform, arch, version: node } = process;
 const { version } = require("../../package.json") as { version: string };
 const here: Facts = { platform, arch, musl: false, node, version, errors: [], installed: [] };
-const binary = resolved(`redlock-native-${wanted(here)}`);
-if (binary !== undefined) checkWhole(binary);
+// Which C library this is costs a report to know: of both that are installed one is loaded.
+for (const musl of [false, true]) {
+  const binary = resolved(`redlock-native-${wanted({ ...here, musl })}`);
+  if (binary !== undefined) checkWhole(binary);
+}
 let found: unknown;
 try {
   ({ VERSION: found } = require("./native.js") as { VERSION?: unknown });

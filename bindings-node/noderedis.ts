@@ -3,7 +3,7 @@
 import type { CredentialsSource } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import type { RedlockOptions } from "./options.js";
-import { type Found, type Place, refused, type Settings, settingsOf } from "./places.js";
+import { type Found, type Place, refused, type Settings, settingsOf, urlOf } from "./places.js";
 
 const words = (text: string) => new Set(text.split(/\s+/));
 
@@ -113,7 +113,7 @@ function service(group: Settings, sentinels: unknown[], given: RedlockOptions): 
 /** A URL that was not read yet goes before what stands beside it, as node-redis has it. */
 function withUrl(own: Settings): Settings {
   if (typeof own.url !== "string") return own;
-  const url = new URL(own.url);
+  const url = urlOf(own.url);
   const socket: Record<string, unknown> = { ...settingsOf(own.socket) };
   if (url.protocol === "unix:") socket.path = decodeURIComponent(url.pathname);
   else socket.host = decodeURIComponent(url.hostname).replace(/^\[|\]$/g, "");

@@ -1,9 +1,12 @@
 /** The settings of other clients' connections: which become a URL, which mean nothing to a lock, which are refused. */
 
+import { isIPv6 } from "node:net";
+import { isUint8Array } from "node:util/types";
 import type { CredentialsSource } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import { shown } from "./native.js";
 import type { RedlockOptions } from "./options.js";
+import { kindOf, LONE_SURROGATE } from "./values.js";
 
 /** Settings as another client keeps them. */
 export type Settings = Readonly<Record<string, unknown>>;
@@ -66,26 +69,33 @@ export function refused(name: string, way = WITHOUT): InvalidOption {
 export function wayTo(place: Place, given: RedlockOptions): Way {
   const named = given.clientName === undefined ? place.clientName : undefined;
   const parameters: Record<string, unknown> = {
-    client_name: named,
+    client_name: textOf(named, "name"),
     commandTimeout: given.nodeTimeout === undefined ? place.nodeTimeout : undefined,
     connectTimeout: place.connectTimeout,
     family: place.family,
-    sentinel_username: place.sentinelUsername,
-    sentinel_password: place.sentinelPassword,
+    sentinel_username: textOf(place.sentinelUsername, "sentinels' username"),
+    sentinel_password: textOf(place.sentinelPassword, "sentinels' password"),
   };
   const { tls } = place;
   if (tls !== undefined && trustsAll(tls, given)) parameters.ssl_cert_reqs = "none";
   const serverName = tls === undefined ? undefined : nameToProve(tls, given);
-  const { username, password } = given.credentials === undefined ? place : {};
-  if (place.path) {
+  const login: Partial<Place> = given.credentials === undefined ? place : {};
+  const username = textOf(login.username, "username");
+  const password = textOf(login.password, "password");
+  const db = place.db ? numberOf(place.db, "db") : undefined;
+  const socket = textOf(place.path, "path");
+  if (socket !== undefined) {
     // A path has no place for these but behind the ?.
-    Object.assign(parameters, { db: place.db, username, password });
-    const path = `${place.path}`.split("/").map(encodeURIComponent).join("/");
+    Object.assign(parameters, { db, username, password });
+    const path = socket.split("/").map(encodeURIComponent).join("/");
     return { url: `unix://${path}${query(parameters)}`, serverName };
   }
   const scheme = `${tls === undefined ? "redis" : "rediss"}${place.scheme}`;
-  const service = place.service === undefined ? "" : `/${encodeURIComponent(`${place.service}`)}`;
-  const path = `${service}${place.db ? `/${Number(place.db)}` : ""}`;
+  const service = textOf(place.service, "service") ?? "";
+  const path = [place.service === undefined ? undefined : encodeURIComponent(service), db]
+    .filter((part) => part !== undefined)
+    .map((part) => `/${part}`)
+    .join("");
   const port = place.scheme === "+sentinel" ? 26_379 : 6379;
   const hosts = place.hosts.map((each) => hostOf(each, port)).join(",");
   return {
@@ -95,22 +105,58 @@ export function wayTo(place: Place, given: RedlockOptions): Way {
 }
 
 /** A user alone is refused by its URL, which says why. */
-function loginOf(username: unknown, password: unknown): string {
-  const user = username ? encodeURIComponent(`${username}`) : "";
-  if (password) return `${user}:${encodeURIComponent(`${password}`)}@`;
+function loginOf(username: string | undefined, password: string | undefined): string {
+  const user = username === undefined ? "" : encodeURIComponent(username);
+  if (password !== undefined) return `${user}:${encodeURIComponent(password)}@`;
   return user && `${user}@`;
 }
 
 function hostOf({ host, port }: { host?: unknown; port?: unknown }, usual: number): string {
-  const name = host ? `${host}` : "localhost";
+  const name = textOf(host, "host") ?? "localhost";
   // Where a name had one of these, its URL would lead elsewhere, and take the password along.
-  if (/[/?#@,[\]\\\s]/.test(name)) {
+  if (/[/?#@,[\]\\\s]/.test(name) || (name.includes(":") && !isIPv6(name))) {
+    // Not shown: whoever wrote a URL's user and password there must not read them in a log.
+    const way = "user, password, port and db have settings of their own";
     throw new InvalidOption(
-      `fromClient(): host is ${shown(name)}: it must be a host's name or address`,
+      `fromClient(): a client's host, a string that is not shown, is no host's name or address: ${way}`,
     );
   }
-  const number = port ? Number(port) : usual;
+  const number = port ? numberOf(port, "port") : usual;
   return name.includes(":") ? `[${name}]:${number}` : `${name}:${number}`;
+}
+
+/** What their packages send as a text: given as one, as its bytes, or as a number. Nothing if it is empty. */
+function textOf(value: unknown, name: string): string | undefined {
+  if (!value) return undefined;
+  const text =
+    typeof value === "number" ? `${value}` : isUint8Array(value) ? decoded(value) : value;
+  if (typeof text === "string" && !LONE_SURROGATE.test(text)) return text || undefined;
+  const is = isUint8Array(value) || typeof value === "string" ? "no UTF-8" : kindOf(value);
+  throw new InvalidOption(`fromClient(): a client's ${name} is ${is}: it must be text in UTF-8`);
+}
+
+/** Nothing, if they are no UTF-8. */
+function decoded(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+function numberOf(value: unknown, name: string): number {
+  const number = typeof value === "string" || typeof value === "number" ? Number(value) : NaN;
+  if (Number.isInteger(number)) return number;
+  // Not shown, as a host's name is not.
+  throw new InvalidOption(`fromClient(): a client's ${name}, ${kindOf(value)}, is no whole number`);
+}
+
+/** A URL as other packages read it. One that cannot be read is not shown: the platform's own error shows it. */
+export function urlOf(text: string): URL {
+  if (URL.canParse(text)) return new URL(text);
+  throw new InvalidOption(
+    "fromClient(): a server's URL in the client, which is not shown, is none",
+  );
 }
 
 function query(parameters: Record<string, unknown>): string {

@@ -140,12 +140,20 @@ describe("a missing binary says what is wrong:", () => {
     assert.match(system.message, /there is no binary for sunos-/);
   });
 
-  test("musl", async () => {
+  test("node_modules of glibc on musl", async () => {
+    const report = "process.report.getReport = () => ({ header: {}, sharedObjects: [] })";
+    const place = await installed({ platforms: { [ours]: "text" } });
+    const { message } = await told(place, { first: report });
+    kept("`node_modules` of glibc on musl, the C library of Alpine", message);
+    const musl = ours.replace("-gnu", "-musl");
+    assert.ok(message.includes(`it has redlock-native-${ours}, not redlock-native-${musl}. Run`));
+    assert.match(message, /this is linux-\w+ with musl/);
+  });
+
+  test("on musl, the optional dependency was left out", async () => {
     const report = "process.report.getReport = () => ({ header: {}, sharedObjects: [] })";
     const { message } = await told(await installed(), { first: report });
-    kept("musl", message);
-    assert.match(message, /there is no binary for musl, the C library of Alpine\. Take an image/);
-    assert.match(message, /this is linux-\w+ with musl/);
+    assert.match(message, /redlock-native-linux-\w+-musl is not installed/);
   });
 
   test("a file that is cut, empty or something else", async () => {

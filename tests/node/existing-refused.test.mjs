@@ -1,5 +1,6 @@
 // Redlock.fromClient: what it refuses, and what it says to give instead.
 import assert from "node:assert/strict";
+import { inspect } from "node:util";
 import Redis from "ioredis";
 import { createClient, createClientPool, createCluster, createSentinel } from "redis";
 import { InvalidOption, Redlock } from "redlock-native";
@@ -115,13 +116,53 @@ test("a way out is a way out", () => {
   assert.equal(client.lock("job").key, "app:lock:job");
 });
 
-test("a host that would lead elsewhere, and take the password along, is refused", () => {
-  for (const host of ["evil@other", "one/2", "one,two", "a b"]) {
-    const client = { isCluster: false, options: { host, password: "s3cret" } };
-    assert.throws(
-      () => Redlock.fromClient(client),
-      (error) =>
-        error.code === "invalid" && /host is/.test(error.message) && !/s3cret/.test(error.message),
-    );
+/** As an object of ioredis: its constructor would make something else of some of these. */
+const raw = (options) => ({ isCluster: false, options });
+
+describe("never shown, whatever is wrong with it:", () => {
+  const bytes = Buffer.from([0x73, 0x33, 0x63, 0x72, 0x65, 0x74, 0xff]);
+  const hosts = ["evil@other", "one/2", "one,two", "a b", "u:s3cret@h", "u:s3cret", "[::1]"];
+  const rows = [
+    ...hosts.map((host) => [`the host ${host}`, raw({ host }), "host, a string.* is no host's"]),
+    ["a host that is none", raw({ host: { name: "s3cret" } }), "host is an object of class Object"],
+    ["a port", raw({ host: "h", port: "6379/s3cret" }), "port, string, is no whole number"],
+    ["a db", raw({ host: "h", db: "s3cret" }), "db, string, is no whole number"],
+    ["a password in bytes", lazy({ password: bytes }), "password is no UTF-8: it must be text"],
+    ["a user in bytes", lazy({ username: bytes, password: "p" }), "username is no UTF-8"],
+    ["bytes of node-redis", createClient({ password: bytes }), "password is no UTF-8"],
+    [
+      "a password of the sentinels",
+      raw({ sentinels: [{ host: "a" }], name: "s", sentinelPassword: bytes }),
+      "sentinels' password is no UTF-8",
+    ],
+    ["half a character", raw({ password: "s3cret\ud800" }), "password is no UTF-8"],
+    ["an object", raw({ password: { s3cret: "s3cret" } }), "password is an object of class Object"],
+    ["a symbol", raw({ password: Symbol("s3cret") }), "password is symbol"],
+    [
+      "a URL of a cluster's server",
+      { isCluster: true, options: {}, startupNodes: ["redis://:s3cret@h:99999"] },
+      "URL .*not shown",
+    ],
+    [
+      "a URL of node-redis' cluster",
+      { rootNodes: [{ url: "redis://:s3cret@h:99999" }] },
+      "URL .*not shown",
+    ],
+  ];
+  for (const [name, client, words] of rows) {
+    test(name, () => {
+      assert.throws(
+        () => Redlock.fromClient(client),
+        (error) => {
+          assert.equal(error.code, "invalid");
+          assert.match(error.message, new RegExp(words));
+          const printed = inspect(error, { depth: null, showHidden: true });
+          for (const secret of ["s3cret", "evil@other", "one/2", "115", "255"]) {
+            assert.ok(!printed.includes(secret), printed);
+          }
+          return true;
+        },
+      );
+    });
   }
 });

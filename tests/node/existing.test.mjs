@@ -43,6 +43,22 @@ describe("over a server with a user", () => {
         url: `redis://app:s3c%2Fr%3Ae%40t@127.0.0.1:${server.port}/2`,
         name: "mine",
       }),
+    "ioredis, in bytes": () =>
+      lazy({
+        port: server.port,
+        db: 2,
+        connectionName: "mine",
+        username: "app",
+        password: new Uint8Array(Buffer.from(login.password)),
+      }),
+    "node-redis, in bytes": () =>
+      createClient({
+        socket: { port: server.port },
+        database: 2,
+        name: "mine",
+        username: Buffer.from("app"),
+        password: Buffer.from(login.password),
+      }),
     "node-redis with a provider": () =>
       createClient({
         socket: { port: server.port },
