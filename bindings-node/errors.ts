@@ -1,5 +1,6 @@
 /** The exception classes: one per code, the same codes in every language. */
 
+import { withoutAddresses } from "./addresses.js";
 import { Taken, takeNone } from "./stack.js";
 
 /** What one node had to say. */
@@ -207,7 +208,8 @@ export function toError(thrown: unknown): Error {
   const failure = thrown as Failure & { nodes: NodeReport[] };
   if (!Array.isArray(failure.nodes)) return thrown as Error;
   const Class = CLASSES[failure.code] ?? LockError;
-  const { message, resource, waited, remaining, reason, nodes } = failure;
+  const { resource, waited, remaining, reason } = failure;
+  const { message, nodes } = withoutAddresses(failure.message, failure.nodes, resource);
   const details = { resource, waited, remaining, reason, nodes };
   const cause = causeOf(nodes);
   return new Class(message, cause === undefined ? details : { ...details, cause });

@@ -65,7 +65,9 @@ const run = async (command) => {
     return { ok: true, at: now(), ...reply };
   } catch (error) {
     if (!(error instanceof LockError)) throw error;
-    return { ok: false, at: now(), code: error.code, message: error.message };
+    // Other languages name the nodes in their messages.
+    const nodes = error.nodes.map(({ url, error, state }) => `; ${url}: ${error ?? state}`);
+    return { ok: false, at: now(), code: error.code, message: error.message + nodes.join("") };
   }
 };
 

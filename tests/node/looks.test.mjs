@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { inspect, promisify } from "node:util";
 import * as redlock from "redlock-native";
-import { freePort, fresh } from "./helper.mjs";
+import { eventually, freePort, fresh, Server } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const { configure, lock, Redlock, using } = redlock;
@@ -48,6 +48,74 @@ describe("errors", () => {
     const refused = client.lock("taken", { wait: 0 }).acquire();
     await assert.rejects(refused, (error) => !("cause" in error));
     await lease.release();
+  });
+
+  describe("have no node's address in their message, which frameworks send to whoever asked:", () => {
+    /** Their words are the whole message; the address is elsewhere, and where a program prints the error. */
+    const without = (error, port, words) => {
+      assert.match(error.message, words);
+      for (const text of [error.message, error.stack, `${error}`, JSON.stringify(error.message)]) {
+        assert.ok(!text.includes(port) && !text.includes("127.0.0.1"), text);
+      }
+      assert.ok(error.nodes.some(({ url }) => url.includes(port)));
+      assert.ok(error.cause.message.includes(port) || error.cause.errors.length > 1);
+      assert.ok(inspect(error).includes(port));
+    };
+
+    test("nodes that failed", async () => {
+      const [one, two] = [`${await freePort()}`, `${await freePort()}`];
+      const nodes = [one, two].map((port) => `redis://127.0.0.1:${port}`);
+      // A key that is cut in messages, and one that reads like the rest of them.
+      for (const [name, key] of [
+        ["job", "job"],
+        ["n".repeat(500), "n+…"],
+        ["1 of 1 nodes failed; x", ""],
+      ]) {
+        const words = new RegExp(`^lock:${key}.* of \\d nodes failed: see the error's nodes$`);
+        const client = new Redlock(nodes, { restartGuard: 0 });
+        const failed = await client
+          .lock(name, { wait: 0 })
+          .acquire()
+          .catch((error) => error);
+        without(failed, one, words);
+        without(failed, two, words);
+        const attached = await client
+          .lock(name, { wait: 0 })
+          .attach("token")
+          .catch((error) => error);
+        without(attached, one, words);
+      }
+    });
+
+    test("a node that says what is wrong with the options", async () => {
+      const server = await Server.start();
+      try {
+        const port = `${server.port}`;
+        for (const name of [fresh(), "n".repeat(500)]) {
+          await server.cli("LPUSH", `lock:${name}`, "data");
+          const failed = await new Redlock(server.url)
+            .lock(name)
+            .acquire()
+            .catch((error) => error);
+          assert.equal(failed.code, "invalid");
+          without(failed, port, /^lock:\S+: a node cannot be used: .*keyPrefix/);
+        }
+        const twice = [server.url, server.url.replace("127.0.0.1", "localhost")];
+        const client = new Redlock(twice, { restartGuard: 0 });
+        // Whichever of the two is second.
+        const failed = await eventually(async () => {
+          const found = await client
+            .lock(fresh(), { wait: 0 })
+            .acquire()
+            .catch((error) => error);
+          assert.equal(found.code, "invalid");
+          return found;
+        });
+        without(failed, port, /^lock:\S+: a node cannot be used: .*the same server as another one/);
+      } finally {
+        await server.stop();
+      }
+    });
   });
 
   const WAYS = {

@@ -63,6 +63,7 @@ const TYPESCRIPT: &[&str] = &[
     "values.ts",
     "credentials.ts",
     "errors.ts",
+    "addresses.ts",
     "stack.ts",
 ];
 

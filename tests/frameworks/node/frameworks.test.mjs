@@ -68,6 +68,16 @@ for (const [name, file] of [
       await booksOnce(await both(file));
     });
 
+    test("tells nobody where Redis is", async () => {
+      const { url } = await place.serve(file);
+      place.server.process.kill("SIGKILL");
+      const answer = await fetch(`${url}/orders/1`, { method: "POST" });
+      const text = await answer.text();
+      assert.equal(answer.status, 500, text);
+      assert.match(text, /lock:order:1: .*nodes failed/);
+      assert.ok(!text.includes(`${place.server.port}`) && !text.includes("redis://"), text);
+    });
+
     test("ends in order while a request runs", async () => {
       await endsInOrder(
         await Promise.all([place.serve(file, { WORK: "1000" }), place.serve(file)]),
