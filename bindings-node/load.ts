@@ -11,6 +11,7 @@ import {
   PLATFORMS,
   wanted,
 } from "./binary.js";
+import { outside } from "./outside.js";
 
 /** What the program is told; the loader's own error is the cause. */
 function unusable(text: string, cause?: unknown): Error {
@@ -87,7 +88,8 @@ for (const musl of [false, true]) {
 }
 let found: unknown;
 try {
-  ({ VERSION: found } = require("./native.js") as { VERSION?: unknown });
+  // The first one to load it makes what the native part has for the whole process.
+  ({ VERSION: found } = outside(() => require("./native.js") as { VERSION?: unknown }));
 } catch (thrown) {
   throw unusable(explanation(facts(thrown)), thrown);
 }

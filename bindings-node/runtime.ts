@@ -22,6 +22,7 @@ import {
   type Step,
   WARNING,
 } from "./native.js";
+import { outside } from "./outside.js";
 import { deliver, Failed, hearInstead, type Receiver, slotFor, vacate } from "./pending.js";
 import { tellOfStep, wantedSteps } from "./steps.js";
 import { pass } from "./warnings.js";
@@ -40,7 +41,11 @@ const hear = Object.assign((rows: number, beside: unknown[]) => void settle(rows
  * it: a copy that nobody uses any more can be collected. What the native part must find hangs on what calls it and what it
  * calls.
  */
-const runtime = Object.assign(new Runtime(calls, outcomes, hear), arrays, { hear });
+const runtime = Object.assign(
+  outside(() => new Runtime(calls, outcomes, hear)),
+  arrays,
+  { hear },
+);
 
 /** The native part, once it knows of every call so far. */
 export function native(): Runtime {

@@ -35,3 +35,10 @@ describe("copies that are let go are collected, and nobody renews what they held
     }
   }
 });
+
+test("whoever loads a copy within an async context leaves none of its stores in it", async () => {
+  const flags = ["--expose-gc"];
+  const { code, stderr, lines } = await program("contexts", [5], { flags, timeout: 60_000 });
+  assert.equal(code, 0, stderr);
+  assert.deepEqual(lines, ["0"]);
+});

@@ -1,6 +1,7 @@
 // What errors and objects look like where a program prints them: whose line, which code, which cause, and no secret.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { createRequire } from "node:module";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { inspect, promisify } from "node:util";
@@ -9,6 +10,8 @@ import { eventually, freePort, fresh, Server } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const { configure, lock, Redlock, using } = redlock;
+const require = createRequire(import.meta.url);
+const { withoutAddresses } = require("../../bindings-node/dist/addresses.js");
 const run = promisify(execFile);
 const library = fileURLToPath(new URL("../../bindings-node/dist/", import.meta.url));
 const client = new Redlock(`memory://${fresh()}`);
@@ -71,7 +74,7 @@ describe("errors", () => {
         ["n".repeat(500), "n+…"],
         ["1 of 1 nodes failed; x", ""],
       ]) {
-        const words = new RegExp(`^lock:${key}.* of \\d nodes failed: see the error's nodes$`);
+        const words = new RegExp(`^lock:${key}.* of \\d nodes failed; node 1: .*(refused|answer)`);
         const client = new Redlock(nodes, { restartGuard: 0 });
         const failed = await client
           .lock(name, { wait: 0 })
@@ -111,11 +114,35 @@ describe("errors", () => {
           assert.equal(found.code, "invalid");
           return found;
         });
-        without(failed, port, /^lock:\S+: a node cannot be used: .*the same server as another one/);
+        without(failed, port, /^lock:\S+: a node cannot be used: .*the same server as \(address\)/);
       } finally {
         await server.stop();
       }
     });
+  });
+
+  test("whatever a server says has no address in the message", () => {
+    const url = "rediss+sentinel://one.example:26379,two.example:26380/service/1";
+    const words = [
+      `it is the same server as redis://10.0.0.1:6379 (run_id abc): ask 10.0.0.2 or [::1]:6379`,
+      `MOVED 7 db.internal:6380; failed to look up two.example; one.example:1 is gone`,
+    ];
+    for (const error of words) {
+      const message = `lock:a: no quorum: 1 of 1 nodes failed; ${url}: ${error}`;
+      const said = withoutAddresses(message, [{ url, state: "fault", error }], "lock:a");
+      assert.match(said.message, /^lock:a: no quorum: 1 of 1 nodes failed; node 1: (it|MOVED)/);
+      assert.doesNotMatch(said.message, /\d\.\d|example|internal|::|redis/);
+      assert.equal(said.nodes[0].error, error);
+    }
+    const path = "/var/run/redis sock";
+    const unix = { url: `unix://${path}`, state: "fault", error: `${path}: no such file` };
+    assert.ok(!withoutAddresses("x nodes failed; y", [unix], "lock:a").message.includes("/var"));
+    const advice = "lock:a: redis://h:1: it is a cluster: use redis+cluster://host:port";
+    const { message, nodes } = withoutAddresses(advice, [], "lock:a");
+    assert.match(message, /^lock:a: a node cannot be used: .*use redis\+cluster:\/\/host:port$/);
+    assert.equal(nodes[0].url, "redis://h:1");
+    const own = "lock:a: ttl is 1: see redis://h:1: as it is";
+    assert.deepEqual(withoutAddresses(own, [], "lock:a"), { message: own, nodes: [] });
   });
 
   const WAYS = {

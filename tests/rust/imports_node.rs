@@ -57,6 +57,7 @@ const TYPESCRIPT: &[&str] = &[
     "runtime.ts",
     "batch.ts",
     "steps.ts",
+    "outside.ts",
     "pending.ts",
     "warnings.ts",
     "options.ts",

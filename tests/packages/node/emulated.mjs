@@ -36,10 +36,13 @@ const one = () =>
 await Promise.all(Array.from({ length: 8 }, one));
 assert.equal(done, 8);
 
+// Waiting for a loss keeps no process alive; work does.
+const work = setInterval(() => {}, 1000);
 const taken = await client.lock("lost", { ttl: 5000 }).acquire();
 const told = new Promise((resolve) => taken.signal.addEventListener("abort", resolve));
 await client.forceRelease("lost");
 await told;
+clearInterval(work);
 assert.equal(taken.signal.reason.reason, "missing");
 
 // One that is held and one that waits, as the program ends.
