@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import redlock
+from redlock import _log
 
 from . import processes
 from .servers import Server
@@ -141,6 +142,78 @@ def test_a_level_holds_from_the_moment_that_it_is_set(way: str, kept: Kept) -> N
     said = [record.getMessage() for record in kept.of("granted key=lock:turn-")]
     numbers = [int(text.split()[1].rpartition("-")[2]) for text in said]
     assert numbers == list(range(0, 20, 2))
+
+
+def test_a_level_that_is_set_while_a_record_is_handled_is_not_undone(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of the log tells core what is wanted, too: it may ask before, and tell behind whoever sets it."""
+    tell, asked, changed = _log._log_from, threading.Event(), threading.Event()
+
+    def late(topic: str, level: int) -> None:
+        if threading.current_thread() is not threading.main_thread() and not asked.is_set():
+            assert (topic, level) == ("lease", logging.WARNING)
+            asked.set()
+            assert changed.wait(10)
+        tell(topic, level)
+
+    monkeypatch.setattr(_log, "_log_from", late)
+    client = redlock.Redlock("memory://")
+    lease = client.lock("lost").acquire()
+    client.force_release("lost")
+    assert asked.wait(10)
+    level(logging.DEBUG)
+    changed.set()
+    end = time.monotonic() + 10
+    while not kept.of("released"):
+        with client.lock("told"):
+            time.sleep(0.01)
+        assert time.monotonic() < end, "core was told the old level behind the new one"
+    assert not lease.held
+
+
+def test_what_was_said_before_a_level_is_set_is_judged_by_it(kept: Kept) -> None:
+    at, on = threading.Event(), threading.Event()
+
+    class Gate(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "lock:gate" in record.getMessage():
+                at.set()
+                on.wait(10)
+
+    gate, logger = Gate(), logging.getLogger("redlock.acquire")
+    logger.addHandler(gate)
+    level(logging.DEBUG, "redlock.acquire")
+    client = redlock.Redlock("memory://")
+    try:
+        with client.lock("gate"):
+            assert at.wait(10)
+        with client.lock("behind"):
+            level(logging.WARNING, "redlock.acquire")
+    finally:
+        on.set()
+        logger.removeHandler(gate)
+    flush(kept)
+    assert not kept.of("granted key=lock:behind")
+
+
+def test_who_switches_a_logger_off_and_on_is_obeyed_at_once(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell, told = _log._log_from, list[int]()
+    monkeypatch.setattr(_log, "_log_from", lambda *to: (told.append(to[1]), tell(*to)))
+    level(logging.DEBUG)
+    logger, client = logging.getLogger("redlock.acquire"), redlock.Redlock("memory://")
+    for name, off in [("off", True), ("on", False), ("off again", True), ("on again", False)]:
+        told.clear()
+        logger.disabled = off
+        # Core makes nothing that nobody hears.
+        assert told == [_log.NEVER if off else logging.DEBUG]
+        with client.lock(name):
+            pass
+        # Behind it on the same way.
+        kept.until(f"released key=lock:{name} ")
+        assert bool(kept.of(f"granted key=lock:{name} ")) is not off
 
 
 def test_a_renewal_that_nobody_calls_for_is_told_as_soon_as_it_is_wanted(kept: Kept) -> None:

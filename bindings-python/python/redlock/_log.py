@@ -39,11 +39,20 @@ def hear(topic: str, hearer: "Hearer | None") -> None:
 
 def _tell(topic: str, logger: "logging.Logger") -> None:
     """Tells core what the logger wants now."""
+    # Until what was told is what is wanted: another thread may have changed it and told of that in between. No lock,
+    # which a thread that is interrupted in here would keep.
+    told = None
+    while told != (wanted := _wanted(topic, logger)):
+        _log_from(topic, wanted)
+        told = wanted
+
+
+def _wanted(topic: str, logger: "logging.Logger") -> int:
     if topic in _hearers:
-        _log_from(topic, 0)
-        return
-    level = max(logger.getEffectiveLevel(), logger.manager.disable + 1)
-    _log_from(topic, NEVER if logger.disabled else level)
+        return 0
+    if logger.disabled:
+        return NEVER
+    return max(logger.getEffectiveLevel(), logger.manager.disable + 1)
 
 
 class _Memory(dict[int, bool]):
