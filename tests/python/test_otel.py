@@ -142,6 +142,40 @@ def test_an_acquire_and_a_hold_are_spans_below_whoever_acquires() -> None:
     assert failed["took"] > 0.04
 
 
+TWINS = """
+other = redlock.Redlock("memory://shared")
+client = redlock.Redlock("memory://shared")
+
+def told():
+    # What was said by now is told: a hold of its own ends behind it.
+    count = len(exporter.get_finished_spans())
+    with client.lock("flush"):
+        pass
+    until(count + 2)
+
+with client.lock("abandoned") as lease:
+    other.attach("abandoned", lease.token).abandon()
+    told()
+    assert lease.held
+lease = client.lock("released").acquire()
+other.attach("released", lease.token).release()
+end = time.monotonic() + 10
+while lease.held and time.monotonic() < end:
+    time.sleep(0.005)
+told()
+holds = [span for span in exporter.get_finished_spans() if span.name == "redlock.hold"]
+print(json.dumps([
+    [span.attributes["redlock.key"], span.attributes["redlock.end"]] for span in holds
+]))
+"""
+
+
+def test_a_twin_that_ends_ends_no_hold_but_its_own() -> None:
+    spans = [each for each in ran(TWINS) if each[0] != "lock:flush"]
+    # One for each acquire, as that lease ended.
+    assert spans == [["lock:abandoned", "released"], ["lock:released", "lost"]]
+
+
 METRICS = """
 for _ in range(3):
     with client.lock("job"):

@@ -137,6 +137,9 @@ class _Instruments:
         end = "lost" if template == "lease lost" else template
         held = float(str(values["held_ms"])) / 1e3
         self.hold.record(held, {"end": end})
+        if values.get("attached"):
+            # The span is of the lease that was acquired, which tells of its own end.
+            return
         with self.guard:
             found = self.holds.pop((str(values["key"]), str(values["token"])), None)
         if found is None:

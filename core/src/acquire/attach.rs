@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::request::Request;
 use crate::error::{Error, Result};
-use crate::lease::{ExtendRound, Lease, Leases, State, Verdict};
+use crate::lease::{ExtendRound, Lease, LeaseParams, Leases, State, Verdict};
 use crate::node::{Claim, Fencing};
 use crate::spans::Spans;
 
@@ -52,6 +52,7 @@ async fn ask(request: &Request, claim: &Claim, leases: &Arc<Leases>) -> Result<L
         // A confirmation that comes when the time is over is as good as none.
         Verdict::Extended if clock.now() < validity.ends() => {
             let params = request.lease_params(claim.clone(), validity.started, None);
+            let params = LeaseParams { attached: true, ..params };
             let state = State::new(params, validity, leases);
             let spans = Spans::attached(|| state.key(), state.token_prefix());
             if spans.are_made() {

@@ -83,6 +83,7 @@ impl Request {
             node_timeout: self.node_timeout(),
             guard: self.guard,
             unit: self.options.unit,
+            attached: false,
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct LeaseParams {
     pub(crate) guard: Duration,
     /// In which messages about the ttl are.
     pub(crate) unit: Unit,
+    /// Whether it continues a lease that was held already: another one of its token may live on when it ends.
+    pub(crate) attached: bool,
 }
 
 /// Who asks for a lock or holds it inside its process, where the language knows: a word for messages ("this thread")

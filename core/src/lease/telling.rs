@@ -28,7 +28,10 @@ impl State {
         meter::held("lost", || held);
         log::event!(
             Warn, Lease, in self.place(),
-            { key: self.key(), reason: reason.as_str(), token: self.token_prefix(), held_ms: held },
+            {
+                key: self.key(), reason: reason.as_str(), token: self.token_prefix(), held_ms: held,
+                attached: self.attached(),
+            },
             "lease lost"
         );
         self.end_spans();
@@ -39,7 +42,10 @@ impl State {
         meter::held("released", || self.age());
         log::event!(
             Debug, Lease, in self.place(),
-            { key: self.key(), token: self.token_prefix(), held_ms: self.age() }, "released"
+            {
+                key: self.key(), token: self.token_prefix(), held_ms: self.age(), attached: self.attached(),
+            },
+            "released"
         );
         self.end_spans();
     }
@@ -49,7 +55,10 @@ impl State {
         meter::held("abandoned", || self.age());
         log::event!(
             Debug, Lease, in self.place(),
-            { key: self.key(), token: self.token_prefix(), held_ms: self.age() }, "abandoned"
+            {
+                key: self.key(), token: self.token_prefix(), held_ms: self.age(), attached: self.attached(),
+            },
+            "abandoned"
         );
         self.end_spans();
     }
@@ -75,6 +84,11 @@ impl State {
     /// It is over.
     fn end_spans(&self) {
         self.spans.get().into_iter().for_each(Spans::end);
+    }
+
+    /// Said of no other lease: that it is the end of one that was attached, and not of the one that was acquired.
+    fn attached(&self) -> Option<&'static str> {
+        self.params.attached.then_some("true")
     }
 
     /// As much of the token as logs show: who reads them must not be able to release it.
