@@ -8,7 +8,9 @@
 use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyModule, PyTuple, PyWeakrefReference};
+use pyo3::types::{
+    PyBytes, PyCFunction, PyList, PyModule, PyString, PyTuple, PyWeakrefReference,
+};
 use pyo3::{PyTraverseError, PyVisit};
 use redlock::ffi::{Answer, Ask, Credentials, Unit};
 
@@ -181,31 +183,55 @@ fn read(told: &Bound<'_, PyTuple>) -> Result<Credentials, String> {
         let _ = answer.call_method0("close");
         return Err("gave an awaitable: no event loop runs where it is asked".to_owned());
     }
-    credentials(&answer).ok_or_else(|| {
-        format!(
-            "gave a value of type {}: it must be a password, (user, password) or (user, password, lifetime in seconds)",
-            args::class(&answer)
-        )
+    credentials(&answer)
+}
+
+/// The words may come as a list and in bytes, too, as clients of Redis take them.
+fn credentials(answer: &Bound<'_, PyAny>) -> Result<Credentials, String> {
+    if is_word(answer) {
+        return Ok(Credentials::new(word("password", answer)?));
+    }
+    let words: Vec<Bound<'_, PyAny>> = match (answer.cast::<PyTuple>(), answer.cast::<PyList>()) {
+        (Ok(tuple), _) => tuple.iter().collect(),
+        (_, Ok(list)) => list.iter().collect(),
+        _ => return Err(odd(&format!("a value of type {}", args::class(answer)))),
+    };
+    let (user, password, lifetime) = match words.as_slice() {
+        [user, password] => (user, password, None),
+        [user, password, lifetime] => (user, password, Some(lifetime)),
+        _ => return Err(odd(&format!("{} values", words.len()))),
+    };
+    let mut found = Credentials::new(word("password", password)?);
+    if !user.is_none() {
+        found = found.user(word("user", user)?);
+    }
+    if let Some(lifetime) = lifetime.filter(|lifetime| !lifetime.is_none()) {
+        let wrong = || odd(&format!("a lifetime of type {}", args::class(lifetime)));
+        let seconds = args::seconds("lifetime", Some(lifetime)).ok().flatten().ok_or_else(wrong)?;
+        let duration = Unit::Seconds.duration("lifetime", seconds);
+        found = found.lifetime(duration.map_err(|_| "gave a lifetime that is no time".to_owned())?);
+    }
+    Ok(found)
+}
+
+fn is_word(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>()
+}
+
+/// A user or a password, of which nothing is shown.
+fn word(what: &str, value: &Bound<'_, PyAny>) -> Result<String, String> {
+    if !is_word(value) {
+        return Err(odd(&format!("a {what} of type {}", args::class(value))));
+    }
+    let text = value.extract::<String>().ok().or_else(|| {
+        let bytes = value.cast::<PyBytes>().ok()?.as_bytes();
+        str::from_utf8(bytes).ok().map(str::to_owned)
+    });
+    text.ok_or_else(|| {
+        format!("gave a {what} that is not UTF-8, as which it is sent: choose one that is, best of letters of ASCII")
     })
 }
 
-fn credentials(answer: &Bound<'_, PyAny>) -> Option<Credentials> {
-    if let Ok(password) = answer.extract::<String>() {
-        return Some(Credentials::new(password));
-    }
-    let (user, password, lifetime) =
-        match answer.cast::<PyTuple>().ok()?.iter().collect::<Vec<_>>().as_slice() {
-            [user, password] => (user.clone(), password.clone(), None),
-            [user, password, lifetime] => (user.clone(), password.clone(), Some(lifetime.clone())),
-            _ => return None,
-        };
-    let mut found = Credentials::new(password.extract::<String>().ok()?);
-    if let Some(user) = user.extract::<Option<String>>().ok()? {
-        found = found.user(user);
-    }
-    if let Some(lifetime) = lifetime.filter(|lifetime| !lifetime.is_none()) {
-        let seconds = args::seconds("lifetime", Some(&lifetime)).ok()??;
-        found = found.lifetime(Unit::Seconds.duration("lifetime", seconds).ok()?);
-    }
-    Some(found)
+fn odd(what: &str) -> String {
+    format!("gave {what}: it must be a password, (user, password) or (user, password, lifetime in seconds)")
 }

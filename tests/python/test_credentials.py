@@ -69,6 +69,12 @@ def test_the_open_connection_logs_in_again(server: Server) -> None:
         lease.release()
 
 
+@pytest.mark.parametrize("given", [["app", "s3cret"], (b"app", b"s3cret"), [b"app", "s3cret", 900]])
+def test_lists_and_bytes_are_taken_as_they_are_meant(server: Server, given: Any) -> None:
+    with redlock.Redlock(url(server), credentials=lambda: given) as client:
+        client.lock("job", wait=1).acquire().release()
+
+
 def fails() -> Any:
     raise ValueError("s3cret")
 
@@ -84,8 +90,12 @@ class Awaitable:
         (fails, "credentials raised ValueError, whose text is not shown"),
         (lambda: time.sleep(3) or "s3cret", "credentials gave no answer within 1.500 s"),
         (lambda: None, "gave a value of type NoneType"),
-        (lambda: ("s3cret",), "gave a value of type tuple"),
-        (lambda: ("app", "s3cret", "soon"), "gave a value of type tuple"),
+        (lambda: ("s3cret",), "gave 1 values: it must be a password, (user, password) or"),
+        (lambda: {"password": "s3cret"}, "gave a value of type dict"),
+        (lambda: ("app", "s3cret", "soon"), "gave a lifetime of type str"),
+        (lambda: ("app", "s3cret", float("nan")), "gave a lifetime that is no time"),
+        (lambda: ["app", 5], "gave a password of type int"),
+        (lambda: b"s3cret\xff", "gave a password that is not UTF-8"),
         (lambda: ("app", "s3cret", 0), "a lifetime of less than a second"),
         (lambda: "", "gave an empty password"),
         (Awaitable, "gave an awaitable"),

@@ -66,6 +66,7 @@ const PYTHON: &[&str] = &[
     "_log",
     "_client",
     "_redis_py",
+    "_redis_login",
     "_redis_settings",
     "_native",
     "errors",

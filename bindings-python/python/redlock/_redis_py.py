@@ -7,10 +7,10 @@ nothing connects, and told apart by the names of their classes.
 import inspect
 import sys
 import warnings
-from os import fspath
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from redlock import _redis_login as login
 from redlock import _redis_settings as settings
 from redlock.errors import InvalidOption
 
@@ -30,13 +30,19 @@ def taken_over(
     options = {}
     if "credentials" not in given:
         providers = [node.provider for node in nodes]
+        encodings = {node.encoding for node in nodes}
         if any(provider is not providers[0] for provider in providers):
             raise InvalidOption(
                 "the clients have different credential providers, or some have none: "
                 "give credentials=, one function for all nodes"
             )
         if providers[0] is not None:
-            options["credentials"] = FromProvider(providers[0])
+            if len(encodings) > 1:
+                raise InvalidOption(
+                    "the clients send what their credential provider gives in different encodings: give credentials=, "
+                    "one function for all nodes"
+                )
+            options["credentials"] = login.FromProvider(providers[0], encodings.pop())
             if hasattr(providers[0], "on_next"):
                 left_out.append(
                     "new tokens of the credential_provider, which is asked at each connect"
@@ -45,30 +51,6 @@ def taken_over(
         text = f"without a counterpart in redlock, and left out: {', '.join(left_out)}"
         warnings.warn(text, UserWarning, stacklevel=3)
     return [node.url for node in nodes], options
-
-
-class FromProvider:
-    """A credential provider of redis-py, as `credentials=` asks."""
-
-    def __init__(self, provider: Any) -> None:
-        self.provider = provider
-
-    def __call__(self) -> Any:
-        try:
-            answer = self.provider.get_credentials()
-        except NotImplementedError:
-            # One for asyncio alone; we are asked on a thread without a loop.
-            import asyncio
-
-            answer = asyncio.run(self.provider.get_credentials_async())
-        if not isinstance(answer, tuple) or len(answer) not in (1, 2):
-            return answer
-        # redis-py sends bytes and numbers, too.
-        *user, password = (
-            word.decode() if isinstance(word, bytes) else str(word) if _is_number(word) else word
-            for word in answer
-        )
-        return (user[0] or None, password) if user else password
 
 
 def _kind(client: Any) -> str | None:
@@ -84,6 +66,7 @@ class _Node:
     def __init__(self, client: Any, service: str | None, given: dict[str, Any]) -> None:
         self.given = given
         self.provider: Any = None
+        self.encoding = "utf-8"
         self.left_out: list[str] = []
         kind = _kind(client)
         if service is not None and kind != "Sentinel":
@@ -133,14 +116,17 @@ class _Node:
             parameters = self._parameters(kwargs, cls, tls)
             # A path has no place for these but behind the ?.
             names = () if self._asks(kwargs) else ("username", "password")
-            words = {name: _word(name, kwargs) for name in names} | {"db": kwargs.get("db")}
+            words = {name: login.word(name, kwargs) for name in names} | {"db": kwargs.get("db")}
             parameters |= {name: word for name, word in words.items() if word}
-            self.url = f"unix://{quote(fspath(kwargs['path']))}{_query(parameters)}"
+            self.url = (
+                f"unix://{quote(settings.as_path('path', kwargs['path']))}{_query(parameters)}"
+            )
         else:
             parameters = self._parameters(kwargs, cls, tls)
             host = _host(kwargs.get("host", "localhost"), kwargs.get("port", 6379))
-            login = self._login(kwargs)
-            self.url = f"{_scheme(tls)}://{login}{host}{_path(kwargs)}{_query(parameters)}"
+            self.url = (
+                f"{_scheme(tls)}://{self._login(kwargs)}{host}{_path(kwargs)}{_query(parameters)}"
+            )
 
     def _sentinel(self, manager: Any, service: str, kwargs: dict[str, Any], tls: bool) -> None:
         for name in ("min_other_sentinels", "_force_master_ip"):
@@ -154,9 +140,10 @@ class _Node:
                 parameters[f"sentinel_{name}"] = own[name]
         places = [each.connection_pool.connection_kwargs for each in manager.sentinels]
         hosts = ",".join(_host(place["host"], place["port"]) for place in places)
-        login = self._login(kwargs)
         path = f"/{quote(service, safe='')}{_path(kwargs)}"
-        self.url = f"{_scheme(tls)}+sentinel://{login}{hosts}{path}{_query(parameters)}"
+        self.url = (
+            f"{_scheme(tls)}+sentinel://{self._login(kwargs)}{hosts}{path}{_query(parameters)}"
+        )
 
     def _cluster(self, client: Any) -> None:
         manager = client.nodes_manager
@@ -171,8 +158,7 @@ class _Node:
         parameters = self._parameters(kwargs, cls, tls)
         places = list(manager.startup_nodes.values())
         hosts = ",".join(_host(place.host, place.port) for place in places)
-        login = self._login(kwargs)
-        self.url = f"{_scheme(tls)}+cluster://{login}{hosts}{_query(parameters)}"
+        self.url = f"{_scheme(tls)}+cluster://{self._login(kwargs)}{hosts}{_query(parameters)}"
 
     def _parameters(self, kwargs: dict[str, Any], cls: Any, tls: bool) -> dict[str, Any]:
         found = settings.read(kwargs, _defaults(cls), tls, self.given)
@@ -182,12 +168,15 @@ class _Node:
     def _asks(self, kwargs: dict[str, Any]) -> bool:
         """Whether somebody else than the URL says as whom to log in."""
         self.provider = kwargs.get("credential_provider")
+        self.encoding = login.encoding(kwargs)
         return self.provider is not None or "credentials" in self.given
 
     def _login(self, kwargs: dict[str, Any]) -> str:
         if self._asks(kwargs):
             return ""
-        user, password = (quote(_word(name, kwargs), safe="") for name in ("username", "password"))
+        user, password = (
+            quote(login.word(name, kwargs), safe="") for name in ("username", "password")
+        )
         # A user alone is refused by its URL, which says why.
         return f"{user}:{password}@" if password else f"{user}@" if user else ""
 
@@ -199,38 +188,26 @@ def _scheme(tls: bool) -> str:
 def _host(host: Any, port: Any) -> str:
     # Where a name had one of these, its URL would lead elsewhere, and take the password along.
     if not isinstance(host, str) or not host or set(host) & set("/?#@,[]\\ \t\r\n"):
-        raise InvalidOption(f"a client's host is {host!r}: it must be a host's name or address")
-    try:
-        number = int(port)
-    except (TypeError, ValueError):
-        raise InvalidOption(f"a client's port is {port!r}: it must be a number") from None
+        # Not shown: whoever wrote a URL's user and password there must not read them in a log.
+        raise InvalidOption(
+            f"a client's host, a {type(host).__name__} that is not shown, is no host's name or address: "
+            "user, password, port and db have settings of their own"
+        )
+    number = _number("port", port)
     return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
 
 
-def _word(name: str, kwargs: dict[str, Any]) -> str:
-    """A user or a password, which redis-py takes as bytes and as a number, too."""
-    value, encoding = kwargs.get(name), kwargs.get("encoding") or "utf-8"
-    if not isinstance(value, (str, bytes, bytearray, memoryview)):
-        return str(value or "")
+def _number(name: str, value: Any) -> int:
     try:
-        text = value if isinstance(value, str) else bytes(value).decode()
-        if not isinstance(value, str) or value.encode(encoding) == value.encode():
-            return text
-    except (UnicodeError, LookupError):
-        # Its own text has the password in it.
+        return int(value)
+    except (TypeError, ValueError):
+        # Its own text shows the value.
         pass
-    raise InvalidOption(
-        f"the client sends its {name} as {encoding}, and redlock as utf-8, which is another one, or none: give it "
-        "letters of ASCII, or write the node's URL, Redlock('redis://...'), with what the server expects"
-    )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    raise InvalidOption(f"a client's {name}, a {type(value).__name__}, is no number")
 
 
 def _path(kwargs: dict[str, Any]) -> str:
-    return f"/{int(kwargs['db'])}" if kwargs.get("db") else ""
+    return f"/{_number('db', kwargs['db'])}" if kwargs.get("db") else ""
 
 
 def _query(parameters: dict[str, Any]) -> str:

@@ -119,12 +119,21 @@ def _same(value: Any, default: Any) -> bool:
 
 def _written(name: str, value: Any) -> Any:
     if name != "ssl_cert_reqs":
-        return fspath(value) if name.startswith("ssl_") else value
+        return as_path(name, value) if name.startswith("ssl_") else value
     # A str, an ssl.VerifyMode or its number, or None, which redis-py takes for none.
     word = value if isinstance(value, str) else WORDS.get(value)
     if word not in WORDS.values():
         raise InvalidOption("the client's ssl_cert_reqs is none of 'none', 'optional', 'required'")
     return word
+
+
+def as_path(name: str, value: Any) -> str | bytes:
+    """Where a file or a socket is."""
+    try:
+        path: str | bytes = fspath(value)
+    except TypeError:
+        raise InvalidOption(f"the client's {name}, a {type(value).__name__}, is no path") from None
+    return path
 
 
 def _verifies_nothing(name: str, kwargs: dict[str, Any], given: dict[str, Any]) -> bool:
@@ -137,6 +146,6 @@ def _verifies_nothing(name: str, kwargs: dict[str, Any], given: dict[str, Any]) 
 
 def _is_met(name: str, value: Any) -> bool:
     """Whether it asks for nothing that is not so here anyway: TLS 1.2 at least, no checks by OCSP."""
-    if name == "ssl_min_version":
-        return int(value) <= 0x0303
-    return not value
+    if name != "ssl_min_version":
+        return not value
+    return isinstance(value, int) and value <= 0x0303

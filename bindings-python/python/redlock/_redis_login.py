@@ -1,0 +1,73 @@
+"""As whom redis-py's clients log in: a password, or somebody who is asked for it. No text of ours has it in it."""
+
+import codecs
+from typing import Any
+
+from redlock.errors import InvalidOption
+
+
+class FromProvider:
+    """A credential provider of redis-py, as `credentials=` asks."""
+
+    def __init__(self, provider: Any, encoding: str) -> None:
+        self.provider = provider
+        self.encoding = encoding
+
+    def __call__(self) -> Any:
+        try:
+            answer = self.provider.get_credentials()
+        except NotImplementedError:
+            # One for asyncio alone; we are asked on a thread without a loop.
+            import asyncio
+
+            answer = asyncio.run(self.provider.get_credentials_async())
+        if not isinstance(answer, (tuple, list)) or len(answer) not in (1, 2):
+            return answer
+        *user, password = map(self._sent, answer)
+        return (user[0] or None, password) if user else password
+
+    def _sent(self, value: Any) -> Any:
+        """As redis-py sends it, which takes bytes and numbers, too: core refuses what is no UTF-8 then."""
+        if _is_number(value):
+            return str(value)
+        if isinstance(value, memoryview):
+            return bytes(value)
+        if isinstance(value, str) and self.encoding != "utf-8":
+            return value.encode(self.encoding)
+        return value
+
+
+def encoding(kwargs: dict[str, Any]) -> str:
+    """In which the client sends text."""
+    name = kwargs.get("encoding") or "utf-8"
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        return str(name)
+
+
+def word(name: str, kwargs: dict[str, Any]) -> str:
+    """A user or a password, which redis-py takes as bytes and as a number, too."""
+    value, coded = kwargs.get(name), kwargs.get("encoding") or "utf-8"
+    if not isinstance(value, (str, bytes, bytearray, memoryview)):
+        return str(value or "")
+    try:
+        text = value if isinstance(value, str) else bytes(value).decode()
+        if not isinstance(value, str) or value.encode(coded) == value.encode():
+            return text
+    except (UnicodeError, LookupError):
+        # Its own text has the password in it.
+        pass
+    what = (
+        f"the client sends its {name} as {coded}, and redlock as utf-8, which is another one, or none"
+        if isinstance(value, str)
+        else f"the client's {name} is in bytes that are not UTF-8, as which redlock sends it"
+    )
+    raise InvalidOption(
+        f"{what}: give it letters of ASCII, or write the node's URL, Redlock('redis://...'), with what "
+        "the server expects"
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
