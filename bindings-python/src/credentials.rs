@@ -8,9 +8,7 @@
 use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyBytes, PyCFunction, PyList, PyModule, PyString, PyTuple, PyWeakrefReference,
-};
+use pyo3::types::{PyBytes, PyCFunction, PyList, PyModule, PyString, PyTuple, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit};
 use redlock::ffi::{Answer, Ask, Credentials, Unit};
 
@@ -233,5 +231,7 @@ fn word(what: &str, value: &Bound<'_, PyAny>) -> Result<String, String> {
 }
 
 fn odd(what: &str) -> String {
-    format!("gave {what}: it must be a password, (user, password) or (user, password, lifetime in seconds)")
+    format!(
+        "gave {what}: it must be a password, (user, password) or (user, password, lifetime in seconds)"
+    )
 }
