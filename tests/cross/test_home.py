@@ -1,0 +1,75 @@
+"""Where the project lives is filled in by one command: in three packages' metadata, and in the README's links."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from .agents import ROOT
+
+FILES = ["Cargo.toml", "core/Cargo.toml", "pyproject.toml", "package.json", "README.md"]
+FILES += ["scripts/home"]
+FIRST, SECOND = "https://example.org/locks/redlock", "https://example.net/redlock-moved"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The files that the script reads and writes, as they are before anybody has filled anything in."""
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def home(tree: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, str(tree / "scripts/home"), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+
+def test_one_command_fills_it_in_everywhere(tree: Path) -> None:
+    """Also when it moves."""
+    unfilled = home(tree, "--check").returncode != 0
+    for address in (FIRST, SECOND):
+        assert home(tree, address).returncode == 0
+        assert home(tree, "--check").stdout == f"{address}\n"
+        cargo = tomllib.loads((tree / "Cargo.toml").read_text())
+        assert cargo["workspace"]["package"]["repository"] == address
+        crate = tomllib.loads((tree / "core/Cargo.toml").read_text())
+        assert crate["package"]["repository"] == {"workspace": True}
+        urls = tomllib.loads((tree / "pyproject.toml").read_text())["project"]["urls"]
+        assert urls["Repository"] == address
+        assert urls.keys() >= {"Repository", "Documentation", "Changelog"}
+        manifest = json.loads((tree / "package.json").read_text())
+        assert manifest["repository"]["url"] == f"git+{address}.git"
+        links = re.findall(r"\]\(([^)#]+)[^)]*\)", (tree / "README.md").read_text())
+        assert len(links) > 20
+        for link in [*links, urls["Documentation"], urls["Changelog"]]:
+            if link.startswith(address):
+                assert (ROOT / link.removeprefix(f"{address}/blob/main/")).exists(), link
+            else:
+                assert re.match("https?:", link), f"leads nowhere on a package index: {link}"
+    # Nothing else changed in what the packages are.
+    for name in ("package.json", "pyproject.toml"):
+        read = json.loads if name == "package.json" else tomllib.loads
+        ours, theirs = (read((each / name).read_text()) for each in (ROOT, tree))
+        if name == "pyproject.toml":
+            ours, theirs = ours["project"], theirs["project"]
+        assert not unfilled or {key: theirs[key] for key in ours} == ours
+
+
+@pytest.mark.parametrize("word", ["", "redlock", "http://example.org/x", "https://a b", "--help"])
+def test_what_is_no_address_is_refused_and_changes_nothing(tree: Path, word: str) -> None:
+    done = home(tree, word)
+    assert done.returncode != 0
+    assert "usage: scripts/home" in done.stderr
+    assert all((tree / name).read_bytes() == (ROOT / name).read_bytes() for name in FILES)
+
+
+def test_nothing_is_published_before() -> None:
+    steps = (ROOT / ".github/workflows/publish.yml").read_text()
+    assert steps.count("scripts/home --check") == 2
