@@ -22,6 +22,9 @@ def server() -> Iterator[Server]:
     server.close()
 
 
+Call = Callable[..., Any]
+
+
 def url(server: Server) -> str:
     return f"redis://127.0.0.1:{server.port}"
 
@@ -34,7 +37,9 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("lifetime", [(), (None,), (900,), (timedelta(minutes=15),)])
-def test_a_function_is_asked_on_a_thread_of_its_own(server: Server, lifetime: Any) -> None:
+def test_a_function_is_asked_on_a_thread_of_its_own(
+    server: Server, call: Call, lifetime: Any
+) -> None:
     asked = []
 
     def ask() -> Any:
@@ -43,19 +48,19 @@ def test_a_function_is_asked_on_a_thread_of_its_own(server: Server, lifetime: An
 
     with redlock.Redlock(url(server), credentials=ask) as client:
         assert not asked
-        client.lock("job").acquire().release()
+        call(call(client.lock("job"), "acquire"), "release")
         assert len(asked) == 1
         assert asked[0] != threading.get_ident()
         assert "app" in {each["user"] for each in server.client.client_list()}
         server.client.client_kill_filter(_type="normal", skipme=True)
         until(lambda: len(asked) == 2)
-        client.lock("job", wait=5).acquire().release()
+        call(call(client.lock("job", wait=5), "acquire"), "release")
 
 
-def test_the_open_connection_logs_in_again(server: Server) -> None:
+def test_the_open_connection_logs_in_again(server: Server, call: Call) -> None:
     given = iter(["s3cret", "s3cret-2"] * 20)
     with redlock.Redlock(url(server), credentials=lambda: ("app", next(given), 1)) as client:
-        lease = client.lock("job").acquire()
+        lease = call(client.lock("job"), "acquire")
 
         def ids() -> list[str]:
             return [each["id"] for each in server.client.client_list() if each["name"] == "redlock"]
@@ -66,13 +71,15 @@ def test_the_open_connection_logs_in_again(server: Server) -> None:
         )
         assert ids() == before
         assert lease.held
-        lease.release()
+        call(lease, "release")
 
 
 @pytest.mark.parametrize("given", [["app", "s3cret"], (b"app", b"s3cret"), [b"app", "s3cret", 900]])
-def test_lists_and_bytes_are_taken_as_they_are_meant(server: Server, given: Any) -> None:
+def test_lists_and_bytes_are_taken_as_they_are_meant(
+    server: Server, call: Call, given: Any
+) -> None:
     with redlock.Redlock(url(server), credentials=lambda: given) as client:
-        client.lock("job", wait=1).acquire().release()
+        call(call(client.lock("job", wait=1), "acquire"), "release")
 
 
 def fails() -> Any:
@@ -102,13 +109,15 @@ class Awaitable:
         (lambda: ("app", "wrong-s3cret"), "WRONGPASS"),
     ],
 )
-def test_who_gives_none_is_a_fault_in_time(server: Server, ask: Any, words: str) -> None:
+def test_who_gives_none_is_a_fault_in_time(
+    server: Server, call: Call, ask: Any, words: str
+) -> None:
     begun = time.monotonic()
     with (
         redlock.Redlock(url(server), credentials=ask, node_timeout=3) as client,
         pytest.raises(redlock.QuorumUnavailable) as caught,
     ):
-        client.lock("job", wait=0).acquire()
+        call(client.lock("job", wait=0), "acquire")
     assert words in str(caught.value)
     assert "s3cret" not in f"{caught.value!r} {caught.value.nodes}"
     assert time.monotonic() - begun < 8

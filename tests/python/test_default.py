@@ -23,20 +23,41 @@ def output(code: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_a_lock_may_be_made_before_configure() -> None:
-    code = """
+#: How a lock is held, and looked at.
+BLOCKING = """
 import redlock
+def held(lock):
+    with lock as lease: return lease
+def look(lock): return lock.inspect()
+"""
+IN_A_LOOP = """
+import asyncio, redlock
+def held(lock):
+    async def main():
+        async with lock as lease: return lease
+    return asyncio.run(main())
+def look(lock):
+    async def main(): return await lock.ainspect()
+    return asyncio.run(main())
+"""
+ways = pytest.mark.parametrize("way", [BLOCKING, IN_A_LOOP], ids=["sync", "async"])
+
+
+@ways
+def test_a_lock_may_be_made_before_configure(way: str) -> None:
+    code = """
 lock = redlock.lock("early", ttl=5)
 redlock.configure("memory://", key_prefix="p:")
-with lock as lease: print(lease.key)
+print(held(lock).key)
 try: redlock.configure("memory://other")
 except redlock.InvalidOption as error: print("replace=True" in str(error))
 redlock.configure("memory://other", key_prefix="q:", replace=True)
-with lock as lease: print(lease.key)
+print(held(lock).key)
 """
-    assert output(code) == "p:early\nTrue\nq:early\n"
+    assert output(way + code) == "p:early\nTrue\nq:early\n"
 
 
+@ways
 @pytest.mark.parametrize(
     ("variables", "nodes"),
     [
@@ -48,47 +69,50 @@ with lock as lease: print(lease.key)
         ({"REDIS_URL": "memory://b"}, "['memory://b']"),
     ],
 )
-def test_the_environment_chooses(variables: dict[str, str], nodes: str) -> None:
+def test_the_environment_chooses(way: str, variables: dict[str, str], nodes: str) -> None:
     code = """
-import redlock
-with redlock.lock("x"): print([node.url for node in redlock.lock("x").inspect().nodes])
+held(redlock.lock("x"))
+print([node.url for node in look(redlock.lock("x")).nodes])
 """
-    assert output(code, **variables) == nodes + "\n"
+    assert output(way + code, **variables) == nodes + "\n"
 
 
-def test_the_choice_is_logged_once_and_redacted(redis_server: Server) -> None:
+@ways
+def test_the_choice_is_logged_once_and_redacted(way: str, redis_server: Server) -> None:
     code = """
-import logging, sys, time, redlock
+import logging, sys, time
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
 for _ in range(3):
-    try: redlock.lock("x", ttl=0.5).acquire(wait=0).release()
+    try: held(redlock.lock("x", ttl=0.5, wait=0))
     except redlock.QuorumUnavailable: pass
 time.sleep(0.2)
 """
-    out = output(code, REDIS_URL=f"redis://:secret@127.0.0.1:{redis_server.port}")
+    out = output(way + code, REDIS_URL=f"redis://:secret@127.0.0.1:{redis_server.port}")
     assert out.count("default client") == 1
     assert "secret" not in out
 
 
 LOGGED = """
-import logging, sys, time, redlock
+import logging, sys, time
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(levelname)s %(message)s")
 CHOICE
 for _ in range(3):
-    try: redlock.lock("x", ttl=0.5).acquire(wait=0).release()
+    try: held(redlock.lock("x", ttl=0.5, wait=0))
     except redlock.QuorumUnavailable: pass
 time.sleep(0.2)
 """
 
 
-def test_the_last_resort_is_a_warning_once() -> None:
-    out = output(LOGGED.replace("CHOICE", ""))
+@ways
+def test_the_last_resort_is_a_warning_once(way: str) -> None:
+    out = output(way + LOGGED.replace("CHOICE", ""))
     (warned,) = [line for line in out.splitlines() if "neither REDLOCK_NODES nor REDIS_URL" in line]
     assert warned.startswith("WARNING")
     assert "configure()" in warned
     assert "redis://127.0.0.1:6379" in warned
 
 
+@ways
 @pytest.mark.parametrize(
     ("chosen", "variables"),
     [
@@ -97,8 +121,8 @@ def test_the_last_resort_is_a_warning_once() -> None:
         ('redlock.configure("memory://")', {}),
     ],
 )
-def test_a_choice_is_no_warning(chosen: str, variables: dict[str, str]) -> None:
-    out = output(LOGGED.replace("CHOICE", chosen), **variables)
+def test_a_choice_is_no_warning(way: str, chosen: str, variables: dict[str, str]) -> None:
+    out = output(way + LOGGED.replace("CHOICE", chosen), **variables)
     assert "INFO the default client's nodes: memory://" in out
     assert "WARNING" not in out
 

@@ -122,21 +122,38 @@ def test_without_a_loop_a_coroutine_function_is_refused(
         lease.on_lost(callback)
 
 
-def test_what_it_returns_unregisters_it(client: redlock.Redlock, name: str) -> None:
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_what_it_returns_unregisters_it(client: redlock.Redlock, name: str, way: str) -> None:
     told: list[str] = []
     event = threading.Event()
-    lease = client.lock(name).acquire()
-    forget = lease.on_lost(lambda _: told.append("forgotten"))
-    lease.on_lost(lambda _: told.append("kept"))
-    forget()
-    forget()
-    lease.on_lost(lambda _: event.set())
-    client.force_release(name)
-    assert event.wait(LIMIT)
+
+    def watched(lease: redlock.Lease) -> Callable[[], None]:
+        forget = lease.on_lost(lambda _: told.append("forgotten"))
+        lease.on_lost(lambda _: told.append("kept"))
+        forget()
+        forget()
+        lease.on_lost(lambda _: event.set())
+        return forget
+
+    async def main() -> None:
+        lease = await client.lock(name).aacquire()
+        forget = watched(lease)
+        await client.aforce_release(name)
+        while not event.is_set():
+            await asyncio.sleep(0.005)
+        forget()
+
+    if way == "async":
+        run(main)
+    else:
+        lease = client.lock(name).acquire()
+        forget = watched(lease)
+        client.force_release(name)
+        assert event.wait(LIMIT)
+        forget()
+        del lease
+        forget()
     assert told == ["kept"]
-    forget()
-    del lease
-    forget()
 
 
 def test_one_callback_unregisters_the_next(client: redlock.Redlock, name: str) -> None:
