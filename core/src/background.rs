@@ -149,6 +149,10 @@ pub(crate) struct Host {
 
 impl Host {
     /// Runs a future to its own end. It must not block.
+    #[cfg_attr(
+        not(feature = "testing"),
+        expect(clippy::unused_self, reason = "all hosts are one then")
+    )]
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         #[cfg(feature = "testing")]
         if let Some(runtime) = &self.runtime {
