@@ -39,6 +39,7 @@ const RUST: &[&str] = &[
     "args",
     "runtime::event_loop",
     "runtime::completions",
+    "runtime::pipe",
     "runtime::log",
     "runtime::observe",
     "runtime::watch",

@@ -3,8 +3,6 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::future::Future;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -14,6 +12,7 @@ use pyo3::types::PyWeakrefReference;
 use redlock::ffi::{self, Driver, Job, fork_generation};
 
 use super::callback::Callback;
+use super::pipe::{Ring, Woken};
 use super::watch::{Watch, Word};
 use super::{guarded, lock};
 use crate::errors::{exception, internal};
@@ -33,7 +32,7 @@ pub(super) enum Item {
 /// How an event loop is woken.
 pub(super) enum Bell {
     /// By one byte, without the GIL.
-    Byte(UnixStream),
+    Byte(Ring),
     /// By another thread, which this asks to.
     Thread(Box<dyn Fn() + Send + Sync>),
 }
@@ -56,8 +55,7 @@ impl Queue {
             return;
         }
         match &self.bell {
-            // A full pipe has woken the loop already, and a closed one has no loop behind it.
-            Bell::Byte(stream) => drop((&*stream).write(&[1])),
+            Bell::Byte(end) => end.ring(),
             Bell::Thread(ring) => ring(),
         }
     }
@@ -95,7 +93,7 @@ pub(super) struct Completions {
     calls: Arc<Calls>,
     driver: Driver<Item>,
     /// The other end of its bell.
-    woken: Option<UnixStream>,
+    woken: Option<Woken>,
     /// Weak, so that it goes when nobody else needs it.
     pub(super) event_loop: Py<PyWeakrefReference>,
 }
@@ -118,7 +116,7 @@ impl Completions {
     /// Of a loop that `bell` wakes, at whose other end it finds `woken`.
     pub(super) fn new(
         bell: Bell,
-        woken: Option<UnixStream>,
+        woken: Option<Woken>,
         event_loop: Py<PyWeakrefReference>,
     ) -> Self {
         let queue =
@@ -130,8 +128,8 @@ impl Completions {
 
     /// Takes all that there is; on the loop's thread.
     pub(super) fn look(&self, py: Python<'_>) {
-        if let Some(mut woken) = self.woken.as_ref() {
-            let _ = woken.read(&mut [0; 16]);
+        if let Some(woken) = &self.woken {
+            woken.drain();
         }
         for item in self.queue.items.take(usize::MAX).0 {
             // One that fails must not take the others of its batch with it.

@@ -1,4 +1,4 @@
-//! Event loops: which one runs here, and each one's completions.
+//! Event loops: each one's completions.
 //!
 //! Loops that can watch a file descriptor are woken through a socket pair, by one byte, without the GIL. Others get a
 //! `call_soon_threadsafe` from the dispatcher's thread. A loop's completions know it by a weak reference only. What a
@@ -6,8 +6,6 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -18,11 +16,12 @@ use redlock::ffi::fork_generation;
 use super::callback::Callback;
 use super::completions::{Bell, Completions};
 use super::watch::Watch;
-use super::{dispatcher, hosts, lock};
+use super::{dispatcher, hosts, lock, pipe};
 use crate::errors::scarce;
 use crate::once::{Once, intern};
 
 pub(crate) use super::completions::Call;
+pub(crate) use super::hosts::running;
 
 /// One loop's completions.
 struct Slot {
@@ -85,27 +84,6 @@ const NEVER: f64 = 1e9;
 
 static SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
 
-/// The event loop that runs in this thread, trio's too, without importing asyncio for the answer.
-pub(crate) fn running(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
-    match hosts::trio(py)? {
-        None => asyncio(py),
-        trio => Ok(trio),
-    }
-}
-
-fn asyncio(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
-    static RUNNING: Once<Py<PyAny>> = Once::new();
-    static MODULES: Once<Py<PyAny>> = Once::new();
-    if RUNNING.get(py).is_none() {
-        let modules = MODULES.import(py, "sys", "modules")?;
-        if !modules.contains("asyncio.events")? {
-            return Ok(None);
-        }
-    }
-    let found = RUNNING.import(py, "asyncio.events", "_get_running_loop")?.call0()?;
-    Ok((!found.is_none()).then_some(found))
-}
-
 /// The running loop and its completions, made at first use.
 fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions>)> {
     static RUNNING: Once<Py<PyAny>> = Once::new();
@@ -131,28 +109,10 @@ fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Completions>> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let forget = PyCFunction::new_closure(py, None, None, move |_, _| forget(number))?;
     let weak = PyWeakrefReference::new_with(event_loop, forget)?.unbind();
-    let (woken, bell) =
-        UnixStream::pair().map_err(|error| scarce("an event loop cannot be woken", &error))?;
-    woken.set_nonblocking(true)?;
-    bell.set_nonblocking(true)?;
-    let descriptor = woken.as_raw_fd();
-    let mut completions =
-        Py::new(py, Completions::new(Bell::Byte(bell), Some(woken), weak.clone_ref(py)))?;
-    let reader = Reader::new(py, number, &completions, false)?;
-    if event_loop.call_method1("add_reader", (descriptor, &reader)).is_err() {
-        reader.get().over.store(true, Ordering::Relaxed);
-        dispatcher::start(py)?;
-        let bell = Bell::Thread(Box::new(move || {
-            dispatcher::send(Box::new(move |py| {
-                wake(py, number);
-                Ok(())
-            }));
-        }));
-        completions = Py::new(py, Completions::new(bell, None, weak))?;
-        // Never called: trio, whose runs leave nothing untaken, has no such method.
-        let reader = Reader::new(py, number, &completions, false)?;
-        let _ = event_loop.call_method1("call_later", (NEVER, reader));
-    }
+    let completions = match by_pipe(event_loop, number, &weak)? {
+        Some(completions) => completions,
+        None => by_thread(event_loop, number, weak)?,
+    };
     let slot = Slot {
         generation: fork_generation(),
         number,
@@ -160,6 +120,47 @@ fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Completions>> {
         completions: completions.clone_ref(py),
     };
     add(py, slot)?;
+    Ok(completions)
+}
+
+/// Of a loop that watches a pipe; `None`: this one cannot, or there is none here.
+fn by_pipe(
+    event_loop: &Bound<'_, PyAny>,
+    number: u64,
+    weak: &Py<PyWeakrefReference>,
+) -> PyResult<Option<Py<Completions>>> {
+    let py = event_loop.py();
+    let pair = pipe::pair().map_err(|error| scarce("an event loop cannot be woken", &error))?;
+    let Some((woken, ring)) = pair else { return Ok(None) };
+    let descriptor = woken.descriptor();
+    let completions = Completions::new(Bell::Byte(ring), Some(woken), weak.clone_ref(py));
+    let completions = Py::new(py, completions)?;
+    let reader = Reader::new(py, number, &completions, false)?;
+    if event_loop.call_method1("add_reader", (descriptor, &reader)).is_ok() {
+        return Ok(Some(completions));
+    }
+    reader.get().over.store(true, Ordering::Relaxed);
+    Ok(None)
+}
+
+/// Of any loop: the dispatcher's thread calls its `call_soon_threadsafe`.
+fn by_thread(
+    event_loop: &Bound<'_, PyAny>,
+    number: u64,
+    weak: Py<PyWeakrefReference>,
+) -> PyResult<Py<Completions>> {
+    let py = event_loop.py();
+    dispatcher::start(py)?;
+    let ring = move || {
+        dispatcher::send(Box::new(move |py| {
+            wake(py, number);
+            Ok(())
+        }));
+    };
+    let completions = Py::new(py, Completions::new(Bell::Thread(Box::new(ring)), None, weak))?;
+    // Never called: trio, whose runs leave nothing untaken, has no such method.
+    let reader = Reader::new(py, number, &completions, false)?;
+    let _ = event_loop.call_method1("call_later", (NEVER, reader));
     Ok(completions)
 }
 

@@ -1,4 +1,4 @@
-//! Who runs tasks here without being asyncio: trio, once the program has imported it.
+//! Who runs tasks here: asyncio, or trio, once the program has imported it.
 //!
 //! Python's side shows what runs as an event loop, and says so here when the package is imported: calls go one way.
 
@@ -26,5 +26,26 @@ pub(crate) fn trio(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     }
     let Some(ask) = TRIO.get(py) else { return Ok(None) };
     let found = ask.bind(py).call0()?;
+    Ok((!found.is_none()).then_some(found))
+}
+
+/// The event loop that runs in this thread, trio's too, without importing asyncio for the answer.
+pub(crate) fn running(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    match trio(py)? {
+        None => asyncio(py),
+        trio => Ok(trio),
+    }
+}
+
+fn asyncio(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    static RUNNING: Once<Py<PyAny>> = Once::new();
+    static MODULES: Once<Py<PyAny>> = Once::new();
+    if RUNNING.get(py).is_none() {
+        let modules = MODULES.import(py, "sys", "modules")?;
+        if !modules.contains("asyncio.events")? {
+            return Ok(None);
+        }
+    }
+    let found = RUNNING.import(py, "asyncio.events", "_get_running_loop")?.call0()?;
     Ok((!found.is_none()).then_some(found))
 }

@@ -27,6 +27,7 @@ mod completions;
 
 pub(crate) mod log;
 pub(crate) mod observe;
+mod pipe;
 pub(crate) mod watch;
 
 pub(crate) mod callback;
