@@ -109,10 +109,8 @@ fn make(event_loop: &Bound<'_, PyAny>) -> PyResult<Py<Completions>> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let forget = PyCFunction::new_closure(py, None, None, move |_, _| forget(number))?;
     let weak = PyWeakrefReference::new_with(event_loop, forget)?.unbind();
-    let completions = match by_pipe(event_loop, number, &weak)? {
-        Some(completions) => completions,
-        None => by_thread(event_loop, number, weak)?,
-    };
+    let by_pipe = by_pipe(event_loop, number, &weak)?;
+    let completions = by_pipe.map_or_else(|| by_thread(event_loop, number, weak), Ok)?;
     let slot = Slot {
         generation: fork_generation(),
         number,
