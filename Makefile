@@ -89,7 +89,7 @@ test-examples: ## the Rust programs of examples/rust (axum, tower, smol, a cron 
 	cargo test --locked --manifest-path examples/rust/Cargo.toml --target-dir target/examples-rust
 
 .PHONY: check-targets
-check-targets: ## the crate compiles for Windows, macOS, ARM and musl (targets that rustup has to have)
+check-targets: ## the crate, with TLS, compiles for Windows, macOS, ARM and musl (targets that rustup has to have; zig of `make wheels`)
 	@scripts/targets
 
 .PHONY: test-migration

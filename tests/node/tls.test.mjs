@@ -39,6 +39,10 @@ async function makePapers() {
     const signed = `-CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -out ${name}.crt -extfile ${name}.ext`;
     await openssl(`x509 -req -in ${name}.csr ${signed}`);
   }
+  await openssl("pkcs8 -topk8 -v2 aes-256-cbc -passout pass:s3cret -in client.key -out locked.key");
+  const ca = await readFile(file("ca.crt"), "utf8");
+  await writeFile(file("wide.crt"), `\ufeff${ca}`, "utf16le");
+  await writeFile(file("marked.crt"), `\ufeff${ca}`);
 }
 
 async function secured(authClients) {
@@ -154,6 +158,11 @@ describe("rediss://", () => {
     for (const made of [strangers, client]) made.close();
   });
 
+  test("a mark at the begin of a file is not minded", async () => {
+    await locks(server, { tlsCa: file("marked.crt") });
+    await locks(server, { tlsCa: await readFile(file("marked.crt")) });
+  });
+
   test("configure takes the options too", async () => {
     configure(server.tlsUrl, { tlsCa: file("ca.crt") });
     assert.equal(await using(fresh(), ({ held }) => held), true);
@@ -169,6 +178,12 @@ test("what cannot be used is refused when the client is made", () => {
     [{ tlsCa: tlsCa(), tlsKey: file("client.key") }, /tlsCert/],
     [{ tlsCa: tlsCa(), tlsCert: file("client.crt"), tlsKey: file("none.key") }, /none\.key/],
     [{ tlsCa: tlsCa(), tlsServerName: "no name" }, /no name/],
+    [
+      { tlsCa: tlsCa(), tlsCert: file("client.crt"), tlsKey: file("ca.key") },
+      /tlsKey is .*ca\.key: it is not the key of the first certificate in tlsCert/,
+    ],
+    [{ tlsCa: tlsCa(), tlsCert: file("client.crt"), tlsKey: file("locked.key") }, /encrypted/],
+    [{ tlsCa: file("wide.crt") }, /UTF-16/],
     [{ tlsCa: 7 }, /tlsCa is 7.*string/],
   ];
   for (const [options, message] of bad) {

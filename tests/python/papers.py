@@ -22,3 +22,5 @@ def make(folder: Path) -> None:
             f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial"
             f" -out {name}.crt -extfile {name}.ext"
         )
+    openssl("pkcs8 -topk8 -v2 aes-256-cbc -passout pass:s3cret -in client.key -out locked.key")
+    (folder / "wide.crt").write_text((folder / "ca.crt").read_text(), encoding="utf-16")

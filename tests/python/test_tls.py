@@ -139,6 +139,12 @@ def test_configure_takes_the_options_too(folder: Path, server: Secured) -> None:
         ({"tls_ca": "ca.crt", "tls_key": "client.key"}, "tls_cert"),
         ({"tls_ca": "ca.crt", "tls_cert": "client.crt", "tls_key": "none.key"}, "none.key"),
         ({"tls_ca": "ca.crt", "tls_server_name": "no name"}, "no name"),
+        (
+            {"tls_ca": "ca.crt", "tls_cert": "client.crt", "tls_key": "ca.key"},
+            "tls_key is .*ca.key: it is not the key of the first certificate in tls_cert",
+        ),
+        ({"tls_ca": "ca.crt", "tls_cert": "client.crt", "tls_key": "locked.key"}, "encrypted"),
+        ({"tls_ca": "wide.crt"}, "UTF-16"),
     ],
 )
 def test_what_cannot_be_used_is_refused_when_the_client_is_made(
@@ -150,6 +156,15 @@ def test_what_cannot_be_used_is_refused_when_the_client_is_made(
     }
     with pytest.raises(redlock.InvalidOption, match=words):
         redlock.Redlock(server.tls_url, **given)  # type: ignore[arg-type]
+
+
+def test_a_mark_at_the_begin_of_a_file_is_not_minded(
+    folder: Path, server: Secured, call: Call
+) -> None:
+    marked = (folder / "ca.crt").read_text().encode("utf-8-sig")
+    (folder / "marked.crt").write_bytes(marked)
+    for ca in (marked, folder / "marked.crt"):
+        locks(call, server.tls_url, tls_ca=ca)
 
 
 def test_a_unix_socket_is_a_node(tmp_path: Path, name: str, call: Call) -> None:

@@ -20,7 +20,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_core::span::Current;
 
-use support::{Server, client, millis};
+use support::{Server, block_on, client, millis};
 
 type Fields = HashMap<&'static str, String>;
 
@@ -187,10 +187,6 @@ fn closed(name: &str, key: &str, least: usize) -> Vec<Said> {
 
 fn milliseconds(said: &Said, field: &str) -> f64 {
     said.fields[field].parse().unwrap_or_else(|_| panic!("{field} of {said:?}"))
-}
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
 #[test]

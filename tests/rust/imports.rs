@@ -134,6 +134,7 @@ const CORE: &[&str] = &[
     "node::redis::tls::absent",
     "node::redis::tls::trust",
     "node::redis::tls::options",
+    "node::redis::tls::papers",
     "node::redis::tls::pem",
     "node::redis::tls::unverified",
     "node::redis::url_rules",

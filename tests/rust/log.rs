@@ -19,7 +19,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Metadata, Subscriber, span};
 use tracing_core::span::Current;
 
-use support::{Proxy, Server, client, millis};
+use support::{Proxy, Server, block_on, client, millis, within};
 
 /// What the subscriber does with an event.
 #[derive(Clone, Copy, PartialEq)]
@@ -134,17 +134,6 @@ fn said(words: &str, least: usize) -> Vec<String> {
         drop(lines);
         std::thread::sleep(millis(5));
     }
-}
-
-/// Fails instead of waiting for ever: what is tested would block this very thread.
-fn within<T: Send + 'static>(time: Duration, work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (done, answer) = std::sync::mpsc::channel();
-    std::thread::spawn(move || done.send(work()));
-    answer.recv_timeout(time).expect("it answers in time")
-}
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
 #[test]

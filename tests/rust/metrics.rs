@@ -15,18 +15,7 @@ use std::time::Duration;
 use redlock::{ErrorKind, Redlock};
 
 use recorder::{Mood, Turn, block, called, described_names, mood, threads};
-use support::{Server, client, free_port, millis};
-
-/// Fails instead of waiting for ever: what is tested would block this very thread.
-fn within<T: Send + 'static>(time: Duration, work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (done, answer) = std::sync::mpsc::channel();
-    std::thread::spawn(move || done.send(work()));
-    answer.recv_timeout(time).expect("it answers in time")
-}
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
-}
+use support::{Server, block_on, client, free_port, millis, within};
 
 const GRANTED: &str = "redlock_acquires_total outcome=granted";
 

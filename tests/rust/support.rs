@@ -33,6 +33,23 @@ pub(crate) fn aside(work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name("aside".into()).spawn(work).unwrap();
 }
 
+/// Fails instead of waiting for ever: what is tested would block this very thread.
+#[allow(dead_code, reason = "not every test program needs all of it")]
+pub(crate) fn within<T: Send + 'static>(
+    time: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let (done, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(work()));
+    answer.recv_timeout(time).expect("it answers in time")
+}
+
+/// On a runtime of this thread, which ends with it.
+#[allow(dead_code, reason = "not every test program needs all of it")]
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
 /// A node that accepts connections and never answers: whoever called it is found out.
 pub(crate) struct Silent(TcpListener);
 

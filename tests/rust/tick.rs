@@ -213,3 +213,17 @@ async fn no_key_is_asked_to_live_for_less() {
         assert!(text.contains("at_least is") && text.contains("no key lives longer"), "{text}");
     }
 }
+
+/// By hand: whoever waits is told what there is to do.
+#[tokio::test]
+async fn one_whose_ttl_was_taken_is_told_as_such() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    tick(&redlock).acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(server.ask("PERSIST lock:tick").trim(), ":1");
+    let error = redlock.lock("tick").wait(Duration::ZERO).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("stays until it is deleted"), "{error}");
+    assert_eq!((error.kind(), error.remaining()), (ErrorKind::Timeout, None));
+    assert!(redlock.force_release("tick").await.unwrap());
+    assert!(redlock.lock("tick").try_acquire().await.unwrap().is_some());
+}

@@ -170,6 +170,24 @@ async fn what_a_program_has_in_memory_is_as_good_as_files() {
     assert!(locks(url(strict_port), trusting).await.is_err());
 }
 
+#[tokio::test]
+async fn a_file_that_begins_with_a_mark_of_its_encoding_is_read() {
+    let papers = Papers::new();
+    let (_server, port) = papers.server("yes");
+    let marked = |name: &str| {
+        let text = [b"\xef\xbb\xbf".to_vec(), std::fs::read(papers.path(name)).unwrap()].concat();
+        std::fs::write(papers.path("marked"), &text).unwrap();
+        text
+    };
+    let shown = |tls: TlsOptions| tls.cert(marked("client.crt")).key(marked("client.key"));
+    let bytes = shown(TlsOptions::new().ca(marked("ca.crt")));
+    locks(format!("rediss://127.0.0.1:{port}"), bytes).await.unwrap();
+    let file = shown(trusting(&papers.path("ca.crt")));
+    marked("ca.crt");
+    let file = file.ca(papers.path("marked"));
+    locks(format!("rediss://127.0.0.1:{port}"), file).await.unwrap();
+}
+
 #[test]
 fn two_configurations_are_not_taken_for_one() {
     let (one, other) = (TlsOptions::new().config(nobody()), TlsOptions::new().config(nobody()));
@@ -181,6 +199,11 @@ async fn bad_tls_options_are_said_before_anything_is_sent() {
     let papers = Papers::new();
     let url = || "rediss://127.0.0.1:1".to_owned();
     let (cert, key) = (papers.path("client.crt"), papers.path("client.key"));
+    papers.openssl(
+        "pkcs8 -topk8 -v2 aes-256-cbc -passout pass:s3cret -in client.key -out locked.key",
+    );
+    papers.openssl("rsa -traditional -aes128 -passout pass:s3cret -in client.key -out old.key");
+    let wide: Vec<u8> = "\u{feff}-----BEGIN".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let trusted = || trusting(&papers.path("ca.crt"));
     let read = |name: &str| std::fs::read(papers.path(name)).unwrap();
     for (tls, word) in [
@@ -192,6 +215,14 @@ async fn bad_tls_options_are_said_before_anything_is_sent() {
         (TlsOptions::new().ca(b"/etc/ca.pem"), "a path is text"),
         (TlsOptions::new().ca(read("ca.key")), "no PEM certificate"),
         (trusted().cert(cert.clone()).key(read("client.crt")), "no PEM private key"),
+        (
+            trusted().cert(cert.clone()).key(papers.path("ca.key")),
+            "not the key of the first certificate in tls_cert",
+        ),
+        (trusted().cert(cert.clone()).key(papers.path("locked.key")), "encrypted"),
+        (trusted().cert(cert.clone()).key(read("locked.key")), "encrypted"),
+        (trusted().cert(cert.clone()).key(papers.path("old.key")), "encrypted"),
+        (TlsOptions::new().ca(wide), "UTF-16"),
         (trusted().config(nobody()), "tls_config is given, and tls_ca"),
         (TlsOptions::new().config(nobody()).verify(false), "tls_config is given, and tls_verify"),
     ] {

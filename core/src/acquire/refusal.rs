@@ -80,6 +80,10 @@ impl Refusal {
     /// Who was first, in words, and what is left of the holder's lease.
     pub(crate) fn who_was_first(&self) -> (String, Option<Duration>) {
         match self {
+            Self::Held(None, taken) | Self::Scouted(None, taken) if taken.kept => (
+                "it was released, and its key, which has no ttl any more, stays until it is deleted".to_owned(),
+                None,
+            ),
             Self::Held(None, _) | Self::Scouted(None, _) => {
                 ("somebody else holds it, without a known end: its key has no ttl".to_owned(), None)
             }

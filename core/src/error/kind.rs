@@ -87,7 +87,8 @@ pub enum LossReason {
     /// Somebody acquired it, or deleted and set it by hand.
     Taken,
     /// The key is gone.
-    /// Deleted by hand or by `force_release`, flushed, evicted, or the node restarted without its data.
+    /// Deleted by hand or by `force_release`, flushed, evicted, or the node restarted without its data. A release that deletes
+    /// nothing says so, too: by then the key may be another's.
     Missing,
     /// Fewer nodes than a quorum still have it.
     /// The rest lost it, so that others can make a quorum of their own.

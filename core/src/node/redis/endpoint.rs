@@ -75,9 +75,8 @@ impl Endpoint {
         url.set_query(None);
         // Its own rules for hosts, ports and databases, so that a URL means what it means to other programs.
         let path = !matches!(url.path(), "" | "/");
-        let info = url
-            .into_connection_info()
-            .map_err(|_| "the path after the host must be a database number")?;
+        let info = url.into_connection_info().ok().filter(|info| info.redis_settings().db() >= 0);
+        let info = info.ok_or("the path after the host must be a database number, 0 or more")?;
         let settings = info.redis_settings();
         let place = match info.addr() {
             ConnectionAddr::Tcp(host, port) if tls => Place::Tls(host.clone(), *port),

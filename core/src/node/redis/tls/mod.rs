@@ -3,6 +3,8 @@
 #[cfg(not(feature = "tls"))]
 mod absent;
 mod options;
+#[cfg(feature = "tls")]
+mod papers;
 mod pem;
 #[cfg(feature = "tls")]
 mod trust;

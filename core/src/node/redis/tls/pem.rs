@@ -1,4 +1,4 @@
-//! A PEM file, or what is in one: certificates, or a private key.
+//! A PEM file by its path, or what is in one.
 //!
 //! What is in it, or in what should have been a path, is never shown: it may be a key.
 

@@ -6,12 +6,14 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore, crypto::ring};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{
+    self, CertificateError, ClientConfig, InconsistentKeys, RootCertStore, crypto::ring,
+};
 
 use super::options::TlsOptions;
-use super::pem::{Held, Pem};
+use super::papers::{certificates, private_key};
+use super::pem::Pem;
 use super::unverified::Unverified;
 use crate::error::{Error, Result};
 use crate::spelling::spelled;
@@ -63,13 +65,28 @@ fn configured(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
         (Some(cert), Some(key)) => {
             let chain = certificates("tls_cert", cert)?;
             let secret = private_key("tls_key", key)?;
-            config
-                .with_client_auth_cert(chain, secret)
-                .map_err(|error| cert.unreadable("tls_cert", &error.to_string()))?
+            config.with_client_auth_cert(chain, secret).map_err(|error| unfit(&error, cert, key))?
         }
         _ => return Err(TlsOptions::apart()),
     };
     Ok(Arc::new(config))
+}
+
+/// Which of the two cannot be used, and why.
+fn unfit(error: &rustls::Error, cert: &Pem, key: &Pem) -> Error {
+    use rustls::Error as Bad;
+    match error {
+        Bad::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            let cert = spelled("tls_cert");
+            let why = format!(
+                "it is not the key of the first certificate in {cert}: give the one that was made for it"
+            );
+            key.unreadable("tls_key", &why)
+        }
+        // So it says that it knows no such key.
+        Bad::General(why) => key.unreadable("tls_key", why),
+        other => cert.unreadable("tls_cert", &other.to_string()),
+    }
 }
 
 /// Why a TLS connection could not be made, in words.
@@ -151,37 +168,4 @@ fn system_trust() -> Result<RootCertStore> {
         )));
     }
     Ok(trust)
-}
-
-/// Every certificate of a file, in its order; none is an error, for an empty file trusts nobody.
-fn certificates(option: &str, pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
-    let read = match pem.held() {
-        Held::File(path) => {
-            CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<_, _>>)
-        }
-        Held::Bytes(bytes) => CertificateDer::pem_slice_iter(bytes).collect(),
-    };
-    let found: Vec<_> =
-        read.map_err(|error| pem.unreadable(option, &why(&error, "certificate")))?;
-    if found.is_empty() {
-        return Err(pem.unreadable(option, "it holds no PEM certificate"));
-    }
-    Ok(found)
-}
-
-/// The first private key.
-fn private_key(option: &str, pem: &Pem) -> Result<PrivateKeyDer<'static>> {
-    let read = match pem.held() {
-        Held::File(path) => PrivateKeyDer::from_pem_file(path),
-        Held::Bytes(bytes) => PrivateKeyDer::from_pem_slice(bytes),
-    };
-    read.map_err(|error| pem.unreadable(option, &why(&error, "private key")))
-}
-
-/// What is wrong with it; never what is in it.
-fn why(error: &pem::Error, wanted: &str) -> String {
-    match error {
-        pem::Error::Io(error) => error.to_string(),
-        _ => format!("it holds no PEM {wanted}"),
-    }
 }

@@ -1,0 +1,54 @@
+//! What stands in PEM files: certificates, and private keys. What is in one is never shown.
+
+use std::borrow::Cow;
+use std::fs;
+
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::pem::{Held, Pem};
+use crate::error::Result;
+
+/// With this some editors begin a file in UTF-8. A line behind it would not be seen as PEM's first, and what it begins be left out.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+/// And with one of these a file in UTF-16.
+const WIDE: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
+/// What says that a key is encrypted: in its first line, or in the next one.
+const ENCRYPTED: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
+
+/// Every certificate of a file, in its order; none is an error, for an empty file trusts nobody.
+pub(super) fn certificates(option: &str, pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
+    let none = || pem.unreadable(option, "it holds no PEM certificate");
+    let read = text(option, pem)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read).collect();
+    found.ok().filter(|found| !found.is_empty()).ok_or_else(none)
+}
+
+/// The first private key.
+pub(super) fn private_key(option: &str, pem: &Pem) -> Result<PrivateKeyDer<'static>> {
+    let read = text(option, pem)?;
+    PrivateKeyDer::from_pem_slice(&read).map_err(|_| {
+        let has = |words: &&[u8]| read.windows(words.len()).any(|part| part == *words);
+        let why = if ENCRYPTED.iter().any(has) {
+            "the private key in it is encrypted, and there is nowhere to give its passphrase: decrypt it \
+             (openssl pkey), and give the file to those alone who may use it"
+        } else {
+            "it holds no PEM private key"
+        };
+        pem.unreadable(option, why)
+    })
+}
+
+/// What is in it.
+fn text<'a>(option: &str, pem: &'a Pem) -> Result<Cow<'a, [u8]>> {
+    let read = match pem.held() {
+        Held::File(path) => fs::read(path)
+            .map(Cow::from)
+            .map_err(|error| pem.unreadable(option, &error.to_string()))?,
+        Held::Bytes(bytes) => Cow::from(bytes),
+    };
+    if WIDE.iter().any(|mark| read.starts_with(mark)) {
+        return Err(pem.unreadable(option, "it is written in UTF-16: save it as UTF-8"));
+    }
+    Ok(if read.starts_with(MARK) { Cow::from(read[MARK.len()..].to_vec()) } else { read })
+}
