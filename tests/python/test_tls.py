@@ -49,16 +49,16 @@ def strict(folder: Path) -> Iterator[Secured]:
     server.close()
 
 
-def locks(call: Call, url: str, **options: Any) -> None:
+def locks(call: Call, url: str, wait: float = 10, **options: Any) -> None:
     """Takes a lock there and gives it back."""
     with redlock.Redlock(url, **options) as client:
-        call(call(client.lock("job", wait=0.5), "acquire"), "release")
+        call(call(client.lock("job", wait=wait), "acquire"), "release")
 
 
 def refused(call: Call, url: str, **options: Any) -> str:
     begun = time.monotonic()
     with pytest.raises(redlock.QuorumUnavailable) as caught:
-        locks(call, url, **options)
+        locks(call, url, wait=0.5, **options)
     assert time.monotonic() - begun < 3
     (node,) = caught.value.nodes
     return str(node.error)
