@@ -222,13 +222,18 @@ twice: wheels ## build it again from nothing: the files must be the same
 test-cross: wheels ## wheels and Node's binaries for ARM and musl, built by zig; run: those for ARM under emulation, Node's for musl
 	@scripts/cross
 
+BUNDLERS := REDLOCK_TEST_PATIENCE=400000 node --test --test-reporter=spec --test-concurrency=1 tests/packages/bundlers/*.test.mjs
 .PHONY: test-packages test-runtimes test-bundlers
 test-bundlers: build ## a program with the Node package by esbuild, webpack, Rollup, ncc, bun, Vite and Next, which it fetches
 	rm -rf target/bundlers
 	npm run --silent pack -- $(CURDIR)/target/bundlers
-	REDLOCK_TEST_PATIENCE=400000 node --test --test-reporter=spec --test-concurrency=1 tests/packages/bundlers/*.test.mjs
-test-packages: wheels twice ## install what would be published into empty folders and use it every way
+	$(BUNDLERS)
+test-packages: wheels twice ## install what would be published into empty folders and use it every way, bundled too
 	$(PY) -m pytest tests/packages/python
 	npm run --silent test:packages
-test-runtimes: build ## the Node package under Node 22 and 24, Bun and Deno, which it fetches
+	rm -rf target/bundlers
+	mkdir target/bundlers
+	cp dist/*.tgz target/bundlers
+	$(BUNDLERS)
+test-runtimes: build ## the Node package's whole suite under Node 22 and 24; what it must do under Bun and Deno; it fetches them
 	REDLOCK_TEST_PATIENCE=1800000 node --test --test-reporter=spec tests/packages/runtimes/runtimes.test.mjs

@@ -17,7 +17,7 @@ for (const [kind, url] of [
   ["memory://", () => `memory://${fresh()}`],
   ["redis://", () => shared.server.url],
 ]) {
-  test(`${kind}: memory, files, threads and handles stay as they are`, async () => {
+  test(`${kind}: memory, files, threads, handles and listeners stay as they are`, async (context) => {
     const ended = await program("cycles", [url(), ROUNDS], {
       flags: ["--expose-gc"],
       timeout: 60_000 * LONGER,
@@ -25,11 +25,12 @@ for (const [kind, url] of [
     assert.equal(ended.code, 0, ended.stderr);
     const seen = JSON.parse(ended.lines.at(-1));
     const { before, after, counts } = seen;
+    context.diagnostic(ended.lines.at(-1));
     // Three bursts: the first warms up, the other two are compared.
     const total = Object.values(counts).reduce((sum, each) => sum + each, 0);
     assert.equal(total, 3 * ROUNDS, JSON.stringify(counts));
     for (const [way, count] of Object.entries(counts)) assert.ok(count >= 1000, way);
-    for (const what of ["files", "threads", "handles", "leases"]) {
+    for (const what of ["files", "threads", "handles", "leases", "listeners"]) {
       assert.ok(after[what] <= before[what], `${what}: ${JSON.stringify(seen)}`);
     }
     assert.equal(after.leases, 0);

@@ -1,4 +1,5 @@
 // Acquires and releases many times, in every way a call can end, and reports what the process holds on to.
+import { getEventListeners } from "node:events";
 import { readdirSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
@@ -8,6 +9,8 @@ const CALLERS = 10;
 const redlock = new Redlock(node);
 const free = Array.from({ length: CALLERS }, (_, at) => redlock.lock(`free-${at}`));
 const shared = redlock.lock("shared", { ttl: 5000 });
+/** As of a service that is to end once: every call may hear of it, and none goes on listening. */
+const end = new AbortController();
 const counts = { released: 0, aborted: 0, refused: 0, lost: 0 };
 
 /** One cycle: most are plain, some fence, some are refused, lost, or aborted at another moment each. */
@@ -15,9 +18,13 @@ async function cycle(at, lock) {
   if (at % 10 === 3) return await abortedCycle(at);
   if (at % 50 === 7) return await refusedCycle();
   if (at % 50 === 9) return await lostCycle(at);
-  const lease = await lock.acquire();
-  if (at % 4 === 0) void lease.signal;
-  await lease.release();
+  const { signal } = end;
+  if (at % 4 === 1) await lock.using((lease) => lease.signal.aborted, { signal });
+  else {
+    const lease = await lock.acquire({ signal: at % 4 === 2 ? signal : undefined });
+    if (at % 4 === 0) void lease.signal;
+    await lease.release();
+  }
   counts.released += 1;
 }
 
@@ -57,6 +64,12 @@ async function burst(cycles) {
   await Promise.all(free.map(caller));
 }
 
+/** Of what lives as long as the process. */
+function listeners() {
+  const own = process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0);
+  return own + getEventListeners(end.signal, "abort").length;
+}
+
 /** Once all that is due has been told and collected. */
 async function measure() {
   for (let turn = 0; turn < 5; turn += 1) {
@@ -70,6 +83,7 @@ async function measure() {
     threads: readdirSync("/proc/self/task").length,
     handles: process.getActiveResourcesInfo().length,
     leases: redlock.leases().length,
+    listeners: listeners(),
   };
 }
 

@@ -1,27 +1,15 @@
 // What bundlers make of a program that takes a lock, by the one line for each in docs/node.md: started, it takes one.
 // Not among the other tests, as it fetches them: run `make test-bundlers`, which packs the package first.
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
-import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import { after, before, test } from "../../node/testing.mjs";
+import { installed, root, run } from "./place.mjs";
 
-const run = promisify(execFile);
-const root = fileURLToPath(new URL("../../..", import.meta.url));
 let folder;
 
 before(async () => {
-  folder = await mkdtemp(join(tmpdir(), "redlock-bundlers-"));
-  await cp(fileURLToPath(new URL(".", import.meta.url)), folder, { recursive: true });
-  const dist = join(root, "target", "bundlers");
-  const packed = (await readdir(dist)).filter((name) => name.endsWith(".tgz"));
-  assert.equal(packed.length, 2, "run make test-bundlers");
-  const quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline"];
-  const tarballs = packed.map((name) => join(dist, name));
-  await run("npm", ["install", ...quiet, ...tarballs], { cwd: folder, timeout: 300_000 });
+  folder = await installed("package.json", "app.mjs", "webpack.config.cjs");
 });
 
 after(() => rm(folder, { recursive: true, force: true }));

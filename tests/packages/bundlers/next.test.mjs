@@ -1,19 +1,17 @@
 // Next's route handler of docs/frameworks.md, built by webpack and by Turbopack, started both ways: it takes its locks.
 // Not among the other tests, as it fetches Next: run `make test-bundlers`, which packs the package first.
 import assert from "node:assert/strict";
-import { execFile, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import { Redlock } from "../../../bindings-node/index.mjs";
 import { eventually, freePort, Server } from "../../node/helper.mjs";
 import { after, before, describe, test } from "../../node/testing.mjs";
+import { installed, root, run } from "./place.mjs";
 
-const run = promisify(execFile);
-const root = fileURLToPath(new URL("../../..", import.meta.url));
 const env = { ...process.env, NEXT_TELEMETRY_DISABLED: "1", NODE_ENV: "production" };
 /** The line of docs/node.md. */
 const LINE = 'serverExternalPackages: ["redlock-native"]';
@@ -24,17 +22,7 @@ const leftovers = [];
 
 before(async () => {
   server = await Server.start();
-  folder = await mkdtemp(join(tmpdir(), "redlock-next-"));
-  await cp(
-    fileURLToPath(new URL("next/package.json", import.meta.url)),
-    join(folder, "package.json"),
-  );
-  const dist = join(root, "target", "bundlers");
-  const packed = (await readdir(dist)).filter((name) => name.endsWith(".tgz"));
-  assert.equal(packed.length, 2, "run make test-bundlers");
-  const quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline"];
-  const tarballs = packed.map((name) => join(dist, name));
-  await run("npm", ["install", ...quiet, ...tarballs], { cwd: folder, timeout: 300_000 });
+  folder = await installed("next/package.json");
 });
 
 after(async () => {
