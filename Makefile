@@ -230,7 +230,7 @@ test-bundlers: build ## a program with the Node package by esbuild, webpack, Rol
 	$(BUNDLERS)
 test-packages: wheels twice ## install what would be published into empty folders and use it every way, bundled too
 	$(PY) -m pytest tests/packages/python
-	npm run --silent test:packages
+	REDLOCK_TEST_PATIENCE=400000 npm run --silent test:packages
 	rm -rf target/bundlers
 	mkdir target/bundlers
 	cp dist/*.tgz target/bundlers

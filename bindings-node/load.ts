@@ -81,11 +81,12 @@ function checkWhole(file: string): void {
 const { platform, arch, version: node } = process;
 const { version } = require("../../package.json") as { version: string };
 const here: Facts = { platform, arch, musl: false, node, version, errors: [], installed: [] };
-// Which C library this is costs a report to know: of both that are installed one is loaded.
-for (const musl of [false, true]) {
-  const binary = resolved(`redlock-native-${wanted({ ...here, musl })}`);
-  if (binary !== undefined) checkWhole(binary);
-}
+const [gnu, musl] = [false, true].map((musl) =>
+  resolved(`redlock-native-${wanted({ ...here, musl })}`),
+);
+// Which C library this is costs a report to know: asked for where both are installed.
+const binary = musl !== undefined && (gnu === undefined || (gnu !== musl && isMusl())) ? musl : gnu;
+if (binary !== undefined) checkWhole(binary);
 let found: unknown;
 try {
   // The first one to load it makes what the native part has for the whole process.

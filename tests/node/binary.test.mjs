@@ -171,6 +171,19 @@ describe("a missing binary says what is wrong:", () => {
     }
   });
 
+  test("a file for the other C library matters where that is there, or nothing else", async () => {
+    const bytes = await readFile(join(built, file));
+    const musl = ours.replace("-gnu", "-musl");
+    const cut = bytes.subarray(0, 5000);
+    const alone = await told(await installed({ platforms: { [musl]: cut } }));
+    assert.match(alone.message, /its binary is damaged/);
+    const both = await installed({ platforms: { [ours]: bytes, [musl]: cut } });
+    await assert.rejects(told(both), /it was loaded/);
+    const report = "process.report.getReport = () => ({ header: {}, sharedObjects: [] })";
+    const there = await told(both, { first: report });
+    assert.match(there.message, /its binary is damaged/);
+  });
+
   test("a C library that is too old, and whatever else the system says", async () => {
     const place = await installed({ platforms: { [ours]: "text" } });
     const says = (text) => `process.dlopen = () => {

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
 import { serverForSuite } from "../../node/helper.mjs";
+import { after, before, describe, test } from "../../node/testing.mjs";
 import { install, run } from "./install.mjs";
 
 const FILES = 8;
