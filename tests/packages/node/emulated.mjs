@@ -7,7 +7,7 @@ const [folder, url] = process.argv.slice(2);
 const { Redlock } = await import(pathToFileURL(`${folder}/bindings-node/index.mjs`).href);
 const client = new Redlock([url]);
 
-const job = client.lock("job", { ttl: 2000 });
+const job = client.lock("job");
 const lease = await job.acquire();
 assert.ok(lease.held);
 assert.equal(await job.tryAcquire(), null);
@@ -20,8 +20,8 @@ for (let turn = 0; turn < 2; turn++) {
 assert.ok(tokens[0] < tokens[1]);
 
 // Renewed for longer than its ttl.
-await client.using("renewed", { ttl: 500 }, async (held) => {
-  await sleep(1200);
+await client.using("renewed", { ttl: 3000 }, async (held) => {
+  await sleep(4000);
   assert.ok(held.held);
 });
 
