@@ -144,8 +144,12 @@ export class Server {
   }
 
   async stop() {
-    this.process.kill("SIGKILL");
-    await once(this.process, "exit");
+    const { exitCode, signalCode } = this.process;
+    // A test may have killed it.
+    if (exitCode === null && signalCode === null) {
+      this.process.kill("SIGKILL");
+      await once(this.process, "exit");
+    }
     await rm(this.folder, { recursive: true, force: true });
   }
 }
