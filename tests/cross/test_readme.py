@@ -49,6 +49,8 @@ def run(extension: str, source: str, folder: Path) -> str:
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
+# Rust's is compiled first.
+@pytest.mark.limit(600)
 @pytest.mark.parametrize("extension", FENCES)
 def test_in_memory(extension: str) -> None:
     assert run(extension, example(extension), ROOT) == SAID
