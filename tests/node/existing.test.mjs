@@ -1,6 +1,8 @@
 // Redlock.fromClient: what clients of ioredis and node-redis know of their servers, taken over, or named.
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { createServer } from "node:net";
+import { join } from "node:path";
 import Redis from "ioredis";
 import { createClient, createCluster } from "redis";
 import { Redlock } from "redlock-native";
@@ -14,7 +16,8 @@ const nodesOf = (client, options) => Redlock.fromClient(client, options).nodes;
 describe("over a server with a user", () => {
   let server;
   before(async () => {
-    server = await Server.start(["--user", "app", "on", ">s3c/r:e@t", "~*", "&*", "+@all"]);
+    const user = ["--user", "a/p:p", "on", ">s3c/r:e@t", "~*", "&*", "+@all"];
+    server = await Server.start([...user, "--unixsocket", "socket"]);
   });
   after(() => server?.stop());
 
@@ -28,11 +31,11 @@ describe("over a server with a user", () => {
     return line;
   }
 
-  const login = { username: "app", password: "s3c/r:e@t" };
+  const login = { username: "a/p:p", password: "s3c/r:e@t" };
   const ways = {
     ioredis: () => lazy({ port: server.port, db: 2, connectionName: "mine", ...login }),
     "ioredis by its URL": () =>
-      new Redis(`redis://app:s3c%2Fr%3Ae%40t@127.0.0.1:${server.port}/2`, {
+      new Redis(`redis://a%2Fp%3Ap:s3c%2Fr%3Ae%40t@127.0.0.1:${server.port}/2`, {
         lazyConnect: true,
         connectionName: "mine",
       }),
@@ -40,7 +43,7 @@ describe("over a server with a user", () => {
       createClient({ socket: { port: server.port }, database: 2, name: "mine", ...login }),
     "node-redis by its URL": () =>
       createClient({
-        url: `redis://app:s3c%2Fr%3Ae%40t@127.0.0.1:${server.port}/2`,
+        url: `redis://a%2Fp%3Ap:s3c%2Fr%3Ae%40t@127.0.0.1:${server.port}/2`,
         name: "mine",
       }),
     "ioredis, in bytes": () =>
@@ -48,7 +51,7 @@ describe("over a server with a user", () => {
         port: server.port,
         db: 2,
         connectionName: "mine",
-        username: "app",
+        username: login.username,
         password: new Uint8Array(Buffer.from(login.password)),
       }),
     "node-redis, in bytes": () =>
@@ -56,7 +59,7 @@ describe("over a server with a user", () => {
         socket: { port: server.port },
         database: 2,
         name: "mine",
-        username: Buffer.from("app"),
+        username: Buffer.from(login.username),
         password: Buffer.from(login.password),
       }),
     "node-redis with a provider": () =>
@@ -73,9 +76,19 @@ describe("over a server with a user", () => {
       assert.match(client.nodes[0], new RegExp(`^redis://\\S+:${server.port}/2$`));
       const line = await seen(client);
       assert.match(line, / db=2 /);
-      assert.match(line, / user=app /);
+      assert.match(line, / user=a\/p:p /);
     });
   }
+
+  test("a socket of the machine has a user, too", async () => {
+    const path = join(server.folder, "socket");
+    const theirs = [lazy({ path, db: 2, connectionName: "mine", ...login })];
+    theirs.push(createClient({ socket: { path }, database: 2, name: "mine", ...login }));
+    for (const each of theirs) {
+      const line = await seen(Redlock.fromClient(each));
+      assert.match(line, / db=2 .* user=a\/p:p /);
+    }
+  });
 
   test("options win", async () => {
     const theirs = lazy({ port: server.port, password: "wrong", connectionName: "theirs" });
@@ -85,7 +98,7 @@ describe("over a server with a user", () => {
       credentials: () => login,
     });
     assert.equal(client.lock("job").key, "app:job");
-    assert.match(await seen(client), / user=app /);
+    assert.match(await seen(client), / user=a\/p:p /);
   });
 
   test("a client in use goes on as it was", async () => {
@@ -227,6 +240,41 @@ describe("what nobody knows", () => {
     process.off("warning", hear);
     assert.deepEqual(heard, []);
   });
+});
+
+test("sentinels, and servers of a cluster that are URLs, are told as whom to log in", async () => {
+  const heard = [];
+  const sentinel = createServer((socket) => {
+    socket.on("error", () => undefined);
+    socket.on("data", (bytes) => {
+      heard.push(`${bytes}`);
+      socket.destroy();
+    });
+  });
+  await once(sentinel.listen(0, "127.0.0.1"), "listening");
+  try {
+    const sentinels = [{ host: "127.0.0.1", port: sentinel.address().port }];
+    const login = { username: "us/er", password: "s:nt/l" };
+    const theirs = [
+      lazy({
+        sentinels,
+        name: "s",
+        sentinelUsername: login.username,
+        sentinelPassword: login.password,
+      }),
+      { name: "s", sentinelRootNodes: sentinels, sentinelClientOptions: login },
+      cluster([`redis://us%2Fer:s%3Ant%2Fl@127.0.0.1:${sentinels[0].port}`]),
+    ];
+    for (const each of theirs) {
+      heard.length = 0;
+      const lock = Redlock.fromClient(each).lock("job", { wait: 500 });
+      await assert.rejects(lock.acquire(), { code: "unavailable" });
+      const said = heard.join("");
+      assert.ok(said.includes(login.username) && said.includes(login.password), said);
+    }
+  } finally {
+    sentinel.close();
+  }
 });
 
 describe("nothing connects", () => {
