@@ -267,8 +267,9 @@ test("sentinels, and servers of a cluster that are URLs, are told as whom to log
     ];
     for (const each of theirs) {
       heard.length = 0;
-      const lock = Redlock.fromClient(each).lock("job", { wait: 500 });
-      await assert.rejects(lock.acquire(), { code: "unavailable" });
+      const redlock = Redlock.fromClient(each);
+      await assert.rejects(redlock.lock("job", { wait: 500 }).acquire(), { code: "unavailable" });
+      redlock.close();
       const said = heard.join("");
       assert.ok(said.includes(login.username) && said.includes(login.password), said);
     }
