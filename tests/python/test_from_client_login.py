@@ -194,6 +194,13 @@ def test_a_provider_that_streams_is_not_listened_to_and_that_is_said() -> None:
         ({"unix_socket_path": 5}, "path, a int, is no path"),
         ({"ssl": True, "ssl_keyfile": 5}, "ssl_keyfile, a int, is no path"),
         ({"ssl": True, "ssl_min_version": "s3cret"}, "ssl_min_version"),
+        ({"port": float("inf")}, "a client's port, a float"),
+        ({"db": 10**5000}, "a client's db, a int"),
+        ({"client_name": "s3cret\udcff"}, "client_name has a character"),
+        ({"unix_socket_path": "/s3cret\udcff"}, "path has a character"),
+        ({"ssl": True, "ssl_keyfile": "s3cret\udcff"}, "ssl_keyfile has a character"),
+        ({"password": "s3cret", "encoding": 5}, "password as 5"),
+        ({"password": "s3cret", "encoding": "a\0"}, "password as a"),
     ],
 )
 def test_what_would_lead_elsewhere_is_refused_and_not_shown(
@@ -211,7 +218,10 @@ def test_the_places_of_sentinels_and_clusters_are_not_shown(library: Any) -> Non
         (sentinel([("app:s3cret@a", 1)]), {"service": "svc"}),
         (sentinel([("a", "6379:s3cret")]), {"service": "svc"}),
         (sentinel([("a", 1)]), {"service": "s3cret/x"}),
+        (sentinel([("a", 1)]), {"service": "s3cret\udcff"}),
     ]
+    for own in ({"username": "s3cret\udcff", "password": "x"}, {"password": "s3cret\udcff"}):
+        given.append((sentinel([("a", 1)], sentinel_kwargs=own), {"service": "svc"}))
     if asynchronous:  # redis-py's other one connects as it is made
         given.append((redis.asyncio.RedisCluster(host="app:s3cret@h", port=1), {}))
     for client, options in given:
@@ -235,7 +245,6 @@ def test_a_password_that_would_be_sent_as_another_one_is_refused(place: dict[str
             redlock.Redlock.from_client(theirs)
         assert "caf" not in str(caught.value)
         assert caught.value.__context__ is None
-    theirs = redis.Redis(password=bytearray(b"s3cret"), **place)  # type: ignore[arg-type]
-    assert redlock.Redlock.from_client(theirs).nodes
-    assert redlock.Redlock.from_client(redis.Redis(password="caf\u00e9", **place)).nodes
+    for good in (bytearray(b"s3cret"), "caf\u00e9"):
+        assert Redlock.from_client(redis.Redis(password=good, **place)).nodes  # type: ignore[arg-type]
     assert redlock.Redlock.from_client(redis.Redis(password="s3cret", encoding="latin-1")).nodes

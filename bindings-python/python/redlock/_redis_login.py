@@ -42,7 +42,7 @@ def encoding(kwargs: dict[str, Any]) -> str:
     name = kwargs.get("encoding") or "utf-8"
     try:
         return codecs.lookup(name).name
-    except LookupError:
+    except (LookupError, TypeError, ValueError):
         return str(name)
 
 
@@ -55,7 +55,7 @@ def word(name: str, kwargs: dict[str, Any]) -> str:
         text = value if isinstance(value, str) else bytes(value).decode()
         if not isinstance(value, str) or value.encode(coded) == value.encode():
             return text
-    except (UnicodeError, LookupError):
+    except (ValueError, LookupError, TypeError):
         # Its own text has the password in it.
         pass
     what = (

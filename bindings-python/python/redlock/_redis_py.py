@@ -137,10 +137,10 @@ class _Node:
         settings.check_sentinels(own, kwargs, tls)
         for name in ("username", "password"):
             if own.get(name):
-                parameters[f"sentinel_{name}"] = own[name]
+                parameters[f"sentinel_{name}"] = login.word(name, own)
         places = [each.connection_pool.connection_kwargs for each in manager.sentinels]
         hosts = ",".join(_host(place["host"], place["port"]) for place in places)
-        path = f"/{quote(service, safe='')}{_path(kwargs)}"
+        path = f"/{quote(settings.sendable('service', service), safe='')}{_path(kwargs)}"
         self.url = (
             f"{_scheme(tls)}+sentinel://{self._login(kwargs)}{hosts}{path}{_query(parameters)}"
         )
@@ -199,11 +199,15 @@ def _host(host: Any, port: Any) -> str:
 
 def _number(name: str, value: Any) -> int:
     try:
-        return int(value)
-    except (TypeError, ValueError):
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
         # Its own text shows the value.
-        pass
-    raise InvalidOption(f"a client's {name}, a {type(value).__name__}, is no number")
+        number = None
+    if number is None or abs(number) >= 2**31:
+        raise InvalidOption(
+            f"a client's {name}, a {type(value).__name__}, is no number that it may be"
+        )
+    return number
 
 
 def _path(kwargs: dict[str, Any]) -> str:
@@ -211,7 +215,8 @@ def _path(kwargs: dict[str, Any]) -> str:
 
 
 def _query(parameters: dict[str, Any]) -> str:
-    return f"?{urlencode(parameters, quote_via=quote)}" if parameters else ""
+    sent = {name: settings.sendable(name, value) for name, value in parameters.items()}
+    return f"?{urlencode(sent, quote_via=quote)}" if sent else ""
 
 
 def _defaults(cls: Any) -> dict[str, Any]:

@@ -133,7 +133,23 @@ def as_path(name: str, value: Any) -> str | bytes:
         path: str | bytes = fspath(value)
     except TypeError:
         raise InvalidOption(f"the client's {name}, a {type(value).__name__}, is no path") from None
+    sendable(name, path)
     return path
+
+
+def sendable(name: str, value: Any) -> Any:
+    """The value, where it can stand in a URL: a lone surrogate cannot."""
+    try:
+        if isinstance(value, str):
+            value.encode()
+    except UnicodeError:
+        # Its own text has the value in it, which may be a secret.
+        pass
+    else:
+        return value
+    raise InvalidOption(
+        f"the client's {name} has a character that is none: half of a surrogate pair"
+    )
 
 
 def _verifies_nothing(name: str, kwargs: dict[str, Any], given: dict[str, Any]) -> bool:
