@@ -22,6 +22,8 @@ const TOLD = /^((?:rediss?|unix|memory)[+a-z]*:\/\/\S*): (.*)$/s;
 /** URLs and whatever has a port, an address of either kind. `redis://host:port` is advice. */
 const ADDRESSES =
   /\b(?:rediss?|unix)[+a-z]*:\/\/(?!host)\S+|(?:\[[\da-f:.%]+\]|[\w.-]+):\d{1,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
+/** What a host comes after, at a sentence's end. */
+const BEFORE = "to|at|from|host|reach|resolve|look up";
 
 /**
  * Without addresses: nodes go by their place in the list. A server's own words may have addresses in them, too.
@@ -35,8 +37,9 @@ export function withoutAddresses(
   if (nodes.length > 0) {
     const at = message.indexOf(`${FAILED}; `);
     const text = at < 0 ? "the nodes failed" : message.slice(0, at + FAILED.length);
-    const words = nodes.map(({ error, state }, place) => `; node ${place + 1}: ${error ?? state}`);
-    return { message: text + words.map((word) => plain(word, nodes)).join(""), nodes: [...nodes] };
+    const words = nodes.map(({ error, state }) => plain(error ?? state, nodes));
+    const listed = words.map((word, place) => `; node ${place + 1}: ${word}`);
+    return { message: text + listed.join(""), nodes: [...nodes] };
   }
   // As messages have it: on one line, and cut.
   const key = `${shown(resource ?? "")}: `;
@@ -48,14 +51,36 @@ export function withoutAddresses(
 
 /** A host may be named without its port. */
 function plain(text: string, nodes: readonly Word[]): string {
-  const said = text.replace(ADDRESSES, "(address)");
-  return nodes.flatMap(placesOf).reduce((rest, place) => rest.replaceAll(place, "(address)"), said);
+  const places = new RegExp([...nodes.flatMap(placesOf), ADDRESSES.source].join("|"), "gi");
+  return text.replace(places, "(address)");
 }
 
-/** A socket's path, or the hosts. */
+/** A socket's path, or the hosts: as they stand in texts. */
 function placesOf({ url }: Word): string[] {
   const [scheme = "", rest = ""] = url.split(/:\/\/|\?/);
+  if (scheme === "unix") return rest.length > 3 ? [`(?:unix://)?${escaped(rest)}`] : [];
   const [hosts = ""] = rest.split("/");
-  const places = scheme === "unix" ? [rest] : hosts.split(",").map((host) => host.split(":")[0]);
-  return places.filter((place) => place !== undefined && place.length > 3) as string[];
+  const names = hosts.split(",").map((host) => /^\[([^\]]+)\]|^[^:]+/.exec(host));
+  return names.flatMap((found) => (found === null ? [] : [standing(found[1] ?? found[0])]));
+}
+
+const escaped = (text: string) => text.replace(/\W/g, "\\$&");
+
+/** Where a text means the host: a name such as `failed` or `node` is a word of other texts, too. */
+function standing(host: string): string {
+  const name = escaped(host);
+  const port = String.raw`(?::\d{1,5}\b)?`;
+  // With what makes another name of it.
+  const longer = String.raw`(?:\.[\w-]+)`;
+  if (!/^(?:[a-z_]+|\w{1,3})$/i.test(host)) {
+    return String.raw`(?<![\w.-])[\w.-]*?${name}[\w-]*${longer}*${port}`;
+  }
+  const ways = [
+    String.raw`(?<=["'\`(])${name}(?=["'\`)])`,
+    String.raw`(?<=@)${name}(?![\w-])`,
+    `^${name}(?=:)`,
+    String.raw`(?<=\b(?:${BEFORE}) )${name}(?=[.,;:)]|$)`,
+    String.raw`(?<![\w.-])${name}${longer}+`,
+  ];
+  return `(?:${ways.join("|")})${port}`;
 }

@@ -145,6 +145,44 @@ describe("errors", () => {
     assert.deepEqual(withoutAddresses(own, [], "lock:a"), { message: own, nodes: [] });
   });
 
+  test("a host's name is replaced where it stands as an address, and not in other words", () => {
+    const head = "x nodes failed; node 1: ".length;
+    const said = (host, error) => {
+      const node = { url: `redis://${host}:1`, state: "fault", error };
+      return withoutAddresses("x nodes failed; y", [node], "lock:a").message.slice(head);
+    };
+    const lookup =
+      "cannot connect: failed to lookup address information: Name or service not known";
+    for (const host of "failed connect lookup address information service node os".split(" ")) {
+      assert.equal(said(host, lookup), lookup);
+      for (const words of [
+        `not valid for name "${host}"`,
+        `'${host}' is gone`,
+        `no route to ${host}; try later`,
+        `sent to user@${host}`,
+        `MOVED 7 ${host}:6380`,
+        `see ${host}.internal, not me`,
+        `${host}: gone`,
+        `cannot reach ${host}`,
+      ]) {
+        const plain = said(host, words);
+        assert.ok(
+          plain.includes("(address)") && !plain.replace("(address)", "").includes(host),
+          plain,
+        );
+      }
+    }
+    for (const host of ["redis-a", "r2d2", "a.b", "[::1]", "[fe80::1]", "10.0.0.1"]) {
+      const bare = host.replace(/[[\]]/g, "");
+      assert.equal(said(host, `is ${bare} down?`), "is (address) down?");
+      assert.equal(said(host, `${host}:6379 and Z${bare}.example`), "(address) and (address)");
+    }
+    const path = "/tmp/é😀 (a+b)/node";
+    const unix = { url: `unix://${path}`, state: "fault", error: `no ${path} or unix://${path}` };
+    const { message } = withoutAddresses("x nodes failed; y", [unix], "lock:a");
+    assert.equal(message.slice(head), "no (address) or (address)");
+  });
+
   const WAYS = {
     "lock()": async () => client.lock("a", { ttl: 1 }),
     "lock() of the module": async () => lock("a", { tll: 1 }),
