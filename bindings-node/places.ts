@@ -83,7 +83,7 @@ export function wayTo(place: Place, given: RedlockOptions): Way {
   const username = textOf(login.username, "username");
   const password = textOf(login.password, "password");
   const db = place.db ? numberOf(place.db, "db") : undefined;
-  const socket = textOf(place.path, "path");
+  const socket = socketOf(place.path);
   if (socket !== undefined) {
     // A path has no place for these but behind the ?.
     Object.assign(parameters, { db, username, password });
@@ -123,6 +123,16 @@ function hostOf({ host, port }: { host?: unknown; port?: unknown }, usual: numbe
   }
   const number = port ? numberOf(port, "port") : usual;
   return name.includes(":") ? `[${name}]:${number}` : `${name}:${number}`;
+}
+
+/** Of a URL whose scheme it does not know, ioredis takes all that follows for a path: user, password and host. */
+function socketOf(path: unknown): string | undefined {
+  const text = textOf(path, "path");
+  if (text === undefined || /^\/(?!\/)[^@]*$/.test(text)) return text;
+  const rule = "must be an absolute path of a socket, with one / at its start and no @";
+  const way =
+    "for a server write redis:// or rediss://, for another path new Redlock('unix:///...')";
+  throw new InvalidOption(`fromClient(): a client's path, which is not shown, ${rule}: ${way}`);
 }
 
 /** What their packages send as a text: given as one, as its bytes, or as a number. Nothing if it is empty. */

@@ -9,6 +9,8 @@ import { describe, test } from "./testing.mjs";
 
 const lazy = (options) => new Redis({ lazyConnect: true, ...options });
 const cluster = (roots, options) => new Redis.Cluster(roots, { lazyConnect: true, ...options });
+/** As an object of ioredis: its constructor would make something else of some of these. */
+const raw = (options) => ({ isCluster: false, options });
 const nodesOf = (client, options) => Redlock.fromClient(client, options).nodes;
 
 const PEM = "-----BEGIN s3cret";
@@ -110,14 +112,14 @@ test("a way out is a way out", () => {
     named,
   );
   nodesOf(lazy({ tls: { ca: PEM, rejectUnauthorized: false } }));
+  assert.deepEqual(new Redlock("unix:///run/redis@a.sock").nodes, ["unix:///run/redis@a.sock"]);
   nodesOf(lazy({ tls: { minVersion: "TLSv1.2", servername: "a.b" } }));
   nodesOf(createClient({ credentialsProvider: streaming }), { credentials: () => "p" });
   const client = Redlock.fromClient(lazy({ keyPrefix: "app:" }), { keyPrefix: "app:lock:" });
   assert.equal(client.lock("job").key, "app:lock:job");
 });
 
-/** As an object of ioredis: its constructor would make something else of some of these. */
-const raw = (options) => ({ isCluster: false, options });
+const lazyUrl = (url) => new Redis(url, { lazyConnect: true });
 
 describe("never shown, whatever is wrong with it:", () => {
   const bytes = Buffer.from([0x73, 0x33, 0x63, 0x72, 0x65, 0x74, 0xff]);
@@ -138,6 +140,27 @@ describe("never shown, whatever is wrong with it:", () => {
     ["half a character", raw({ password: "s3cret\ud800" }), "password is no UTF-8"],
     ["an object", raw({ password: { s3cret: "s3cret" } }), "password is an object of class Object"],
     ["a symbol", raw({ password: Symbol("s3cret") }), "password is symbol"],
+    ...[
+      "valkey://u:s3cret@h:1",
+      "foo://u:s3cret@h",
+      "valkey://:s3cret@h/2",
+      "valkey:/u:s3cret@h",
+    ].map((url) => [`${url} of ioredis`, lazyUrl(url), "path, .*absolute path.*write redis://"]),
+    ...["//s3cret/sock", "/s3cret@h", "s3cret/sock", "@s3cret", "/tmp/\n@s3cret"].flatMap(
+      (path) => [
+        [`the path ${path}`, raw({ path }), "path, .*absolute path"],
+        [
+          `the path ${path} of node-redis`,
+          { options: { socket: { path } }, sendCommand: () => undefined },
+          "path, .*absolute path",
+        ],
+      ],
+    ),
+    [
+      "a path in a URL of node-redis",
+      createClient({ url: "unix:////u:s3cret@h" }),
+      "path, .*absolute path",
+    ],
     [
       "a URL of a cluster's server",
       { isCluster: true, options: {}, startupNodes: ["redis://:s3cret@h:99999"] },
