@@ -4,11 +4,14 @@ import { InvalidOption } from "./errors.js";
 import { ioredisPlace } from "./ioredis.js";
 import { nodeRedisPlace } from "./noderedis.js";
 import type { RedlockOptions } from "./options.js";
-import { type Found, refused, type Settings, wayTo } from "./places.js";
+import { type Found, refused, type Settings, type Way, wayTo } from "./places.js";
 import { isList, kindOf } from "./values.js";
 import { warn } from "./warnings.js";
 
 const CALL = "fromClient()";
+
+/** What was found, as a node of ours. */
+type Read = Found & { way: Way };
 
 /**
  * The nodes' URLs, and the options that the clients need beside those that were given.
@@ -20,7 +23,7 @@ export function takenOver(clients: unknown, given: RedlockOptions): [string[], R
     throw new InvalidOption(`${CALL}: no client is given: a list of them has one at least`);
   }
   const found = several.map((client) => read(client, given));
-  const ways = found.map(({ place }) => wayTo(place, given));
+  const ways = found.map(({ way }) => way);
   const options: RedlockOptions = { ...given };
   const [serverName, ...names] = new Set(ways.map((way) => way.serverName));
   if (given.tlsServerName === undefined && serverName !== undefined)
@@ -42,15 +45,15 @@ export function takenOver(clients: unknown, given: RedlockOptions): [string[], R
 }
 
 /** Objects of others may throw whatever they like. */
-function read(client: unknown, given: RedlockOptions): Found {
-  let found: Found | undefined;
+function read(client: unknown, given: RedlockOptions): Read {
   try {
-    found = typeof client === "object" && client !== null ? placeOf(client, given) : undefined;
+    const found =
+      typeof client === "object" && client !== null ? placeOf(client, given) : undefined;
+    if (found !== undefined) return { ...found, way: wayTo(found.place, given) };
   } catch (cause) {
     if (cause instanceof InvalidOption) throw cause;
     throw new InvalidOption(`${CALL}: the client cannot be read: see the cause`, { cause });
   }
-  if (found !== undefined) return found;
   // Not shown: its text may have a password in it.
   const kinds = "ioredis' Redis or Cluster, or node-redis' client or cluster";
   throw new InvalidOption(

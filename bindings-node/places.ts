@@ -68,11 +68,12 @@ export function refused(name: string, way = WITHOUT): InvalidOption {
 /** The URL of a place. Options that are given win, where one says the same. */
 export function wayTo(place: Place, given: RedlockOptions): Way {
   const named = given.clientName === undefined ? place.clientName : undefined;
-  const parameters: Record<string, unknown> = {
+  const parameters: Record<string, string | number | undefined> = {
     client_name: textOf(named, "name"),
-    commandTimeout: given.nodeTimeout === undefined ? place.nodeTimeout : undefined,
-    connectTimeout: place.connectTimeout,
-    family: place.family,
+    commandTimeout:
+      given.nodeTimeout === undefined ? timeOf(place.nodeTimeout, "commandTimeout") : undefined,
+    connectTimeout: timeOf(place.connectTimeout, "connectTimeout"),
+    family: figureOf(place.family, "family", "4, 6 or 0"),
     sentinel_username: textOf(place.sentinelUsername, "sentinels' username"),
     sentinel_password: textOf(place.sentinelPassword, "sentinels' password"),
   };
@@ -161,6 +162,18 @@ function numberOf(value: unknown, name: string): number {
   throw new InvalidOption(`fromClient(): a client's ${name}, ${kindOf(value)}, is no whole number`);
 }
 
+const timeOf = (value: unknown, name: string) => figureOf(value, name, "a time in milliseconds");
+
+/** As it is written: which are allowed its parameter says. What is no figure is not shown, nor asked for its text. */
+function figureOf(value: unknown, name: string, rule: string): string | undefined {
+  if (!value) return undefined;
+  const plain = typeof value === "number" || typeof value === "bigint";
+  if (plain || (typeof value === "string" && Number.isFinite(Number(value)))) return `${value}`;
+  throw new InvalidOption(
+    `fromClient(): a client's ${name}, ${kindOf(value)}, which is not shown, must be ${rule}`,
+  );
+}
+
 /** A URL as other packages read it. One that cannot be read is not shown: the platform's own error shows it. */
 export function urlOf(text: string): URL {
   if (URL.canParse(text)) return new URL(text);
@@ -169,9 +182,9 @@ export function urlOf(text: string): URL {
   );
 }
 
-function query(parameters: Record<string, unknown>): string {
+function query(parameters: Record<string, string | number | undefined>): string {
   const given = Object.entries(parameters).filter(([, value]) => value);
-  const written = given.map(([name, value]) => `${name}=${encodeURIComponent(`${value}`)}`);
+  const written = given.map(([name, value]) => `${name}=${encodeURIComponent(value ?? "")}`);
   return written.length === 0 ? "" : `?${written.join("&")}`;
 }
 
@@ -186,7 +199,7 @@ function nameToProve(tls: Settings, given: RedlockOptions): string | undefined {
   for (const [name, value] of Object.entries(tls)) {
     if (value === undefined || value === null || NOTHING.includes(name)) continue;
     if (name === "rejectUnauthorized" || name === "servername") continue;
-    if (name === "minVersion" && LOW_ENOUGH.includes(`${value}`)) continue;
+    if (name === "minVersion" && LOW_ENOUGH.some((low) => low === value)) continue;
     if (name === "checkServerIdentity") {
       if (unseen || given.tlsServerName !== undefined) continue;
       throw refused(name, "give tlsServerName, the name that the server's certificate carries");

@@ -113,6 +113,7 @@ test("a way out is a way out", () => {
   );
   nodesOf(lazy({ tls: { ca: PEM, rejectUnauthorized: false } }));
   assert.deepEqual(new Redlock("unix:///run/redis@a.sock").nodes, ["unix:///run/redis@a.sock"]);
+  nodesOf(raw({ commandTimeout: "1500", connectTimeout: 1500.5, family: "6" }));
   nodesOf(lazy({ tls: { minVersion: "TLSv1.2", servername: "a.b" } }));
   nodesOf(createClient({ credentialsProvider: streaming }), { credentials: () => "p" });
   const client = Redlock.fromClient(lazy({ keyPrefix: "app:" }), { keyPrefix: "app:lock:" });
@@ -120,6 +121,17 @@ test("a way out is a way out", () => {
 });
 
 const lazyUrl = (url) => new Redis(url, { lazyConnect: true });
+/** To whoever asks it to be a text, it says a secret. */
+const says = new Proxy({}, { get: () => "s3cret" });
+const oddities = [
+  ["half a character", () => "s3cret\udcff"],
+  ["a word", () => "s3cret"],
+  ["a symbol", () => Symbol("s3cret")],
+  ["an object without a prototype", () => Object.assign(Object.create(null), { s3cret: 1 })],
+  ["an object with a text", () => ({ toString: () => "s3cret" })],
+  ["a list", () => ["s3cret"]],
+  ["a proxy", () => says],
+];
 
 describe("never shown, whatever is wrong with it:", () => {
   const bytes = Buffer.from([0x73, 0x33, 0x63, 0x72, 0x65, 0x74, 0xff]);
@@ -160,6 +172,19 @@ describe("never shown, whatever is wrong with it:", () => {
       "a path in a URL of node-redis",
       createClient({ url: "unix:////u:s3cret@h" }),
       "path, .*absolute path",
+    ],
+    ...["commandTimeout", "connectTimeout", "family"].flatMap((name) =>
+      oddities.map(([what, value]) => [
+        `${what} as ${name}`,
+        raw({ [name]: value() }),
+        `${name}, .* must be (a time|4, 6 or 0)`,
+      ]),
+    ),
+    ["a least version of TLS", raw({ tls: { minVersion: says } }), "tls.minVersion"],
+    [
+      "what a getter of a host throws",
+      raw(Object.defineProperty({}, "host", { get: () => assert.fail("no") })),
+      "cannot be read: see the cause",
     ],
     [
       "a URL of a cluster's server",
