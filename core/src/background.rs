@@ -70,12 +70,27 @@ pub(crate) async fn sleep(time: Duration) {
         std::thread::sleep(time.min(Duration::from_millis(1)));
         return;
     };
+    if !has_locals() {
+        return there(async move { tokio::time::sleep(time).await }).await;
+    }
     let sleep = {
         // A timer belongs to the runtime in which it is made, whoever awaits it.
         let _inside = handle.enter();
         tokio::time::sleep(time)
     };
     sleep.await;
+}
+
+/// Whether this thread can enter a runtime: one that is ending has no locals of tokio's any more.
+pub(crate) fn has_locals() -> bool {
+    !matches!(Handle::try_current(), Err(error) if error.is_thread_local_destroyed())
+}
+
+/// Awaits a future on the background thread, if there is one.
+pub(crate) async fn there(future: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(handle) = handle() {
+        drop(handle.spawn(future).await);
+    }
 }
 
 /// A future that runs on the background thread; dropping this ends it.

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use redlock::testing::{TestClock, TestRedlock};
-use redlock::{ErrorKind, LossReason, Redlock};
-use tokio::runtime::{Builder, Runtime};
+use redlock::{ErrorKind, LossReason};
 use tokio::time::{Instant, sleep};
 
 #[cfg(target_os = "linux")]
 #[path = "../limit.rs"]
 mod limit;
+#[path = "paused/runtimes.rs"]
+mod runtimes;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Between two that are at the same time: what timers round, and what clocks may differ by (1 % of a ttl).
@@ -148,60 +149,4 @@ async fn time_that_passes_at_once_passes_for_leases_alone() {
     passed(begun, 600 * SECOND);
     assert!(redlock.lose("longer").await.unwrap() && !longer.held());
     assert_eq!(longer.loss().unwrap().loss_reason(), Some(LossReason::Missing));
-}
-
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
-}
-
-/// Until a lease was renewed once more, by the machine's clock.
-fn renewed_again(redlock: &Redlock) {
-    let before = redlock.stats().renewed;
-    while redlock.stats().renewed == before {
-        std::thread::sleep(NEAR);
-    }
-}
-
-#[test]
-fn a_client_outlives_its_runtime() {
-    let ended = runtime();
-    let (redlock, lease) = ended.block_on(async {
-        let redlock = paused();
-        let lease = redlock.lock("job").ttl(6 * SECOND).acquire().await.unwrap();
-        sleep(60 * SECOND).await;
-        (redlock, lease)
-    });
-    drop(ended);
-    assert!(lease.held());
-    // By the machine's clock from now on, on the library's own thread: waited for, renewed, and lost.
-    let lock = redlock.lock("job").wait(SECOND / 4);
-    assert_eq!(lock.acquire_blocking().unwrap_err().kind(), ErrorKind::Timeout);
-    renewed_again(&redlock);
-    assert!(lease.held());
-    lease.release_blocking().unwrap();
-    let left = redlock.lock("left").ttl(SECOND / 4).renew(false).acquire_blocking().unwrap();
-    let other = Builder::new_current_thread().enable_all().build().unwrap();
-    assert_eq!(other.block_on(left.lost()).loss_reason(), Some(LossReason::Expired));
-}
-
-#[test]
-fn time_that_is_not_paused_is_the_machines() {
-    let unpaused = Builder::new_current_thread().enable_all().build().unwrap();
-    unpaused.block_on(async {
-        let redlock = paused();
-        let lease = redlock.lock("job").ttl(6 * SECOND).acquire().await.unwrap();
-        let left = redlock.lock("left").ttl(SECOND / 4).renew(false).acquire().await.unwrap();
-        assert_eq!(left.lost().await.loss_reason(), Some(LossReason::Expired));
-        while redlock.stats().renewed == 0 {
-            sleep(NEAR).await;
-        }
-        assert!(lease.held() && redlock.hold("left").await.unwrap().held());
-    });
-}
-
-#[test]
-fn outside_of_a_runtime_it_says_what_to_do() {
-    let error = TestClock::tokio().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("start_paused"), "{error}");
 }

@@ -8,7 +8,7 @@ use super::standing::Standing;
 use super::tokio_time::TokioTime;
 use crate::background;
 use crate::builder::Builder;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A clock that stands still until [`advance`](Self::advance) moves it, for [`TestRedlock::by`](super::TestRedlock::by).
 /// No other client takes it: by a clock that stands, a server would give the lock away under its holder.
@@ -58,7 +58,10 @@ impl TestClock {
 
     /// The time of the runtime of tokio's that runs here. Where that is paused, waits, renewals and ends of leases come as the
     /// test sleeps, at once and in their order. Its clients keep their leases by tasks of this runtime, not by the library's
-    /// own thread. Fails with `Invalid` outside of a runtime.
+    /// own thread. Fails with `Invalid` outside of a runtime, and in one without timers.
+    ///
+    /// They are for use inside of this runtime, while somebody runs it: else nobody renews their leases, and where time
+    /// is paused it stands, so that waiting for a lock that is held has no end, whatever its `wait`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> redlock::Result<()> {
@@ -74,9 +77,7 @@ impl TestClock {
     /// # Ok(()) }
     /// ```
     pub fn tokio() -> Result<Self> {
-        let none = "no runtime of tokio's runs here: make the clock inside the test, as under \
-                    #[tokio::test(start_paused = true)], or take TestClock::new(), which needs none";
-        TokioTime::here().map(|time| Self(Kind::Runtime(time))).ok_or_else(|| Error::invalid(none))
+        TokioTime::here().map(|time| Self(Kind::Runtime(time)))
     }
 
     /// So much time has passed since the start.
@@ -111,7 +112,7 @@ impl TestClock {
     pub(super) async fn moment(&self, time: Duration) {
         match &self.0 {
             Kind::Test(_) => background::sleep(time).await,
-            Kind::Runtime(clock) => clock.advance(time).await,
+            Kind::Runtime(clock) => clock.moment(time).await,
         }
     }
 

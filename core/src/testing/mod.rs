@@ -71,8 +71,8 @@ impl TestRedlock {
         Ok(Self { client, other, node, clock: None })
     }
 
-    /// With default options, by a clock that stands still until the test moves it, or by tokio's. Its `nodes` are for no other client: one by
-    /// the machine's clock would count every key as expired.
+    /// With default options, by a clock that stands still until the test moves it, or by tokio's. Its `nodes` are for
+    /// no other client: one by the machine's clock would count every key as expired.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {

@@ -1,10 +1,12 @@
 //! tokio's time as a clock: a runtime whose time is paused moves leases, too.
 
 use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::future;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
@@ -13,9 +15,15 @@ use tokio::time::Instant as TokioInstant;
 use super::wall::wall_micros;
 use crate::background;
 use crate::clock::{Clock, Instant, SLICE, Sleep, SystemClock};
+use crate::error::{Error, Result};
 
 /// So many turns of the runtime what was woken has to do what it was woken for: each may wake another.
 const TURNS: u32 = 8;
+
+const NO_RUNTIME: &str = "no runtime of tokio's runs here: make the clock inside the test, as under \
+                          #[tokio::test(start_paused = true)], or take TestClock::new(), which needs none";
+const NO_TIMERS: &str = "the runtime of tokio's that runs here has no timers: build it with enable_time() or \
+                         enable_all(), or take TestClock::new(), which needs none";
 
 /// The time of one runtime; its copies are one clock.
 #[derive(Clone)]
@@ -30,18 +38,23 @@ struct Shared {
 }
 
 /// What makes it another time than tokio's.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Marks {
     /// How far it is ahead.
     ahead: Duration,
-    /// Once the runtime has ended, nothing moves its time: what it was then, and the machine's, which goes on.
-    over: Option<(Duration, Instant)>,
+    /// What tokio's was when it was asked for last.
+    seen: Duration,
+    /// When the runtime ended, by the machine's time: nothing moves the runtime's any more, and the machine's goes on.
+    over: Option<Instant>,
 }
 
 impl TokioTime {
-    /// The time of the runtime that runs here; `None` outside of any.
-    pub(super) fn here() -> Option<Self> {
-        let runtime = Handle::try_current().ok()?;
+    /// The time of the runtime that runs here; `Invalid` outside of any, and where it has no timers.
+    pub(super) fn here() -> Result<Self> {
+        let runtime = Handle::try_current().map_err(|_| Error::invalid(NO_RUNTIME))?;
+        // Tokio tells by a panic alone; better here than in the task that keeps a lease.
+        catch_unwind(AssertUnwindSafe(|| drop(tokio::time::sleep(Duration::ZERO))))
+            .map_err(|_| Error::invalid(NO_TIMERS))?;
         let (start, marks, bell) = (TokioInstant::now(), Mutex::default(), Notify::new());
         let time = Self(Arc::new(Shared { runtime, start, marks, bell }));
         let last = Last(Arc::downgrade(&time.0));
@@ -49,7 +62,7 @@ impl TokioTime {
             let _last = last;
             pending::<()>().await;
         }));
-        Some(time)
+        Ok(time)
     }
 
     /// Where those must run who go by it: while they have something to do, time that is paused stands still.
@@ -59,12 +72,12 @@ impl TokioTime {
 
     /// So much time has passed since it was made.
     pub(super) fn elapsed(&self) -> Duration {
-        let marks = *self.0.marks();
+        let mut marks = self.0.marks();
         let passed = match marks.over {
-            Some((then, since)) => then + SystemClock.now().since(since),
-            None => self.0.by_tokio(),
+            Some(since) => marks.seen.saturating_add(SystemClock.now().since(since)),
+            None => self.0.by_tokio(&mut marks),
         };
-        passed + marks.ahead
+        passed.saturating_add(marks.ahead)
     }
 
     /// So much time passes at once.
@@ -78,9 +91,16 @@ impl TokioTime {
     /// Sleeps for so long, and until those who woke meanwhile have done what they woke for.
     pub(super) async fn advance(&self, time: Duration) {
         self.sleep_until(self.now() + time).await;
-        for _ in 0..TURNS {
-            yield_now().await;
-        }
+        turns().await;
+    }
+
+    /// So long at most, by the machine's time, too: nobody may be there who runs the runtime.
+    pub(super) async fn moment(&self, time: Duration) {
+        let late = async {
+            background::sleep(time).await;
+            turns().await;
+        };
+        future::select(pin!(self.advance(time)), pin!(late)).await;
     }
 
     /// Until then, or until time went on otherwise.
@@ -92,16 +112,27 @@ impl TokioTime {
         if self.0.marks().over.is_some() {
             return background::sleep(left.min(SLICE)).await;
         }
+        if !background::has_locals() {
+            return background::there(self.sleep_until(at)).await;
+        }
         let timer = {
             // A timer belongs to the runtime in which it is made, whoever awaits it.
             let _inside = self.0.runtime.enter();
             tokio::time::sleep(left)
+        };
+        let beside = async {
+            background::sleep(left).await;
+            if self.now() < at {
+                pending::<()>().await;
+            }
         };
         tokio::select! {
             // First, as a timer of a runtime that has ended panics.
             biased;
             () = rung => {}
             () = timer => {}
+            // Where nobody runs the runtime, its timers never end.
+            () = beside => {}
         }
     }
 }
@@ -111,10 +142,20 @@ impl Shared {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It has a time of its own, which is asked for inside of it.
-    fn by_tokio(&self) -> Duration {
-        let _inside = self.runtime.enter();
-        self.start.elapsed()
+    /// It has a time of its own, which is asked for inside of it; a thread that cannot be inside has what others saw.
+    fn by_tokio(&self, marks: &mut Marks) -> Duration {
+        if background::has_locals() {
+            let _inside = self.runtime.enter();
+            marks.seen = marks.seen.max(self.start.elapsed());
+        }
+        marks.seen
+    }
+}
+
+/// Those who woke have done what they woke for then.
+async fn turns() {
+    for _ in 0..TURNS {
+        yield_now().await;
     }
 }
 
@@ -143,8 +184,10 @@ struct Last(Weak<Shared>);
 impl Drop for Last {
     fn drop(&mut self) {
         let Some(time) = self.0.upgrade() else { return };
-        let over = Some((time.by_tokio(), SystemClock.now()));
-        time.marks().over = over;
+        let mut marks = time.marks();
+        time.by_tokio(&mut marks);
+        marks.over = Some(SystemClock.now());
+        drop(marks);
         time.bell.notify_waiters();
     }
 }

@@ -1,0 +1,169 @@
+//! `TestClock::tokio` and the life of runtimes: one that ends, that nobody runs, that has no time.
+
+use std::cell::RefCell;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use redlock::testing::{TestClock, TestRedlock};
+use redlock::{ErrorKind, Lease, LossReason, Redlock};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::sleep;
+
+use super::{NEAR, SECOND, paused};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
+fn unpaused() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Until the lease was renewed once more, by the machine's clock.
+fn renewed_again(redlock: &Redlock, lease: &Lease) {
+    let before = redlock.stats().renewed;
+    while redlock.stats().renewed == before {
+        assert!(lease.held(), "{:?}", lease.loss());
+        thread::sleep(NEAR);
+    }
+}
+
+#[test]
+fn a_client_outlives_its_runtime() {
+    let ended = runtime();
+    let (redlock, lease) = ended.block_on(async {
+        let redlock = paused();
+        let lease = redlock.lock("job").ttl(9 * SECOND).acquire().await.unwrap();
+        sleep(60 * SECOND).await;
+        (redlock, lease)
+    });
+    drop(ended);
+    assert!(lease.held());
+    // By the machine's clock from now on, on the library's own thread: waited for, renewed, and lost.
+    let lock = redlock.lock("job").wait(SECOND / 4);
+    assert_eq!(lock.acquire_blocking().unwrap_err().kind(), ErrorKind::Timeout);
+    renewed_again(&redlock, &lease);
+    assert!(lease.held());
+    lease.release_blocking().unwrap();
+    let left = redlock.lock("left").ttl(SECOND / 4).renew(false).acquire_blocking().unwrap();
+    assert_eq!(unpaused().block_on(left.lost()).loss_reason(), Some(LossReason::Expired));
+}
+
+#[test]
+fn time_that_is_not_paused_is_the_machines() {
+    unpaused().block_on(async {
+        let redlock = paused();
+        let lease = redlock.lock("job").ttl(9 * SECOND).acquire().await.unwrap();
+        let left = redlock.lock("left").ttl(SECOND / 4).renew(false).acquire().await.unwrap();
+        assert_eq!(left.lost().await.loss_reason(), Some(LossReason::Expired));
+        while redlock.stats().renewed == 0 {
+            sleep(NEAR).await;
+        }
+        assert!(lease.held() && redlock.hold("left").await.unwrap().held());
+    });
+}
+
+#[test]
+fn time_that_passes_for_ever_ends_what_has_an_end() {
+    let ended = runtime();
+    let (clock, lease) = ended.block_on(async {
+        let clock = TestClock::tokio().unwrap();
+        let redlock = TestRedlock::by(&clock).unwrap();
+        let lease = redlock.lock("job").acquire().await.unwrap();
+        sleep(SECOND).await;
+        redlock.pass_time(Duration::MAX).await;
+        assert!(!lease.held());
+        (clock, lease)
+    });
+    assert_eq!(clock.elapsed(), Duration::MAX);
+    clock.jump(SECOND);
+    drop(ended);
+    assert!(clock.elapsed() == Duration::MAX && !lease.held());
+}
+
+#[test]
+fn a_runtime_without_timers_is_refused() {
+    let none = Builder::new_current_thread().build().unwrap();
+    let error = none.block_on(async { TestClock::tokio().unwrap_err() });
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("enable_time"), "{error}");
+}
+
+#[test]
+fn outside_of_a_runtime_it_says_what_to_do() {
+    let error = TestClock::tokio().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("start_paused"), "{error}");
+}
+
+/// What a thread has until it ends, and tells then.
+struct Local {
+    runtime: Option<Runtime>,
+    kept: Option<(TestRedlock, Lease)>,
+    told: Sender<(TestRedlock, Lease, bool, ErrorKind)>,
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let (redlock, lease) = self.kept.take().unwrap();
+        let held = lease.held();
+        drop(self.runtime.take());
+        let error = redlock.lock("job").wait(NEAR).acquire_blocking().unwrap_err();
+        self.told.send((redlock, lease, held, error.kind())).unwrap();
+    }
+}
+
+#[test]
+fn a_runtime_that_ends_with_its_thread_ends_as_others() {
+    thread_local!(static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) });
+    let (told, tells) = channel();
+    let ends = thread::spawn(move || {
+        // Used before tokio's own, it is dropped after them.
+        LOCAL.with_borrow_mut(|local| assert!(local.is_none()));
+        let runtime = runtime();
+        let kept = runtime.block_on(async {
+            let redlock = paused();
+            let lease = redlock.lock("job").ttl(9 * SECOND).acquire().await.unwrap();
+            sleep(60 * SECOND).await;
+            (redlock, lease)
+        });
+        LOCAL.set(Some(Local { runtime: Some(runtime), kept: Some(kept), told }));
+    });
+    ends.join().unwrap();
+    let (redlock, lease, held, kind) = tells.recv().unwrap();
+    assert!(held && kind == ErrorKind::Timeout);
+    renewed_again(&redlock, &lease);
+    assert!(lease.held());
+    lease.release_blocking().unwrap();
+}
+
+#[test]
+fn waiting_ends_where_nobody_runs_the_runtime_and_time_goes_on() {
+    let idle = unpaused();
+    let (redlock, lease) = idle.block_on(async {
+        let redlock = paused();
+        let lease = redlock.lock("job").acquire().await.unwrap();
+        (redlock, lease)
+    });
+    let lock = redlock.lock("job").wait(SECOND / 4);
+    assert_eq!(lock.acquire_blocking().unwrap_err().kind(), ErrorKind::Timeout);
+    let error = unpaused().block_on(lock.acquire()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    drop((lease, idle));
+}
+
+#[test]
+fn what_a_test_has_happen_comes_back_where_nobody_runs_the_runtime() {
+    let idle = runtime();
+    let (redlock, lease) = idle.block_on(async {
+        let redlock = paused();
+        let lease = redlock.lock("job").acquire().await.unwrap();
+        (redlock, lease)
+    });
+    unpaused().block_on(async {
+        assert!(redlock.lose("job").await.unwrap());
+        redlock.pass_time(60 * SECOND).await;
+    });
+    assert!(!lease.held());
+}
