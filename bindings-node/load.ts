@@ -35,7 +35,9 @@ function facts(thrown: unknown): Facts {
 /** Asked for where all is lost: a report takes its time, most of it for the names of peers. */
 function isMusl(): boolean {
   if (process.platform !== "linux") return false;
-  const report = process.report as typeof process.report & { excludeNetwork?: boolean };
+  const report = process.report as (typeof process.report & { excludeNetwork?: boolean }) | null;
+  // A runtime without reports is none of Alpine's.
+  if (!report) return false;
   const { excludeNetwork } = report;
   try {
     report.excludeNetwork = true;

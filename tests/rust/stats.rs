@@ -1,7 +1,11 @@
 //! What a client says of itself in numbers.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use redlock::clock::{Clock, Instant, Sleep, SystemClock};
 use redlock::{LossReason, Redlock, Stats};
 
 use crate::support::{Server, client, free_port, millis};
@@ -77,4 +81,42 @@ async fn connections_that_were_opened_anew_and_nodes_that_are_away_are_counted()
     away.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
     away.lock("job").try_acquire().await.unwrap_err();
     assert_eq!((away.stats().unavailable, away.stats().timed_out), (2, 0));
+}
+
+/// The machine's clock, which panics once: when it is asked so many times more.
+#[derive(Clone, Default)]
+struct Once(Arc<AtomicI64>);
+
+impl Clock for Once {
+    fn now(&self) -> Instant {
+        assert!(self.0.fetch_sub(1, Ordering::SeqCst) != 1, "the clock");
+        SystemClock.now()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        SystemClock.wall_micros()
+    }
+
+    fn sleep_until(&self, at: Instant) -> Sleep {
+        SystemClock.sleep_until(at)
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_panics_does_not_come_between_an_end_and_the_word_of_it() {
+    for turn in 1..8 {
+        let clock = Once::default();
+        let client =
+            Redlock::builder(["memory://"]).clock(Arc::new(clock.clone())).build().unwrap();
+        let lease = client.lock("job").renew(false).ttl(millis(60_000)).acquire().await.unwrap();
+        let told = tokio::spawn(lease.lost());
+        tokio::time::sleep(millis(10)).await;
+        clock.0.store(turn, Ordering::SeqCst);
+        let _ = catch_unwind(AssertUnwindSafe(|| client.close()));
+        clock.0.store(0, Ordering::SeqCst);
+        if !lease.held() {
+            let told = tokio::time::timeout(Duration::from_secs(10), told).await;
+            told.unwrap_or_else(|_| panic!("nobody was told after turn {turn}")).unwrap();
+        }
+    }
 }

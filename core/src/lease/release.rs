@@ -77,7 +77,7 @@ fn send_deletes(
     phase.votes = Vec::new();
     phase.deleted |= unsent;
     if held {
-        state.end(&mut phase, end);
+        state.end(&mut phase, end, now);
     }
     drop(phase);
     state.unregister();
@@ -112,7 +112,7 @@ pub(crate) fn abandon(state: &State) -> bool {
     let Some(mut phase) = state.held_phase() else {
         return false;
     };
-    state.end(&mut phase, Status::Abandoned);
+    state.end(&mut phase, Status::Abandoned, state.now());
     drop(phase);
     state.unregister();
     state.ring();

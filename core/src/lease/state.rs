@@ -115,10 +115,11 @@ impl State {
         }
         let lock = || self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let mut phase = lock();
-        if phase.status == Status::Held && self.now() >= phase.deadline {
+        let now = self.now();
+        if phase.status == Status::Held && now >= phase.deadline {
             let reason = if phase.capped { LossReason::MaxHold } else { LossReason::Expired };
             let end = Status::Lost(reason, phase.deadline);
-            self.end(&mut phase, end);
+            self.end(&mut phase, end, now);
             // Who is told may ask at once.
             drop(phase);
             self.tell(reason);
@@ -197,7 +198,8 @@ impl State {
         let Some(mut phase) = self.held_phase() else {
             return;
         };
-        self.end(&mut phase, Status::Lost(reason, self.now()));
+        let now = self.now();
+        self.end(&mut phase, Status::Lost(reason, now), now);
         drop(phase);
         self.tell(reason);
     }

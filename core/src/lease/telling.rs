@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::phase::{Phase, Status};
 use super::state::State;
+use crate::clock::Instant;
 use crate::error::LossReason;
 use crate::log::{self, Place};
 use crate::meter;
@@ -12,11 +13,14 @@ use crate::spans::Spans;
 
 impl State {
     /// It ends, and is counted: who finds it ended finds it among the numbers as well.
-    pub(super) fn end(&self, phase: &mut Phase, end: Status) {
+    ///
+    /// The clock is not asked here: one that panics must not come between the end and the word of it.
+    pub(super) fn end(&self, phase: &mut Phase, end: Status, now: Instant) {
         phase.status = end;
+        let held = now.since(self.params.acquired);
         match end {
-            Status::Released => self.leases.counts.released(self.age()),
-            Status::Lost(reason, _) => self.leases.counts.lost(reason, self.age()),
+            Status::Released => self.leases.counts.released(held),
+            Status::Lost(reason, _) => self.leases.counts.lost(reason, held),
             Status::Held | Status::Abandoned => {}
         }
     }
@@ -64,7 +68,7 @@ impl State {
     }
 
     /// How long it has been held.
-    pub(super) fn age(&self) -> Duration {
+    fn age(&self) -> Duration {
         self.now().since(self.params.acquired)
     }
 
