@@ -61,6 +61,8 @@ def reap(running: dict[int, int], most: int) -> None:
             sys.exit(f"child {number} ended with {status}")
 
 
+# asyncio makes it under a lock of its own, which a child that was forked meanwhile would wait for in vain.
+asyncio.get_event_loop_policy()
 held = client.lock(f"{name}-held", ttl=60).acquire()
 threads = [threading.Thread(target=hammer, args=(number,), daemon=True) for number in range(3)]
 threads.append(threading.Thread(target=loop, daemon=True))
