@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redlock::testing::{TestClock, TestRedlock};
-use redlock::{ErrorKind, LossReason};
-use tokio::time::{Instant, sleep};
 
+#[path = "paused/leases.rs"]
+mod leases;
 #[cfg(target_os = "linux")]
 #[path = "../limit.rs"]
 mod limit;
@@ -18,135 +18,4 @@ const NEAR: Duration = Duration::from_millis(150);
 
 fn paused() -> TestRedlock {
     TestRedlock::by(&TestClock::tokio().unwrap()).unwrap()
-}
-
-/// So much of tokio's time is over since then, and no more.
-fn passed(since: Instant, time: Duration) {
-    let passed = since.elapsed();
-    assert!(passed + NEAR >= time && passed <= time + NEAR, "{passed:?} for {time:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_is_renewed_as_the_test_sleeps_and_one_that_is_not_ends() {
-    let redlock = paused();
-    let renewed = redlock.lock("renewed").acquire().await.unwrap();
-    let left = redlock.lock("left").renew(false).acquire().await.unwrap();
-    sleep(9 * SECOND).await;
-    assert!(renewed.held() && left.held());
-    assert!(left.remaining() < SECOND && renewed.remaining() > 5 * SECOND);
-    sleep(31 * SECOND).await;
-    assert!(renewed.held() && !left.held());
-    assert_eq!(left.lost().await.loss_reason(), Some(LossReason::Expired));
-    assert!(redlock.hold("left").await.unwrap().held());
-    let error = redlock.hold("renewed").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert!(redlock.stats().renewed >= 11, "{:?}", redlock.stats());
-    renewed.release().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_loss_is_told_when_the_time_is_over_and_not_before() {
-    let redlock = paused();
-    let begun = Instant::now();
-    let left = redlock.lock("left").renew(false).acquire().await.unwrap();
-    let short = redlock.lock("short").max_hold(25 * SECOND).acquire().await.unwrap();
-    assert_eq!(left.lost().await.loss_reason(), Some(LossReason::Expired));
-    passed(begun, 10 * SECOND);
-    assert_eq!(short.lost().await.loss_reason(), Some(LossReason::MaxHold));
-    passed(begun, 25 * SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn nodes_that_fail_end_a_lease_with_its_ttl() {
-    let redlock = paused();
-    let lease = redlock.lock("job").acquire().await.unwrap();
-    sleep(60 * SECOND).await;
-    redlock.fail();
-    let begun = Instant::now();
-    let waiting = redlock.lock("other").wait(3 * SECOND).acquire().await.unwrap_err();
-    assert_eq!(waiting.kind(), ErrorKind::Unavailable);
-    passed(begun, 3 * SECOND);
-    assert!(lease.held());
-    assert_eq!(lease.lost().await.loss_reason(), Some(LossReason::Expired));
-    assert!(begun.elapsed() > 6 * SECOND && begun.elapsed() <= 10 * SECOND);
-    redlock.recover();
-    assert!(redlock.lock("job").acquire().await.unwrap().held());
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_waits_waits_by_the_same_time() {
-    let redlock = paused();
-    let theirs = redlock.hold("job").await.unwrap();
-    let begun = Instant::now();
-    let error = redlock.lock("job").wait(30 * SECOND).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout);
-    passed(begun, 30 * SECOND);
-    let lock = redlock.lock("job");
-    let waiter = tokio::spawn(async move { lock.acquire().await });
-    sleep(3600 * SECOND).await;
-    assert!(!waiter.is_finished() && theirs.held());
-    theirs.release().await.unwrap();
-    assert!(waiter.await.unwrap().unwrap().held());
-    passed(begun, 3630 * SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_body_is_stopped_when_its_lease_ends() {
-    let redlock = paused();
-    let begun = Instant::now();
-    let lock = redlock.lock("job").max_hold(5 * SECOND);
-    let error = lock.using(async |_| sleep(3600 * SECOND).await).await.unwrap_err();
-    assert_eq!(error.loss_reason(), Some(LossReason::MaxHold));
-    passed(begun, 5 * SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_thousand_in_a_row_each_have_their_hold() {
-    let redlock = paused();
-    let begun = Instant::now();
-    for turn in 0..1000 {
-        let lease = redlock.lock("job").acquire().await.unwrap();
-        sleep(20 * SECOND).await;
-        assert!(lease.held(), "turn {turn}");
-        lease.release().await.unwrap();
-    }
-    passed(begun, 20_000 * SECOND);
-    let stats = redlock.stats();
-    assert_eq!((stats.granted, stats.released, stats.held), (1000, 1000, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn many_who_want_one_have_it_one_after_the_other() {
-    let redlock = paused();
-    let begun = Instant::now();
-    let turns = (0..50).map(|_| {
-        let lock = redlock.lock("job");
-        tokio::spawn(async move {
-            let lease = lock.acquire().await.unwrap();
-            sleep(20 * SECOND).await;
-            lease.release().await.unwrap();
-        })
-    });
-    for turn in turns.collect::<Vec<_>>() {
-        turn.await.unwrap();
-    }
-    passed(begun, 1000 * SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn time_that_passes_at_once_passes_for_leases_alone() {
-    let clock = TestClock::tokio().unwrap();
-    let redlock = TestRedlock::by(&clock).unwrap();
-    let lease = redlock.lock("job").acquire().await.unwrap();
-    let longer = redlock.lock("longer").ttl(60 * SECOND).acquire().await.unwrap();
-    let begun = Instant::now();
-    redlock.pass_time(11 * SECOND).await;
-    assert_eq!(lease.loss().unwrap().loss_reason(), Some(LossReason::Expired));
-    assert!(longer.held());
-    assert!(begun.elapsed() <= SECOND);
-    clock.advance(600 * SECOND).await;
-    assert!(longer.held() && clock.elapsed() >= 611 * SECOND);
-    passed(begun, 600 * SECOND);
-    assert!(redlock.lose("longer").await.unwrap() && !longer.held());
-    assert_eq!(longer.loss().unwrap().loss_reason(), Some(LossReason::Missing));
 }
