@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 import redlock
 
 from . import processes
@@ -23,6 +25,20 @@ def no_process_is_left() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[Server]:
     server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=[redis.Redis, redis.asyncio.Redis], ids=["sync", "asyncio"])
+def library(request: pytest.FixtureRequest) -> Any:
+    """A client's class of redis-py."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One with a user, whose password would mean something in a URL; who has another one defines it."""
+    server = Server("--user", "app", "on", ">s3c/r:e@t", "~*", "&*", "+@all")
     yield server
     server.close()
 

@@ -5,7 +5,7 @@ import ssl
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +25,6 @@ from .test_tls import Secured
 
 Call = Callable[..., Any]
 HOST = "127.0.0.1"
-
-
-@pytest.fixture(params=[redis.Redis, redis.asyncio.Redis], ids=["sync", "asyncio"])
-def library(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    server = Server("--user", "app", "on", ">s3c/r:e@t", "~*", "&*", "+@all")
-    yield server
-    server.close()
 
 
 def seen(server: Server, client: Redlock, call: Call) -> list[dict[str, str]]:

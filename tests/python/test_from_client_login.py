@@ -19,18 +19,6 @@ from .test_from_client import HOST, seen
 Call = Callable[..., Any]
 
 
-@pytest.fixture(params=[redis.Redis, redis.asyncio.Redis], ids=["sync", "asyncio"])
-def library(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    server = Server("--user", "app", "on", ">s3c/r:e@t", "~*", "&*", "+@all")
-    yield server
-    server.close()
-
-
 def said(error: BaseException) -> str:
     """All that a log has of it, but for the program's own lines."""
     return f"{error!r} " + "".join(

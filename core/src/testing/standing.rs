@@ -19,6 +19,7 @@ const TURNS: u32 = 8;
 const MOMENT: Duration = Duration::from_millis(2);
 /// So often is looked; then time goes on all the same.
 const MOMENTS: u32 = 500;
+
 /// It stands until a test moves it; its copies are one clock.
 #[derive(Clone, Default)]
 pub(super) struct Standing(Arc<Mutex<Hands>>);
