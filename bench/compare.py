@@ -1,116 +1,170 @@
-"""Runs the programs beside this file in turn, round after round, and prints medians and ratios.
+"""Runs every program of every case, round after round, and keeps what came out in out/results.json (bench/run).
 
-Client and server share one core: what is compared is the sum of all work, which repeats within a
-few per cent. The ratio of each round is taken in that round; the table shows their median.
-
-compare.py [ROUNDS [WORD]]: with a word, only what has it in its name, e.g. Node.
+The rounds are interleaved: the floor and every program in turn, then all again, so that what the machine does
+meanwhile hits all alike. Ratios are taken within a round (page.py).
 """
 
-import contextlib
+import argparse
+import json
 import os
-import socket
-import statistics
+import platform
+import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict
+from typing import Any
 
-HERE = Path(__file__).parent
-PYTHON = sys.executable
-PAIRS = "4000"
-SECONDS = "2"
+import starts
+from cases import CASES, PARTS, Case
+from programs import HERE, PROGRAMS, PYTHON, ROOT, Program
+from session import sample
 
-PROGRAMS = {
-    "floor: C, raw socket": ["out/floor", "PORT", PAIRS],
-    "redlock, Rust": ["../target/release/examples/pair", "PORT", PAIRS],
-    "redlock, Python": [PYTHON, "pair.py", "PORT", PAIRS, "redlock"],
-    "redis-py Lock, hiredis": [PYTHON, "pair.py", "PORT", PAIRS, "redis-py"],
-    "redlock, 64 asyncio tasks": [PYTHON, "tasks.py", "PORT", SECONDS, "redlock"],
-    "redis-py, 64 asyncio tasks": [PYTHON, "tasks.py", "PORT", SECONDS, "redis-py"],
-    "redlock, 64 Node callers": ["node", "tasks.mjs", "PORT", SECONDS, "redlock"],
-    "node-redlock 5, 64 Node callers": ["node", "tasks.mjs", "PORT", SECONDS, "node-redlock"],
-}
+RESULTS, QUICK = HERE / "out" / "results.json", HERE / "out" / "quick.json"
 
 
-@dataclass
-class Goal:
-    """What is measured against what, and how it should come out."""
-
-    ours: str
-    theirs: str
-    unit: str
-    limit: float
-
-    def met(self, ratio: float) -> bool:
-        return ratio <= self.limit if self.unit == "us" else ratio >= self.limit
-
-    def __str__(self) -> str:
-        return f"{'<=' if self.unit == 'us' else '>='} {self.limit}"
-
-
-GOALS = [
-    Goal("redlock, Rust", "floor: C, raw socket", "us", 2.4),
-    Goal("redlock, Python", "redis-py Lock, hiredis", "us", 0.75),
-    Goal("redlock, 64 asyncio tasks", "redis-py, 64 asyncio tasks", "pairs/s", 6),
-    Goal("redlock, 64 Node callers", "node-redlock 5, 64 Node callers", "pairs/s", 1.5),
-]
+def wanted(options: argparse.Namespace) -> list[tuple[Case, list[Program]]]:
+    """The word is a part (cases.py) or stands in a program's name; the floor is always in it."""
+    word = options.only.lower()
+    plan = []
+    for case in CASES:
+        if options.quick and not case.quick:
+            continue
+        programs = [
+            each for each in PROGRAMS if case.runs(each) and (each.quick or not options.quick)
+        ]
+        if options.quick and case.mode == "hold":
+            programs = [each for each in programs if each.name == "redlock, Rust"]
+        if word and word != case.part:
+            programs = [each for each in programs if each.floor or word in each.name.lower()]
+        if programs and not (word and all(each.floor for each in programs)):
+            plan.append((case, programs))
+    return plan
 
 
-def start_server() -> "tuple[subprocess.Popen[bytes], str]":
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    options = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    server = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
-    for _ in range(100):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(port))):
-            break
-        time.sleep(0.05)
-    return server, port
+def turned(programs: list[Program], number: int) -> list[Program]:
+    """Nobody is always first, or always after the same one."""
+    return programs[number % len(programs) :] + programs[: number % len(programs)]
 
 
-def run(program: list[str], port: str) -> float:
-    command = [port if word == "PORT" else word for word in program]
-    done = subprocess.run(
-        command, cwd=HERE, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-    )
-    return float(done.stdout)
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    plan = wanted(options)
+    cases: dict[str, Any] = {}
+    most = 1 if options.quick else options.rounds
+    for number in range(most):
+        for case, programs in plan:
+            if number >= case.rounds:
+                continue
+            entry = cases.setdefault(case.key, {"case": asdict(case), "samples": {}})
+            for program in turned(programs, number):
+                # A peer that hangs with a failed node is waited for once.
+                if number >= program.rounds or (number and case.failing and not program.ours):
+                    continue
+                say(f"round {number + 1} of {most}: {case.key}: {program.name}")
+                took = sample(case, program, case.seconds or options.seconds)
+                entry["samples"].setdefault(program.name, []).append({**took, "round": number})
+    return cases
 
 
-def print_table(goals: list[Goal], results: dict[str, list[float]]) -> None:
-    print(f"{'':<26} {'p50 or rate':>14}   {'against':<32} {'p50 or rate':>14}  ratio   goal")
-    for goal in goals:
-        ours, theirs = results[goal.ours], results[goal.theirs]
-        ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-        mine = f"{statistics.median(ours):,.0f} {goal.unit}"
-        other = f"{statistics.median(theirs):,.0f} {goal.unit}"
-        print(
-            f"{goal.ours:<26} {mine:>14}   {goal.theirs:<32} {other:>14}"
-            f"  {ratio:5.2f}  {goal} {'met' if goal.met(ratio) else 'NOT MET'}"
-        )
+def counts(options: argparse.Namespace) -> dict[str, Any]:
+    """Commands and system calls do not depend on who else uses the machine: once is enough."""
+    found: dict[str, Any] = {}
+    one, handoff = Case("pairs"), Case("handoff", "handoff", callers=8, processes=2)
+    for program in PROGRAMS:
+        if not one.runs(program) or (options.quick and not program.ours and not program.floor):
+            continue
+        say(f"commands and system calls: {program.name}")
+        found[program.name] = {"pair": sample(one, program, 0.3, counted=True)}
+        if "handoff" in program.modes and not program.floor:
+            found[program.name]["handoff"] = sample(handoff, program, 1.5, counted=True)
+    return found
+
+
+def say(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{text[:110]:<110}", end="", flush=True, file=sys.stderr)
+    else:
+        print(f"{time.monotonic() - BEGUN:6.0f} s  {text}", flush=True, file=sys.stderr)
+
+
+BEGUN = time.monotonic()
+
+
+def version(*command: str) -> str:
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        return ""
+    lines = (ran.stdout or ran.stderr).strip().splitlines()
+    return lines[0] if lines else ""
+
+
+def about(options: argparse.Namespace, kept: dict[str, Any]) -> dict[str, Any]:
+    """The machine and the run. A part that is measured again later is told apart."""
+    if options.only and kept:
+        return {**kept, "apart": sorted({*kept.get("apart", []), options.only})}
+    return {
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "quick": options.quick,
+        "cores": len(os.sched_getaffinity(0)),
+        "system": f"{platform.system()} {platform.release()}",
+        "redis": version("redis-server", "--version").partition(" sha=")[0],
+        "python": version(PYTHON, "--version"),
+        "node": version("node", "--version"),
+        "rust": version("rustc", "--version"),
+        "go": version("go", "version"),
+        "java": version("java", "-version"),
+        "commit": version("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"),
+        "date": time.strftime("%Y-%m-%d"),
+        "load": os.getloadavg()[0],
+    }
 
 
 def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    goals = [goal for goal in GOALS if sys.argv[2:] == [] or sys.argv[2] in goal.ours]
-    names = [name for goal in goals for name in (goal.theirs, goal.ours)]
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # inherited by all that follows
-    else:
-        print("this system cannot pin processes to a core: read the ratios with care")
-    server, port = start_server()
-    results: dict[str, list[float]] = {name: [] for name in names}
-    try:
-        for number in range(rounds):
-            print(f"\rround {number + 1} of {rounds}", end="", flush=True, file=sys.stderr)
-            for name in names:
-                results[name].append(run(PROGRAMS[name], port))
-    finally:
-        server.kill()
-        server.wait()
+    reader = argparse.ArgumentParser(
+        prog="bench/run", description="Measures, and writes docs/benchmarks.md."
+    )
+    reader.add_argument("--rounds", type=int, default=3, help="how often each program runs (3)")
+    reader.add_argument("--seconds", type=float, default=0.4, help="how long each time (0.4)")
+    reader.add_argument(
+        "--only",
+        default="",
+        metavar="WORD",
+        help=f"one of {PARTS}, counts, starts, or in a program's name; the rest stays as measured before",
+    )
+    reader.add_argument(
+        "--quick",
+        action="store_true",
+        help="ours, the floor and the best peers; one round; no page",
+    )
+    options = reader.parse_args()
+    # As an interrupt: servers and clients are stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    out = QUICK if options.quick else RESULTS
+    kept = json.loads(out.read_text()) if options.only and out.exists() else {}
+    results: dict[str, Any] = {"about": about(options, kept.get("about", {}))}
+    results["cases"] = merged(kept.get("cases", {}), measure(options))
+    for part, take in (("counts", counts), ("starts", starting)):
+        again = options.only in ("", part)
+        results[part] = {**kept.get(part, {}), **(take(options) if again else {})}
+    if not options.only:
+        results["about"]["minutes"] = (time.monotonic() - BEGUN) / 60
+    out.write_text(json.dumps(results, indent=1) + "\n")
     print(file=sys.stderr)
-    print_table(goals, results)
 
 
-main()
+def starting(options: argparse.Namespace) -> dict[str, Any]:
+    return starts.measure(say, options.quick)
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """A case that was measured again, for some programs, keeps the others' samples."""
+    for key, entry in new.items():
+        if key in old:
+            entry["samples"] = {**old[key]["samples"], **entry["samples"]}
+    return {**old, **new}
+
+
+if __name__ == "__main__":
+    main()

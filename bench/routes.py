@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 
-from waits import Server, tool
+from servers import Server
+from waits import tool
 
 
 class Member(Server):
@@ -39,7 +40,7 @@ class Sentinel(Server):
         self.url = f"redis+sentinel://127.0.0.1:{self.port}/service"
 
     def arguments(self) -> list[str]:
-        file = os.path.join(self.folder.name, "sentinel.conf")
+        file = os.path.join(self.folder, "sentinel.conf")
         with open(file, "w", encoding="utf-8") as out:
             out.write(f"port {self.port}\nsentinel monitor service 127.0.0.1 {self.primary.port} 1")
         return [file, "--sentinel"]

@@ -6,67 +6,17 @@ waits.py [handoff|contend|hold|frozen|spread]...
 import itertools
 import json
 import os
-import re
 import signal
-import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
+from servers import Server
+
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "target" / "release" / "examples" / "waits"
-
-
-class Server:
-    """A throw-away redis-server."""
-
-    options: tuple[str, ...] = ()
-
-    def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.folder = tempfile.TemporaryDirectory()
-        command = ["redis-server", *self.arguments()]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        self.url = f"redis://127.0.0.1:{self.port}"
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                return
-            except ConnectionRefusedError:
-                time.sleep(0.01)
-
-    def arguments(self) -> list[str]:
-        """How it is started."""
-        fixed = ["--port", str(self.port), "--save", "", "--appendonly", "no"]
-        return [*fixed, "--dir", self.folder.name, *self.options]
-
-    def calls(self, command: str) -> int:
-        """How often it ran the command, inside scripts or by itself."""
-        with socket.create_connection(("127.0.0.1", self.port)) as stream:
-            stream.sendall(b"INFO commandstats\r\n")
-            text = b""
-            while not text.endswith(b"\r\n") or text.count(b"\r\n") < 3:
-                text += stream.recv(65536)
-        found = re.search(rf"cmdstat_{command}:calls=(\d+)", text.decode())
-        return int(found[1]) if found else 0
-
-    def requests(self) -> int:
-        """How many commands clients sent for acquires and releases, while nothing was extended.
-
-        Each acquire by script runs one SET and one PTTL; a SET without is one of the two commands of a plain attempt.
-        """
-        return self.calls("evalsha") + 2 * (self.calls("set") - self.calls("pttl"))
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait()
-        self.folder.cleanup()
 
 
 def tool(*arguments: str | int) -> subprocess.Popen[str]:

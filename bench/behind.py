@@ -1,0 +1,45 @@
+"""Where peers are ahead: the page says so."""
+
+from collections.abc import Iterator
+from operator import itemgetter
+
+from cases import Case, pairs
+from figures import BY_NAME, Figures, Take, p50, rate
+
+#: Less is the machine's noise.
+NOISE = 1.03
+
+
+def behind(figures: Figures) -> Iterator[str]:
+    """Every pairs case in which a peer of one of our languages is ahead of ours in it, or any peer of all of ours."""
+    for case in pairs():
+        least = case.callers == 1
+        where = f"{plural(case.callers, 'caller')}, {plural(case.nodes, 'node')}, "
+        where += "one core" if case.placement == "one" else "two cores"
+        yield from lost(figures, case, where, p50 if least else rate, least)
+    case = Case("handoff", "handoff", callers=8, processes=2)
+    yield from lost(figures, case, "handoff, 2 x 8 waiters", p50, True)
+    hold = Case("hold", "hold", callers=10_000)
+    for field, what in (("cpu", "CPU s of 10,000 leases"), ("kb", "KB of each of 10,000 leases")):
+        yield from lost(figures, hold, what, itemgetter(field), True)
+
+
+def plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count > 1)}"
+
+
+def lost(figures: Figures, case: Case, where: str, take: Take, least: bool) -> Iterator[str]:
+    names = [name for name in figures.names(case) if BY_NAME[name].ours]
+    for language in ("Rust", "Python", "Node", "Go", "Java"):
+        # Where we have nothing of our own, all of ours are compared.
+        ours = [name for name in names if BY_NAME[name].language == language] or names
+        values = [value for name in ours if (value := figures.median(case, name, take)) is not None]
+        best = figures.best_peer(case, take, language, least)
+        theirs = figures.median(case, best, take) if best else None
+        if not values or not theirs:
+            continue
+        mine = (min if least else max)(values)
+        ratio = mine / theirs if least else theirs / mine
+        if ratio > NOISE:
+            who = "all of ours" if ours == names else f"ours in {language}"
+            yield f"- {where}: {best} {theirs:,.2f}, the best of {who} {mine:,.2f}: {ratio:.2f} times."

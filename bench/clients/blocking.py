@@ -1,0 +1,158 @@
+"""Python libraries that block, a thread per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS (see ../programs.py).
+
+MODE: pairs, fenced, handoff, hold.
+"""
+
+import importlib
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from measure import Held, Measured, begin, finish, in_threads
+
+library, mode, listed, callers, seconds = sys.argv[1:6]
+ports = [int(port) for port in listed.split(",")]
+CALLERS, SECONDS = int(callers), float(seconds)
+# Takes the lock of a name, and gives back what was taken.
+Caller = tuple[Callable[[], Any], Callable[[Any], object]]
+Callers = Callable[[str], Caller]
+
+
+def redlock() -> Callers:
+    import redlock
+
+    urls = [f"redis://127.0.0.1:{port}" for port in ports]
+    client = redlock.Redlock(urls, restart_guard=0)
+
+    def of(name: str) -> Caller:
+        return client.lock(name, ttl=10, fencing=mode == "fenced").acquire, redlock.Lease.release
+
+    return of
+
+
+def connected() -> Any:  # noqa: ANN401
+    import hiredis  # noqa: F401  (redis-py uses it when it is there; without it the comparison is unfair)
+    import redis
+
+    return redis.Redis(port=ports[0], max_connections=max(CALLERS, 100))
+
+
+def redis_py() -> Callers:
+    client = connected()
+
+    def of(name: str) -> Caller:
+        # A lock object keeps its token per thread.
+        lock = client.lock(name, timeout=10)
+        return lock.acquire, lambda _: lock.release()
+
+    return of
+
+
+def python_redis_lock() -> Callers:
+    import redis_lock
+
+    client = connected()
+
+    def of(name: str) -> Caller:
+        lock = redis_lock.Lock(client, name, expire=10)
+        return lock.acquire, lambda _: lock.release()
+
+    return of
+
+
+def redlock_py() -> Callers:
+    # Ours has the same import name; programs.py lets each see its own only.
+    import hiredis  # noqa: F401
+
+    nodes = [
+        {"host": "127.0.0.1", "port": port, "max_connections": max(CALLERS, 100)} for port in ports
+    ]
+    # Zero would be its default of three tries.
+    client = importlib.import_module("redlock").Redlock(
+        nodes, retry_count=1_000_000 if mode == "handoff" else 1
+    )
+
+    def take(name: str) -> Any:  # noqa: ANN401
+        lease = client.lock(name, 10_000)
+        if not lease:
+            raise TimeoutError
+        return lease
+
+    return lambda name: (lambda: take(name), client.unlock)
+
+
+def pairs(of: Callers) -> None:
+    ways = [of(f"bench-{number}") for number in range(CALLERS)]
+
+    def run(measured: Measured) -> None:
+        def work(number: int) -> None:
+            take, give = ways[number]
+            before = time.perf_counter()
+            while before < measured.end:
+                try:
+                    give(take())
+                except Exception:
+                    measured.failed += 1
+                now = time.perf_counter()
+                measured.took.append(now - before)
+                before = now
+
+        if CALLERS == 1:
+            work(0)
+        else:
+            in_threads(CALLERS, work)
+
+    run(Measured(0.15))
+    begin()
+    measured = Measured(SECONDS)
+    run(measured)
+    finish(measured.result())
+
+
+def handoff(of: Callers) -> None:
+    stamps: list[tuple[int, int, int]] = []
+    ways = [of("handoff") for _ in range(CALLERS)]
+    # Nobody asks again before all had it: else who gives it back takes it at once, and the others only look on.
+    wave = threading.Barrier(CALLERS)
+    take, give = of("first")
+    give(take())
+    begin()
+
+    def work(number: int) -> None:
+        take, give = ways[number]
+        while True:
+            wave.wait()
+            asked = time.monotonic_ns()
+            lease = take()
+            taken = time.monotonic_ns()
+            time.sleep(0.005)
+            stamps.append((asked, taken, time.monotonic_ns()))
+            give(lease)
+
+    for number in range(CALLERS):
+        threading.Thread(target=work, args=(number,), daemon=True).start()
+    time.sleep(SECONDS)
+    finish({"stamps": stamps})
+
+
+def hold(of: Callers) -> None:
+    held = Held()
+    take, give = of("first")
+    give(take())
+    leases = [of(f"held-{number}")[0]() for number in range(CALLERS)]
+    begin()
+    held.taken()
+    time.sleep(SECONDS)
+    finish(held.result(CALLERS, sum(1 for lease in leases if not lease.held)))
+
+
+LIBRARIES = {
+    "redlock": redlock,
+    "redis-py": redis_py,
+    "python-redis-lock": python_redis_lock,
+    "redlock-py": redlock_py,
+}
+MODES = {"pairs": pairs, "fenced": pairs, "handoff": handoff, "hold": hold}
+MODES[mode](LIBRARIES[library]())

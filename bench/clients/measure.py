@@ -1,0 +1,89 @@
+"""What every Python program here does alike: wait for the word to start, and say what it took."""
+
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+
+def begin() -> None:
+    """Says that all is warm; what follows is measured."""
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def finish(result: dict[str, object]) -> None:
+    # At once: nobody measures how long a library needs to close.
+    sys.stdout.write(json.dumps(result) + "\n")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def used() -> tuple[float, int]:
+    """CPU seconds and switches between threads of this process so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime, usage.ru_nvcsw + usage.ru_nivcsw
+
+
+class Measured:
+    """A stretch of pairs, timed by their callers."""
+
+    def __init__(self, seconds: float) -> None:
+        self.took: list[float] = []
+        self.failed = 0
+        self.cpu, self.switches = used()
+        self.start = time.perf_counter()
+        self.end = self.start + seconds
+
+    def result(self) -> dict[str, object]:
+        cpu, switches = used()
+        took = sorted(self.took) or [0.0]
+        return {
+            "pairs": len(self.took),
+            "seconds": time.perf_counter() - self.start,
+            "p50": took[len(took) // 2] * 1e6,
+            "p99": took[len(took) * 99 // 100] * 1e6,
+            "cpu": cpu - self.cpu,
+            "switches": switches - self.switches,
+            "failed": self.failed,
+        }
+
+
+def memory_kb() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+class Held:
+    """What so many leases cost, from before the first one was taken."""
+
+    def __init__(self) -> None:
+        self.kb, self.threads = memory_kb(), len(os.listdir("/proc/self/task"))
+        self.begun = time.perf_counter()
+
+    def taken(self) -> None:
+        self.took = time.perf_counter() - self.begun
+        self.kb = memory_kb() - self.kb
+        self.cpu = used()[0]
+
+    def result(self, count: int, lost: int) -> dict[str, object]:
+        threads = len(os.listdir("/proc/self/task")) - self.threads
+        return {
+            "leases": count,
+            "lost": lost,
+            "cpu": used()[0] - self.cpu,
+            "kb": self.kb / count,
+            "threads": threads,
+            "taken_s": self.took,
+        }
+
+
+def in_threads(callers: int, work: Callable[[int], None]) -> None:
+    threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(callers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -1,0 +1,124 @@
+"""asyncio libraries, a task per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS [uvloop] (see ../programs.py).
+
+MODE: pairs, fenced, handoff, hold.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from measure import Held, Measured, begin, finish
+
+library, mode, listed, callers, seconds = sys.argv[1:6]
+ports = [int(port) for port in listed.split(",")]
+CALLERS, SECONDS = int(callers), float(seconds)
+# Takes the lock of a name, and gives back what was taken.
+Caller = tuple[Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[object]]]
+Callers = Callable[[str], Caller]
+
+
+def redlock() -> Callers:
+    import redlock
+
+    urls = [f"redis://127.0.0.1:{port}" for port in ports]
+    client = redlock.Redlock(urls, restart_guard=0)
+
+    def of(name: str) -> Caller:
+        return client.lock(name, ttl=10, fencing=mode == "fenced").aacquire, redlock.Lease.arelease
+
+    return of
+
+
+def redis_py() -> Callers:
+    import hiredis  # noqa: F401  (redis-py uses it when it is there; without it the comparison is unfair)
+    import redis.asyncio
+
+    client = redis.asyncio.Redis(port=ports[0], max_connections=max(CALLERS, 100))
+
+    def of(name: str) -> Caller:
+        # Not thread local: tasks are of one thread.
+        lock = client.lock(name, timeout=10, thread_local=False)
+        return lock.acquire, lambda _: lock.release()
+
+    return of
+
+
+async def pairs(of: Callers) -> None:
+    ways = [of(f"bench-{number}") for number in range(CALLERS)]
+
+    async def work(way: Caller, measured: Measured) -> None:
+        take, give = way
+        before = time.perf_counter()
+        while before < measured.end:
+            try:
+                await give(await take())
+            except Exception:
+                measured.failed += 1
+            now = time.perf_counter()
+            measured.took.append(now - before)
+            before = now
+
+    async def run(measured: Measured) -> None:
+        if CALLERS == 1:
+            await work(ways[0], measured)
+        else:
+            await asyncio.gather(*(work(way, measured) for way in ways))
+
+    await run(Measured(0.15))
+    begin()
+    measured = Measured(SECONDS)
+    await run(measured)
+    finish(measured.result())
+
+
+async def handoff(of: Callers) -> None:
+    stamps: list[tuple[int, int, int]] = []
+    ways = [of("handoff") for _ in range(CALLERS)]
+    take, give = of("first")
+    await give(await take())
+    begin()
+
+    async def work(way: Caller) -> None:
+        take, give = way
+        asked = time.monotonic_ns()
+        lease = await take()
+        taken = time.monotonic_ns()
+        await asyncio.sleep(0.005)
+        stamps.append((asked, taken, time.monotonic_ns()))
+        await give(lease)
+
+    async def waves() -> None:
+        # Nobody asks again before all had it: else who gives it back takes it at once, and the others only look on.
+        while True:
+            await asyncio.gather(*(work(way) for way in ways))
+
+    working = asyncio.create_task(waves())
+    await asyncio.sleep(SECONDS)
+    assert not working.done(), "a call failed"
+    finish({"stamps": stamps})
+
+
+async def hold(of: Callers) -> None:
+    held = Held()
+    take, give = of("first")
+    await give(await take())
+    leases = await asyncio.gather(*(of(f"held-{number}")[0]() for number in range(CALLERS)))
+    begin()
+    held.taken()
+    await asyncio.sleep(SECONDS)
+    finish(held.result(CALLERS, sum(1 for lease in leases if not lease.held)))
+
+
+async def main() -> None:
+    modes = {"pairs": pairs, "fenced": pairs, "handoff": handoff, "hold": hold}
+    await modes[mode]({"redlock": redlock, "redis-py": redis_py}[library]())
+
+
+if sys.argv[6:] == ["uvloop"]:
+    import uvloop
+
+    uvloop.run(main())
+else:
+    asyncio.run(main())

@@ -1,0 +1,157 @@
+"""What the project set itself (issue 14), and whether this run met it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+
+from cases import Case
+from figures import Figures, p50, rate
+
+ONE, FIVE = Case("pairs"), Case("pairs", nodes=5)
+MANY, MANY_FIVE = Case("pairs", callers=64), Case("pairs", nodes=5, callers=64)
+HEALTHY = Case("faults", nodes=5)
+HANDOFF = Case("handoff", "handoff", processes=2)
+HOLD = Case("hold", "hold", callers=10_000)
+RUST, SYNC, ASYNCIO, NODE = "redlock, Rust", "redlock, Python", "redlock, asyncio", "redlock, Node"
+OURS = (RUST, SYNC, ASYNCIO, NODE)
+#: min(1 s, ttl / 5), in us.
+NODE_DEADLINE = 1e6
+
+
+@dataclass
+class Goal:
+    """One line: at most, or at least, so much."""
+
+    what: str
+    limit: float
+    figure: float | None
+    at_least: bool = False
+    unit: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        if self.figure is None:
+            return None
+        return self.figure >= self.limit if self.at_least else self.figure <= self.limit
+
+    def row(self) -> list[str]:
+        verdict = {True: "met", False: "**NOT met**", None: "not measured"}[self.met]
+        sign = "at least" if self.at_least else "at most"
+        return [
+            self.what,
+            f"{sign} {number(self.limit)}{self.unit}",
+            said(self.figure, self.unit),
+            verdict,
+        ]
+
+
+def number(value: float) -> str:
+    """Two digits behind the point, below one three."""
+    form = ",.3f" if abs(value) < 1 else ",.2f" if abs(value) < 1000 else ",.0f"
+    text = format(value, form)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def said(figure: float | None, unit: str) -> str:
+    return "-" if figure is None else f"{number(figure)}{unit}"
+
+
+def percent(share: float | None) -> float | None:
+    return None if share is None else share * 100
+
+
+def of_one_caller(figures: Figures) -> Iterator[Goal]:
+    limits = {RUST: 1.2, "redlock, Rust blocking": 1.2, SYNC: 1.25, ASYNCIO: 1.6, NODE: 1.35}
+    for name, limit in limits.items():
+        yield Goal(
+            f"One caller, one node: {name}, by the floor", limit, figures.ratio(ONE, name, p50)
+        )
+    tail = figures.median(ONE, NODE, lambda sample: sample["p99"] / sample["p50"])
+    yield Goal("One caller, one node: Node's p99 by its median", 3, tail)
+    for name in ("redlock, Rust blocking", SYNC):
+        switches = figures.median(ONE, name, lambda sample: sample["switches"] / sample["pairs"])
+        yield Goal(f"Switches of the client's threads in a pair: {name}", 2.2, switches)
+        calls = figures.count(name, "pair", "system_calls")
+        yield Goal(f"System calls of the client in a pair: {name}", 7, calls)
+
+
+def of_many(figures: Figures) -> Iterator[Goal]:
+    shares: dict[str, float] = {RUST: 75, ASYNCIO: 55, NODE: 55, SYNC: 25}
+    for name, limit in shares.items():
+        share = percent(figures.ratio(MANY, name, rate))
+        yield Goal(
+            f"64 callers, one node: {name}, of the pipelined floor", limit, share, True, " %"
+        )
+    for name, limit in {RUST: 1.15, SYNC: 1.3, ASYNCIO: 1.5, NODE: 1.5}.items():
+        yield Goal(
+            f"One caller, 5 nodes: {name}, by the floor", limit, figures.ratio(FIVE, name, p50)
+        )
+    shares = {RUST: 65, ASYNCIO: 45, NODE: 45}
+    for name, limit in shares.items():
+        share = percent(figures.ratio(MANY_FIVE, name, rate))
+        yield Goal(f"64 callers, 5 nodes: {name}, of the pipelined floor", limit, share, True, " %")
+
+
+def of_handoff(figures: Figures) -> Iterator[Goal]:
+    for name in OURS:
+        floor = figures.median(HANDOFF, "floor", p50)
+        mine = figures.median(HANDOFF, name, lambda sample: sample["between_p50"] or sample["p50"])
+        ratio = mine / floor if mine is not None and floor else None
+        yield Goal(f"Handoff between two processes: {name}, by the wake-up floor", 1.5, ratio)
+        sent = figures.count(name, "handoff", "sent")
+        # The run ends in the middle of a hold, whose commands are counted and the hold is not.
+        yield Goal(f"Handoff: commands sent by {name}", 4, None if sent is None else round(sent, 1))
+
+
+def of_faults(figures: Figures) -> Iterator[Goal]:
+    for count, fault in ((1, "frozen"), (2, "frozen"), (1, "dead"), (2, "dead")):
+        case = Case("faults", nodes=5, failing=count, fault=fault)
+        if not figures.names(case):
+            continue
+        for name in OURS:
+            ratio = figures.ratio(case, name, p50, to=name, of=HEALTHY)
+            yield Goal(f"{count} of 5 nodes {fault}: {name}, median by the healthy one", 1.1, ratio)
+        tails = [figures.median(case, name, lambda sample: sample["p99"] / 1e3) for name in OURS]
+        worst = max((tail for tail in tails if tail is not None), default=None)
+        text = f"{count} of 5 nodes {fault}: the largest p99 of ours; the node's deadline"
+        yield Goal(text, NODE_DEADLINE / 1e3, worst, unit=" ms")
+        failed = [sample["failed"] for name in OURS for sample in figures.samples(case, name)]
+        hung = sum(figures.hung(case, name) for name in OURS)
+        yield Goal(f"{count} of 5 nodes {fault}: failed calls of ours", 0, sum(failed) + hung)
+
+
+def of_leases(figures: Figures) -> Iterator[Goal]:
+    for name in OURS:
+        for text, field, limit, unit in (
+            ("CPU time in 15 s", "cpu", 0.15, " s"),
+            ("memory of a lease", "kb", 0.7, " KB"),
+            ("more threads than before", "threads", 2, ""),
+            ("lost", "lost", 0, ""),
+        ):
+            figure = figures.median(HOLD, name, itemgetter(field))
+            yield Goal(f"10,000 renewed leases: {name}, {text}", limit, figure, unit=unit)
+
+
+def of_links(figures: Figures) -> Iterator[Goal]:
+    for link in (1.0, 20.0):
+        for nodes in (1, 5):
+            case = Case("links", nodes=nodes, link_ms=link)
+            for name in OURS:
+                median = figures.median(case, name, p50)
+                floor = figures.median(case, "floor", p50)
+                # The floor's pair is two round trips, and what the link itself adds.
+                trips = 2 * median / floor if median and floor else None
+                where = f"{link:g} ms link, {nodes} node{'s' * (nodes > 1)}"
+                yield Goal(f"{where}: {name}, round trips of a pair", 2.5, trips)
+
+
+def of_starts(figures: Figures) -> Iterator[Goal]:
+    for name, bare in ((SYNC, "bare Python"), (NODE, "bare Node")):
+        with_it, without = figures.started(name, "import"), figures.started(bare, "import")
+        over = None if with_it is None or without is None else with_it - without
+        yield Goal(f"Import: {name}, over the bare runtime", 10, over, unit=" ms")
+
+
+def goals(figures: Figures) -> list[Goal]:
+    parts = (of_one_caller, of_many, of_handoff, of_faults, of_leases, of_links, of_starts)
+    return [goal for part in parts for goal in part(figures)]
