@@ -152,8 +152,9 @@ stubs:
 ##@ Measurements
 
 .PHONY: bench
-bench: build ## side by side with other libraries (docs/speed.md)
-	@bench/run
+BENCH ?=
+bench: build ## side by side with ten other libraries, 20 minutes, writes docs/benchmarks.md; BENCH=--quick: 3 minutes, writes nothing
+	@bench/run $(BENCH)
 
 .PHONY: bench-waiting
 bench-waiting: ## what waiting, failing nodes and held leases cost (docs/speed.md)

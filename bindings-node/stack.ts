@@ -1,6 +1,6 @@
 /** Stacks of errors: what is ours on top of them says nothing to whoever reads them. */
 
-import { basename, dirname, sep } from "node:path";
+import { dirname, join, sep } from "node:path";
 
 /** A stack as it was taken: its text costs more than all else, and is made once somebody reads it. */
 export class Taken {
@@ -36,9 +36,9 @@ export function takeNone(): number {
 /** How many frames of ours an error may have on top. */
 const OURS = 6;
 
-/** Where our files are; in a bundle, where they are the program's own, nothing is cut. */
+/** Where our files are; in a program's bundle, where they are its own, nothing is cut. */
 const folder =
-  typeof __filename === "string" && basename(__filename) === "stack.js"
+  typeof __filename === "string" && dirname(__filename).endsWith(join("bindings-node", "dist"))
     ? dirname(__filename) + sep
     : undefined;
 

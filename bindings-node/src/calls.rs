@@ -14,6 +14,7 @@ impl Runtime {
     #[napi(catch_unwind)]
     pub fn send(&self, rows: u32) {
         let local = &self.local;
+        let _asks = local.asks();
         for call in (0..rows as usize).map_while(|at| local.batch.call(at)) {
             let begin = || match call.operation {
                 ACQUIRE => local.acquire(call.slot, call.of, call.argument),

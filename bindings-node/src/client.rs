@@ -74,6 +74,7 @@ impl NativeClient {
     /// Settles with how many leases were released.
     #[napi(catch_unwind)]
     pub fn release_all(&self, slot: u32) {
+        let _asks = self.local.asks();
         self.local.start(slot, self.client.release_all().map(counted));
     }
 
@@ -83,6 +84,7 @@ impl NativeClient {
         let timeout = Unit::Milliseconds
             .duration("timeout", timeout)
             .map_err(|error| throw(self.local.env, &error))?;
+        let _asks = self.local.asks();
         self.local.start(slot, self.client.shutdown(timeout).map(counted));
         Ok(())
     }

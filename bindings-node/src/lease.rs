@@ -90,6 +90,7 @@ impl Runtime {
         let Some(lease) = self.local.held.get(id) else {
             return Ok(false);
         };
+        let _asks = self.local.asks();
         let extension = ffi::extend(&lease, ttl, Unit::Milliseconds)
             .map_err(|error| throw(self.local.env, &error))?;
         let done =

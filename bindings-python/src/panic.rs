@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::runtime::event_loop::submit;
+use crate::runtime::submit::submit;
 use crate::runtime::wait::wait;
 
 /// Panics in a call, in what a call waits for, in what asyncio waits for, or in the answer to asyncio. For the tests.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
+use crate::foreground::{self, Timed};
 use crate::per_process::{PerProcess, fork_generation};
 
 thread_local! {
@@ -63,8 +64,20 @@ impl Drop for Unblocking {
     }
 }
 
-/// Sleeps by the background thread's timer; may be awaited on any executor.
+/// Sleeps; may be awaited on any executor. A thread that waits keeps the time by itself.
 pub(crate) async fn sleep(time: Duration) {
+    let left = match foreground::timer(time) {
+        Some(timer) => match timer.await {
+            Timed::Over => return,
+            Timed::Elsewhere(left) => left,
+        },
+        None => time,
+    };
+    sleep_by_background(left).await;
+}
+
+/// Sleeps by the background thread's timer.
+async fn sleep_by_background(time: Duration) {
     let Ok(handle) = handle() else {
         // A forked child without a thread goes on with what its parent began: nothing else keeps it from spinning.
         std::thread::sleep(time.min(Duration::from_millis(1)));

@@ -13,9 +13,11 @@ use crate::park;
 /// How long one wait may take; what takes longer is waited for again.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The future's outcome, on this thread.
-fn outcome<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
+/// The outcome of a call's future, on this thread.
+fn outcome<F: Future>(call: impl FnOnce() -> F) -> F::Output {
+    // Before the call: some ask at once.
+    let _waits = park::about_to_wait();
+    let mut future = pin!(call());
     loop {
         if let Poll::Ready(outcome) = park::wait(future.as_mut(), LONG) {
             return outcome;
@@ -37,7 +39,7 @@ impl Lock {
     /// # }
     /// ```
     pub fn acquire_blocking(&self) -> Result<Lease> {
-        outcome(self.acquire())
+        outcome(|| self.acquire())
     }
 
     /// The lease, or `None` if somebody else holds it: [`Lock::try_acquire`] for programs without a runtime.
@@ -50,7 +52,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub fn try_acquire_blocking(&self) -> Result<Option<Lease>> {
-        outcome(self.try_acquire())
+        outcome(|| self.try_acquire())
     }
 }
 
@@ -81,7 +83,7 @@ impl LeaseHandle {
     /// # }
     /// ```
     pub fn release_blocking(&self) -> Result<()> {
-        outcome(self.release())
+        outcome(|| self.release())
     }
 
     /// [`LeaseHandle::extend`] for programs without a runtime.
@@ -95,6 +97,6 @@ impl LeaseHandle {
     /// # Ok(()) }
     /// ```
     pub fn extend_blocking(&self, ttl: Duration) -> Result<()> {
-        outcome(self.extend(ttl))
+        outcome(|| self.extend(ttl))
     }
 }

@@ -65,6 +65,11 @@ mod record;
 mod spans;
 
 mod background;
+#[cfg_attr(
+    not(unix),
+    allow(dead_code, unused_imports, reason = "no thread of other systems waits so")
+)]
+mod foreground;
 mod keyed;
 mod park;
 mod per_process;

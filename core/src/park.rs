@@ -1,4 +1,4 @@
-//! Waiting on the caller's own thread, which sleeps meanwhile: the background thread does the work.
+//! Waiting on the caller's own thread, until a future is done.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,6 +7,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+
+/// Polls a future as often as it is woken, for so long at most: by a [`Poll::Pending`] that comes earlier, a signal asks for
+/// its handler.
+///
+/// Nothing is lost by it: the same future may be waited for again, on the same thread.
+pub fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Output> {
+    #[cfg(unix)]
+    if let Some(polled) = crate::foreground::wait(future.as_mut(), time) {
+        return polled;
+    }
+    park(future, time)
+}
+
+/// From here on, until the answer is dropped, this thread writes by itself what it asks: it waits for that next.
+#[cfg(unix)]
+pub fn about_to_wait() -> impl Sized {
+    crate::foreground::Here::begin()
+}
+
+/// There is nothing to be done for it.
+#[cfg(not(unix))]
+pub fn about_to_wait() -> impl Sized {}
+
+/// The same of a thread whose event loop sees to what is asked, by its [`crate::ffi::Driver`].
+#[cfg(unix)]
+pub fn about_to_ask() -> impl Sized {
+    crate::foreground::Here::asking()
+}
+
+/// There is nothing to be done for it.
+#[cfg(not(unix))]
+pub fn about_to_ask() -> impl Sized {}
 
 /// Wakes the thread that polls.
 struct Parker {
@@ -25,10 +57,8 @@ impl Wake for Parker {
     }
 }
 
-/// Polls a future as often as it is woken, for so long at most.
-///
-/// Nothing is lost by a [`Poll::Pending`]: the same future may be waited for again, by any thread.
-pub fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Output> {
+/// Sleeps; the background thread does all that is to be done meanwhile.
+fn park<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Output> {
     let parker = Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(true) });
     let waker = Waker::from(Arc::clone(&parker));
     let end = Instant::now() + time;

@@ -50,7 +50,8 @@ def test_deleted_by_hand(count: int, five: list[Server], name: str) -> None:
         holder.resume()
         lost = holder.ask("lost", timeout_ms=2500)
         assert lost["ok"], lost
-        assert lost["reason"] == "missing", lost
+        # It may have been asking as it was paused: some nodes had said by then that they have it.
+        assert lost["reason"] in ("missing", "quorum"), lost
         time.sleep(0.1)
         assert not any(server.get(f"lock:{name}") for server in five[:count])
         assert holder.ask("release")["code"] == "lost"

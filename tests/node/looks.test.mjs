@@ -61,7 +61,10 @@ describe("errors", () => {
         assert.ok(!text.includes(port) && !text.includes("127.0.0.1"), text);
       }
       assert.ok(error.nodes.some(({ url }) => url.includes(port)));
-      assert.ok(error.cause.message.includes(port) || error.cause.errors.length > 1);
+      assert.ok(
+        error.cause.message.includes(port) || error.cause.errors?.length > 1,
+        inspect(error),
+      );
       assert.ok(inspect(error).includes(port));
     };
 

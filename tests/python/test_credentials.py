@@ -69,7 +69,8 @@ def test_the_open_connection_logs_in_again(server: Server, call: Call) -> None:
         until(
             lambda: server.client.info("commandstats").get("cmdstat_auth", {}).get("calls", 0) > 1
         )
-        assert ids() == before
+        # Another one may have come since, which only listens.
+        assert ids()[0] == before[0]
         assert lease.held
         call(lease, "release")
 

@@ -52,7 +52,8 @@ def test_one_client_s_locks_share_a_client_elsewhere(redis_server: Server, name:
     called = [
         each for each in redis_server.client.client_list() if each["name"] == f"pickled-{name}"
     ]
-    assert len(called) == 1
+    # One, and one that only listens; a client each would be five and more.
+    assert 1 <= len(called) <= 2
     assert client.leases() == []
     assert sorted(lease.key for lease in leases) == [f"p:{name}-{number}" for number in range(5)]
     for lease in leases:

@@ -43,6 +43,7 @@ fn each_dependency_stays_in_its_place() {
         "spawn(",
         &[
             "node/redis/tests.rs",
+            "foreground/tests.rs",
             "background.rs",
             "log.rs",
             "meter.rs",
@@ -66,11 +67,13 @@ fn each_dependency_stays_in_its_place() {
     mentions(
         "core/src",
         "Instant::now",
-        &["exit.rs", "park.rs", "clock/", "testing/tokio_time.rs"],
+        &["exit.rs", "park.rs", "foreground/", "clock/", "testing/tokio_time.rs"],
     );
     mentions("core/src", "SystemTime", &["clock/"]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);
     mentions("bindings-node/src", "ThreadsafeFunction", &["wake"]);
+    // Looked for at run time: not every runtime has them.
+    mentions("bindings-node/src", "uv_", &["runtime/libuv", "runtime/watch"]);
 }
 
 #[test]

@@ -64,6 +64,11 @@ impl EventLoop {
         self.dropped.swap(0, Ordering::Relaxed)
     }
 
+    /// Leaves these for whoever looks next, and wakes nobody: that is the caller. On the JavaScript thread alone.
+    pub(super) fn add(&self, outcomes: impl IntoIterator<Item = Ended>) {
+        self.queue.push(outcomes);
+    }
+
     /// Leaves these to be seen soon.
     pub(crate) fn push(&self, outcomes: impl IntoIterator<Item = Ended>) {
         self.queue.push(outcomes);
@@ -77,6 +82,11 @@ impl EventLoop {
             self.wake();
         }
         outcomes
+    }
+
+    /// All that nobody hears of here.
+    pub(super) fn take_all(&self) -> VecDeque<Ended> {
+        self.queue.take(usize::MAX).0
     }
 
     fn wake(&self) {

@@ -2,15 +2,18 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
+use std::rc::Weak;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use napi::bindgen_prelude::Env;
 use redlock::Redlock;
-use redlock::ffi::{Acquire, Answer, DefaultClient, Driver};
+use redlock::ffi::{self, Acquire, Answer, DefaultClient};
 use slab::Slab;
 
 use super::event_loop::EventLoop;
+use super::host::Host;
+use super::turn::Turns;
 use super::wake::Callback;
 use crate::batch::Batch;
 use crate::held::Held;
@@ -21,6 +24,7 @@ use crate::pending::{Call, Pending};
 pub(crate) struct Local {
     /// Where exceptions go.
     pub(crate) env: Env,
+    me: Weak<Self>,
     /// The leases that JavaScript can name by a number.
     pub(crate) held: Held,
     /// The locks that JavaScript can name by a number.
@@ -38,7 +42,9 @@ pub(crate) struct Local {
     /// The acquires whose leases JavaScript was told of last: it hands them out one after the other, and may be late.
     pub(super) delivered: RefCell<Vec<(u32, Acquire)>>,
     /// Started with the first call: an import starts no thread.
-    driver: OnceCell<Driver<Ended>>,
+    host: OnceCell<Host>,
+    /// Where this thread's event loop can be had to watch connections.
+    turns: Option<Turns>,
     last_number: Cell<u32>,
     /// What JavaScript was asked and has not answered.
     pub(super) questions: RefCell<Slab<Answer>>,
@@ -46,14 +52,17 @@ pub(crate) struct Local {
 
 impl Local {
     /// Nothing is under way.
-    pub(crate) fn new(
+    pub(super) fn new(
         env: Env,
+        me: Weak<Self>,
         batch: Batch,
         event_loop: Arc<EventLoop>,
         hearer: Callback,
+        turns: Option<Turns>,
     ) -> Self {
         Self {
             env,
+            me,
             held: Held::default(),
             locks: RefCell::default(),
             batch,
@@ -62,7 +71,8 @@ impl Local {
             hearer,
             pending: RefCell::default(),
             delivered: RefCell::default(),
-            driver: OnceCell::new(),
+            host: OnceCell::new(),
+            turns,
             last_number: Cell::new(0),
             questions: RefCell::default(),
         }
@@ -89,7 +99,7 @@ impl Local {
     {
         let number = self.number();
         let ended = move |outcome| Ended { slot, number, outcome };
-        self.driver().enqueue(future.map(ended), ended(Outcome::Broken));
+        self.host().driver.enqueue(future.map(ended), ended(Outcome::Broken));
         self.expect(slot, Call { number, job: None, acquire: None });
     }
 
@@ -99,7 +109,7 @@ impl Local {
     {
         let number = self.number();
         let ended = move |outcome| Ended { slot, number, outcome };
-        let job = self.driver().enqueue_job(future.map(ended), ended(Outcome::Broken));
+        let job = self.host().driver.enqueue_job(future.map(ended), ended(Outcome::Broken));
         self.expect(slot, Call { number, job: Some(job), acquire });
     }
 
@@ -113,7 +123,16 @@ impl Local {
 
     /// Sends what was enqueued.
     pub(crate) fn wake(&self) {
-        self.driver().wake();
+        let done = self.host().begin();
+        if !done.is_empty() {
+            // Not told at once: JavaScript is in the middle of a call.
+            self.event_loop.push(done);
+        }
+    }
+
+    /// From here on, until the answer is dropped, what is asked is left to this thread's own loop, which `wake` has it sent by.
+    pub(crate) fn asks(&self) -> Option<impl Sized + use<>> {
+        self.host().is_here().then(ffi::about_to_ask)
     }
 
     /// Waits for the loss of a lease without keeping the process alive, for as long as it is held.
@@ -123,21 +142,37 @@ impl Local {
     {
         let ended = |outcome| Ended { slot: 0, number: 0, outcome };
         let lost = lost.map(move |error| ended(Outcome::Lost(lease, error)));
-        let job = self.driver().enqueue_job(lost, ended(Outcome::Done));
+        let job = self.host().driver.enqueue_job(lost, ended(Outcome::Done));
         self.held.watch(lease, job);
         self.wake();
     }
 
     /// Nobody waits for the call of this slot any more; false if nobody did.
     pub(crate) fn cancel(&self, slot: u32) -> bool {
-        self.finish(|calls| calls.cancel(slot))
+        let cancelled = self.finish(|calls| calls.cancel(slot));
+        if cancelled && self.host().is_here() {
+            // What it was granted is given back now: the process may end before the loop's next turn.
+            self.wake();
+        }
+        cancelled
     }
 
-    fn driver(&self) -> &Driver<Ended> {
-        self.driver.get_or_init(|| {
-            let event_loop = Arc::clone(&self.event_loop);
-            Driver::start(move |outcomes| event_loop.push(outcomes))
+    fn host(&self) -> &Host {
+        self.host.get_or_init(|| {
+            let look = self.me.clone();
+            let look = move || look.upgrade().into_iter().for_each(|local| local.look());
+            let here = self.turns.as_ref().and_then(|turns| Host::here(turns.uv, self.env, look));
+            here.unwrap_or_else(|| Host::elsewhere(Arc::clone(&self.event_loop)))
         })
+    }
+
+    /// This thread's loop has something to read.
+    fn look(&self) {
+        let done = self.host().driver.look().0;
+        if let Some(turns) = self.turns.as_ref().filter(|_| !done.is_empty()) {
+            self.event_loop.add(done);
+            turns.run(|| self.tell());
+        }
     }
 
     /// Leaves an outcome for this thread, from any.

@@ -1,17 +1,22 @@
 //! Every hazard between Rust's threads and the JavaScript thread, in this folder.
 //!
-//! JavaScript gives each call a slot; core's background thread runs its future, and the slot comes back to JavaScript's
-//! `settle` with the outcome. Outcomes wait in a queue, and the event loop is woken once per batch, never once per call.
+//! JavaScript gives each call a slot; its future runs on this same thread, whose event loop watches what it waits for, and
+//! where that cannot be, on core's background thread. The slot comes back to JavaScript's `settle` with the outcome. What
+//! other threads have to say waits in a queue, and the event loop is woken once per batch, never once per call.
 //! All other state belongs to the JavaScript thread alone and needs no lock. There is one `Runtime` per copy of the
 //! package: the main thread and each worker has its own, and so has each context that loads it. When a copy is collected
 //! or its environment ends, its calls are cancelled, outcomes that nobody will see are dropped (a dropped lease
 //! releases), and what it held lives out its ttl.
 
 mod event_loop;
+mod host;
+mod libuv;
 mod local;
 mod log;
 mod outcomes;
+mod turn;
 mod wake;
+mod watch;
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -24,7 +29,8 @@ use redlock::ffi;
 use self::event_loop::{EventLoop, Queue};
 pub(crate) use self::local::Local;
 use self::outcomes::pass_on;
-use self::wake::{Callback, Wake};
+use self::turn::Turns;
+use self::wake::{Callback, Resource, Wake};
 use crate::batch::Batch;
 use crate::outcome::Outcome;
 
@@ -52,14 +58,17 @@ impl Runtime {
         let queue = Queue::default();
         let slot: Rc<RefCell<Weak<Local>>> = Rc::default();
         let (arrived, owner) = (Arc::clone(&queue), Rc::clone(&slot));
-        let wake = Wake::new(env, move || match owner.borrow().upgrade() {
-            Some(local) => local.tell(&arrived),
-            None => pass_on(&arrived),
+        let resource = Resource::new(env)?;
+        let wake = Wake::new(env, &resource, move || match owner.borrow().upgrade() {
+            Some(local) => local.tell(),
+            None => pass_on(arrived.take(usize::MAX).0),
         })?;
         let event_loop = Arc::new(EventLoop::new(queue, wake));
         log::forward_to(&event_loop);
         let hearer = Callback::new(env, &settle)?;
-        let local = Rc::new(Local::new(env, Batch::new(&calls, &outcomes), event_loop, hearer));
+        let (batch, turns) = (Batch::new(&calls, &outcomes), Turns::new(env, &resource.shown));
+        let new = |me: &Weak<Local>| Local::new(env, me.clone(), batch, event_loop, hearer, turns);
+        let local = Rc::new_cyclic(new);
         *slot.borrow_mut() = Rc::downgrade(&local);
         Ok(Self { local })
     }

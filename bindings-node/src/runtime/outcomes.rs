@@ -6,7 +6,6 @@ use napi::bindgen_prelude::FnArgs;
 use redlock::LeaseHandle;
 use redlock::ffi::{Acquire, fence};
 
-use super::event_loop::Queue;
 use super::local::Local;
 use super::log;
 use crate::batch::{CREDENTIALS, LOSS, Row, STEP, WARNING, integers};
@@ -15,13 +14,17 @@ use crate::pending::Call;
 
 impl Local {
     /// Tells JavaScript of the outcomes that came.
-    pub(super) fn tell(&self, queue: &Queue) {
+    pub(super) fn tell(&self) {
         // First: the rows are written into memory that it holds.
         let Some(hearer) = self.hearer.get() else {
             self.event_loop.desert();
-            return pass_on(queue);
+            return pass_on(self.event_loop.take_all());
         };
         let outcomes = self.event_loop.take(self.batch.room());
+        if outcomes.is_empty() {
+            // Whoever was woken second: by another thread, and by an answer.
+            return;
+        }
         self.hearer.call(&hearer, FnArgs::from(self.settle(outcomes)));
     }
 
@@ -125,8 +128,8 @@ impl Local {
 }
 
 /// Nobody hears of outcomes here any more; warnings are the process's, another copy of the package shows them.
-pub(super) fn pass_on(queue: &Queue) {
-    for ended in queue.take(usize::MAX).0 {
+pub(super) fn pass_on(outcomes: VecDeque<Ended>) {
+    for ended in outcomes {
         if let Outcome::Warning(text) = ended.outcome {
             log::warn(text);
         }

@@ -92,10 +92,13 @@ pub(crate) struct Wake {
 }
 
 impl Wake {
-    /// Runs this work; the process does not stay for it yet.
-    pub(crate) fn new(env: Env, work: impl Fn() + 'static) -> napi::Result<Self> {
-        let needed = Arc::<AtomicBool>::default();
-        let resource = resource(env, needed.clone())?;
+    /// Runs this work; the process does not stay for it yet. Tools are shown `resource`.
+    pub(crate) fn new(
+        env: Env,
+        resource: &Resource,
+        work: impl Fn() + 'static,
+    ) -> napi::Result<Self> {
+        let (needed, resource) = (Arc::clone(&resource.needed), resource.shown);
         let name = env.create_string("redlock")?;
         let handle = ThreadsafeFunctionHandle::null();
         let work: *mut Work = Box::into_raw(Box::new(Box::new(work)));
@@ -169,14 +172,26 @@ impl Wake {
 }
 
 /// What tools that look for open handles (Jest's `--detectOpenHandles`) are shown: it can say that nothing is open.
-fn resource(env: Env, needed: Arc<AtomicBool>) -> napi::Result<Object<'static>> {
-    let has_ref = env.create_function_from_closure::<(), bool, _>("hasRef", move |_| {
-        Ok(needed.load(Ordering::Relaxed))
-    })?;
-    let mut resource = Object::new(&env)?;
-    resource.set_named_property("hasRef", has_ref)?;
-    // SAFETY: used before this call into the native part returns, which is how long the value lives.
-    unsafe { Object::from_napi_value(env.raw(), resource.raw()) }
+pub(crate) struct Resource {
+    /// For as long as the call into the native part that it is made in.
+    pub(super) shown: Object<'static>,
+    needed: Arc<AtomicBool>,
+}
+
+impl Resource {
+    /// Of a wake-up that nobody needs yet.
+    pub(crate) fn new(env: Env) -> napi::Result<Self> {
+        let needed = Arc::<AtomicBool>::default();
+        let said = Arc::clone(&needed);
+        let has_ref = env.create_function_from_closure::<(), bool, _>("hasRef", move |_| {
+            Ok(said.load(Ordering::Relaxed))
+        })?;
+        let mut resource = Object::new(&env)?;
+        resource.set_named_property("hasRef", has_ref)?;
+        // SAFETY: used before this call into the native part returns, which is how long the value lives.
+        let shown = unsafe { Object::from_napi_value(env.raw(), resource.raw()) }?;
+        Ok(Self { shown, needed })
+    }
 }
 
 unsafe extern "C" fn run(

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use super::Redlock;
 use crate::args;
 use crate::errors::check;
-use crate::runtime::event_loop::submit;
+use crate::runtime::submit::submit;
 
 #[pymethods]
 impl Redlock {

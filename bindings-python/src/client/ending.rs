@@ -9,7 +9,7 @@ use super::Redlock;
 use crate::args::Timeout;
 use crate::caller::warn_of_loop;
 use crate::errors::{check, conclude};
-use crate::runtime::event_loop::submit;
+use crate::runtime::submit::submit;
 use crate::runtime::wait::wait;
 
 #[pymethods]

@@ -8,7 +8,7 @@ use redlock::ffi::{self, Unit};
 use super::Lease;
 use crate::args;
 use crate::errors::{check, exception};
-use crate::runtime::event_loop::submit;
+use crate::runtime::submit::submit;
 use crate::runtime::{exit, lock};
 
 #[pymethods]
@@ -22,6 +22,7 @@ impl Lease {
         py: Python<'py>,
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let _asks = ffi::about_to_ask();
         let sent = check(py, ffi::extend(&self.hold, args::seconds("ttl", ttl)?, Unit::Seconds))?;
         submit(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
@@ -31,6 +32,7 @@ impl Lease {
     ///     >>> await lease.arelease()
     #[pyo3(signature = () -> "collections.abc.Awaitable[None]")]
     fn arelease<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _asks = ffi::about_to_ask();
         submit(py, self.give_back(), |py, done| check(py, done).map(|()| py.None()))
     }
 

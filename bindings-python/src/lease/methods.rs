@@ -102,6 +102,7 @@ impl Lease {
     ///     (30.0, True)
     #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None))]
     fn extend(&self, py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let _waits = ffi::about_to_wait();
         let sent = check(py, ffi::extend(&self.hold, args::seconds("ttl", ttl)?, Unit::Seconds))?;
         check(py, wait(py, sent, |_| Ok(()))?)
     }

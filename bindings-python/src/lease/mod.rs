@@ -96,6 +96,8 @@ impl Lease {
     }
 
     fn confirmed(&self, py: Python<'_>) -> PyResult<Result<(), redlock::Error>> {
+        // It is sent at the call: by this thread, with the wait.
+        let _waits = ffi::about_to_wait();
         let sent = self.give_back();
         wait(py, sent, |_| Ok(())).inspect_err(|_| exit::note(&self.lock))
     }

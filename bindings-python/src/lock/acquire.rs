@@ -13,7 +13,7 @@ use crate::call_site::{CallSite, warn_in_drop};
 use crate::caller::Caller;
 use crate::errors::internal;
 use crate::lease::Lease;
-use crate::runtime::event_loop::{Call, submit_call};
+use crate::runtime::submit::{Call, submit_call};
 use crate::runtime::{exit, lock};
 
 type Granted = Result<Option<redlock::Lease>, redlock::Error>;

@@ -11,7 +11,7 @@ use crate::errors::check;
 use crate::inspection::Inspection;
 use crate::lease::Lease;
 use crate::options::refuse_acquire;
-use crate::runtime::event_loop::submit;
+use crate::runtime::submit::submit;
 
 /// What an `async with` held, and what its task was cancelled by.
 type Left = (Option<Py<Lease>>, Option<Py<PyAny>>);

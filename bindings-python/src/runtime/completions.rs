@@ -1,65 +1,23 @@
-//! An event loop's end of the background thread: outcomes arrive in a queue, and the loop is woken once per batch.
+//! An event loop's end: what its futures come to, on its own thread or in a queue from the background thread.
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use futures_util::FutureExt;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
-use redlock::ffi::{self, Driver, Job, fork_generation};
+use redlock::ffi::{Begun, Driver, Job};
 
 use super::callback::Callback;
-use super::pipe::{Ring, Woken};
+use super::pipe::Woken;
+use super::queue::{Bell, Item, Queue, Reply};
 use super::watch::{Watch, Word};
 use super::{guarded, lock};
 use crate::errors::{exception, internal};
 use crate::once::intern;
-
-/// Turns an outcome into a Python object, on the loop's thread. One that is never called releases what it carries.
-type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
-
-/// What waits for an event loop.
-pub(super) enum Item {
-    /// Which call it answers, and with what.
-    Reply(u64, Reply),
-    /// A lease was lost.
-    Lost(Word),
-}
-
-/// How an event loop is woken.
-pub(super) enum Bell {
-    /// By one byte, without the GIL.
-    Byte(Ring),
-    /// By another thread, which this asks to.
-    Thread(Box<dyn Fn() + Send + Sync>),
-}
-
-/// The end that any thread may push into.
-struct Queue {
-    items: ffi::Completions<Item>,
-    bell: Bell,
-    /// Of the process whose loop it is: in a forked child a thread of the parent may hold it for ever.
-    generation: u32,
-}
-
-impl Queue {
-    fn push(&self, items: impl IntoIterator<Item = Item>) {
-        if self.generation != fork_generation() {
-            return;
-        }
-        self.items.push(items);
-        if !self.items.must_wake() {
-            return;
-        }
-        match &self.bell {
-            Bell::Byte(end) => end.ring(),
-            Bell::Thread(ring) => ring(),
-        }
-    }
-}
 
 /// What ends with a loop, whoever still has it: an answer that nobody took.
 pub(super) type Kept = Arc<dyn Any + Send + Sync>;
@@ -92,6 +50,8 @@ pub(super) struct Completions {
     queue: Arc<Queue>,
     calls: Arc<Calls>,
     driver: Driver<Item>,
+    /// It will look when the loop's turn is over.
+    flushes: AtomicBool,
     /// The other end of its bell.
     woken: Option<Woken>,
     /// Weak, so that it goes when nobody else needs it.
@@ -119,19 +79,38 @@ impl Completions {
         woken: Option<Woken>,
         event_loop: Py<PyWeakrefReference>,
     ) -> Self {
-        let queue =
-            Arc::new(Queue { items: ffi::Completions::new(), bell, generation: fork_generation() });
+        let queue = Arc::new(Queue::new(bell));
         let done = Arc::clone(&queue);
-        let driver = Driver::start(move |outcomes| done.push(outcomes));
-        Self { queue, calls: Arc::default(), driver, woken, event_loop }
+        // A loop that watches the bell can watch connections as well.
+        let here = woken
+            .as_ref()
+            .and_then(|woken| Driver::on_loop().filter(|driver| driver.watch(woken.descriptor())));
+        let driver = here.unwrap_or_else(|| Driver::start(move |outcomes| done.push(outcomes)));
+        let flushes = AtomicBool::new(false);
+        Self { queue, calls: Arc::default(), driver, woken, flushes, event_loop }
+    }
+
+    /// What the loop is to watch; `None`: it is woken by a thread.
+    pub(super) fn descriptor(&self) -> Option<i32> {
+        self.driver.descriptor().or_else(|| self.woken.as_ref().map(Woken::descriptor))
+    }
+
+    /// Whether somebody has to look when the loop's turn is over; told once.
+    pub(super) fn must_flush(&self, begun: Begun<Item>) -> bool {
+        if !begun.done.is_empty() {
+            self.queue.push(begun.done);
+        }
+        !begun.written && !self.flushes.swap(true, Ordering::Relaxed)
     }
 
     /// Takes all that there is; on the loop's thread.
     pub(super) fn look(&self, py: Python<'_>) {
-        if let Some(woken) = &self.woken {
+        self.flushes.store(false, Ordering::Relaxed);
+        let (done, rung) = self.driver.look();
+        if let Some(woken) = self.woken.as_ref().filter(|_| rung) {
             woken.drain();
         }
-        for item in self.queue.items.take(usize::MAX).0 {
+        for item in done.into_iter().chain(self.queue.take()) {
             // One that fails must not take the others of its batch with it.
             if let Err(error) = guarded(|| self.handle(py, item)) {
                 error.write_unraisable(py, None);
@@ -139,16 +118,17 @@ impl Completions {
         }
     }
 
-    /// Has a future run on the background thread, and `asked` be told of its outcome; `convert` runs on the loop's thread.
+    /// Has a future run, and `asked` be told of its outcome; `convert` runs on the loop's thread.
     ///
-    /// With `kept` until the [`Call`] is dropped, else until there is an outcome.
+    /// With `kept` until the [`Call`] is dropped, else until there is an outcome. Answers with its number, and whether somebody
+    /// has to look when the loop's turn is over.
     pub(super) fn begin<F, C>(
         &self,
         asked: Py<PyAny>,
         kept: Option<Kept>,
         future: F,
         convert: C,
-    ) -> u64
+    ) -> (u64, bool)
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -160,8 +140,7 @@ impl Completions {
         let job = self.driver.enqueue_job(future.map(replied), broken(id));
         // Before it can be answered: that happens on this thread.
         lock(&self.calls).insert(id, Expected { asked, _job: job, kept });
-        self.driver.wake();
-        id
+        (id, self.must_flush(self.driver.wake()))
     }
 
     /// What ends the call of this number.
@@ -180,7 +159,8 @@ impl Completions {
         Watch::start(callback, send, |watch| {
             let word = lost.map(move |error| Item::Lost(Word::FromTask(watch, error)));
             let job = self.driver.enqueue_job(word, broken(0));
-            self.driver.wake();
+            // It only listens.
+            self.queue.push(self.driver.wake().done);
             job
         })
     }

@@ -4,7 +4,6 @@
 //! `call_soon_threadsafe` from the dispatcher's thread. A loop's completions know it by a weak reference only. What a
 //! loop was granted and never took is given back when it is closed.
 
-use std::any::Any;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,13 +13,13 @@ use pyo3::types::{PyCFunction, PyWeakrefReference};
 use redlock::ffi::fork_generation;
 
 use super::callback::Callback;
-use super::completions::{Bell, Completions};
+use super::completions::Completions;
+use super::queue::Bell;
 use super::watch::Watch;
 use super::{dispatcher, hosts, lock, pipe};
 use crate::errors::scarce;
-use crate::once::{Once, intern};
+use crate::once::Once;
 
-pub(crate) use super::completions::Call;
 pub(crate) use super::hosts::running;
 
 /// One loop's completions.
@@ -85,7 +84,7 @@ const NEVER: f64 = 1e9;
 static SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
 
 /// The running loop and its completions, made at first use.
-fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions>)> {
+pub(super) fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions>)> {
     static RUNNING: Once<Py<PyAny>> = Once::new();
     let event_loop = match hosts::trio(py)? {
         Some(trio) => trio,
@@ -130,8 +129,8 @@ fn by_pipe(
     let py = event_loop.py();
     let pair = pipe::pair().map_err(|error| scarce("an event loop cannot be woken", &error))?;
     let Some((woken, ring)) = pair else { return Ok(None) };
-    let descriptor = woken.descriptor();
     let completions = Completions::new(Bell::Byte(ring), Some(woken), weak.clone_ref(py));
+    let descriptor = completions.descriptor();
     let completions = Py::new(py, completions)?;
     let reader = Reader::new(py, number, &completions, false)?;
     if event_loop.call_method1("add_reader", (descriptor, &reader)).is_ok() {
@@ -206,37 +205,6 @@ fn wake(py: Python<'_>, number: u64) {
         let _ = Reader::new(py, number, &completions, true)
             .map(|reader| event_loop.call_method1("call_soon_threadsafe", (reader,)));
     }
-}
-
-/// An asyncio future of the running loop for a future on the background thread; `convert` runs on the loop's thread.
-pub(crate) fn submit<F, C>(py: Python<'_>, future: F, convert: C) -> PyResult<Bound<'_, PyAny>>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-    C: FnOnce(Python<'_>, F::Output) -> PyResult<Py<PyAny>> + Send + 'static,
-{
-    let (event_loop, completions) = here(py)?;
-    let asked = event_loop.call_method0(intern!(py, "create_future"))?;
-    completions.get().begin(asked.clone().unbind(), None, future, convert);
-    Ok(asked)
-}
-
-/// `submit`, with what ends the future; `kept` ends with that, or with the loop.
-pub(crate) fn submit_call<F, C>(
-    py: Python<'_>,
-    future: F,
-    kept: Arc<dyn Any + Send + Sync>,
-    convert: C,
-) -> PyResult<(Bound<'_, PyAny>, Call)>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-    C: FnOnce(Python<'_>, F::Output) -> PyResult<Py<PyAny>> + Send + 'static,
-{
-    let (event_loop, completions) = here(py)?;
-    let asked = event_loop.call_method0(intern!(py, "create_future"))?;
-    let id = completions.get().begin(asked.clone().unbind(), Some(kept), future, convert);
-    Ok((asked, completions.get().call(id)))
 }
 
 /// Calls `callback` on the running loop when the lease is lost, for as long as the watch lives.

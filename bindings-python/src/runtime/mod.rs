@@ -21,6 +21,8 @@ use pyo3::prelude::*;
 
 use crate::errors::internal;
 
+pub(crate) mod submit;
+
 pub(crate) mod event_loop;
 
 mod completions;
@@ -28,6 +30,7 @@ mod completions;
 pub(crate) mod log;
 pub(crate) mod observe;
 mod pipe;
+mod queue;
 pub(crate) mod watch;
 
 pub(crate) mod callback;

@@ -110,7 +110,7 @@ impl Request {
         let what = format!(
             "granted, but the answers took {took} and a lease of {lives} was over by then{lasted}"
         );
-        Error::unavailable(&self.key(), &what, nodes)
+        Error::unavailable(&self.key(), &what, nodes).with_late()
     }
 }
 

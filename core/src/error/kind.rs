@@ -31,6 +31,19 @@ pub enum ErrorKind {
     Closed,
 }
 
+impl ErrorKind {
+    /// Equal in every language.
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Lost => "lost",
+            Self::Unavailable => "unavailable",
+            Self::Invalid => "invalid",
+            Self::Closed => "closed",
+        }
+    }
+}
+
 /// What a node said, in one word: the same in every language.
 ///
 /// ```

@@ -55,6 +55,7 @@ struct Repr {
     nodes: Vec<NodeReport>,
     /// What stands behind it.
     source: Option<Arc<Source>>,
+    late: bool,
 }
 
 impl Error {
@@ -70,6 +71,7 @@ impl Error {
             reason: None,
             nodes: Vec::new(),
             source: None,
+            late: false,
         }))
     }
 
@@ -144,6 +146,16 @@ impl Error {
         failure
     }
 
+    /// A quorum granted, and the answers were read too late.
+    pub(crate) fn with_late(mut self) -> Self {
+        self.0.late = true;
+        self
+    }
+
+    pub(crate) fn was_late(&self) -> bool {
+        self.0.late
+    }
+
     /// The key that the error is about.
     pub(crate) fn about(mut self, key: &str) -> Self {
         self.0.resource = Some(key.to_owned());
@@ -169,13 +181,7 @@ impl Error {
 
     /// The kind's code, equal in every language: `timeout`, `lost`, `unavailable`, `invalid` or `closed`.
     pub fn code(&self) -> &'static str {
-        match self.0.kind {
-            ErrorKind::Timeout => "timeout",
-            ErrorKind::Lost => "lost",
-            ErrorKind::Unavailable => "unavailable",
-            ErrorKind::Invalid => "invalid",
-            ErrorKind::Closed => "closed",
-        }
+        self.0.kind.code()
     }
 
     /// The Redis key the error is about.

@@ -1,6 +1,7 @@
 //! Acquiring and extending, as other languages write their times and as late as their threads come to it.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub struct Acquire {
     owner: Option<Owner>,
     /// When it was first asked: the budget counts from here, through all the leases that came too late.
     started: OnceLock<Instant>,
+    /// A grant was read too late, for which it is asked once more.
+    late: AtomicBool,
 }
 
 impl Acquire {
@@ -45,7 +48,8 @@ impl Acquire {
     /// Begins to count the wait only when it is first polled: bindings make it earlier.
     fn of(lock: &Lock, wait: Option<Option<Duration>>, owner: Option<Owner>) -> Self {
         let (engine, request) = lock.parts();
-        Self { engine, request, wait, owner, started: OnceLock::new() }
+        let (started, late) = (OnceLock::new(), AtomicBool::new(false));
+        Self { engine, request, wait, owner, started, late }
     }
 
     /// Whether somebody else may be waited for.
@@ -83,6 +87,9 @@ impl Acquire {
         match granted {
             // Dropped here, which deletes what may still be there.
             Ok(Some(lease)) if !lease.held() => None,
+            // The nodes may have answered in time: an event loop that somebody blocks reads later. Once, as it may also be
+            // their way that takes so long; of what is left of the budget, which is one round at least.
+            Err(error) if error.was_late() && !self.late.swap(true, Ordering::Relaxed) => None,
             granted => Some(granted),
         }
     }

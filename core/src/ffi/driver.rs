@@ -1,73 +1,41 @@
-//! Futures of one event loop on the background thread, as one task: handing over a hundred of them wakes that
-//! thread once, and what is done by then comes back as one batch.
-//!
-//! A task for each would cost a system call for each, on the event loop's own thread.
+//! Futures of one event loop: on its own thread where that can watch their connections ([`super::on_loop`]), else on the
+//! background thread, as one task. Handing over a hundred of them wakes that thread once, and what is done by then comes back
+//! as one batch; a task for each would cost a system call for each, on the event loop's own thread.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures_util::future::{AbortHandle, Abortable};
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::task::AtomicWaker;
 
+use super::on_loop::OnLoop;
+use super::running::{Caught, Inbox, Running, Work};
 use crate::background::{Task, spawn};
 use crate::per_process::fork_generation;
-
-/// A future that was handed over.
-///
-/// In one box, made at once: an acquire's future is large, and would be moved once for each thing that wraps it.
-struct Caught<T> {
-    future: Pin<Box<dyn Future<Output = T> + Send>>,
-    /// The outcome if it panics.
-    broken: Option<T>,
-}
-
-impl<T: Unpin> Future for Caught<T> {
-    type Output = Option<T>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        let future = self.future.as_mut();
-        // It is not polled again after a panic.
-        match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
-            Ok(outcome) => outcome.map(Some),
-            Err(_) => Poll::Ready(self.broken.take()),
-        }
-    }
-}
-
-/// What the driver runs; `None` of a future that was ended.
-enum Work<T> {
-    Plain(Caught<T>),
-    Job(Abortable<Caught<T>>),
-}
-
-impl<T: Unpin> Future for Work<T> {
-    type Output = Option<T>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        match &mut *self {
-            Self::Plain(work) => Pin::new(work).poll(context),
-            Self::Job(work) => Poll::Ready(ready!(Pin::new(work).poll(context)).ok().flatten()),
-        }
-    }
-}
-
-/// New futures on their way to the background thread.
-struct Inbox<T> {
-    /// Held for a push, or to take them all.
-    new: Mutex<Vec<Work<T>>>,
-    /// Wakes the driver's task.
-    driver: AtomicWaker,
-}
 
 /// Where one event loop's thread hands over futures. Dropping it ends them all.
 pub struct Driver<T> {
     inbox: Arc<Inbox<T>>,
     /// Its end is that of every future in it.
-    task: Task,
+    host: Host<T>,
+}
+
+/// Who runs them.
+enum Host<T> {
+    /// The background thread.
+    Background(Task),
+    /// The event loop's own.
+    Loop(OnLoop<T>),
+}
+
+/// What became of futures that have just begun.
+pub struct Begun<T> {
+    /// What was done at once.
+    pub done: Vec<T>,
+    /// Whether all that they ask is written; if not, [`Driver::flush`] is to be called when the loop's turn is over.
+    pub written: bool,
 }
 
 /// A future that was handed over. Dropping it ends the future, unless that is done: then its outcome comes all the
@@ -92,9 +60,51 @@ impl<T: Send + Unpin + 'static> Driver<T> {
     /// thread and must not block.
     pub fn start(done: impl FnMut(Vec<T>) + Send + 'static) -> Self {
         let inbox = Arc::new(Inbox { new: Mutex::default(), driver: AtomicWaker::new() });
-        let (work, done) = (FuturesUnordered::new(), Box::new(done));
-        let task = spawn(Drive { inbox: Arc::clone(&inbox), work, done });
-        Self { inbox, task }
+        let (work, done) = (Running::over(&inbox), Box::new(done));
+        let host = Host::Background(spawn(Drive { work, done }));
+        Self { inbox, host }
+    }
+
+    /// One whose futures run on this thread, whose loop watches [`Driver::descriptor`] and calls [`Driver::look`] whenever
+    /// that has something to read; `None`: the system, or what is left of its descriptors, has no such thing.
+    pub fn on_loop() -> Option<Self> {
+        let inbox = Arc::new(Inbox { new: Mutex::default(), driver: AtomicWaker::new() });
+        let mut work = Running::over(&inbox);
+        let drive = Box::new(move |cx: &mut Context<'_>, done: &mut Vec<T>| work.poll(cx, done));
+        let host = Host::Loop(OnLoop::new(drive).ok()?);
+        Some(Self { inbox, host })
+    }
+
+    /// What the loop is to watch, if this runs on its thread.
+    pub fn descriptor(&self) -> Option<i32> {
+        match &self.host {
+            Host::Loop(here) => Some(here.descriptor()),
+            Host::Background(_) => None,
+        }
+    }
+
+    /// Has the loop look when this one has something to read, too; false: it cannot.
+    pub fn watch(&self, descriptor: i32) -> bool {
+        match &self.host {
+            Host::Loop(here) => here.add(descriptor).is_ok(),
+            Host::Background(_) => false,
+        }
+    }
+
+    /// What is done by now, on the loop's thread: it reads what is there. And whether the loop's own descriptor has something
+    /// to read.
+    pub fn look(&self) -> (Vec<T>, bool) {
+        match &self.host {
+            Host::Loop(here) => here.look(),
+            Host::Background(_) => (Vec::new(), true),
+        }
+    }
+
+    /// Writes what was left for the end of the loop's turn.
+    pub fn flush(&self) {
+        if let Host::Loop(here) = &self.host {
+            here.flush();
+        }
     }
 
     /// Hands over a future, which begins at the next [`Driver::wake`]; `broken` is its outcome if it panics, which
@@ -114,10 +124,19 @@ impl<T: Send + Unpin + 'static> Driver<T> {
     }
 
     /// Has everything that was handed over begin.
-    pub fn wake(&self) {
-        // Where the system had no thread for the driver, it goes on here.
-        self.task.nudge();
-        self.inbox.driver.wake();
+    pub fn wake(&self) -> Begun<T> {
+        match &self.host {
+            Host::Background(task) => {
+                // Where the system had no thread for the driver, it goes on here.
+                task.nudge();
+                self.inbox.driver.wake();
+                Begun { done: Vec::new(), written: true }
+            }
+            Host::Loop(here) => {
+                let (done, written) = here.begin();
+                Begun { done, written }
+            }
+        }
     }
 
     /// Leaves it for the driver's task, which is not woken by this.
@@ -126,11 +145,9 @@ impl<T: Send + Unpin + 'static> Driver<T> {
     }
 }
 
-/// The driver's own task.
+/// The driver's own task on the background thread.
 struct Drive<T> {
-    inbox: Arc<Inbox<T>>,
-    /// Each is polled only when it was woken itself, however many there are.
-    work: FuturesUnordered<Work<T>>,
+    work: Running<T>,
     /// Takes the outcomes of one turn to their loop.
     done: Box<dyn FnMut(Vec<T>) + Send>,
 }
@@ -139,19 +156,11 @@ impl<T: Unpin> Future for Drive<T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let drive = &mut *self;
-        // Before looking: what is handed over in between wakes once more, rather than not at all.
-        drive.inbox.driver.register(context.waker());
-        let new =
-            std::mem::take(&mut *drive.inbox.new.lock().unwrap_or_else(PoisonError::into_inner));
-        drive.work.extend(new);
         let mut outcomes = Vec::new();
-        while let Poll::Ready(Some(outcome)) = drive.work.poll_next_unpin(context) {
-            outcomes.extend(outcome);
-        }
+        self.work.poll(context, &mut outcomes);
         if !outcomes.is_empty() {
             // Once for all that was done in this turn: the loop is woken once.
-            (drive.done)(outcomes);
+            (self.done)(outcomes);
         }
         // Never over by itself: it ends with its `Driver`.
         Poll::Pending

@@ -7,12 +7,17 @@
 
 mod acquire;
 mod args;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod asked;
 mod caller;
 mod completions;
 mod default_client;
 mod driver;
 mod foreign_options;
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "no_loop.rs")]
+mod on_loop;
 mod options;
+mod running;
 mod value;
 
 pub use acquire::{Acquire, acquire, extend, fence, own_ttl};
@@ -20,7 +25,7 @@ pub use args::{Args, ClientArgs, LockArgs, check_lock, client, lock, times};
 pub use caller::{acquired_at, identity, note_call_site, note_owner};
 pub use completions::Completions;
 pub use default_client::{DefaultClient, default_nodes};
-pub use driver::{Driver, Job};
+pub use driver::{Begun, Driver, Job};
 pub use foreign_options::instead_of;
 pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 
@@ -32,7 +37,7 @@ pub use crate::listener::{listen, tell, want};
 pub use crate::node::credentials::{Answer, Ask, Credentials};
 pub use crate::node::{fail_memory, pass_memory_time};
 pub use crate::options::Unit;
-pub use crate::park::wait;
+pub use crate::park::{about_to_ask, about_to_wait, wait};
 pub use crate::per_process::{PerProcess, fork_generation};
 pub use crate::quorum::{Tally, drift};
 pub use crate::record::{Level, Record, Topic, Value as Field};

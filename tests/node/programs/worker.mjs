@@ -16,6 +16,12 @@ if (task === "use") {
   const lease = await lock.acquire();
   parentPort.postMessage(lease.token);
   setInterval(() => lease.held, 50);
+} else if (task === "flood") {
+  const pair = async () => (await lock.acquire()).release();
+  // From here on there is a connection that this thread may read.
+  for (let turn = 0; turn < 200; turn += 1) await pair();
+  parentPort.postMessage("reads");
+  for (;;) await Promise.all([pair(), pair(), pair()]);
 } else {
   lock.acquire().then(() => parentPort.postMessage("acquired"));
   parentPort.postMessage("waiting");

@@ -100,7 +100,7 @@ impl Sentinels {
 
     /// Until each knows of the others, and of all replicas.
     fn wait_ready(&self) {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(60);
         for port in &self.ports {
             for service in &self.services {
                 let replicas = (service.servers.len() - 1).to_string();

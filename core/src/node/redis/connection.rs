@@ -8,14 +8,16 @@
 //! connection, the [`Context`] does.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::context::{Context, Opening};
+use super::context::{Context, Home, Opening};
 use super::in_flight::InFlight;
+use super::keeper::{End, Keeper};
+use super::lane::Lane;
 use super::reconnect::Reconnect;
-use super::session::{End, Session};
 use super::strays::Stray;
 use crate::clock::Instant;
 use crate::log;
@@ -32,8 +34,10 @@ const GOOD: Duration = Duration::from_secs(1);
 
 /// A node's connection, for as long as there is a client.
 pub(super) struct Connection {
-    /// What outlives each connection.
-    context: Context,
+    /// What outlives each connection, while no session has it.
+    context: Home,
+    /// Where sessions are lent.
+    lane: Arc<Lane>,
     /// What is known of the attempts before.
     reconnect: Reconnect,
     /// Said once, not at every reconnect.
@@ -44,8 +48,9 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects to nothing yet.
-    pub(super) fn new(context: Context) -> Self {
-        Self { context, reconnect: Reconnect::default(), polling_said: false, outage: None }
+    pub(super) fn new(context: Context, lane: Arc<Lane>) -> Self {
+        let (context, reconnect) = (Home::of(context), Reconnect::default());
+        Self { context, lane, reconnect, polling_said: false, outage: None }
     }
 
     /// Serves until the client is gone and every command it gave was answered. Should it panic, what was under way is
@@ -82,7 +87,7 @@ impl Connection {
             let fault = match opened {
                 Ok(opening) => {
                     let opened = self.context.clock.now();
-                    let end = self.serve(opening, std::mem::take(&mut waiting)).await;
+                    let end = self.serve(opening, &mut waiting).await;
                     self.context.link.closed();
                     // The client is gone, and everything was answered.
                     let End::Broken(fault) = end else { return };
@@ -120,8 +125,8 @@ impl Connection {
     }
 
     /// One session, from what its greeting found out to its end.
-    async fn serve(&mut self, opening: Opening, waiting: Vec<InFlight>) -> End {
-        let context = &mut self.context;
+    async fn serve(&mut self, opening: Opening, waiting: &mut Vec<InFlight>) -> End {
+        let context = &mut *self.context;
         let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);
         let votes_from = context.votes_from(greeting, &opening.found);
         context.link.opened(pushes, greeting.deletes_by, votes_from);
@@ -142,7 +147,10 @@ impl Connection {
         // Nobody was told of what changed while there was no connection.
         context.watch.changed(Change::All);
         // Nothing else follows an end at which everything was answered.
-        Session::new(context, opening, waiting).run().await
+        match Keeper::begin(&self.lane, &mut self.context, opening, waiting) {
+            Ok(keeper) => keeper.run().await,
+            Err(fault) => End::Broken(fault),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! It belongs to the connection's task alone; what the node itself may look at is in [`super::link`].
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,6 +96,48 @@ pub(super) struct Context {
     /// Before then a server that took another's place takes no first vote.
     not_before: Option<Instant>,
 }
+
+/// Where a context is while no session has it.
+pub(super) struct Home(Option<Context>);
+
+impl Home {
+    /// Nobody has it yet.
+    pub(super) fn of(context: Context) -> Self {
+        Self(Some(context))
+    }
+
+    /// For a session.
+    pub(super) fn take(&mut self) -> Option<Context> {
+        self.0.take()
+    }
+
+    /// The session is over.
+    pub(super) fn put_back(&mut self, context: Context) {
+        self.0 = Some(context);
+    }
+
+    /// Whether a session has it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Deref for Home {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        self.0.as_ref().expect(AWAY)
+    }
+}
+
+impl DerefMut for Home {
+    fn deref_mut(&mut self) -> &mut Context {
+        self.0.as_mut().expect(AWAY)
+    }
+}
+
+/// Nobody looks for it meanwhile: whoever has it is waited for.
+const AWAY: &str = "a session has the context";
 
 impl Context {
     /// Nothing is owed, and no server was reached yet.

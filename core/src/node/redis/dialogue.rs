@@ -2,30 +2,31 @@
 //!
 //! It speaks in commands and values and never waits: [`super::session`] moves the bytes and calls it.
 
-use redis::{PushKind, Value};
+use std::sync::Arc;
+
+use redis::Value;
 
 use super::answers::{denied_delete, fits, given_back, leads_to, lost_scripts};
 use super::commands::plain;
 use super::confirm::Confirm;
 use super::context::Context;
-use super::flood::Flood;
 use super::handshake::{about, load_scripts, text, votes_in};
+use super::hearer::Hearer;
 use super::in_flight::{Command, InFlight, Purpose};
 use super::link::VotesFrom;
 use super::native::{Delete, respelled};
 use super::pipeline::Pipeline;
 use super::reply;
-use super::stream::Stream;
 use crate::clock::Instant;
-use crate::node::{Change, Fault};
+use crate::node::Fault;
 
 /// Every so many chores an age that could not be read is asked for again: the clock may be right by then.
 const AGE: u32 = 5;
 
 /// One connection's commands and answers.
-pub(super) struct Dialogue<'a> {
+pub(super) struct Dialogue {
     /// What is owed, and who is told.
-    pub(super) context: &'a mut Context,
+    pub(super) context: Context,
     /// What is asked and not answered yet.
     pub(super) pipeline: Pipeline,
     /// Grants that replicas and disks must have before they count.
@@ -34,38 +35,37 @@ pub(super) struct Dialogue<'a> {
     unkilled: Option<Instant>,
     /// How the server deletes without a script, if that is wanted.
     deletes_by: Option<Delete>,
-    /// Whether the server tells of more than anybody asked for.
-    flood: Flood,
+    /// Who hears what the server says by itself.
+    pub(super) hearer: Arc<Hearer>,
     /// The server's age could not be read, and may be later.
     ageless: bool,
     /// How many times they were done.
     chores: u32,
 }
 
-impl<'a> Dialogue<'a> {
-    /// Begins with what is owed, then asks what waited for the connection.
-    pub(super) fn begin(
-        context: &'a mut Context,
-        stream: &Stream,
-        (killed, deletes_by): (bool, Option<Delete>),
-        waiting: Vec<InFlight>,
-    ) -> Self {
+impl Dialogue {
+    /// Over a connection that was just opened; `killed`: nothing of the former one can arrive any more.
+    pub(super) fn over(context: Context, killed: bool, deletes_by: Option<Delete>) -> Self {
         let ageless = matches!(context.link.votes_from(), VotesFrom::Never);
         let now = context.clock.now();
-        let mut dialogue = Self {
+        let hearer = Arc::new(Hearer::new(Arc::clone(&context.clock), Arc::clone(&context.watch)));
+        Self {
             confirm: Confirm::new(context.target.needs.durability),
-            context,
-            pipeline: Pipeline::over(stream),
+            pipeline: Pipeline::new(),
             unkilled: (!killed).then_some(now),
             deletes_by,
-            flood: Flood::new(now),
+            hearer,
             ageless,
             chores: 0,
-        };
+            context,
+        }
+    }
+
+    /// Begins with what is owed, then asks what waited for the connection.
+    pub(super) fn begin(&mut self, waiting: Vec<InFlight>) {
         // Before anything else: a new vote for the same key would meet the old one.
-        dialogue.pay_debts();
-        waiting.into_iter().for_each(|command| dialogue.take(command));
-        dialogue
+        self.pay_debts();
+        waiting.into_iter().for_each(|command| self.take(command));
     }
 
     /// A command from the client: asked, unless nobody wants it any more or the node may not vote.
@@ -91,7 +91,7 @@ impl<'a> Dialogue<'a> {
             in_flight.command = command;
         }
         self.context.debts.sending(&in_flight.command);
-        self.flood.asked(&in_flight.command.bytes);
+        self.hearer.asked(&in_flight.command.bytes);
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) && !in_flight.again {
             self.context.link.delete_asked();
         }
@@ -206,33 +206,6 @@ impl<'a> Dialogue<'a> {
             self.ageless = false;
             self.context.link.set_votes_from(self.context.votes_in(wait));
         }
-    }
-
-    /// What a server says by itself; a fault where it is too much.
-    pub(super) fn pushed(&mut self, kind: &PushKind, data: &[Value]) -> Option<Fault> {
-        // Nothing else was asked for; what a server tells of its own accord is no harm.
-        if *kind != PushKind::Invalidate {
-            return None;
-        }
-        let now = self.context.clock.now();
-        // A flush is told as null: every key.
-        let Some(Value::Array(keys)) = data.first() else {
-            let flood = self.flood.told(None, now);
-            if flood.is_none() {
-                self.context.watch.changed(Change::All);
-            }
-            return flood;
-        };
-        if let Some(flood) = self.flood.told(Some(keys.len()), now) {
-            return Some(flood);
-        }
-        for key in keys {
-            if let Value::BulkString(key) = key {
-                let key = String::from_utf8_lossy(key).into_owned();
-                self.context.watch.changed(Change::Key(key));
-            }
-        }
-        None
     }
 
     /// The connection broke: what has no answer is refused, and what was never sent is not owed.

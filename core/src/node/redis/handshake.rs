@@ -64,6 +64,20 @@ pub(super) async fn open(
     greeted.map_err(|fault| endpoint.redact_fault(fault))
 }
 
+/// The name shows in CLIENT LIST, for whoever looks for the cause of a load.
+pub(super) fn named(endpoint: &Endpoint) -> Cmd {
+    cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone()
+}
+
+/// Connects, and says who we are; with our own id, if it speaks RESP3 and says it.
+pub(super) async fn connect(endpoint: &Endpoint) -> Result<(Talk, Option<Option<i64>>), Fault> {
+    let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
+    // First and alone: which protocol the rest is answered in depends on it.
+    let mut talk = Talk::over(stream);
+    let hello = log_in(&mut talk, endpoint).await?;
+    Ok((talk, hello))
+}
+
 /// [`open`], with the server's own words in its fault.
 async fn greet(
     endpoint: &Endpoint,
@@ -75,10 +89,7 @@ async fn greet(
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
-    let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
-    // First and alone: which protocol the rest is answered in depends on it.
-    let mut talk = Talk::over(stream);
-    let hello = log_in(&mut talk, endpoint).await?;
+    let (mut talk, hello) = connect(endpoint).await?;
     let mut steps = steps(endpoint, hello.is_some(), needs);
     if primary {
         // First: what a replica says to the rest is beside the point.
@@ -137,9 +148,7 @@ enum Step {
 
 /// What is asked once the login is over, each with what its refusal means.
 fn steps(endpoint: &Endpoint, resp3: bool, needs: &Needs) -> Vec<(Step, Cmd)> {
-    // The name shows in CLIENT LIST, for whoever looks for the cause of a load.
-    let named = cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone();
-    let mut steps = vec![(Step::Optional, named)];
+    let mut steps = vec![(Step::Optional, named(endpoint))];
     // Since Redis 7.2, and no part of the name that users choose.
     for (what, value) in [("LIB-NAME", "redlock"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
         let about_us = cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();

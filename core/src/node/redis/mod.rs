@@ -1,8 +1,8 @@
 //! A Redis server as a node: methods into commands, commands into the connection's queue.
 //!
-//! From the caller to the wire: [`commands`] makes bytes, the queue carries them to the task of [`connection`],
-//! which opens one by [`reconnect`] and [`handshake`], and serves it by [`session`] and [`dialogue`]; [`reply`]
-//! reads what comes back. The `redis` crate packs, parses and reads URLs, and is named in this folder alone.
+//! From the caller to the wire: [`commands`] makes bytes, [`queue`] keeps their order. The task of [`connection`] opens one by
+//! [`reconnect`] and [`handshake`] and lends its [`session`] to whoever waits ([`lane`]); [`dialogue`] says what bytes mean,
+//! [`reply`] reads what comes back. The `redis` crate packs, parses and reads URLs, and is named in this folder alone.
 
 mod answers;
 mod cluster;
@@ -14,11 +14,15 @@ mod debts;
 mod dial;
 mod dialogue;
 mod durability;
+mod ears;
 mod endpoint;
 mod flood;
 mod formers;
 mod handshake;
+mod hearer;
 mod in_flight;
+mod keeper;
+mod lane;
 mod link;
 mod login;
 mod native;
@@ -26,6 +30,7 @@ mod packed;
 mod parts;
 mod pipeline;
 mod query;
+mod queue;
 mod reader;
 mod reconnect;
 mod renewal;
@@ -36,6 +41,7 @@ mod run_ids;
 mod script;
 mod session;
 mod shared;
+mod socket;
 mod strays;
 mod stream;
 mod talk;
@@ -44,6 +50,7 @@ mod tests;
 mod tls;
 mod url_rules;
 mod ways;
+mod wire;
 mod words;
 
 use std::sync::Arc;
@@ -51,7 +58,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use redis::Value;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::{
@@ -64,6 +70,7 @@ use connection::Connection;
 use context::Context;
 use in_flight::{Command, InFlight};
 use link::Link;
+use queue::{Queue, queue};
 use reply::Answer;
 use ways::Ways;
 
@@ -88,8 +95,7 @@ pub(crate) struct RedisNode {
     url: String,
     /// For the passwords alone, which are taken out of the server's words.
     route: Arc<Route>,
-    /// To the connection's task. First in, first out: a delete goes behind the vote that it takes back. Its end
-    /// is the client's.
+    /// First in, first out: a delete goes behind the vote that it takes back. Its end is the client's.
     queue: Queue,
     /// What is known of the connection without asking.
     link: Arc<Link>,
@@ -98,20 +104,17 @@ pub(crate) struct RedisNode {
     ways: Ways,
 }
 
-/// Without a bound: who asks has a deadline, and a full connection takes no more by itself ([`pipeline`]).
-type Queue = UnboundedSender<InFlight>;
-
 impl RedisNode {
     /// Starts the node's connection, which waits for the first command before it connects.
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
-        let (queue, commands) = unbounded_channel();
+        let (queue, commands, lane) = queue();
         let (url, link) = (target.url.clone(), Arc::new(Link::default()));
         let route = Arc::new(target.route.clone());
         let time = Arc::clone(&clock);
         let ways = Ways::of(&target.needs, &link);
         let context = Context::new(target, time, watch, Arc::clone(&link), commands);
         // It outlives the node for as long as something is owed.
-        background::spawn(Connection::new(context).run()).detach();
+        background::spawn(Connection::new(context, lane).run()).detach();
         Self { url, route, queue, link, clock, ways }
     }
 
@@ -157,8 +160,7 @@ fn send(
     command: Command,
 ) -> impl Future<Output = Result<Value, Fault>> + Send + 'static + use<> {
     let (answer, reply) = oneshot::channel();
-    // A send can fail only when the connection is gone for good; the dropped answer says so below.
-    let _ = queue.send(InFlight::new(command, answer));
+    queue.put(InFlight::new(command, answer));
     let gone = "the client is closed, or the node's own task failed";
     reply.map(move |answer| answer.unwrap_or_else(|_| Err(Fault::new(gone))))
 }

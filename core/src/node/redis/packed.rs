@@ -49,12 +49,27 @@ impl Packed {
     }
 
     fn header(&mut self, kind: u8, number: u64) -> &mut Self {
-        let (digits, from) = decimal(number);
-        self.0.push(kind);
-        self.0.extend_from_slice(&digits[from..]);
-        self.0.extend_from_slice(b"\r\n");
+        // Nearly every length has one digit or two.
+        match number {
+            0..10 => self.0.extend_from_slice(&[kind, digit(number), b'\r', b'\n']),
+            10..100 => {
+                let digits = [kind, digit(number / 10), digit(number), b'\r', b'\n'];
+                self.0.extend_from_slice(&digits);
+            }
+            _ => {
+                let (digits, from) = decimal(number);
+                self.0.push(kind);
+                self.0.extend_from_slice(&digits[from..]);
+                self.0.extend_from_slice(b"\r\n");
+            }
+        }
         self
     }
+}
+
+/// The last one.
+fn digit(number: u64) -> u8 {
+    b'0' + (number % 10) as u8
 }
 
 /// The digits of a number, which stand at the end, from there on.
@@ -62,7 +77,7 @@ fn decimal(mut number: u64) -> ([u8; 20], usize) {
     let (mut digits, mut from) = ([b'0'; 20], 20);
     loop {
         from -= 1;
-        digits[from] = b'0' + (number % 10) as u8;
+        digits[from] = digit(number);
         number /= 10;
         if number == 0 {
             return (digits, from);

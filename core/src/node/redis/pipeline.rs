@@ -7,11 +7,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use bytes::{Buf, BytesMut};
 
 use super::in_flight::InFlight;
-use super::stream::Stream;
+use super::socket::Socket;
 use crate::node::Fault;
 
 /// How often silence is looked for.
@@ -29,24 +28,21 @@ const FULL: usize = 4 << 20;
 pub(super) struct Pipeline {
     /// Whole commands, but for the first, of which a part may be written already.
     unsent: BytesMut,
-    /// TLS has taken bytes that it may not have written yet.
-    unflushed: bool,
-    /// Bytes are taken by TLS before they are written.
-    tls: bool,
     /// In the order in which they were sent.
     open: VecDeque<InFlight>,
+    /// How many have had their answer: those that are open are counted on from there.
+    answered: u64,
     /// Time with commands open in which nothing was read, counted by ticks so that our own pause is not the server's.
     silence: Duration,
 }
 
 impl Pipeline {
     /// Nothing is asked yet.
-    pub(super) fn over(stream: &Stream) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             unsent: BytesMut::with_capacity(4096),
-            unflushed: false,
-            tls: stream.is_tls(),
             open: VecDeque::new(),
+            answered: 0,
             silence: Duration::ZERO,
         }
     }
@@ -59,18 +55,25 @@ impl Pipeline {
         }
         self.unsent.extend_from_slice(in_flight.before());
         self.unsent.extend_from_slice(&in_flight.command.bytes);
-        self.unflushed |= self.tls;
         self.open.push_back(in_flight);
     }
 
     /// The command that the next answer belongs to.
     pub(super) fn next(&mut self) -> Option<InFlight> {
-        self.open.pop_front()
+        let next = self.open.pop_front();
+        self.answered += u64::from(next.is_some());
+        next
     }
 
     /// A command of which only the first answer came: the next one is its, too.
     pub(super) fn put_back(&mut self, in_flight: InFlight) {
+        self.answered -= 1;
         self.open.push_front(in_flight);
+    }
+
+    /// How many were asked so far, and how many of them have had their answer.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.answered + self.open.len() as u64, self.answered)
     }
 
     /// What is asked and not answered, in its order.
@@ -78,9 +81,9 @@ impl Pipeline {
         self.open.iter()
     }
 
-    /// Whether there is something to write or to flush.
+    /// Whether there is something to write.
     pub(super) fn is_unwritten(&self) -> bool {
-        self.unflushed || !self.unsent.is_empty()
+        !self.unsent.is_empty()
     }
 
     /// Whether answers are still to come.
@@ -93,26 +96,19 @@ impl Pipeline {
         self.unsent.len() < FULL
     }
 
-    /// Writes what the socket takes at once.
-    pub(super) fn write_now(&mut self, stream: &Stream) {
-        // An error here is one of the next read or write too, which tells it.
-        if let Ok(written) = stream.try_write(&self.unsent) {
-            let _ = self.unsent.split_to(written);
-        }
-    }
-
-    /// Writes something of it, or flushes what was written.
+    /// Writes what the socket takes at once; false where it took less than all.
     ///
-    /// Cancel-safe: what was written is taken off, the rest stays.
-    pub(super) async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-        if self.unsent.is_empty() {
-            // Only now: while there is more to write, a flush would only split it.
-            writer.flush().await?;
-            self.unflushed = false;
-        } else {
-            writer.write_buf(&mut self.unsent).await?;
+    /// What was written is taken off, the rest stays.
+    pub(super) fn write(&mut self, socket: &mut Socket) -> io::Result<bool> {
+        while !self.unsent.is_empty() {
+            match socket.write(&self.unsent) {
+                Ok(written) => self.unsent.advance(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
+        socket.flush()?;
+        Ok(!socket.is_unflushed())
     }
 
     /// Something was read.

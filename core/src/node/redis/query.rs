@@ -125,7 +125,7 @@ const UNDERSTOOD: &[Row] = &[
     ),
 ];
 
-const ONE: &str = "every node has one connection here: leave it out";
+const ONE: &str = "there is no pool of connections here: leave it out";
 const ALIVE: &str = "a dead connection is noticed by itself: leave it out";
 const AGAIN: &str = "what fails is tried again within wait: leave it out";
 const BYTES: &str = "no value is given out here: leave it out";

@@ -1,219 +1,193 @@
-//! The life of one open connection: write what is asked, read what is answered, notice when it is dead.
+//! One open connection: what is asked goes out, what is answered comes in. Nobody waits in it.
 //!
-//! It moves bytes and keeps time; what they mean is [`super::dialogue`]'s. All connections of a process share
-//! one thread, so nothing here may take long at once.
+//! It moves bytes; what they mean is [`super::dialogue`]'s. One thread at a time has it, for a moment: a thread that waits for
+//! an answer reads it by itself, and else the connection's own task does ([`super::lane`], [`super::keeper`]).
 
+mod reading;
+
+use std::any::Any;
 use std::io;
-use std::sync::Mutex;
-use std::time::Duration;
 
-use bytes::BufMut;
-use redis::Value;
-use tokio::io::AsyncReadExt;
-use tokio::task::yield_now;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::sync::mpsc::error::TryRecvError;
 
-use super::context::{Context, Opening};
+use super::context::Context;
 use super::dialogue::Dialogue;
 use super::in_flight::InFlight;
-use super::pipeline::TICK;
 use super::reader::Reader;
-use super::renewal::Renewal;
-use super::route::{Found, News};
-use super::stream::{Half, Stream};
-use super::talk::Talk;
+use super::socket::Socket;
 use crate::node::Fault;
 
-/// How a session ended.
-pub(super) enum End {
-    /// The client is gone and everything was answered.
-    Idle,
-    /// The connection is of no use any more.
-    Broken(Fault),
-}
-
-/// How often is done what nobody asks for.
-/// No chore is urgent: each is a repetition.
-const CHORES: Duration = Duration::from_secs(1);
-/// So many commands are taken at once.
-/// Enough for one write; what is behind them goes on at the next turn.
-const BATCH: usize = 256;
 /// So much is read at once.
 /// Some hundred answers. Not more: what one server says must not hold up the others.
 const READ: usize = 16 << 10;
+
 /// An answer of more bytes than this is none of ours; no memory is spent on the rest of it. The parser itself reserves
 /// nothing for what a header promises.
-const LARGEST: usize = 1 << 20;
+pub(super) const LARGEST: usize = 1 << 20;
 
-/// One open connection. Dropping it refuses what has no answer, unless it ended well.
-pub(super) struct Session<'a> {
+/// One open connection.
+pub(super) struct Session {
     /// What was asked, what is owed, and who is told.
-    dialogue: Dialogue<'a>,
+    pub(super) dialogue: Dialogue,
     /// Dropped, it is closed; reset first where the session ended broken.
-    stream: Stream,
-    /// Where its server was found.
-    found: Found,
-    /// Word that it is another one now.
-    news: News,
-    /// Logs in again, where a login does not last.
-    renewal: Option<Renewal>,
+    socket: Socket,
     /// What was read, and is not understood yet.
     reader: Reader,
+    /// Where the next bytes come.
+    read: Box<[u8]>,
     /// The client is there: there may be more to ask.
     more: bool,
-    /// Why it ended, for those whose answers never came; `None` in the end of which nothing is left.
-    end: Option<Fault>,
+    /// Why it is of no use any more.
+    broken: Option<Fault>,
+    /// What it broke by, if that was a panic.
+    panicked: Option<Box<dyn Any + Send>>,
+    /// Until so many have had their answer, the connection's own task reads: it waits for them, or nobody does.
+    kept: u64,
 }
 
-impl<'a> Session<'a> {
-    /// A session over a connection that is ready for locks.
-    pub(super) fn new(context: &'a mut Context, opening: Opening, waiting: Vec<InFlight>) -> Self {
-        let Opening { greeting, killed, found } = opening;
-        let renewal =
-            greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
-        let Talk { stream, reader } = greeting.talk;
-        let news = context.finder.news();
+/// What its own task wants to know of it.
+#[expect(clippy::struct_excessive_bools, reason = "each is an answer to a question of its own")]
+pub(super) struct Standing {
+    /// Answers are still to come.
+    pub(super) open: bool,
+    /// Nobody is left who asks.
+    pub(super) gone: bool,
+    /// The same, and everything was answered.
+    pub(super) idle: bool,
+    /// There is something to do from time to time that nobody asks for.
+    pub(super) chores: bool,
+    /// Its own task is to read what comes.
+    pub(super) kept: bool,
+}
+
+impl Session {
+    /// Over a connection that is ready for locks.
+    pub(super) fn new(dialogue: Dialogue, socket: Socket, reader: Reader) -> Self {
         Self {
-            dialogue: Dialogue::begin(context, &stream, (killed, greeting.deletes_by), waiting),
-            stream,
-            found,
-            news,
-            renewal,
+            dialogue,
+            socket,
             reader,
+            read: vec![0; READ].into(),
             more: true,
-            // Until it is known better: this is what a panic leaves behind.
-            end: Some(Fault::new("the node's own task failed: this is a bug in redlock")),
+            broken: None,
+            panicked: None,
+            kept: 0,
         }
     }
 
-    /// Serves until the client is gone and everything was answered, or the connection breaks.
-    pub(super) async fn run(mut self) -> End {
-        let end = self.converse().await;
-        self.end = match &end {
-            End::Idle => None,
-            End::Broken(fault) => Some(fault.clone()),
-        };
-        end
+    /// By what threads wait for it.
+    #[cfg(unix)]
+    pub(super) fn descriptor(&self) -> i32 {
+        self.socket.descriptor()
     }
 
-    /// Until the end: bytes out, bytes in, and the time in between.
-    async fn converse(&mut self) -> End {
-        let mut batch = Vec::with_capacity(BATCH);
-        let (mut tick, mut chores) = (every(TICK), every(CHORES));
-        // The first one in a while, not at once: the greeting has just asked all that they ask.
-        chores.reset();
-        loop {
-            self.dialogue.ask_to_confirm();
-            let busy = self.dialogue.has_chores();
-            let Dialogue { context, pipeline, .. } = &mut self.dialogue;
-            let (open, unwritten) = (pipeline.is_open(), pipeline.is_unwritten());
-            if !self.more && !open && !unwritten {
-                return End::Idle;
-            }
-            let room = self.more && pipeline.has_room();
-            let stream = Mutex::new(&mut self.stream);
-            let (mut reader, mut writer) = (Half(&stream), Half(&stream));
-            let mut unread = (&mut self.reader.unread).limit(READ);
-            // In no fixed order: a server that never stops talking must not keep commands, or the client's end,
-            // waiting.
-            tokio::select! {
-                read = reader.read_buf(&mut unread) => {
-                    let much = read.as_ref().is_ok_and(|count| *count > READ / 4);
-                    if let Some(fault) = self.read(read) {
-                        return End::Broken(fault);
-                    }
-                    if much {
-                        // All connections share one thread: whoever talks a lot lets the others go on.
-                        yield_now().await;
-                    }
+    /// Takes what was asked and writes it, as far as there is room; true if something was asked.
+    pub(super) fn write(&mut self) -> bool {
+        let mut asked = false;
+        while self.broken.is_none() && self.more && self.dialogue.pipeline.has_room() {
+            match self.dialogue.context.commands.try_recv() {
+                Ok(command) => {
+                    asked = true;
+                    self.dialogue.take(command);
                 }
-                taken = context.commands.recv_many(&mut batch, BATCH), if room => {
-                    // None: every sender is gone, and with them the client.
-                    self.more = taken > 0;
-                    self.ask(&mut batch);
-                }
-                written = pipeline.write(&mut writer), if unwritten => if let Err(error) = written {
-                    return End::Broken(broken(&error));
-                },
-                login = Renewal::next(&mut self.renewal), if self.more => self.log_in(login),
-                // At once, not at the next failure: a primary that was left goes on answering for a while.
-                fault = self.news.left(&self.found) => return End::Broken(fault),
-                _ = chores.tick(), if busy => self.dialogue.do_chores(),
-                _ = tick.tick(), if open => {
-                    if let Some(fault) = self.dialogue.pipeline.count_silence() {
-                        return End::Broken(fault);
-                    }
-                }
+                Err(TryRecvError::Empty) => break,
+                // Every sender is gone, and with them the client.
+                Err(TryRecvError::Disconnected) => self.more = false,
             }
         }
-    }
-
-    /// Asks what the client wants to know, and behind it for what confirms it.
-    fn ask(&mut self, batch: &mut Vec<InFlight>) {
-        batch.drain(..).for_each(|command| self.dialogue.take(command));
         self.dialogue.ask_to_confirm();
-        // Nearly always the socket has room: writing now spares a turn of the loop.
-        self.dialogue.pipeline.write_now(&self.stream);
+        self.write_on();
+        asked
     }
 
-    /// A login that does not last is made anew, or cannot be.
-    fn log_in(&mut self, login: Result<InFlight, Fault>) {
-        match login {
-            Ok(login) => self.dialogue.ask(login),
-            Err(fault) => {
-                if self.renewal.as_mut().is_some_and(Renewal::is_news) {
-                    self.dialogue.context.warn_of_login(fault);
-                }
-            }
+    /// Writes what was taken already.
+    fn write_on(&mut self) {
+        if self.broken.is_some() || !self.is_unwritten() {
+            return;
+        }
+        if let Err(error) = self.dialogue.pipeline.write(&mut self.socket) {
+            self.breaks(broken(&error));
         }
     }
 
-    /// Bytes came, or the end did. A fault ends the session.
-    fn read(&mut self, read: io::Result<usize>) -> Option<Fault> {
-        match read {
-            Ok(0) => return Some(Fault::new("the server closed the connection")),
-            Err(error) => return Some(broken(&error)),
-            Ok(count) => {
-                // Once the client is gone, answers that do not come are waited for no longer, whatever else is said.
-                if self.more {
-                    self.dialogue.pipeline.heard();
-                }
-                self.reader.came(count);
-            }
+    /// A command of the connection's own.
+    pub(super) fn ask(&mut self, in_flight: InFlight) {
+        self.dialogue.ask(in_flight);
+        self.keep();
+        self.write_on();
+    }
+
+    /// Its own task reads until all that is asked by now is answered.
+    pub(super) fn keep(&mut self) {
+        self.kept = self.dialogue.pipeline.counts().0;
+    }
+
+    /// Another thread waits for it: unless its own task has to, that is not woken by what comes.
+    pub(super) fn leave_to_threads(&mut self) {
+        if !self.is_kept() {
+            self.socket.unlist();
         }
-        loop {
-            let fault = match self.reader.next() {
-                Ok(None) if self.reader.partial() > LARGEST => {
-                    Some(Fault::new("an answer is larger than any that a lock can have"))
-                }
-                Ok(None) => return None,
-                Ok(Some(Value::Push { kind, data })) => self.dialogue.pushed(&kind, &data),
-                Ok(Some(value)) => self.dialogue.answered(value),
-                Err(_) => Some(Fault::new("the server did not speak Redis' protocol")),
-            };
-            if fault.is_some() {
-                return fault;
-            }
+    }
+
+    /// It is of no use any more.
+    pub(super) fn breaks(&mut self, fault: Fault) {
+        self.broken.get_or_insert(fault);
+    }
+
+    /// The same, by a panic.
+    pub(super) fn panicked(&mut self, by: Box<dyn Any + Send>) {
+        self.breaks(Fault::new(PANICKED));
+        self.panicked = Some(by);
+    }
+
+    /// Why it is of no use any more, if it is not.
+    pub(super) fn why_broken(&mut self) -> Option<(Fault, Option<Box<dyn Any + Send>>)> {
+        self.broken.clone().map(|fault| (fault, self.panicked.take()))
+    }
+
+    /// Whether answers are still to come.
+    pub(super) fn is_open(&self) -> bool {
+        self.dialogue.pipeline.is_open()
+    }
+
+    /// Whether somebody has to wait for room to write.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.dialogue.pipeline.is_unwritten() || self.socket.is_unflushed()
+    }
+
+    /// Whether its own task has to do with it: it broke, or somebody has to wait for room to write.
+    pub(super) fn wants_task(&self) -> bool {
+        self.broken.is_some() || !self.more || self.is_unwritten()
+    }
+
+    fn is_kept(&self) -> bool {
+        self.dialogue.pipeline.counts().1 < self.kept || self.is_unwritten()
+    }
+
+    /// How it stands.
+    pub(super) fn standing(&self) -> Standing {
+        let (open, unwritten) = (self.is_open(), self.is_unwritten());
+        Standing {
+            open,
+            gone: !self.more,
+            idle: !self.more && !open && !unwritten,
+            chores: self.dialogue.has_chores(),
+            kept: self.is_kept(),
         }
+    }
+
+    /// The end; what has no answer is refused, unless it ended well.
+    pub(super) fn end(mut self, fault: Option<&Fault>) -> Context {
+        if let Some(fault) = fault {
+            self.socket.reset_on_drop();
+            self.dialogue.broken(fault);
+        }
+        self.dialogue.context
     }
 }
 
-/// Also when it panics, or when its task is dropped: nobody waits for an answer that cannot come.
-impl Drop for Session<'_> {
-    fn drop(&mut self) {
-        if let Some(fault) = self.end.take() {
-            self.stream.reset_on_drop();
-            self.dialogue.broken(&fault);
-        }
-    }
-}
-
-/// A timer that is late rather than often, where this thread was busy.
-fn every(period: Duration) -> Interval {
-    let mut interval = interval(period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
-}
+/// What a panic leaves behind.
+pub(super) const PANICKED: &str = "the node's own task failed: this is a bug in redlock";
 
 /// In the words of the system, which name no secret.
 fn broken(error: &io::Error) -> Fault {

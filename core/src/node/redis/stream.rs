@@ -1,10 +1,9 @@
-//! The bytes' way: TCP or a Unix socket, or TLS, as one type.
+//! The bytes' way while it is opened: TCP or a Unix socket, or TLS, as one type.
 //!
 //! An enum rather than a boxed trait: most bytes go over plain TCP, at no cost but a comparison.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -58,80 +57,6 @@ impl Stream {
             #[cfg(not(unix))]
             Place::Unix(_) => Err(io::Error::other("this system has no Unix sockets")),
         }
-    }
-
-    /// Whether what is written is encrypted first.
-    pub(super) fn is_tls(&self) -> bool {
-        match self {
-            #[cfg(feature = "tls")]
-            Self::Tls(_) => true,
-            _ => false,
-        }
-    }
-
-    /// Has the connection reset when it is dropped: what was written and is still on its way goes no further. A
-    /// vote that arrives after its own delete would stay for its whole ttl.
-    pub(super) fn reset_on_drop(&self) {
-        let tcp = match self {
-            Self::Tcp(stream) => stream,
-            #[cfg(feature = "tls")]
-            Self::Tls(stream) => stream.get_ref().0,
-            #[cfg(unix)]
-            // It has no reset: what was written lies with the server, which the successor has end this connection.
-            Self::Unix(_) => return,
-        };
-        // A socket that refuses is closed as any other; the successor has the server end it.
-        let _ = tcp.set_zero_linger();
-    }
-
-    /// Writes what the socket takes at once, without waiting; TLS has to wait its turn.
-    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_write(bytes),
-            // It encrypts first, and has no way to say how much of that was sent.
-            #[cfg(feature = "tls")]
-            Self::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
-            #[cfg(unix)]
-            Self::Unix(stream) => stream.try_write(bytes),
-        }
-    }
-}
-
-/// One of two users of an open way within one task: as `tokio::io::split` makes them, without memory of its own.
-pub(super) struct Half<'a, 's>(pub(super) &'a Mutex<&'s mut Stream>);
-
-impl Half<'_, '_> {
-    fn with<T>(&self, use_it: impl FnOnce(Pin<&mut Stream>) -> T) -> T {
-        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        use_it(Pin::new(&mut **stream))
-    }
-}
-
-impl AsyncRead for Half<'_, '_> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.with(|stream| stream.poll_read(cx, buf))
-    }
-}
-
-impl AsyncWrite for Half<'_, '_> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.with(|stream| stream.poll_write(cx, buf))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|stream| stream.poll_flush(cx))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|stream| stream.poll_shutdown(cx))
     }
 }
 

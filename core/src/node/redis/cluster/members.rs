@@ -39,8 +39,7 @@ pub(super) struct Maker {
 impl RedisNode {
     /// What was asked elsewhere, or of nobody yet, goes on here.
     pub(super) fn give(&self, in_flight: InFlight) {
-        // A send can fail only when the connection is gone for good; the dropped answer says so.
-        let _ = self.queue.send(in_flight);
+        self.queue.put(in_flight);
     }
 }
 

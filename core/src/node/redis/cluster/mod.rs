@@ -21,6 +21,7 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
+use super::queue::queue;
 use super::{Needs, RedisNode, Route, RunIds};
 use crate::background;
 use crate::clock::Clock;
@@ -52,7 +53,8 @@ impl ClusterNode {
         watch: Arc<Watch>,
     ) -> Self {
         let url = seeds.redacted();
-        let ((to_lobby, lobby), (to_router, strays)) = (unbounded_channel(), unbounded_channel());
+        // Nobody's connection: what goes there is the router's to take.
+        let ((to_lobby, lobby, _), (to_router, strays)) = (queue(), unbounded_channel());
         let node = RedisNode::leading_to(
             to_lobby,
             (url.clone(), Route::Fixed(seeds.first())),

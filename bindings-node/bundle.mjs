@@ -1,0 +1,21 @@
+// The package as one file: to load forty costs Node twice as long as all that is in them. The native part and what tests of
+// programs use stay files of their own, and so do the modules, for types and for the tests of single ones.
+import { copyFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { buildSync } from "esbuild";
+
+const here = (path) => fileURLToPath(new URL(path, import.meta.url));
+
+copyFileSync(here("native.d.ts"), here("dist/native.d.ts"));
+buildSync({
+  entryPoints: [here("index.ts")],
+  outfile: here("dist/index.js"),
+  bundle: true,
+  platform: "node",
+  target: "node20",
+  format: "cjs",
+  // Names show in errors and in what `util.inspect` prints.
+  keepNames: true,
+  external: ["./native.js", "../../package.json"],
+  logLevel: "warning",
+});

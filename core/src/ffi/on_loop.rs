@@ -1,0 +1,242 @@
+//! Futures on the thread of an event loop, which reads by itself what they wait for.
+//!
+//! The loop watches one descriptor, and looks when there is something to read. What is asked in one turn of the loop goes out
+//! together: at once where the turn before asked for one thing only, else when the loop's turn is over.
+
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::task::{Context, Wake, Waker};
+
+use super::asked::Place;
+use crate::foreground::{Here, Poller, Ring, Way, is_roomy};
+use crate::per_process::fork_generation;
+
+/// The number of the bell among what is watched.
+const BELL: u64 = u64::MAX;
+/// The number of what the loop adds.
+const GUEST: u64 = u64::MAX - 1;
+
+/// One event loop's.
+pub(super) struct OnLoop<T> {
+    poller: Arc<Poller>,
+    bell: Arc<Bell>,
+    /// Of the process whose loop it is.
+    generation: u32,
+    work: Mutex<Work<T>>,
+}
+
+/// Goes on with futures, and adds what is done.
+type Drive<T> = Box<dyn FnMut(&mut Context<'_>, &mut Vec<T>) + Send>;
+
+/// What the loop's thread alone has to do with.
+struct Work<T> {
+    /// Goes on with all that runs here, and adds what is done.
+    drive: Drive<T>,
+    /// The connections that were asked so far, each at its number.
+    places: Vec<Option<Place>>,
+    /// How many times something was asked since the last look, and how many times before one of the looks before.
+    asked: (usize, usize),
+}
+
+/// Wakes the loop, from any thread.
+struct Bell {
+    ring: Ring,
+    state: AtomicU8,
+}
+
+/// The loop does something else.
+const AWAY: u8 = 0;
+/// Its thread looks.
+const LOOKING: u8 = 1;
+/// There is something to look at.
+const RUNG: u8 = 2;
+/// So often it looks again before it goes on with something else.
+const AGAIN: usize = 8;
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.state.swap(RUNG, Ordering::SeqCst) == AWAY {
+            self.ring.ring();
+        }
+    }
+}
+
+impl<T> OnLoop<T> {
+    /// Of this thread's loop; an error if too little of its stack is left for the work of connections.
+    pub(super) fn new(drive: Drive<T>) -> io::Result<Self> {
+        if !is_roomy() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let (poller, ring) = (Poller::new()?, Ring::new()?);
+        poller.add(ring.descriptor(), BELL)?;
+        let work = Work { drive, places: Vec::new(), asked: (0, 0) };
+        Ok(Self {
+            poller: Arc::new(poller),
+            bell: Arc::new(Bell { ring, state: AtomicU8::new(AWAY) }),
+            generation: fork_generation(),
+            work: Mutex::new(work),
+        })
+    }
+
+    /// What the loop is to watch.
+    pub(super) fn descriptor(&self) -> i32 {
+        self.poller.descriptor()
+    }
+
+    /// The loop's own, to be watched with it.
+    pub(super) fn add(&self, descriptor: i32) -> io::Result<()> {
+        self.poller.add(descriptor, GUEST)
+    }
+
+    /// Has the loop look, from any thread.
+    pub(super) fn ring(&self) {
+        self.bell.wake_by_ref();
+    }
+
+    /// What is new begins; false: it is written when the loop's turn is over, by [`OnLoop::flush`].
+    pub(super) fn begin(&self) -> (Vec<T>, bool) {
+        if !self.is_here() {
+            self.ring();
+            return (Vec::new(), true);
+        }
+        let done = self.with(|work, bell| {
+            let done = work.poll(bell);
+            let alone = work.asked.0 <= 1 && work.asked.1 <= 1;
+            if alone {
+                work.write(&self.poller);
+            }
+            (done, alone || !work.is_unwritten())
+        });
+        done.unwrap_or((Vec::new(), true))
+    }
+
+    /// Writes what this turn of the loop asked.
+    pub(super) fn flush(&self) {
+        if self.is_here() {
+            self.with(|work, _| work.write(&self.poller));
+        }
+    }
+
+    /// Reads what is there, and goes on with whatever waits for it: what is done, and whether the loop's own has something.
+    pub(super) fn look(&self) -> (Vec<T>, bool) {
+        if !self.is_here() {
+            return (Vec::new(), false);
+        }
+        let looked = self.with(|work, bell| {
+            let mut guest = false;
+            // From here on what is read rings nobody: this thread is about to look.
+            bell.state.store(LOOKING, Ordering::SeqCst);
+            for number in self.poller.ready() {
+                match number {
+                    BELL => bell.ring.hush(),
+                    GUEST => guest = true,
+                    number => work.read(number),
+                }
+            }
+            if work.asked.0 > 0 {
+                work.asked = (0, work.asked.0);
+            }
+            let done = work.poll(bell);
+            // What follows from an answer goes out at once: nobody else of this turn is known to ask.
+            work.write(&self.poller);
+            (done, guest)
+        });
+        looked.unwrap_or_default()
+    }
+
+    /// Whether this is its process. Its thread is whichever runs the loop now: a loop may be set up on one and run on another.
+    fn is_here(&self) -> bool {
+        self.generation == fork_generation()
+    }
+
+    /// `None`: this thread is in the middle of it, and comes back to it.
+    fn with<A>(&self, act: impl FnOnce(&mut Work<T>, &Arc<Bell>) -> A) -> Option<A> {
+        let mut work = match self.work.try_lock() {
+            Ok(work) => work,
+            Err(TryLockError::Poisoned(work)) => PoisonError::into_inner(work),
+            Err(TryLockError::WouldBlock) => {
+                self.ring();
+                return None;
+            }
+        };
+        Some(act(&mut work, &self.bell))
+    }
+}
+
+impl<T> Work<T> {
+    /// Goes on with whatever can; what is done.
+    fn poll(&mut self, bell: &Arc<Bell>) -> Vec<T> {
+        let waker = Waker::from(Arc::clone(bell));
+        let mut done = Vec::new();
+        let asking = Here::asking();
+        for _ in 0..AGAIN {
+            bell.state.store(LOOKING, Ordering::SeqCst);
+            (self.drive)(&mut Context::from_waker(&waker), &mut done);
+            let quiet =
+                bell.state.compare_exchange(LOOKING, AWAY, Ordering::SeqCst, Ordering::SeqCst);
+            if quiet.is_ok() {
+                break;
+            }
+        }
+        if bell.state.swap(AWAY, Ordering::SeqCst) == RUNG {
+            // Later: others have their turn first.
+            bell.wake_by_ref();
+        }
+        for way in Here::take_asked() {
+            self.asked.0 += 1;
+            self.note(way);
+        }
+        drop(asking);
+        done
+    }
+
+    /// It was asked: this loop reads the answer, if it may.
+    fn note(&mut self, way: Arc<dyn Way>) {
+        let known = self.places.iter_mut().flatten().find(|place| Arc::ptr_eq(&place.way, &way));
+        if let Some(place) = known {
+            place.unwritten = true;
+            return;
+        }
+        // Clients come and go: those that are gone make room.
+        for place in
+            self.places.iter_mut().filter(|place| place.as_ref().is_some_and(Place::is_over))
+        {
+            *place = None;
+        }
+        let new = Some(Place { way, seat: None, unwritten: true });
+        match self.places.iter_mut().find(|place| place.is_none()) {
+            Some(free) => *free = new,
+            None => self.places.push(new),
+        }
+    }
+
+    fn is_unwritten(&self) -> bool {
+        self.places.iter().flatten().any(|place| place.unwritten)
+    }
+
+    /// Writes whatever was asked.
+    fn write(&mut self, poller: &Arc<Poller>) {
+        for (at, place) in self.places.iter_mut().enumerate() {
+            let Some(place) = place else { continue };
+            if std::mem::take(&mut place.unwritten) {
+                place.sit(poller, at as u64);
+                if place.seat.is_none() || !place.way.turn(false) {
+                    place.way.help();
+                }
+            }
+        }
+    }
+
+    /// Reads what is there for the connection of this number.
+    fn read(&mut self, number: u64) {
+        let place = usize::try_from(number).ok().and_then(|at| self.places.get_mut(at));
+        if let Some(place) = place.and_then(Option::as_mut) {
+            place.unwritten &= !place.way.turn(true);
+        }
+    }
+}

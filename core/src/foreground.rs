@@ -1,0 +1,33 @@
+//! A thread that waits writes and reads by itself what it waits for: nobody else has to be woken for it.
+//!
+//! While a future is polled in [`wait`], the connections that it asks are noted here, and its timers are kept here. Then the
+//! thread sleeps on all of them at once, and on a bell that other threads ring. It knows no node: a connection is a [`Way`].
+//!
+//! Where a thread cannot do that - the system has no such sleep, or no descriptor is left for a bell, or too little is left of
+//! its stack - it parks, and the background thread does its work.
+
+#[cfg(unix)]
+mod bell;
+mod here;
+#[cfg(unix)]
+mod place;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod poller;
+#[cfg(unix)]
+mod sleep;
+#[cfg(unix)]
+mod stack;
+#[cfg(all(test, unix))]
+mod tests;
+#[cfg(unix)]
+mod wait;
+mod way;
+
+pub(crate) use here::{Here, Timed, asked, timer};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use poller::{Poller, Ring};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use stack::is_roomy;
+#[cfg(unix)]
+pub(crate) use wait::wait;
+pub(crate) use way::{Seat, Way};

@@ -1,0 +1,68 @@
+//! Sleep on several connections, a bell and the time.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use super::bell::Ringer;
+use super::place::Place;
+
+/// So long another thread has for what it does with a connection.
+const MOMENT: Duration = Duration::from_micros(20);
+
+/// Sleeps until a connection has something to read, which is read, or the bell rings, or the time has come, or a signal came.
+pub(super) fn sleep(places: &mut [Place], ringer: &Ringer, until: Instant) {
+    let mut ways: SmallVec<[usize; 5]> = SmallVec::new();
+    let mut polled: SmallVec<[libc::pollfd; 6]> = SmallVec::new();
+    let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    polled.push(readable(ringer.bell().descriptor()));
+    for (at, place) in places.iter_mut().enumerate() {
+        if let Some(descriptor) = place.descriptor() {
+            ways.push(at);
+            polled.push(readable(descriptor));
+        }
+    }
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return;
+    }
+    if ways.is_empty() {
+        return ringer.park(left);
+    }
+    if !ringer.sleeps() {
+        return;
+    }
+    poll(&mut polled, left);
+    ringer.wakes();
+    if polled[0].revents != 0 {
+        ringer.bell().hush();
+    }
+    for (polled, at) in polled[1..].iter().zip(ways) {
+        // An error, too, is read.
+        if polled.revents != 0 && !places[at].way.turn(true) {
+            // Another thread is in it, and may be suspended.
+            thread::sleep(MOMENT);
+        }
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn poll(polled: &mut [libc::pollfd], time: Duration) {
+    let time = libc::timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: time.subsec_nanos().cast_signed().into(),
+    };
+    let count = polled.len() as libc::nfds_t;
+    // SAFETY: there are so many, the time is valid, and no mask is given. A failure finds nothing to read.
+    unsafe { libc::ppoll(polled.as_mut_ptr(), count, &raw const time, std::ptr::null()) };
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn poll(polled: &mut [libc::pollfd], time: Duration) {
+    // Late rather than early: it counts in milliseconds.
+    let time = i32::try_from(time.as_millis().saturating_add(1)).unwrap_or(i32::MAX);
+    let count = polled.len() as libc::nfds_t;
+    // SAFETY: there are so many. A failure finds nothing to read.
+    unsafe { libc::poll(polled.as_mut_ptr(), count, time) };
+}

@@ -1,0 +1,40 @@
+//! A wait: polls a future, and sleeps on what it asked.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::bell::{Bell, Ringer};
+use super::here::Here;
+use super::place::Places;
+use super::sleep::sleep;
+use super::stack;
+
+/// Polls a future as often as it is woken, for so long at most; `None`: this thread cannot wait in this way.
+pub(crate) fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Option<Poll<F::Output>> {
+    if !stack::is_roomy() {
+        return None;
+    }
+    let ringer = Arc::new(Ringer::new(Bell::mine()?));
+    let waker = Waker::from(Arc::clone(&ringer));
+    let end = Instant::now() + time;
+    // In this order: what was asked last is written while it is still known that this thread waits.
+    let _here = Here::begin();
+    let mut places = Places::default();
+    loop {
+        if ringer.was_rung() {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Some(Poll::Ready(value));
+            }
+            places.turn();
+        }
+        let until = Here::next_timer().map_or(end, |next| next.min(end));
+        sleep(&mut places.0, &ringer, until);
+        Here::ring_due();
+        if !ringer.is_rung() && Instant::now() >= end {
+            return Some(Poll::Pending);
+        }
+    }
+}

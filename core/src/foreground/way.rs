@@ -1,0 +1,37 @@
+//! A connection, as whoever waits for it sees it.
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::sync::Arc;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::poller::Poller;
+
+/// The right to read a connection for all, for one thread at a time.
+#[derive(Clone, Copy)]
+pub(crate) struct Seat(pub(crate) u64);
+
+/// A connection as a thread sees it that waits.
+pub(crate) trait Way: Send + Sync {
+    /// Writes what was asked, and reads what is there if that is wanted. It never waits: false where another thread has it,
+    /// which writes that in a moment.
+    fn turn(&self, read: bool) -> bool;
+
+    /// Somebody else reads what this thread has asked.
+    fn help(&self);
+
+    /// Whether answers are still to come.
+    fn is_open(&self) -> bool;
+
+    /// Takes the seat, if it is free and threads may read it.
+    fn sit(&self) -> Option<Seat>;
+
+    /// What to sleep on; `None`: it is not this seat's any more.
+    fn descriptor(&self, seat: Seat) -> Option<i32>;
+
+    /// This thread waits there no more: somebody else reads what is still to come.
+    fn leave(&self, seat: Seat);
+
+    /// Has a loop that has the seat watch it, by a number; false if it is not this seat's any more, or cannot be watched.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn watch(&self, seat: Seat, poller: &Arc<Poller>, number: u64) -> bool;
+}

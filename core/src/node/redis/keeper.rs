@@ -1,0 +1,227 @@
+//! The task of one open connection: what nobody waits for, and what nobody else does.
+//!
+//! It reads the answers that no thread waits for by itself, keeps time, logs in again, and notices when the connection is dead.
+//! All connections of a process share one thread, so nothing here may take long at once.
+
+mod events;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::context::{Home, Opening};
+use super::dialogue::Dialogue;
+use super::ears::Ears;
+use super::in_flight::InFlight;
+use super::lane::Lane;
+use super::pipeline::TICK;
+use super::renewal::Renewal;
+use super::route::{Found, News};
+use super::session::{PANICKED, Session, Standing};
+use super::socket::Socket;
+use super::talk::{Talk, cannot_connect};
+use crate::node::Fault;
+
+/// How a session ended.
+pub(super) enum End {
+    /// The client is gone and everything was answered.
+    Idle,
+    /// The connection is of no use any more.
+    Broken(Fault),
+}
+
+/// How often is done what nobody asks for.
+/// No chore is urgent: each is a repetition.
+const CHORES: Duration = Duration::from_secs(1);
+
+/// One open connection's task. Dropping it refuses what has no answer, unless it ended well.
+pub(super) struct Keeper<'a> {
+    lane: &'a Lane,
+    /// Where the context goes in the end.
+    home: &'a mut Home,
+    /// Where its server was found.
+    found: Found,
+    /// Word that it is another one now.
+    news: News,
+    /// Logs in again, where a login does not last.
+    renewal: Option<Renewal>,
+    /// Where the server's own words come, once threads read the answers.
+    ears: Ears,
+    /// What the server says by itself can come elsewhere.
+    pushes: bool,
+    /// Commands as they were counted at the last tick.
+    asked: u64,
+    /// Why it ended, for those whose answers never came; `None` in the end of which nothing is left.
+    end: Option<Fault>,
+}
+
+impl<'a> Keeper<'a> {
+    /// Lends a connection that is ready for locks; `waiting` was asked before.
+    pub(super) fn begin(
+        lane: &'a Lane,
+        home: &'a mut Home,
+        opening: Opening,
+        waiting: &mut Vec<InFlight>,
+    ) -> Result<Self, Fault> {
+        let Opening { greeting, killed, found } = opening;
+        let login = greeting.login.as_ref().map(|(_, granted)| &granted.credentials);
+        let endpoint =
+            login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
+        let renewal =
+            greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
+        let Talk { stream, reader } = greeting.talk;
+        let socket = Socket::of(stream).map_err(|error| cannot_connect(&error))?;
+        let Some(context) = home.take() else { return Err(Fault::new(PANICKED)) };
+        let (news, waiting) = (context.finder.news(), std::mem::take(waiting));
+        let dialogue = Dialogue::over(context, killed, greeting.deletes_by);
+        let ears = Ears::none(endpoint, Arc::clone(&dialogue.hearer));
+        // Until it is known better: this is what a panic leaves behind.
+        let (end, pushes) = (Some(Fault::new(PANICKED)), greeting.pushes);
+        let keeper = Self { lane, home, found, news, renewal, ears, pushes, asked: 0, end };
+        lane.lend(Session::new(dialogue, socket, reader), !pushes, |session| {
+            session.dialogue.begin(waiting);
+            // What it was asked so far its own task reads.
+            session.keep();
+        });
+        Ok(keeper)
+    }
+
+    /// Serves until the client is gone and everything was answered, or the connection breaks.
+    pub(super) async fn run(mut self) -> End {
+        let end = self.keep().await;
+        // Not by force: another thread may be in the middle of it, and suspended.
+        let session = self.visit(Option::take).await;
+        self.end = match &end {
+            End::Idle => None,
+            End::Broken(fault) => Some(fault.clone()),
+        };
+        self.take_home(session);
+        end
+    }
+
+    /// Until the end: what is asked, what is answered, and the time in between.
+    async fn keep(&mut self) -> End {
+        let (mut tick, mut chores) = (every(TICK), every(CHORES));
+        // The first one in a while, not at once: the greeting has just asked all that they ask.
+        chores.reset();
+        loop {
+            let standing = match self.attend().await {
+                Ok(standing) => standing,
+                Err(fault) => return End::Broken(fault),
+            };
+            if standing.idle {
+                return End::Idle;
+            }
+            let (lane, watched) = (self.lane, self.lane.is_watched());
+            let listed = standing.kept || !lane.is_threads();
+            let heard = tokio::select! {
+                // In no fixed order: a server that never stops talking must not keep commands, or the client's end,
+                // waiting.
+                () = lane.called() => Ok(()),
+                much = read(lane), if listed => {
+                    if much {
+                        // All connections share one thread: whoever talks a lot lets the others go on.
+                        yield_now().await;
+                    }
+                    Ok(())
+                }
+                heard = self.ears.next() => self.heard(heard).await,
+                login = Renewal::next(&mut self.renewal), if !standing.gone => {
+                    self.log_in(login).await;
+                    Ok(())
+                }
+                // At once, not at the next failure: a primary that was left goes on answering for a while.
+                fault = self.news.left(&self.found) => Err(fault),
+                _ = chores.tick(), if standing.chores => {
+                    self.of_session(|session| session.dialogue.do_chores()).await;
+                    Ok(())
+                }
+                _ = tick.tick(), if standing.open || watched => self.tick().await,
+            };
+            if let Err(fault) = heard {
+                return End::Broken(fault);
+            }
+        }
+    }
+
+    /// Something to do with the session's place, as soon as no thread has it.
+    async fn visit<T>(&mut self, mut act: impl FnMut(&mut Option<Session>) -> T) -> T {
+        loop {
+            if let Some(answer) = self.lane.visit(&mut act) {
+                return answer;
+            }
+            self.lane.called().await;
+        }
+    }
+
+    /// Something to do with the session, which is there for as long as this is.
+    async fn of_session<T>(&mut self, mut act: impl FnMut(&mut Session) -> T) -> Option<T> {
+        self.visit(|session| session.as_mut().map(&mut act)).await
+    }
+
+    /// Takes and writes what was asked; how the session stands, or why it is of no use any more.
+    async fn attend(&mut self) -> Result<Standing, Fault> {
+        let lane = self.lane;
+        let attended = self.of_session(|session| {
+            // Whoever asked here, or asked for help, does not read by itself.
+            if session.write() || lane.helps() {
+                session.keep();
+            }
+            if lane.is_threads() {
+                session.leave_to_threads();
+            }
+            session.why_broken().map_or_else(|| Ok(session.standing()), Err)
+        });
+        match attended.await {
+            Some(Ok(standing)) => {
+                if lane.is_wanted() && self.pushes {
+                    self.ears.want();
+                }
+                Ok(standing)
+            }
+            // On whichever thread it was, it is told as this task's own.
+            Some(Err((_, Some(panic)))) => std::panic::resume_unwind(panic),
+            Some(Err((fault, None))) => Err(fault),
+            None => Err(Fault::new(PANICKED)),
+        }
+    }
+
+    /// The session's end.
+    fn take_home(&mut self, session: Option<Session>) {
+        self.lane.closed();
+        if let Some(session) = session {
+            self.home.put_back(session.end(self.end.as_ref()));
+        }
+    }
+}
+
+/// Reads what comes where no thread does, or needs to be helped.
+async fn read(lane: &Lane) -> bool {
+    poll_fn(|cx| {
+        let polled = lane.visit(|session| session.as_mut().map(|session| session.poll(cx)));
+        // Where another thread has it, that one calls afterwards.
+        polled.flatten().unwrap_or(Poll::Pending)
+    })
+    .await
+}
+
+/// Also when it panics, or when its task is dropped: nobody waits for an answer that cannot come.
+impl Drop for Keeper<'_> {
+    fn drop(&mut self) {
+        if self.home.is_empty() {
+            let session = self.lane.take_back();
+            self.take_home(session);
+        }
+    }
+}
+
+/// A timer that is late rather than often, where this thread was busy.
+fn every(period: Duration) -> Interval {
+    let mut interval = interval(period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}

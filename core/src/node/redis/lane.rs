@@ -1,0 +1,240 @@
+//! A connection that is lent: to whichever thread waits for an answer, and else to its own task.
+//!
+//! A thread that asks and then waits needs nobody's help: it writes, sleeps until there is something to read, and reads. A hop
+//! to another thread and back costs more than all that a lock is. So the session stands between them, and whoever has
+//! something to do with it takes it for a moment. Nobody ever waits to get it: who has it looks again before it goes
+//! ([`Lane::turn`]), so that a thread of any priority that is suspended in here holds up one connection, and not the thread
+//! of all of them.
+//!
+//! One thread at a time has the *seat*, and reads for all. Where several want it, the connection's own task reads instead: to
+//! hand the seat from thread to thread would cost as much as the task does, and more than one batch of its answers.
+
+mod seat;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use tokio::sync::Notify;
+
+use super::session::Session;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::foreground::Poller;
+use crate::foreground::Way;
+use crate::per_process::fork_generation;
+
+/// There is no connection.
+const NOWHERE: i32 = -1;
+
+/// One connection, between the threads that use it.
+pub(super) struct Lane {
+    /// The session, while there is one.
+    session: Mutex<Option<Session>>,
+    /// Somebody asked since whoever has it last looked.
+    again: AtomicBool,
+    /// Wakes the connection's own task.
+    call: Notify,
+    /// The task could not get the session.
+    missed: AtomicBool,
+    /// The task is to read, too, what was asked by now.
+    help: AtomicBool,
+    /// Whether answers are still to come.
+    open: AtomicBool,
+    /// Odd while it is taken; it changes each time.
+    seat: AtomicU64,
+    /// By what threads wait.
+    descriptor: AtomicI32,
+    /// The loop that watches it. Held for a change of it, of the seat's end and of the descriptor's only.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    watcher: Mutex<Option<Arc<Poller>>>,
+    /// What the server says by itself comes over another connection.
+    may_sit: AtomicBool,
+    /// A thread wanted the seat.
+    wanted: AtomicBool,
+    /// So often nobody tries for it.
+    crowd: AtomicU32,
+    /// How often that was, when two wanted it last.
+    crowds: AtomicU32,
+    /// How many had it since.
+    alone: AtomicU32,
+    /// The task looks from time to time whether there is silence.
+    watched: AtomicBool,
+    /// A forked child has none of this.
+    generation: u32,
+}
+
+impl Lane {
+    /// There is no session yet.
+    pub(super) fn new() -> Self {
+        Self {
+            session: Mutex::new(None),
+            again: AtomicBool::new(false),
+            call: Notify::new(),
+            missed: AtomicBool::new(false),
+            help: AtomicBool::new(false),
+            open: AtomicBool::new(false),
+            seat: AtomicU64::new(0),
+            descriptor: AtomicI32::new(NOWHERE),
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            watcher: Mutex::new(None),
+            may_sit: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            crowd: AtomicU32::new(0),
+            crowds: AtomicU32::new(0),
+            alone: AtomicU32::new(0),
+            watched: AtomicBool::new(false),
+            generation: fork_generation(),
+        }
+    }
+
+    /// Has its own task look.
+    pub(super) fn call(&self) {
+        // In a forked child there is no such task, and its bell may be locked for ever.
+        if self.generation == fork_generation() {
+            self.call.notify_one();
+        }
+    }
+
+    /// Ends once somebody has called.
+    pub(super) async fn called(&self) {
+        self.call.notified().await;
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Option<Session>>> {
+        match self.session.try_lock() {
+            Ok(session) => Some(session),
+            Err(TryLockError::Poisoned(session)) => Some(session.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// For the connection's own task: something to do with the session, unless another thread has it, which then calls.
+    pub(super) fn visit<T>(&self, act: impl FnOnce(&mut Option<Session>) -> T) -> Option<T> {
+        // Before it is tried: who has it looks afterwards.
+        self.missed.store(true, Ordering::SeqCst);
+        let mut session = self.try_lock()?;
+        self.missed.store(false, Ordering::SeqCst);
+        let answer = act(&mut session);
+        self.open.store(session.as_ref().is_some_and(Session::is_open), Ordering::SeqCst);
+        drop(session);
+        if self.again.load(Ordering::SeqCst) {
+            self.turn(false);
+        }
+        Some(answer)
+    }
+
+    /// A session begins, with something that comes before all else.
+    pub(super) fn lend(&self, session: Session, may_sit: bool, first: impl FnOnce(&mut Session)) {
+        let mut place = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = place.insert(session);
+        first(session);
+        #[cfg(unix)]
+        self.descriptor.store(session.descriptor(), Ordering::SeqCst);
+        drop(place);
+        self.may_sit.store(may_sit, Ordering::SeqCst);
+    }
+
+    /// What the server says by itself comes over another connection from now on: threads may read this one.
+    pub(super) fn may_sit(&self) {
+        self.may_sit.store(true, Ordering::SeqCst);
+    }
+
+    /// The session, in its end, whoever has it now.
+    pub(super) fn take_back(&self) -> Option<Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// There is no session any more, and nobody sits there.
+    pub(super) fn closed(&self) {
+        self.may_sit.store(false, Ordering::SeqCst);
+        self.open.store(false, Ordering::SeqCst);
+        self.unwatched_by_loop(|| {
+            // The next even number: who sits finds that it is another one's.
+            let next = |seat: u64| Some((seat | 1).wrapping_add(1));
+            let _ = self.seat.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+            Some(self.descriptor.swap(NOWHERE, Ordering::SeqCst))
+        });
+    }
+
+    /// Whoever has this seat leaves it; of a session that is over it is another one's by now.
+    fn give_up(&self, seat: u64) {
+        self.unwatched_by_loop(|| {
+            let next = seat.wrapping_add(1);
+            let left = self.seat.compare_exchange(seat, next, Ordering::SeqCst, Ordering::SeqCst);
+            left.is_ok().then(|| self.descriptor.load(Ordering::SeqCst))
+        });
+    }
+
+    /// A change after which no loop watches this descriptor any more, if there is one.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn unwatched_by_loop(&self, change: impl FnOnce() -> Option<i32>) {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(descriptor) = change()
+            && let Some(poller) = watcher.take()
+        {
+            poller.remove(descriptor);
+        }
+    }
+
+    /// None ever did.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    #[expect(clippy::unused_self, reason = "other systems have something to do")]
+    fn unwatched_by_loop(&self, change: impl FnOnce() -> Option<i32>) {
+        change();
+    }
+
+    /// Whether a thread has the seat, and somebody has asked lately. Who asks no more may not look any more either, and would
+    /// not see that the connection ends.
+    pub(super) fn is_threads(&self) -> bool {
+        self.seat.load(Ordering::SeqCst) % 2 == 1 && self.watched.load(Ordering::SeqCst)
+    }
+
+    /// Whether somebody asked the task to read, too; asked once.
+    pub(super) fn helps(&self) -> bool {
+        self.help.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether a thread wanted the seat where there was none to be had.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst)
+    }
+
+    /// Whether threads use it, and the task is to look from time to time.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::SeqCst)
+    }
+
+    /// The task looks no more: nobody has asked for a while.
+    pub(super) fn unwatch(&self) {
+        self.watched.store(false, Ordering::SeqCst);
+        // Whoever asked just now saw that it looks.
+        if self.open.load(Ordering::SeqCst) {
+            self.watched.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// A session's turn on a thread that waits.
+    fn run(&self, session: &mut Session, read: bool) {
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            session.write();
+            if read {
+                session.read();
+            }
+            if self.is_threads() {
+                session.leave_to_threads();
+            }
+        }));
+        if let Err(panic) = ran {
+            // Told by the task, as if it had been its own.
+            session.panicked(panic);
+        }
+        self.open.store(session.is_open(), Ordering::SeqCst);
+        // From now on it looks whether the server is silent, until nobody has asked for a while.
+        let unwatched = session.is_open() && !self.watched.swap(true, Ordering::SeqCst);
+        if unwatched || session.wants_task() {
+            self.call();
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A lane, as whoever waits sees it.
+
+use std::sync::atomic::Ordering;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::sync::{Arc, PoisonError};
+
+use super::{Lane, NOWHERE};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::foreground::Poller;
+use crate::foreground::{Seat, Way};
+use crate::per_process::fork_generation;
+
+/// So often nobody tries for the seat after two have wanted it: they will again. Twice as often each time, up to the most.
+const CROWD: (u32, u32) = (16, 4096);
+/// After so many that had it for themselves it begins anew.
+const ALONE: u32 = 64;
+
+impl Way for Lane {
+    fn turn(&self, mut read: bool) -> bool {
+        if self.generation != fork_generation() {
+            return false;
+        }
+        let mut done = false;
+        self.again.store(true, Ordering::SeqCst);
+        while self.again.load(Ordering::SeqCst) {
+            // Whoever has it looks again before it goes.
+            let Some(mut session) = self.try_lock() else { return done };
+            self.again.store(false, Ordering::SeqCst);
+            done = true;
+            if let Some(session) = &mut *session {
+                self.run(session, std::mem::take(&mut read));
+            }
+        }
+        if self.missed.swap(false, Ordering::SeqCst) {
+            self.call();
+        }
+        done
+    }
+
+    fn help(&self) {
+        self.help.store(true, Ordering::SeqCst);
+        self.call();
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::SeqCst)
+    }
+
+    fn sit(&self) -> Option<Seat> {
+        if !self.may_sit.load(Ordering::SeqCst) || self.generation != fork_generation() {
+            if !self.wanted.swap(true, Ordering::SeqCst) {
+                self.call();
+            }
+            return None;
+        }
+        let less = |crowd: u32| crowd.checked_sub(1);
+        if self.crowd.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
+            return None;
+        }
+        let seat = self.seat.load(Ordering::SeqCst);
+        let next = seat.wrapping_add(1);
+        let taken = seat % 2 == 1
+            || self.seat.compare_exchange(seat, next, Ordering::SeqCst, Ordering::SeqCst).is_err();
+        let (least, most) = CROWD;
+        if taken {
+            let crowd = (self.crowds.load(Ordering::Relaxed) * 2).clamp(least, most);
+            self.crowds.store(crowd, Ordering::Relaxed);
+            self.crowd.store(crowd, Ordering::Relaxed);
+            self.alone.store(0, Ordering::Relaxed);
+            return None;
+        }
+        if self.alone.fetch_add(1, Ordering::Relaxed) == ALONE {
+            self.crowds.store(0, Ordering::Relaxed);
+        }
+        Some(Seat(next))
+    }
+
+    fn descriptor(&self, seat: Seat) -> Option<i32> {
+        let descriptor = self.descriptor.load(Ordering::SeqCst);
+        let ours = self.seat.load(Ordering::SeqCst) == seat.0;
+        (ours && descriptor != NOWHERE).then_some(descriptor)
+    }
+
+    fn leave(&self, Seat(seat): Seat) {
+        if self.generation != fork_generation() {
+            return;
+        }
+        self.give_up(seat);
+        // What is still to come, somebody else waits for, or nobody: it is read all the same.
+        if self.is_open() {
+            self.help();
+        }
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn watch(&self, seat: Seat, poller: &Arc<Poller>, number: u64) -> bool {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: a session that ends meanwhile takes it off again.
+        let descriptor = self.descriptor(seat);
+        let added = descriptor.is_some_and(|descriptor| poller.add(descriptor, number).is_ok());
+        if added {
+            *watcher = Some(Arc::clone(poller));
+        }
+        added
+    }
+}

@@ -1,0 +1,48 @@
+//! What is asked, on its way to a connection: first in, first out.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::in_flight::InFlight;
+use super::lane::Lane;
+use crate::foreground;
+
+/// The asking end. Its last copy's end is the client's.
+#[derive(Clone)]
+pub(super) struct Queue(Arc<Sender>);
+
+struct Sender {
+    /// Without a bound: who asks has a deadline, and a full connection takes no more by itself ([`super::pipeline`]).
+    commands: Option<UnboundedSender<InFlight>>,
+    lane: Arc<Lane>,
+}
+
+/// A queue, and the connection that it leads to.
+pub(super) fn queue() -> (Queue, UnboundedReceiver<InFlight>, Arc<Lane>) {
+    let (commands, taken) = unbounded_channel();
+    let lane = Arc::new(Lane::new());
+    let sender = Sender { commands: Some(commands), lane: Arc::clone(&lane) };
+    (Queue(Arc::new(sender)), taken, lane)
+}
+
+impl Queue {
+    /// Asked from now on, behind everything that was asked before.
+    pub(super) fn put(&self, in_flight: InFlight) {
+        let Some(commands) = &self.0.commands else { return };
+        // It can fail only when the connection is gone for good; the dropped answer says so.
+        let _ = commands.send(in_flight);
+        // A thread that waits writes it by itself, with whatever else it asks until then.
+        if !foreground::asked(&self.0.lane) {
+            self.0.lane.call();
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        // In this order: who is called finds that nobody is left.
+        self.commands = None;
+        self.lane.call();
+    }
+}

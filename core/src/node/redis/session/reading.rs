@@ -1,0 +1,110 @@
+//! What a session reads.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use redis::Value;
+use tokio::io::Interest;
+
+use super::{LARGEST, READ, Session, broken};
+use crate::node::Fault;
+
+/// TLS may have read ahead of what it handed out: it is asked until it has nothing, or so often.
+const AHEAD: usize = 64;
+
+/// What was read.
+#[derive(Default)]
+pub(crate) struct Read {
+    /// So much that others should have their turn.
+    much: bool,
+    /// All that was there.
+    all: bool,
+}
+
+impl Session {
+    /// Reads what is there, and asks what follows from it.
+    pub(crate) fn read(&mut self) -> Read {
+        let mut read = Read::default();
+        for _ in 0..AHEAD {
+            if self.broken.is_some() {
+                return read;
+            }
+            match self.socket.read(&mut self.read) {
+                Ok(0) => self.breaks(Fault::new("the server closed the connection")),
+                Ok(count) => {
+                    read.much |= count > READ / 4;
+                    self.understand(count);
+                    read.all = count < READ;
+                    if !self.socket.is_tls() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    read.all = true;
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => self.breaks(broken(&error)),
+            }
+        }
+        while self.broken.is_none() {
+            let kept = self.socket.read_kept(&mut self.read);
+            if kept == 0 {
+                break;
+            }
+            self.understand(kept);
+        }
+        self.dialogue.ask_to_confirm();
+        self.write_on();
+        read
+    }
+
+    /// So many bytes came.
+    fn understand(&mut self, count: usize) {
+        // Once the client is gone, answers that do not come are waited for no longer, whatever else is said.
+        if self.more {
+            self.dialogue.pipeline.heard();
+        }
+        self.reader.unread.extend_from_slice(&self.read[..count]);
+        self.reader.came(count);
+        while self.broken.is_none() {
+            let fault = match self.reader.next() {
+                Ok(None) if self.reader.partial() > LARGEST => {
+                    Some(Fault::new("an answer is larger than any that a lock can have"))
+                }
+                Ok(None) => return,
+                Ok(Some(Value::Push { kind, data })) => self.dialogue.hearer.pushed(&kind, &data),
+                Ok(Some(value)) => self.dialogue.answered(value),
+                Err(_) => Some(Fault::new("the server did not speak Redis' protocol")),
+            };
+            self.broken = fault;
+        }
+    }
+
+    /// Waits in its own task: does what there is to do, as soon as there is something; true if it was much.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if self.is_unwritten() && self.socket.poll_writable(cx).is_ready() {
+            self.write_on();
+            if self.is_unwritten() {
+                self.socket.spent(Interest::WRITABLE);
+                // For the room that comes next.
+                let _ = self.socket.poll_writable(cx);
+            }
+        }
+        match self.socket.poll_readable(cx) {
+            Poll::Ready(Ok(())) => {
+                let read = self.read();
+                if read.all {
+                    self.socket.spent(Interest::READABLE);
+                }
+                Poll::Ready(read.much)
+            }
+            Poll::Ready(Err(error)) => {
+                self.breaks(broken(&error));
+                Poll::Ready(false)
+            }
+            Poll::Pending if self.broken.is_some() => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What carries the bytes: TCP or a Unix socket, which never waits.
+
+#[cfg(unix)]
+pub(super) use unix::Wire;
+#[cfg(not(unix))]
+pub(super) use windows::Wire;
+
+#[cfg(unix)]
+mod unix {
+    use std::io::{self, Read, Write};
+    use std::net::TcpStream;
+    use std::os::fd::{AsRawFd, RawFd};
+    use std::os::unix::net::UnixStream;
+
+    /// A socket of no runtime.
+    pub(in super::super) enum Wire {
+        Tcp(TcpStream),
+        Unix(UnixStream),
+    }
+
+    impl Wire {
+        /// Of no runtime any more.
+        pub(in super::super) fn tcp(stream: tokio::net::TcpStream) -> io::Result<Self> {
+            stream.into_std().map(Self::Tcp)
+        }
+
+        /// The same.
+        pub(in super::super) fn unix(stream: tokio::net::UnixStream) -> io::Result<Self> {
+            stream.into_std().map(Self::Unix)
+        }
+
+        /// Has the connection reset when it is dropped.
+        pub(in super::super) fn reset_on_drop(&self) {
+            // A Unix socket has no reset: what was written lies with the server, which the successor has end this
+            // connection.
+            let Self::Tcp(stream) = self else { return };
+            let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+            let size = libc::socklen_t::try_from(size_of_val(&linger)).unwrap_or_default();
+            let (option, value) = (libc::SO_LINGER, (&raw const linger).cast());
+            // SAFETY: the socket is open, and the option's value is what the system takes for it. A socket that refuses
+            // is closed as any other; the successor has the server end it.
+            unsafe {
+                libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, option, value, size);
+            }
+        }
+    }
+
+    impl AsRawFd for Wire {
+        fn as_raw_fd(&self) -> RawFd {
+            match self {
+                Self::Tcp(stream) => stream.as_raw_fd(),
+                Self::Unix(stream) => stream.as_raw_fd(),
+            }
+        }
+    }
+
+    impl Read for Wire {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match self {
+                Self::Tcp(stream) => stream.read(into),
+                Self::Unix(stream) => stream.read(into),
+            }
+        }
+    }
+
+    impl Write for Wire {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            match self {
+                Self::Tcp(stream) => stream.write(bytes),
+                Self::Unix(stream) => stream.write(bytes),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod windows {
+    use std::io::{self, Read, Write};
+    use std::task::{Context, Poll};
+
+    use tokio::net::TcpStream;
+
+    /// A socket of the runtime that opened it.
+    pub(in super::super) struct Wire(TcpStream);
+
+    impl Wire {
+        /// The runtime's for good.
+        #[expect(clippy::unnecessary_wraps, reason = "other systems have a step that can fail")]
+        pub(in super::super) fn tcp(stream: TcpStream) -> io::Result<Self> {
+            Ok(Self(stream))
+        }
+
+        /// Has the connection reset when it is dropped.
+        pub(in super::super) fn reset_on_drop(&self) {
+            // A socket that refuses is closed as any other; the successor has the server end it.
+            let _ = self.0.set_zero_linger();
+        }
+
+        pub(in super::super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.0.poll_read_ready(cx)
+        }
+
+        pub(in super::super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.0.poll_write_ready(cx)
+        }
+    }
+
+    impl Read for Wire {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.0.try_read(into)
+        }
+    }
+
+    impl Write for Wire {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.try_write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+}

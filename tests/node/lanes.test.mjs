@@ -1,0 +1,112 @@
+// The event loop's own thread reads what it waits for: the background thread is not woken for it, and goes on with all that
+// the loop does not come to.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Worker } from "node:worker_threads";
+import { Redlock } from "redlock-native";
+import { fresh, program, serverForSuite } from "./helper.mjs";
+import { test } from "./testing.mjs";
+
+const shared = serverForSuite();
+const linux = { skip: process.platform !== "linux" && "threads are told apart by /proc here" };
+
+function block(time) {
+  const end = performance.now() + time;
+  while (performance.now() < end);
+}
+
+/** Until the connection is this thread's to read. */
+async function warm(client) {
+  for (let turn = 0; turn < 200; turn += 1) await (await client.lock("warm").acquire()).release();
+}
+
+test("a pair wakes no other thread", linux, async () => {
+  const pairs = 1000;
+  const { code, stderr, lines } = await program("lanes", [shared.server.url, pairs]);
+  assert.equal(code, 0, stderr);
+  // Its own rhythm, a few times a second; it was 2,000 and more as long as it did the reading.
+  assert.ok(Number(lines[0]) < pairs / 4, lines[0]);
+});
+
+test("while the thread is blocked, what is held is renewed, and no connection ends", async () => {
+  const client = new Redlock(shared.server.url);
+  await warm(client);
+  const locks = [1000, 1000, 3000].map((ttl) => client.lock(fresh(), { ttl }));
+  const leases = await Promise.all(locks.map((lock) => lock.acquire()));
+  const lost = [];
+  for (const lease of leases) lease.onLost((error) => lost.push(error));
+  block(5000);
+  for (const lease of leases) lease.ensureHeld();
+  await sleep(100);
+  assert.deepEqual(lost, []);
+  assert.equal(client.stats().reconnects, 0);
+  await Promise.all(leases.map((lease) => lease.release()));
+  await client.shutdown();
+});
+
+test("answers that come while the thread is blocked are in time", async () => {
+  const client = new Redlock(shared.server.url);
+  await warm(client);
+  const lock = client.lock(fresh(), { ttl: 10_000, nodeTimeout: 100, renew: false, wait: 0 });
+  const asked = lock.acquire();
+  block(500);
+  const lease = await asked;
+  const extended = lease.extend();
+  block(500);
+  await extended;
+  const released = lease.release();
+  block(500);
+  await released;
+  await client.shutdown();
+});
+
+for (const way of ["released", "aborted"]) {
+  test(`what was ${way} right before the process ended leaves no key`, async () => {
+    const { code, stderr } = await program("leaves", [shared.server.url, way]);
+    assert.equal(code, 0, stderr);
+    // The server reads what was sent, whoever sent it is gone.
+    await sleep(50);
+    assert.equal(await shared.server.cli("EXISTS", `lock:left-${way}`), "0");
+  });
+}
+
+test("process.nextTick and microtasks run between two outcomes' turns", async () => {
+  const client = new Redlock(shared.server.url);
+  await warm(client);
+  const lock = client.lock(fresh());
+  const lease = await lock.acquire();
+  const order = [];
+  process.nextTick(() => order.push("tick"));
+  await lease.release();
+  order.push("released");
+  assert.deepEqual(order, ["tick", "released"]);
+  process.nextTick(() => order.push("next"));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(order, ["tick", "released", "next"]);
+  await client.shutdown();
+});
+
+test("a worker that is terminated in the middle of what it reads takes nobody along", async () => {
+  const client = new Redlock(shared.server.url);
+  await warm(client);
+  const file = new URL("programs/worker.mjs", import.meta.url);
+  const lease = await client.lock(fresh(), { ttl: 1000 }).acquire();
+  const end = async (after) => {
+    const name = fresh();
+    const worker = new Worker(file, {
+      workerData: { node: shared.server.url, name, task: "flood" },
+    });
+    await once(worker, "message");
+    await sleep(after);
+    await worker.terminate();
+    // What it held, if it did, goes with its ttl.
+    await (await client.lock(name, { wait: 5000 }).acquire()).release();
+  };
+  for (let round = 0; round < 5; round += 1) {
+    await Promise.all([0, 3, 6, 9].map((after) => end(after + round)));
+  }
+  assert.equal(lease.held, true);
+  await lease.release();
+  await client.shutdown();
+});

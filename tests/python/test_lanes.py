@@ -1,0 +1,356 @@
+"""Who waits reads by itself: the background thread is not woken for it, and goes on with all that nobody waits for."""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redlock
+
+from .processes import run
+from .servers import Server
+
+if sys.platform != "linux":
+    pytest.skip("threads are told apart by /proc here", allow_module_level=True)
+
+PAIRS = 1000
+
+#: Prints how often the background thread had to wait, and so was woken, while PAIRS pairs were made.
+COUNTED = """
+import asyncio, sys, time, redlock
+from pathlib import Path
+
+def switches():
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text().strip() == "redlock":
+            lines = (task / "status").read_text().splitlines()
+            return int([line for line in lines if line.startswith("voluntary")][0].split()[1])
+
+kind, url, pairs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+client = redlock.Redlock([url])
+lock = client.lock("counted", ttl=20)
+
+def sync():
+    for _ in range(100):
+        lock.acquire().release()
+    time.sleep(1)
+    before = switches()
+    for _ in range(pairs):
+        lock.acquire().release()
+    print(switches() - before)
+
+async def loop():
+    for _ in range(100):
+        await (await lock.aacquire()).arelease()
+    await asyncio.sleep(1)
+    before = switches()
+    for _ in range(pairs):
+        await (await lock.aacquire()).arelease()
+    print(switches() - before)
+
+if kind == "sync":
+    sync()
+elif kind == "uvloop":
+    import uvloop
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(loop())
+else:
+    asyncio.run(loop())
+"""
+
+
+@pytest.mark.parametrize("kind", ["sync", "asyncio", "uvloop"])
+def test_a_pair_wakes_no_other_thread(kind: str, redis_server: Server) -> None:
+    counted = run(COUNTED, kind, redis_server.url, str(PAIRS))
+    out, err = counted.communicate(timeout=60)
+    assert counted.returncode == 0, err
+    # Its own rhythm, a few times a second; it was 2,000 and more as long as it did the reading.
+    assert int(out) < PAIRS // 4
+
+
+def own(server: Server, prefix: str) -> "list[dict[str, Any]]":
+    """The connections that a client of this name has there."""
+    with redis.Redis(port=server.port) as admin:
+        listed: list[dict[str, Any]] = admin.client_list()
+    return [row for row in listed if row["name"].startswith(prefix)]
+
+
+def used(client: redlock.Redlock, server: Server, name: str) -> None:
+    """Until there is a connection that only listens."""
+    end = time.monotonic() + 20
+    while len(own(server, name)) < 2:
+        client.lock(f"{name}-warm").acquire().release()
+        assert time.monotonic() < end
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_either_connection_may_be_cut(which: int, redis_server: Server) -> None:
+    name = f"cut-{which}"
+    with redlock.Redlock([redis_server.url], client_name=name) as client:
+        used(client, redis_server, name)
+        holder = redlock.Redlock([redis_server.url])
+        for _ in range(5):
+            lease = holder.lock(name, ttl=30).acquire()
+            rows = sorted(own(redis_server, name), key=lambda row: int(row["id"]))
+            with redis.Redis(port=redis_server.port) as admin:
+                admin.client_kill_filter(_id=rows[which]["id"])
+            taken: list[float] = []
+
+            def wait(taken: "list[float]" = taken) -> None:
+                client.lock(name, ttl=30).acquire(wait=20).release()
+                taken.append(time.monotonic())
+
+            waiter = threading.Thread(target=wait)
+            waiter.start()
+            time.sleep(0.3)
+            lease.release()
+            waiter.join(timeout=20)
+            assert taken
+            used(client, redis_server, name)
+
+
+def test_one_connection_is_enough(redis_server: Server) -> None:
+    server = Server("--maxclients", "8")
+    try:
+        taken = [redis.Redis(port=server.port) for _ in range(6)]
+        for other in taken:
+            other.ping()
+        with redlock.Redlock([server.url], restart_guard=0) as client:
+            for _ in range(200):
+                client.lock("one").acquire().release()
+            assert client.stats().reconnects == 0
+        for other in taken:
+            other.close()
+    finally:
+        server.close()
+
+
+def test_a_blocked_loop_ends_no_connection(redis_server: Server) -> None:
+    """Its answers are read meanwhile: silence is the server's, not ours."""
+
+    async def main() -> None:
+        with redlock.Redlock([redis_server.url]) as client:
+            await (await client.lock("warm").aacquire()).arelease()
+            lease = await client.lock("blocked-held", ttl=1).aacquire()
+            for _ in range(3):
+                asks = [
+                    asyncio.create_task(client.lock(f"blocked-{n}", ttl=20).aacquire())
+                    for n in range(20)
+                ]
+                await asyncio.sleep(0)
+                time.sleep(2)
+                for granted in await asyncio.gather(*asks):
+                    await granted.arelease()
+            assert lease.held
+            await lease.arelease()
+            assert client.stats().reconnects == 0
+
+    asyncio.run(main())
+
+
+def test_a_grant_that_a_blocked_loop_reads_too_late_is_asked_for_again(
+    redis_server: Server,
+) -> None:
+    async def main() -> None:
+        with redlock.Redlock([redis_server.url]) as client:
+            await (await client.lock("warm").aacquire()).arelease()
+            for wait in (0, 0.1):
+                asked = asyncio.create_task(client.lock("late", ttl=0.3, wait=wait).aacquire())
+                await asyncio.sleep(0)
+                time.sleep(1)
+                lease = await asked
+                assert lease.held
+                await lease.arelease()
+
+    asyncio.run(main())
+
+
+@pytest.mark.limit(60)
+def test_threads_and_loops_share_one_client(redis_server: Server) -> None:
+    """Whoever wants the seat while another has it is read for, and nobody waits for long."""
+    with redlock.Redlock([redis_server.url]) as client:
+        slowest: list[float] = []
+        end = time.monotonic() + 4
+
+        def thread(number: int) -> None:
+            lock, worst = client.lock(f"shared-t{number}", ttl=20), 0.0
+            while (began := time.monotonic()) < end:
+                lock.acquire().release()
+                worst = max(worst, time.monotonic() - began)
+            slowest.append(worst)
+
+        async def task(number: int) -> None:
+            lock, worst = client.lock(f"shared-a{number}", ttl=20), 0.0
+            while (began := time.monotonic()) < end:
+                await (await lock.aacquire()).arelease()
+                worst = max(worst, time.monotonic() - began)
+            slowest.append(worst)
+
+        async def tasks() -> None:
+            await asyncio.gather(*(task(number) for number in range(8)))
+
+        loops = [threading.Thread(target=lambda: asyncio.run(tasks())) for _ in range(2)]
+        threads = [threading.Thread(target=thread, args=(number,)) for number in range(6)]
+        for one in loops + threads:
+            one.start()
+        for one in loops + threads:
+            one.join()
+        assert len(slowest) == 6 + 2 * 8
+        # What nobody reads waits for the next quarter of a second, or for ever: a vote's own limit is 50 ms and more.
+        assert max(slowest) < 2
+        assert client.stats().reconnects == 0
+
+
+def test_a_child_has_nothing_of_its_parents_seat(redis_server: Server) -> None:
+    with redlock.Redlock([redis_server.url]) as client:
+        used_by_parent = client.lock("seat", ttl=20)
+        stop = threading.Event()
+
+        def go_on() -> None:
+            while not stop.is_set():
+                used_by_parent.acquire().release()
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        try:
+            for _ in range(30):
+                child = os.fork()
+                if child == 0:
+                    try:
+                        client.lock("child", ttl=20).acquire(wait=10).release()
+                        os._exit(0)
+                    except BaseException:
+                        os._exit(1)
+                _, status = os.waitpid(child, 0)
+                assert status == 0
+        finally:
+            stop.set()
+            thread.join()
+        assert client.stats().reconnects == 0
+
+
+def test_descriptors_and_threads_do_not_grow(redis_server: Server) -> None:
+    """Threads and loops that come and go leave nothing open."""
+
+    async def once(client: redlock.Redlock) -> None:
+        await (await client.lock("grows").aacquire()).arelease()
+
+    def used_by(client: redlock.Redlock) -> None:
+        client.lock("grows").acquire().release()
+        asyncio.run(once(client))
+
+    def opened() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    with redlock.Redlock([redis_server.url]) as client:
+        before = 0
+        for number in range(60):
+            thread = threading.Thread(target=used_by, args=(client,))
+            thread.start()
+            thread.join()
+            if number == 9:
+                before = opened()
+        assert opened() <= before + 4
+
+
+@pytest.mark.parametrize("kind", ["selector", "uvloop"])
+def test_a_loop_may_go_on_in_another_thread(kind: str, redis_server: Server) -> None:
+    """Set up on one and run on another, as programs do that keep a loop in a thread; with an acquire under way, too."""
+    if kind == "uvloop":
+        import uvloop
+
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    else:
+        loop = asyncio.new_event_loop()
+    with (
+        redlock.Redlock([redis_server.url]) as client,
+        redlock.Redlock([redis_server.url]) as other,
+    ):
+
+        async def once(name: str) -> None:
+            await (await client.lock(name, wait=10).aacquire()).arelease()
+
+        loop.run_until_complete(once("moves"))
+        held = other.lock("moves-held", ttl=20).acquire()
+
+        async def begin() -> "asyncio.Task[None]":
+            waiting = asyncio.create_task(once("moves-held"))
+            await asyncio.sleep(0.05)
+            return waiting
+
+        waiting = loop.run_until_complete(begin())
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        try:
+            for _ in range(50):
+                asyncio.run_coroutine_threadsafe(once("moves"), loop).result(10)
+            held.release()
+
+            async def ended() -> None:
+                await waiting
+
+            asyncio.run_coroutine_threadsafe(ended(), loop).result(10)
+            begun = time.thread_time()
+            idle = time.process_time()
+            time.sleep(1)
+            assert time.process_time() - idle - (time.thread_time() - begun) < 0.5, "it spins"
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+        loop.run_until_complete(once("moves"))
+    loop.close()
+
+
+def test_a_cut_is_seen_though_a_loop_that_stopped_has_the_seat(redis_server: Server) -> None:
+    """Nobody else would hear of a loss: what was read over that connection is not told of any more."""
+    name = "stopped"
+    with redlock.Redlock([redis_server.url], client_name=name) as client:
+        loop = asyncio.new_event_loop()
+
+        async def use() -> None:
+            for _ in range(50):
+                await (await client.lock("stopped-warm").aacquire()).arelease()
+                await asyncio.sleep(0.01)
+
+        while len(own(redis_server, name)) < 2:
+            loop.run_until_complete(use())
+        told: list[float] = []
+        lease = client.lock(name, ttl=60).acquire()
+        lease.on_lost(lambda _: told.append(time.monotonic()))
+        loop.run_until_complete(use())
+        time.sleep(1)
+        before = {row["id"] for row in own(redis_server, name)}
+        with redis.Redis(port=redis_server.port) as admin:
+            admin.client_kill_filter(_id=min(before, key=int))
+            end = time.monotonic() + 10
+            while not {row["id"] for row in own(redis_server, name)} - before:
+                assert time.monotonic() < end, "nobody connects again"
+                time.sleep(0.01)
+            time.sleep(0.3)
+            admin.delete(f"lock:{name}")
+        while not told:
+            assert time.monotonic() < end, "the loss is not told"
+            time.sleep(0.01)
+        loop.close()
+
+
+def test_a_loop_with_little_stack_leaves_it_to_the_background_thread(redis_server: Server) -> None:
+    used = run(
+        "import asyncio, sys, threading, redlock\n"
+        "async def main():\n"
+        "    client = redlock.Redlock([sys.argv[1]])\n"
+        "    for _ in range(200):\n"
+        "        await (await client.lock('small').aacquire()).arelease()\n"
+        "asyncio.run(main())\n"
+        "threading.stack_size(64 * 1024)\n"
+        "thread = threading.Thread(target=lambda: asyncio.run(main()))\n"
+        "thread.start(); thread.join(); print('done')",
+        redis_server.url,
+    )
+    out, err = used.communicate(timeout=60)
+    assert (used.returncode, out.strip()) == (0, "done"), err
