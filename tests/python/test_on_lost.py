@@ -205,3 +205,23 @@ def test_a_context_that_holds_the_lease_is_collected_with_it(
     with pytest.warns(ResourceWarning, match=name):
         contextvars.copy_context().run(forgets)
         gc.collect()
+
+
+def test_a_loop_that_ends_by_the_loss_has_told_everybody(
+    client: redlock.Redlock, name: str
+) -> None:
+    """The cancellation of the body is word of the loss, too, and may be the last thing that the loop has time for."""
+    told: list[str] = []
+
+    async def body(key: str) -> None:
+        async with client.lock(key) as lease:
+            lease.on_lost(lambda error: told.append(error.reason))
+            threading.Timer(0.01, client.force_release, (key,)).start()
+            while True:
+                await asyncio.sleep(0.001)
+
+    # Told apart, a quarter of these losses was not heard of.
+    for number in range(40):
+        with pytest.raises(redlock.LockLost):
+            asyncio.run(asyncio.wait_for(body(f"{name}-{number}"), LIMIT))
+        assert told == ["missing"] * (number + 1)

@@ -160,10 +160,9 @@ impl Lease {
         // Whoever has still to be told of a loss must not be collected: that callback is out of the collector's reach.
         if let Ok(watches) = self.watches.try_lock()
             && !watches.is_empty()
+            && self.hold.loss().is_none()
         {
-            let lost = self.hold.loss().is_some();
-            let free = watches.iter().filter(|watch| !lost || watch.told());
-            free.into_iter().try_for_each(|watch| watch.callback.traverse(&visit))?;
+            watches.iter().try_for_each(|watch| watch.traverse(&visit))?;
         }
         if let Ok(body) = self.body.try_lock() {
             visit.call(&*body)?;

@@ -3,13 +3,12 @@
 use std::sync::{Arc, Weak};
 
 use pyo3::prelude::*;
-use pyo3::types::PyWeakrefReference;
 
 use super::Lease;
 use crate::args;
 use crate::errors::invalid;
-use crate::runtime::callback::{Callback, is_coroutine_function};
-use crate::runtime::watch::Watch;
+use crate::runtime::callback::{Callback, Mark, is_coroutine_function};
+use crate::runtime::watch::{Place, Watch};
 use crate::runtime::{event_loop, lock, watch};
 
 #[pymethods]
@@ -38,8 +37,9 @@ impl Lease {
                  coroutine, or give a plain function",
             ));
         }
-        let watch = slf.get().watch(py, Callback::here(py, callback)?)?;
-        Ok(Watching { lease: PyWeakrefReference::new(slf.as_any())?.unbind(), watch })
+        let callback = Callback::here(py, callback)?;
+        let mark = callback.mark();
+        Ok(Watching { watch: slf.get().watch(py, callback)?, mark })
     }
 
     /// The same for what needs neither its context nor an end.
@@ -50,21 +50,26 @@ impl Lease {
 }
 
 impl Lease {
+    /// One more who is to be told, in this thread's loop or by the dispatcher.
     fn watch(&self, py: Python<'_>, callback: Callback) -> PyResult<Weak<Watch>> {
+        let in_loop = event_loop::running(py)?.is_some();
+        let place = if in_loop { event_loop::place(py)? } else { Place::dispatcher() };
+        let mut callback = callback;
+        for watch in &*lock(&self.watches) {
+            match watch.add(place, callback) {
+                Ok(()) => return Ok(Arc::downgrade(watch)),
+                Err(back) => callback = back,
+            }
+        }
         let lost = self.hold.lost();
-        let watch = match event_loop::running(py)? {
-            Some(_) => event_loop::watch(py, lost, callback)?,
-            None => watch::on_dispatcher(py, lost, callback)?,
+        let watch = if in_loop {
+            event_loop::watch(py, lost, callback)?
+        } else {
+            watch::on_dispatcher(py, lost, callback)?
         };
         let weak = Arc::downgrade(&watch);
         lock(&self.watches).push(watch);
         Ok(weak)
-    }
-
-    fn forget(&self, watch: &Arc<Watch>) {
-        let gone: Vec<_> =
-            lock(&self.watches).extract_if(.., |known| Arc::ptr_eq(known, watch)).collect();
-        drop(gone);
     }
 }
 
@@ -76,18 +81,17 @@ pub(super) fn make_class(py: Python<'_>) {
 #[pyclass(frozen, module = "redlock")]
 struct Watching {
     /// Weak: who may unregister a callback does not keep the lease.
-    lease: Py<PyWeakrefReference>,
     watch: Weak<Watch>,
+    mark: Mark,
 }
 
 #[pymethods]
 impl Watching {
-    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(watch) = self.watch.upgrade() else { return Ok(()) };
-        watch.callback.forget();
-        if let Some(lease) = self.lease.bind(py).upgrade_as::<Lease>()? {
-            lease.get().forget(&watch);
+    fn __call__(&self) {
+        // It may be on its way to be called.
+        self.mark.forget();
+        if let Some(watch) = self.watch.upgrade() {
+            watch.forget(&self.mark);
         }
-        Ok(())
     }
 }

@@ -15,35 +15,50 @@ pub(crate) struct Callback {
     function: Py<PyAny>,
     /// Of the code that registered it; `None`: it asks for no variable.
     context: Option<Py<PyAny>>,
-    forgotten: Arc<AtomicBool>,
+    mark: Mark,
+}
+
+/// What one callback is known by to whoever may unregister it.
+#[derive(Clone, Default)]
+pub(crate) struct Mark(Arc<AtomicBool>);
+
+impl Mark {
+    /// It is not to be called any more.
+    pub(crate) fn forget(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn forgotten(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 impl Callback {
     /// One of ours, in whatever context.
     pub(crate) fn plain(function: Py<PyAny>) -> Self {
-        Self { function, context: None, forgotten: Arc::default() }
+        Self { function, context: None, mark: Mark::default() }
     }
 
     /// In a copy of the context that runs now.
     pub(crate) fn here(py: Python<'_>, function: Py<PyAny>) -> PyResult<Self> {
         static COPY: Once<Py<PyAny>> = Once::new();
         let context = COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind();
-        Ok(Self { function, context: Some(context), forgotten: Arc::default() })
+        Ok(Self { function, context: Some(context), mark: Mark::default() })
     }
 
-    /// Not to be called any more.
-    pub(crate) fn forget(&self) {
-        self.forgotten.store(true, Ordering::Release);
+    /// What it is known by.
+    pub(crate) fn mark(&self) -> Mark {
+        self.mark.clone()
     }
 
-    /// For whom it was unregistered.
-    pub(crate) fn forgotten(&self) -> bool {
-        self.forgotten.load(Ordering::Acquire)
+    /// Whether it is the one that is known by this.
+    pub(super) fn has(&self, mark: &Mark) -> bool {
+        Arc::ptr_eq(&self.mark.0, &mark.0)
     }
 
     /// Calls it in this thread.
     pub(super) fn call(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> PyResult<()> {
-        if self.forgotten() {
+        if self.mark.forgotten() {
             return Ok(());
         }
         let called = match &self.context {
@@ -64,9 +79,9 @@ impl Callback {
         let Some(context) = &self.context else {
             return call_soon.call1((&self.function, error)).map(drop);
         };
-        let (function, forgotten) = (self.function.clone_ref(py), Arc::clone(&self.forgotten));
+        let (function, mark) = (self.function.clone_ref(py), self.mark.clone());
         let event_loop = event_loop.clone().unbind();
-        let scheduled = Scheduled { function, forgotten, event_loop };
+        let scheduled = Scheduled { function, mark, event_loop };
         let options = PyDict::new(py);
         options.set_item(intern!(py, "context"), context)?;
         call_soon.call((scheduled, error), Some(&options)).map(drop)
@@ -83,7 +98,7 @@ impl Callback {
 #[pyclass(frozen, module = "redlock")]
 struct Scheduled {
     function: Py<PyAny>,
-    forgotten: Arc<AtomicBool>,
+    mark: Mark,
     event_loop: Py<PyAny>,
 }
 
@@ -92,7 +107,7 @@ impl Scheduled {
     fn __call__(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> PyResult<()> {
         static IS_COROUTINE: Once<Py<PyAny>> = Once::new();
         // It may have been unregistered by a callback before it.
-        if self.forgotten.load(Ordering::Acquire) {
+        if self.mark.forgotten() {
             return Ok(());
         }
         let result = self.function.bind(py).call1((error,))?;

@@ -14,7 +14,7 @@ use redlock::ffi::{Begun, Driver, Job};
 use super::callback::Callback;
 use super::pipe::Woken;
 use super::queue::{Bell, Item, Queue, Reply};
-use super::watch::{Watch, Word};
+use super::watch::{Place, Watch, Word};
 use super::{guarded, lock};
 use crate::errors::{exception, internal};
 use crate::once::intern;
@@ -148,6 +148,11 @@ impl Completions {
         Call(id, Arc::downgrade(&self.calls))
     }
 
+    /// Where its callbacks are called.
+    pub(super) fn place(&self) -> Place {
+        Place::Loop(Arc::as_ptr(&self.queue) as usize)
+    }
+
     /// Calls `callback` on the loop when the lease is lost, for as long as the watch lives.
     pub(super) fn watch(
         &self,
@@ -156,7 +161,7 @@ impl Completions {
     ) -> Arc<Watch> {
         let queue = Arc::clone(&self.queue);
         let send = move |word| queue.push([Item::Lost(word)]);
-        Watch::start(callback, send, |watch| {
+        Watch::start(self.place(), callback, send, |watch| {
             let word = lost.map(move |error| Item::Lost(Word::FromTask(watch, error)));
             let job = self.driver.enqueue_job(word, broken(0));
             // It only listens.
@@ -184,10 +189,12 @@ impl Completions {
 
     fn tell(&self, py: Python<'_>, word: Word) -> PyResult<()> {
         if let Some(event_loop) = self.event_loop.bind(py).upgrade()
-            && let Some((watch, error)) = word.arrived(py)
+            && let Some((callbacks, error)) = word.arrived(py)
         {
             // Not called here: the loop reports what a callback raises, and the batch goes on.
-            watch.callback.call_soon(&event_loop, exception(py, &error)?)?;
+            for callback in callbacks {
+                callback.call_soon(&event_loop, exception(py, &error)?)?;
+            }
         }
         Ok(())
     }

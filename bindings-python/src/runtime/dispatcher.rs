@@ -145,7 +145,7 @@ fn run(py: Python<'_>) {
 }
 
 /// One job that fails must not take the others with it.
-fn report(py: Python<'_>, done: PyResult<()>) {
+pub(super) fn report(py: Python<'_>, done: PyResult<()>) {
     if let Err(error) = done {
         error.write_unraisable(py, None);
     }

@@ -15,7 +15,7 @@ use redlock::ffi::fork_generation;
 use super::callback::Callback;
 use super::completions::Completions;
 use super::queue::Bell;
-use super::watch::Watch;
+use super::watch::{Place, Watch};
 use super::{dispatcher, hosts, lock, pipe};
 use crate::errors::scarce;
 use crate::once::Once;
@@ -205,6 +205,11 @@ fn wake(py: Python<'_>, number: u64) {
         let _ = Reader::new(py, number, &completions, true)
             .map(|reader| event_loop.call_method1("call_soon_threadsafe", (reader,)));
     }
+}
+
+/// Where what is registered in the running loop is called.
+pub(crate) fn place(py: Python<'_>) -> PyResult<Place> {
+    Ok(here(py)?.1.get().place())
 }
 
 /// Calls `callback` on the running loop when the lease is lost, for as long as the watch lives.

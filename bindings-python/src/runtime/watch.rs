@@ -1,31 +1,44 @@
-//! A callback for the loss of a lease: called once, whatever becomes of the lease's object after the loss.
+//! Callbacks for the loss of a lease: each called once, whatever becomes of the lease's object after the loss.
 //!
-//! While the lease is held only its object owns the callback, so that both can be collected. Whoever learns of the loss
-//! sends word, without owning it; an object that goes before that word has arrived sends its callbacks along with another.
+//! While the lease is held only its object owns the callbacks, so that all can be collected. Whoever learns of the loss
+//! sends word, without owning them; an object that goes before that word has arrived sends its callbacks along with another.
+//!
+//! One word for all callbacks of one thread: a loop that is told of a loss by the first of several words, cancels the lease's
+//! task and ends, has nobody left whom the others could reach.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
 use redlock::Error;
-use redlock::ffi::spawn;
+use redlock::ffi::{fork_generation, spawn};
 
-use super::callback::Callback;
-use super::dispatcher;
+use super::callback::{Callback, Mark};
+use super::{dispatcher, guarded, lock};
 use crate::errors::exception;
 
-/// A callback for the loss of a lease; dropping it ends the watching.
+/// Callbacks for the loss of a lease that one thread calls; dropping it ends the watching.
 pub(crate) struct Watch {
-    pub(crate) callback: Callback,
-    told: AtomicBool,
-    /// To the thread that calls it.
+    place: Place,
+    /// `None`: they were called, or are about to be.
+    callbacks: Mutex<Option<Vec<Callback>>>,
+    /// To the thread that calls them.
     send: Box<dyn Fn(Word) + Send + Sync>,
     #[expect(dead_code, reason = "ends the watching when dropped")]
     task: Box<dyn Send + Sync>,
 }
 
-/// Word of a loss, on its way to a callback.
+/// Which thread calls a callback.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The dispatcher's, of this process.
+    Dispatcher(u32),
+    /// That of the loop with the queue at this address, which whoever watches there keeps.
+    Loop(usize),
+}
+
+/// Word of a loss, on its way to the callbacks.
 pub(crate) enum Word {
     /// From the task that waits for the loss: the lease's object may be gone.
     FromTask(Weak<Watch>, Error),
@@ -33,43 +46,74 @@ pub(crate) enum Word {
     FromLease(Arc<Watch>, Error),
 }
 
+impl Place {
+    /// That of callbacks which no loop calls.
+    pub(crate) fn dispatcher() -> Self {
+        Self::Dispatcher(fork_generation())
+    }
+}
+
 impl Watch {
     /// `watching` is given what the word is to be sent about.
     pub(super) fn start<T: Send + Sync + 'static>(
+        place: Place,
         callback: Callback,
         send: impl Fn(Word) + Send + Sync + 'static,
         watching: impl FnOnce(Weak<Self>) -> T,
     ) -> Arc<Self> {
         Arc::new_cyclic(|weak| Self {
-            callback,
-            told: AtomicBool::new(false),
+            place,
+            callbacks: Mutex::new(Some(vec![callback])),
             send: Box::new(send),
             task: Box::new(watching(weak.clone())),
         })
     }
 
-    /// Whether the callback was called, or is about to be.
-    pub(crate) fn told(&self) -> bool {
-        self.told.load(Ordering::Acquire)
+    /// Has one more called there; gives it back if it is another thread's, or if they were called.
+    pub(crate) fn add(&self, place: Place, callback: Callback) -> Result<(), Callback> {
+        match &mut *lock(&self.callbacks) {
+            Some(callbacks) if self.place == place => callbacks.push(callback),
+            _ => return Err(callback),
+        }
+        Ok(())
+    }
+
+    /// Lets go of that one.
+    pub(crate) fn forget(&self, mark: &Mark) {
+        let mut callbacks = lock(&self.callbacks);
+        let gone: Vec<_> = callbacks
+            .iter_mut()
+            .flat_map(|known| known.extract_if(.., |callback| callback.has(mark)))
+            .collect();
+        drop(callbacks);
+        // Last: what they keep may come back here as it goes.
+        drop(gone);
     }
 
     /// For a lease that was lost and goes, with the word about it still on its way.
     pub(crate) fn outlive(self: Arc<Self>, error: &Error) {
-        if !self.told() {
+        if lock(&self.callbacks).is_some() {
             let word = Word::FromLease(Arc::clone(&self), error.clone());
             (self.send)(word);
         }
+    }
+
+    /// For the garbage collector: what those keep that were not called.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Ok(callbacks) = self.callbacks.try_lock() else { return Ok(()) };
+        callbacks.iter().flatten().try_for_each(|callback| callback.traverse(visit))
     }
 }
 
 impl Word {
     /// What to call and with what, for the first word that arrives. With the GIL: the lease's object must not go meanwhile.
-    pub(super) fn arrived(self, _: Python<'_>) -> Option<(Arc<Watch>, Error)> {
+    pub(super) fn arrived(self, _: Python<'_>) -> Option<(Vec<Callback>, Error)> {
         let (watch, error) = match self {
             Self::FromTask(watch, error) => (watch.upgrade()?, error),
             Self::FromLease(watch, error) => (watch, error),
         };
-        (!watch.told.swap(true, Ordering::AcqRel)).then_some((watch, error))
+        let callbacks = lock(&watch.callbacks).take()?;
+        Some((callbacks, error))
     }
 }
 
@@ -80,14 +124,18 @@ pub(crate) fn on_dispatcher(
     callback: Callback,
 ) -> PyResult<Arc<Watch>> {
     dispatcher::start(py)?;
-    Ok(Watch::start(callback, send, |watch| {
+    Ok(Watch::start(Place::dispatcher(), callback, send, |watch| {
         spawn(async move { send(Word::FromTask(watch, lost.await)) })
     }))
 }
 
 fn send(word: Word) {
     dispatcher::send(Box::new(|py| {
-        let Some((watch, error)) = word.arrived(py) else { return Ok(()) };
-        watch.callback.call(py, exception(py, &error)?)
+        let Some((callbacks, error)) = word.arrived(py) else { return Ok(()) };
+        for callback in callbacks {
+            let called = || callback.call(py, exception(py, &error)?);
+            dispatcher::report(py, guarded(called));
+        }
+        Ok(())
     }));
 }
