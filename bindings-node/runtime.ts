@@ -27,6 +27,12 @@ import { deliver, Failed, hearInstead, type Receiver, slotFor, vacate } from "./
 import { tellOfStep, wantedSteps } from "./steps.js";
 import { pass } from "./warnings.js";
 
+/**
+ * So many calls go out before all are written down: the servers work on them while JavaScript goes on. With a core each that
+ * is half as much again as one after the other; on one core it costs a tenth (docs/speed.md).
+ */
+const ENOUGH = CALLS / 8;
+
 /** Calls that are written down but not sent. */
 let unsent = 0;
 /** More calls are to be expected at once: they are sent together. */
@@ -76,7 +82,7 @@ function write(operation: number, of: number, argument: number, receiver: Receiv
   const slot = slotFor(receiver);
   writeCall(unsent, operation, of, slot, argument);
   unsent += 1;
-  if (!gathering || unsent === CALLS) send();
+  if (!gathering || unsent === ENOUGH) send();
   return slot;
 }
 

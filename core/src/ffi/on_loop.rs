@@ -1,7 +1,8 @@
 //! Futures on the thread of an event loop, which reads by itself what they wait for.
 //!
 //! The loop watches one descriptor, and looks when there is something to read. What is asked in one turn of the loop goes out
-//! together: at once where the turn before asked for one thing only, else when the loop's turn is over.
+//! together: at once where the turn before asked for one thing only, else when the loop's turn is over, or there is enough
+//! for the server to begin with.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -53,6 +54,10 @@ const LOOKING: u8 = 1;
 const RUNG: u8 = 2;
 /// So often it looks again before it goes on with something else.
 const AGAIN: usize = 8;
+/// So much goes out before the turn is over: the server works on it while the loop goes on. All at once would have each wait
+/// for the other, which with a core each costs a third to a half of the throughput; 16 cost one core for both twice as much
+/// in more writes as these do (5 to 10 %).
+const ENOUGH: usize = 32;
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
@@ -107,7 +112,7 @@ impl<T> OnLoop<T> {
         let done = self.with(|work, bell| {
             let done = work.poll(bell);
             let alone = work.asked.0 <= 1 && work.asked.1 <= 1;
-            if alone {
+            if alone || work.asked.0 % ENOUGH == 0 {
                 work.write(&self.poller);
             }
             (done, alone || !work.is_unwritten())
