@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
+use crate::clock::{Clock, Instant, SystemClock};
 use crate::foreground::{self, Timed};
 use crate::per_process::{PerProcess, fork_generation};
 
@@ -66,7 +67,12 @@ impl Drop for Unblocking {
 
 /// Sleeps; may be awaited on any executor. A thread that waits keeps the time by itself.
 pub(crate) async fn sleep(time: Duration) {
-    let left = match foreground::timer(time) {
+    sleep_from(SystemClock.now(), time).await;
+}
+
+/// [`sleep`], for whoever has just looked at the clock.
+pub(crate) async fn sleep_from(now: Instant, time: Duration) {
+    let left = match foreground::timer(now + time) {
         Some(timer) => match timer.await {
             Timed::Over => return,
             Timed::Elsewhere(left) => left,

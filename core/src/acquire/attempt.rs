@@ -76,7 +76,7 @@ impl<'a> Attempt<'a> {
             let (end, now) = (self.end(), clock.now());
             let cut = end.since(now) < self.request.node_timeout();
             let expect = self.outlook.ask(now);
-            match round(self.request, self.acquirer, end, expect).await {
+            match round(self.request, self.acquirer, (now, end), expect).await {
                 Round::Granted(lease) => {
                     contention.note(keys, self.outlook.expect == Expect::Contended);
                     return Ok(lease);

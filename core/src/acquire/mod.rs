@@ -102,7 +102,7 @@ pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Resul
     }
     let spans = Spans::acquire(|| request.key());
     // One question rather than the cheap pair: a refusal, which is likely here, then takes one round trip.
-    match round(request, acquirer, NEVER, Expect::Unknown).await {
+    match round(request, acquirer, (acquirer.clock().now(), NEVER), Expect::Unknown).await {
         Round::Granted(lease) => {
             counts.granted(Duration::ZERO);
             began.came_to("granted", acquirer.clock());

@@ -214,7 +214,9 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut lines = self.queue.lines();
-        lines.waiting.remove(&self.id);
+        if !lines.waiting.is_empty() {
+            lines.waiting.remove(&self.id);
+        }
         for key in self.keys.iter() {
             let Some(line) = lines.by_key.get_mut(key.as_str()) else { continue };
             line.retain(|place| place.id != self.id);

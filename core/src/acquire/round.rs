@@ -20,17 +20,17 @@ pub(crate) enum Round {
     Refused(Refusal),
 }
 
-/// One round under a token of its own. Each vote has its deadline, and the whole round `until`.
+/// One round under a token of its own, which began at `now`. Each vote has its deadline, and the whole round `until`.
 pub(crate) async fn round(
     request: &Request,
     acquirer: &Acquirer,
-    until: Instant,
+    (now, until): (Instant, Instant),
     expect: Expect,
 ) -> Round {
     let nodes = &acquirer.leases.nodes;
     let clock = &*nodes.clock;
     // `wait` may end before a vote's own deadline: it is one budget over everything.
-    let timeout = request.node_timeout().min(until.since(clock.now()));
+    let timeout = request.node_timeout().min(until.since(now));
     let ttl = request.asked_ttl();
     let fencing = request.fencing(|| clock.wall_micros());
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing };
@@ -40,12 +40,12 @@ pub(crate) async fn round(
     let scouts = expect == Expect::Contended && nodes.list.len() > 1 && patience * 4 <= ttl;
     let mut round = if scouts {
         // In a box, as all that is rare here: it would make every acquire's future larger, which is moved about.
-        match Box::pin(VoteRound::scout(nodes, request.claim(), params, patience)).await {
+        match Box::pin(VoteRound::scout(nodes, request.claim(), params, now, patience)).await {
             Ok(round) => round,
             Err((left, taken)) => return Round::Refused(Refusal::Scouted(left, taken)),
         }
     } else {
-        VoteRound::open(nodes, request.claim(), params)
+        VoteRound::open(nodes, request.claim(), params, now)
     };
     round.count(clock).await;
     if !round.votes.tally.met() {

@@ -30,9 +30,14 @@ pub(crate) struct VoteRound {
 }
 
 impl VoteRound {
-    /// Asks every node at once.
-    pub(crate) fn open(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams) -> Self {
-        let mut round = Self::begin(nodes, claim, params);
+    /// Asks every node at once. `started` is read before: no node has counted for longer than the lease does.
+    pub(crate) fn open(
+        nodes: &Arc<Nodes>,
+        claim: Claim,
+        params: VoteParams,
+        started: Instant,
+    ) -> Self {
+        let mut round = Self::begin(nodes, claim, params, started);
         round.ask_others();
         round
     }
@@ -47,9 +52,10 @@ impl VoteRound {
         nodes: &Arc<Nodes>,
         claim: Claim,
         params: VoteParams,
+        started: Instant,
         patience: Duration,
     ) -> Result<Self, (Option<Duration>, Taken)> {
-        let mut round = Self::begin(nodes, claim, params);
+        let mut round = Self::begin(nodes, claim, params, started);
         while !round.votes.tally.decided() && round.ask_next() {
             // Of several silent scouts each would add its patience: an acquire outlived its `wait` by that.
             let until = (nodes.clock.now() + patience).min(round.started + params.timeout);
@@ -67,13 +73,11 @@ impl VoteRound {
     }
 
     /// A round of which nobody has been asked yet.
-    fn begin(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams) -> Self {
+    fn begin(nodes: &Arc<Nodes>, claim: Claim, params: VoteParams, started: Instant) -> Self {
         let votes = Collect::over(nodes.list.len(), |vote| match vote {
             Vote::Granted(_) => Counts::Granted,
             Vote::Held(..) => Counts::Refused(NodeState::Held),
         });
-        // Read before anything is sent: no node has counted for longer than the lease does.
-        let started = nodes.clock.now();
         Self { nodes: Arc::clone(nodes), claim, params, started, votes, kept: false }
     }
 

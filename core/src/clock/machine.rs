@@ -2,11 +2,9 @@
 //!
 //! Which clock counts a suspend differs by system; what is done with them is [`super::furthest`]'s.
 
-use std::time::Duration;
-
-/// By the clocks' own count as this process began, and whichever ran further from then on.
+/// Nanoseconds by the clocks' own count as this process began, and whichever ran further from then on.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
-pub(super) fn now() -> Duration {
+pub(super) fn now() -> u64 {
     use super::furthest::Furthest;
     static FURTHEST: Furthest = Furthest::new();
     // macOS: CLOCK_MONOTONIC goes on during sleep there, unlike CLOCK_UPTIME_RAW.
@@ -19,8 +17,8 @@ pub(super) fn now() -> Duration {
 
 /// Systems with one such clock.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android", target_os = "macos"))))]
-pub(super) fn now() -> Duration {
-    Duration::from_nanos(nanos(libc::CLOCK_MONOTONIC))
+pub(super) fn now() -> u64 {
+    nanos(libc::CLOCK_MONOTONIC)
 }
 
 /// Nanoseconds by this clock. Without one no lease could be held safely, so its absence is a panic.
@@ -36,9 +34,10 @@ fn nanos(clock: libc::clockid_t) -> u64 {
 
 /// Systems without clocks by number.
 #[cfg(not(unix))]
-pub(super) fn now() -> Duration {
+pub(super) fn now() -> u64 {
     // The performance counter behind std's Instant goes on during sleep on Windows.
     use std::sync::OnceLock;
     static START: OnceLock<std::time::Instant> = OnceLock::new();
-    START.get_or_init(std::time::Instant::now).elapsed()
+    let elapsed = START.get_or_init(std::time::Instant::now).elapsed();
+    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
 }

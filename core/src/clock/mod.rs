@@ -15,25 +15,32 @@ use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in time of one [`Clock`]; only differences mean anything.
+///
+/// In nanoseconds, of which there is room for 584 years: every lease has several of these, and every pair some twenty sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Instant(Duration);
+pub struct Instant(u64);
+
+/// Of more than there is room for, the most.
+const fn nanos(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos() as u64)
+}
 
 impl Instant {
     /// The instant this long after the clock's own start.
     pub const fn from_start(elapsed: Duration) -> Self {
-        Self(elapsed)
+        Self(nanos(elapsed))
     }
 
     /// Time from `earlier` to here; zero if `earlier` is later.
     ///
     /// Zero rather than below it: what is left of a lease that is over is nothing.
     pub fn since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
     /// Nanoseconds since the clock's own start.
     pub fn as_nanos(self) -> u128 {
-        self.0.as_nanos()
+        self.0.into()
     }
 }
 
@@ -45,7 +52,7 @@ impl Add<Duration> for Instant {
     type Output = Self;
     fn add(self, rhs: Duration) -> Self {
         // "For ever" is a duration too: sums of it must not run over.
-        Self(self.0.saturating_add(rhs))
+        Self(self.0.saturating_add(nanos(rhs)))
     }
 }
 
@@ -53,7 +60,7 @@ impl Sub<Duration> for Instant {
     type Output = Self;
     fn sub(self, rhs: Duration) -> Self {
         // Before the clock's start there is nothing.
-        Self(self.0.saturating_sub(rhs))
+        Self(self.0.saturating_sub(nanos(rhs)))
     }
 }
 
@@ -108,11 +115,12 @@ impl Clock for SystemClock {
         Box::pin(async move {
             loop {
                 // Asked again after each slice: the timer alone does not know of a suspend.
-                let left = at.since(Instant(machine::now()));
+                let now = SystemClock.now();
+                let left = at.since(now);
                 if left.is_zero() {
                     return;
                 }
-                crate::background::sleep(left.min(SLICE)).await;
+                crate::background::sleep_from(now, left.min(SLICE)).await;
             }
         })
     }

@@ -22,23 +22,11 @@ pub(super) struct Bell {
 }
 
 thread_local! {
-    /// Made once, where this thread waits for the first time.
-    static MINE: RefCell<Option<Arc<Bell>>> = const { RefCell::new(None) };
+    /// This thread's last one.
+    static LAST: RefCell<Option<Arc<Ringer>>> = const { RefCell::new(None) };
 }
 
 impl Bell {
-    /// This thread's; `None`: it ends, or there is no descriptor for it.
-    pub(super) fn mine() -> Option<Arc<Self>> {
-        MINE.try_with(|mine| {
-            let mut mine = mine.try_borrow_mut().ok()?;
-            if mine.as_ref().is_none_or(|bell| bell.generation != fork_generation()) {
-                *mine = Some(Arc::new(Self::make().ok()?));
-            }
-            mine.clone()
-        })
-        .ok()?
-    }
-
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn make() -> io::Result<Self> {
         // SAFETY: it takes two numbers and answers a descriptor or -1.
@@ -104,9 +92,25 @@ pub(super) struct Ringer {
 }
 
 impl Ringer {
-    /// It begins with a look.
-    pub(super) fn new(bell: Arc<Bell>) -> Self {
-        Self { bell, thread: thread::current(), state: AtomicU8::new(RUNG) }
+    /// One of this thread that nobody else has, which begins with a look; `None`: the thread ends, or there is no descriptor for
+    /// its bell.
+    pub(super) fn mine() -> Option<Arc<Self>> {
+        LAST.try_with(|last| {
+            let mut last = last.try_borrow_mut().ok()?;
+            let known = last.as_ref().filter(|last| last.bell.generation == fork_generation());
+            // Nearly always: who was to wake this thread has done so, or does not know it any more.
+            if let Some(known) = known.filter(|known| Arc::strong_count(known) == 1) {
+                known.state.store(RUNG, Ordering::SeqCst);
+                return Some(Arc::clone(known));
+            }
+            let bell = match known {
+                Some(known) => Arc::clone(&known.bell),
+                None => Arc::new(Bell::make().ok()?),
+            };
+            let new = Self { bell, thread: thread::current(), state: AtomicU8::new(RUNG) };
+            Some(Arc::clone(last.insert(Arc::new(new))))
+        })
+        .ok()?
     }
 
     /// The bell that it rings.

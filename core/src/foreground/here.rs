@@ -5,12 +5,14 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use super::way::Way;
+use crate::clock::{Clock, Instant, SystemClock};
 
 type Asked = SmallVec<[Arc<dyn Way>; 1]>;
 
@@ -25,8 +27,6 @@ struct Thread {
     asked: Asked,
     /// Of futures that wait here, or did and will again.
     timers: Vec<Entry>,
-    /// Never given twice.
-    next: u64,
 }
 
 struct Entry {
@@ -84,14 +84,10 @@ impl Here {
     }
 
     /// Wakes whose timers have ended.
-    pub(super) fn ring_due() {
+    pub(super) fn ring_due(now: Instant) {
         let due = with(|thread| {
-            if thread.timers.is_empty() {
-                return Vec::new();
-            }
-            let now = Instant::now();
             let due = thread.timers.extract_if(.., |timer| timer.at <= now);
-            due.map(|timer| timer.waker).collect()
+            due.map(|timer| timer.waker).collect::<Vec<_>>()
         });
         due.into_iter().flatten().for_each(Waker::wake);
     }
@@ -103,9 +99,10 @@ impl Drop for Here {
         let asked = with(|thread| {
             thread.waits -= 1;
             thread.keeps_time = self.before;
-            if thread.waits == 0 { std::mem::take(&mut thread.asked) } else { Asked::new() }
+            let last = thread.waits == 0 && !thread.asked.is_empty();
+            last.then(|| std::mem::take(&mut thread.asked))
         });
-        for way in asked.into_iter().flatten() {
+        for way in asked.into_iter().flatten().flatten() {
             way.turn(false);
             way.help();
         }
@@ -127,19 +124,21 @@ pub(crate) fn asked<W: Way + 'static>(way: &Arc<W>) -> bool {
     .unwrap_or(false)
 }
 
-/// A timer of the thread that waits; `None`: it does not keep the time.
-pub(crate) fn timer(time: Duration) -> Option<Timer> {
-    let id = with(|thread| {
-        thread.next += 1;
-        thread.keeps_time.then_some(thread.next)
-    })??;
-    Some(Timer { id, at: Instant::now() + time })
+/// A timer of the thread that waits, up to then; `None`: it does not keep the time.
+pub(crate) fn timer(at: Instant) -> Option<Timer> {
+    // Of no other timer of the process: one may be polled by another thread than the one before.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    with(|thread| thread.keeps_time).filter(|keeps| *keeps)?;
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    Some(Timer { id, at, kept: false })
 }
 
 /// Ends at a time, for as long as its future is polled where a thread waits.
 pub(crate) struct Timer {
     id: u64,
     at: Instant,
+    /// It was, by some thread.
+    kept: bool,
 }
 
 /// How a timer ended.
@@ -153,23 +152,37 @@ pub(crate) enum Timed {
 impl Future for Timer {
     type Output = Timed;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Timed> {
-        let left = self.at.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Timed> {
+        let waker = || cx.waker().clone();
+        let known = with(|thread| {
+            // It may be polled where nobody keeps the time, on a thread that did.
+            let timers = thread.keeps_time.then_some(&mut thread.timers).into_iter().flatten();
+            let known = timers.into_iter().find(|timer| timer.id == self.id);
+            known.map(|known| std::mem::replace(&mut known.waker, waker()))
+        });
+        // Who keeps it rings it once its time has come: until then nobody has to look at the clock.
+        if known.flatten().is_some() {
+            return Poll::Pending;
+        }
+        let (first, at) = (!std::mem::replace(&mut self.kept, true), self.at);
+        let left = || at.since(SystemClock.now());
+        if !first && left().is_zero() {
             return Poll::Ready(Timed::Over);
         }
-        let kept = with(|thread| {
+        let entry = Entry { id: self.id, at, waker: waker() };
+        let refused = with(|thread| {
             if !thread.keeps_time {
-                return false;
+                return Some(entry);
             }
-            let entry = Entry { id: self.id, at: self.at, waker: cx.waker().clone() };
-            match thread.timers.iter_mut().find(|timer| timer.id == self.id) {
-                Some(known) => *known = entry,
-                None => thread.timers.push(entry),
-            }
-            true
+            thread.timers.push(entry);
+            None
         });
-        if kept == Some(true) { Poll::Pending } else { Poll::Ready(Timed::Elsewhere(left)) }
+        // Outside: the waker in it may be anything.
+        if matches!(refused, Some(None)) {
+            Poll::Pending
+        } else {
+            Poll::Ready(Timed::Elsewhere(left()))
+        }
     }
 }
 

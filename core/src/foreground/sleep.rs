@@ -1,7 +1,7 @@
 //! Sleep on several connections, a bell and the time.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -11,8 +11,9 @@ use super::place::Place;
 /// So long another thread has for what it does with a connection.
 const MOMENT: Duration = Duration::from_micros(20);
 
-/// Sleeps until a connection has something to read, which is read, or the bell rings, or the time has come, or a signal came.
-pub(super) fn sleep(places: &mut [Place], ringer: &Ringer, until: Instant) {
+/// Sleeps until a connection has something to read, which is read, or the bell rings, or the time is over, or a signal came.
+/// False: the time is not over.
+pub(super) fn sleep(places: &mut [Place], ringer: &Ringer, time: Duration) -> bool {
     let mut ways: SmallVec<[usize; 5]> = SmallVec::new();
     let mut polled: SmallVec<[libc::pollfd; 6]> = SmallVec::new();
     let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -23,17 +24,17 @@ pub(super) fn sleep(places: &mut [Place], ringer: &Ringer, until: Instant) {
             polled.push(readable(descriptor));
         }
     }
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return;
+    if time.is_zero() {
+        return true;
     }
     if ways.is_empty() {
-        return ringer.park(left);
+        ringer.park(time);
+        return true;
     }
     if !ringer.sleeps() {
-        return;
+        return false;
     }
-    poll(&mut polled, left);
+    let found = poll(&mut polled, time);
     ringer.wakes();
     if polled[0].revents != 0 {
         ringer.bell().hush();
@@ -45,24 +46,25 @@ pub(super) fn sleep(places: &mut [Place], ringer: &Ringer, until: Instant) {
             thread::sleep(MOMENT);
         }
     }
+    !found
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn poll(polled: &mut [libc::pollfd], time: Duration) {
+fn poll(polled: &mut [libc::pollfd], time: Duration) -> bool {
     let time = libc::timespec {
         tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: time.subsec_nanos().cast_signed().into(),
     };
     let count = polled.len() as libc::nfds_t;
     // SAFETY: there are so many, the time is valid, and no mask is given. A failure finds nothing to read.
-    unsafe { libc::ppoll(polled.as_mut_ptr(), count, &raw const time, std::ptr::null()) };
+    unsafe { libc::ppoll(polled.as_mut_ptr(), count, &raw const time, std::ptr::null()) > 0 }
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn poll(polled: &mut [libc::pollfd], time: Duration) {
+fn poll(polled: &mut [libc::pollfd], time: Duration) -> bool {
     // Late rather than early: it counts in milliseconds.
     let time = i32::try_from(time.as_millis().saturating_add(1)).unwrap_or(i32::MAX);
     let count = polled.len() as libc::nfds_t;
     // SAFETY: there are so many. A failure finds nothing to read.
-    unsafe { libc::poll(polled.as_mut_ptr(), count, time) };
+    unsafe { libc::poll(polled.as_mut_ptr(), count, time) > 0 }
 }

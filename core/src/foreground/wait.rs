@@ -4,22 +4,23 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::bell::{Bell, Ringer};
+use super::bell::Ringer;
 use super::here::Here;
 use super::place::Places;
 use super::sleep::sleep;
 use super::stack;
+use crate::clock::{Clock, SystemClock};
 
 /// Polls a future as often as it is woken, for so long at most; `None`: this thread cannot wait in this way.
 pub(crate) fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Option<Poll<F::Output>> {
     if !stack::is_roomy() {
         return None;
     }
-    let ringer = Arc::new(Ringer::new(Bell::mine()?));
+    let ringer = Ringer::mine()?;
     let waker = Waker::from(Arc::clone(&ringer));
-    let end = Instant::now() + time;
+    let mut end = None;
     // In this order: what was asked last is written while it is still known that this thread waits.
     let _here = Here::begin();
     let mut places = Places::default();
@@ -30,11 +31,16 @@ pub(crate) fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Option
             }
             places.turn();
         }
+        // Once for each sleep: the clock costs as much as a hundredth of a pair.
+        let now = SystemClock.now();
+        let end = *end.get_or_insert_with(|| now + time);
         let until = Here::next_timer().map_or(end, |next| next.min(end));
-        sleep(&mut places.0, &ringer, until);
-        Here::ring_due();
-        if !ringer.is_rung() && Instant::now() >= end {
-            return Some(Poll::Pending);
+        if sleep(&mut places.0, &ringer, until.since(now)) {
+            let now = SystemClock.now();
+            Here::ring_due(now);
+            if !ringer.is_rung() && now >= end {
+                return Some(Poll::Pending);
+            }
         }
     }
 }

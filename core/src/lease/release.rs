@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::phase::{Phase, Status};
 use super::state::State;
+use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
 use crate::quorum::{Collect, drift};
 
@@ -35,13 +36,13 @@ fn stay(state: &State) -> Duration {
 }
 
 fn end(state: &State, stay: Duration) -> Sent {
-    let Some(phase) = state.phase() else {
+    let Some((phase, now)) = state.phase_now() else {
         return Err(state.why_over());
     };
     // A loss deletes nothing by itself, for the body may still run; the end of its scope does, wherever the key
     // is ours.
     let lost = matches!(phase.status, Status::Lost(..));
-    let deletes = send_deletes(state, phase, Status::Released, stay);
+    let deletes = send_deletes(state, phase, (Status::Released, now), stay);
     if lost { Err(state.why_over()) } else { Ok(deletes) }
 }
 
@@ -50,27 +51,27 @@ fn end(state: &State, stay: Duration) -> Sent {
 /// For `release_all` and `shutdown`: to the body under the lease it is no release of its own.
 pub(crate) fn take_back(state: &State) -> Option<Collect<bool>> {
     let phase = state.held_phase()?;
-    let end = Status::Lost(LossReason::Released, state.now());
-    let deletes = send_deletes(state, phase, end, stay(state));
+    let now = state.now();
+    let end = Status::Lost(LossReason::Released, now);
+    let deletes = send_deletes(state, phase, (end, now), stay(state));
     state.tell(LossReason::Released);
     deletes
 }
 
-/// Sends the deletes, once; a lease that was held ends as `end`.
+/// Sends the deletes, once; a lease that was held ends as `end`, `now`.
 ///
 /// Everybody who runs under the token has the word before the first delete is sent: another may hold right after it.
 /// No extend or heal can follow, as these look at the status under the lease's lock.
 fn send_deletes(
     state: &State,
     mut phase: MutexGuard<'_, Phase>,
-    end: Status,
+    (end, now): (Status, Instant),
     stay: Duration,
 ) -> Option<Collect<bool>> {
     let held = phase.status == Status::Held;
     // An abandoned lease is left to itself: its keys may be those of who attached to them.
     let unsent = (held || matches!(phase.status, Status::Lost(..))) && !phase.deleted;
     // The ttl of the last extend may be shorter than what an earlier one left on the keys.
-    let now = state.now();
     let left = phase.deadline.since(now);
     let owed = phase.longest.max(left + drift(left));
     // A vote that is listened to may be sent again after a script reload; the delete must be last.

@@ -110,11 +110,17 @@ impl State {
     /// The phase as it is now; time that has run out is marked as a loss here, whoever asks first.
     /// `None` in a forked child.
     pub(crate) fn phase(&self) -> Option<MutexGuard<'_, Phase>> {
+        self.phase_now().map(|(phase, _)| phase)
+    }
+
+    /// The same, and when that was.
+    pub(super) fn phase_now(&self) -> Option<(MutexGuard<'_, Phase>, Instant)> {
         if self.forked() {
             return None;
         }
         let lock = || self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let mut phase = lock();
+        // Not before: time passes while another thread has it.
         let now = self.now();
         if phase.status == Status::Held && now >= phase.deadline {
             let reason = if phase.capped { LossReason::MaxHold } else { LossReason::Expired };
@@ -125,7 +131,7 @@ impl State {
             self.tell(reason);
             phase = lock();
         }
-        Some(phase)
+        Some((phase, now))
     }
 
     /// The phase while the lease is held.

@@ -45,10 +45,11 @@ pub(super) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     let key = &claim.keys[0];
     // Both in one piece: this is the way of nearly every acquire.
     let mut both = Packed::with_room(10, 2 * key.len() + claim.token.len());
-    both.request(6).word("SET").word(key).word(&*claim.token).word("NX").word("PX");
-    both.number(millis(params.ttl));
+    both.packed(b"*6\r\n$3\r\nSET\r\n").word(key).word(&*claim.token);
+    both.packed(b"$2\r\nNX\r\n$2\r\nPX\r\n").number(millis(params.ttl));
     // One byte more than a token has: a longer value is seen to be none of ours.
-    both.request(4).word("GETRANGE").word(key).number(0).number(claim.token.len() as u64);
+    both.packed(b"*4\r\n$8\r\nGETRANGE\r\n").word(key).packed(b"$1\r\n0\r\n");
+    both.number(claim.token.len() as u64);
     Command {
         bytes: both.bytes(),
         expects: Expects::Owner,

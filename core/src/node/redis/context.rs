@@ -196,7 +196,7 @@ impl Context {
     /// restarted.
     pub(super) fn guard_fault(&self, in_flight: &InFlight) -> Option<Fault> {
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
-        if first { self.link.guard_fault(self.clock.now()) } else { None }
+        if first { self.link.guard_fault(|| self.clock.now()) } else { None }
     }
 
     /// From when on the server takes first votes: not before it is old enough, by its own word and by ours.

@@ -59,17 +59,17 @@ impl Link {
     /// Why the server takes no first vote now, if it does not.
     ///
     /// Its text says when it will, for whoever waits for a quorum meanwhile.
-    pub(super) fn guard_fault(&self, now: Instant) -> Option<Fault> {
+    pub(super) fn guard_fault(&self, now: impl FnOnce() -> Instant) -> Option<Fault> {
         let not_before = *self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
         let left = match self.votes_from() {
-            VotesFrom::Now => not_before?.since(now),
+            VotesFrom::Now => not_before?.since(now()),
             VotesFrom::Never => {
                 let option = spelled("restart_guard");
                 return Some(Fault::new(format!(
                     "its uptime cannot be read (INFO), so it takes no first vote while {option} is on"
                 )));
             }
-            VotesFrom::At(from) => not_before.map_or(from, |at| at.max(from)).since(now),
+            VotesFrom::At(from) => not_before.map_or(from, |at| at.max(from)).since(now()),
         };
         (!left.is_zero()).then(|| {
             let (left, option) = (left.as_secs_f64(), spelled("restart_guard"));

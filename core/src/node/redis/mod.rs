@@ -175,7 +175,7 @@ impl Node for RedisNode {
     }
 
     fn guard_fault(&self, _key: &str) -> Option<Fault> {
-        self.link.guard_fault(self.clock.now())
+        self.link.guard_fault(|| self.clock.now())
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {

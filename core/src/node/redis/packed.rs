@@ -20,6 +20,12 @@ impl Packed {
         self.header(b'*', words as u64)
     }
 
+    /// The next words, as they are on the wire.
+    pub(super) fn packed(&mut self, words: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(words);
+        self
+    }
+
     /// The next word.
     pub(super) fn word(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
         let word = word.as_ref();

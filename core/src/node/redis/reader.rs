@@ -74,7 +74,11 @@ fn reply(rest: &mut &[u8], may_be_list: bool) -> Option<Value> {
         },
         b'*' if may_be_list => {
             let parts = number(rest).filter(|parts| (0..=MOST).contains(parts))?;
-            (0..parts).map(|_| reply(rest, false)).collect::<Option<_>>().map(Value::Array)
+            let mut list = Vec::with_capacity(usize::try_from(parts).ok()?);
+            for _ in 0..parts {
+                list.push(reply(rest, false)?);
+            }
+            Some(Value::Array(list))
         }
         _ => None,
     }

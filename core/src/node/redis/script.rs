@@ -16,6 +16,8 @@ pub(super) struct Script {
     pub(super) text: String,
     /// SHA-1 of the text, which is its name to `EVALSHA`.
     pub(super) digest: String,
+    /// The first two words of its call.
+    call: Vec<u8>,
 }
 
 impl Script {
@@ -24,15 +26,17 @@ impl Script {
     fn new(text: &str) -> Self {
         let text = text.replace("--@values\n", include_str!("values.lua"));
         let digest = Digest::new(&text).get_hash().to_owned();
-        Self { text, digest }
+        let mut call = Packed::with_room(2, digest.len());
+        call.word("EVALSHA").word(&digest);
+        Self { text, digest, call: call.bytes() }
     }
 
     /// The call of this script on these keys; so many arguments follow.
     pub(super) fn on(&self, keys: &[String], arguments: usize) -> Packed {
         let words = 3 + keys.len() + arguments;
-        let long = keys.iter().map(String::len).sum::<usize>() + self.digest.len() + TOKEN;
+        let long = keys.iter().map(String::len).sum::<usize>() + self.call.len() + TOKEN;
         let mut call = Packed::with_room(words, long);
-        call.request(words).word("EVALSHA").word(&self.digest).number(keys.len() as u64);
+        call.request(words).packed(&self.call).number(keys.len() as u64);
         call.words(keys);
         call
     }
