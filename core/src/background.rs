@@ -15,7 +15,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
-use crate::clock::{Clock, Instant, SystemClock};
+use crate::clock::instant::Instant;
+use crate::clock::machine;
 use crate::foreground::{self, Timed};
 use crate::per_process::{PerProcess, fork_generation};
 
@@ -67,7 +68,7 @@ impl Drop for Unblocking {
 
 /// Sleeps; may be awaited on any executor. A thread that waits keeps the time by itself.
 pub(crate) async fn sleep(time: Duration) {
-    sleep_from(SystemClock.now(), time).await;
+    sleep_from(machine::now(), time).await;
 }
 
 /// [`sleep`], for whoever has just looked at the clock.

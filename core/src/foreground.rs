@@ -30,4 +30,4 @@ pub(crate) use poller::{Poller, Ring};
 pub(crate) use stack::is_roomy;
 #[cfg(unix)]
 pub(crate) use wait::wait;
-pub(crate) use way::{Seat, Way};
+pub(crate) use way::{RECEIVE, Seat, Way};

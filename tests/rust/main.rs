@@ -34,6 +34,7 @@ mod options;
 mod polling;
 mod proxies;
 mod quorum;
+mod receiving;
 mod replay;
 mod replicas;
 mod rights;

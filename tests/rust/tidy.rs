@@ -54,6 +54,7 @@ fn each_dependency_stays_in_its_place() {
             "ffi/driver.rs",
             "ffi/completions.rs",
             "node/redis/mod.rs",
+            "node/redis/lane/waiting.rs",
             "node/redis/cluster/mod.rs",
             "node/credentials/provider.rs",
             "node/credentials/thread.rs",

@@ -2,9 +2,11 @@
 //!
 //! Which clock counts a suspend differs by system; what is done with them is [`super::furthest`]'s.
 
-/// Nanoseconds by the clocks' own count as this process began, and whichever ran further from then on.
+use super::instant::Instant;
+
+/// By the clocks' own count as this process began, and whichever ran further from then on.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> Instant {
     use super::furthest::Furthest;
     static FURTHEST: Furthest = Furthest::new();
     // macOS: CLOCK_MONOTONIC goes on during sleep there, unlike CLOCK_UPTIME_RAW.
@@ -12,13 +14,14 @@ pub(super) fn now() -> u64 {
     const COUNTS_SUSPEND: libc::clockid_t = libc::CLOCK_MONOTONIC;
     #[cfg(not(target_os = "macos"))]
     const COUNTS_SUSPEND: libc::clockid_t = libc::CLOCK_BOOTTIME;
-    FURTHEST.now(|| nanos(COUNTS_SUSPEND), || nanos(libc::CLOCK_MONOTONIC_RAW))
+    let now = FURTHEST.now(|| nanos(COUNTS_SUSPEND), || nanos(libc::CLOCK_MONOTONIC_RAW));
+    Instant::from_nanos(now)
 }
 
 /// Systems with one such clock.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android", target_os = "macos"))))]
-pub(super) fn now() -> u64 {
-    nanos(libc::CLOCK_MONOTONIC)
+pub(crate) fn now() -> Instant {
+    Instant::from_nanos(nanos(libc::CLOCK_MONOTONIC))
 }
 
 /// Nanoseconds by this clock. Without one no lease could be held safely, so its absence is a panic.
@@ -34,10 +37,10 @@ fn nanos(clock: libc::clockid_t) -> u64 {
 
 /// Systems without clocks by number.
 #[cfg(not(unix))]
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> Instant {
     // The performance counter behind std's Instant goes on during sleep on Windows.
     use std::sync::OnceLock;
     static START: OnceLock<std::time::Instant> = OnceLock::new();
     let elapsed = START.get_or_init(std::time::Instant::now).elapsed();
-    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+    Instant::from_start(elapsed)
 }

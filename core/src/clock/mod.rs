@@ -5,64 +5,16 @@
 
 mod ahead;
 mod furthest;
-mod machine;
+pub(crate) mod instant;
+pub(crate) mod machine;
 
 pub(crate) use ahead::Ahead;
+pub use instant::Instant;
+pub(crate) use instant::NEVER;
 
 use std::future::Future;
-use std::ops::{Add, Sub};
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// A point in time of one [`Clock`]; only differences mean anything.
-///
-/// In nanoseconds, of which there is room for 584 years: every lease has several of these, and every pair some twenty sums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Instant(u64);
-
-/// Of more than there is room for, the most.
-const fn nanos(time: Duration) -> u64 {
-    time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos() as u64)
-}
-
-impl Instant {
-    /// The instant this long after the clock's own start.
-    pub const fn from_start(elapsed: Duration) -> Self {
-        Self(nanos(elapsed))
-    }
-
-    /// Time from `earlier` to here; zero if `earlier` is later.
-    ///
-    /// Zero rather than below it: what is left of a lease that is over is nothing.
-    pub fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
-    }
-
-    /// Nanoseconds since the clock's own start.
-    pub fn as_nanos(self) -> u128 {
-        self.0.into()
-    }
-}
-
-/// Later than any other.
-/// Adding to it stays there.
-pub(crate) const NEVER: Instant = Instant::from_start(Duration::MAX);
-
-impl Add<Duration> for Instant {
-    type Output = Self;
-    fn add(self, rhs: Duration) -> Self {
-        // "For ever" is a duration too: sums of it must not run over.
-        Self(self.0.saturating_add(nanos(rhs)))
-    }
-}
-
-impl Sub<Duration> for Instant {
-    type Output = Self;
-    fn sub(self, rhs: Duration) -> Self {
-        // Before the clock's start there is nothing.
-        Self(self.0.saturating_sub(nanos(rhs)))
-    }
-}
 
 /// A future that ends at some instant.
 /// It can be awaited on any runtime, and dropped at any time.
@@ -103,7 +55,7 @@ pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
 impl Clock for SystemClock {
     fn now(&self) -> Instant {
-        Instant(machine::now())
+        machine::now()
     }
 
     fn wall_micros(&self) -> u64 {
@@ -115,7 +67,7 @@ impl Clock for SystemClock {
         Box::pin(async move {
             loop {
                 // Asked again after each slice: the timer alone does not know of a suspend.
-                let now = SystemClock.now();
+                let now = machine::now();
                 let left = at.since(now);
                 if left.is_zero() {
                     return;

@@ -12,7 +12,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::way::Way;
-use crate::clock::{Clock, Instant, SystemClock};
+use crate::clock::instant::Instant;
+use crate::clock::machine;
 
 type Asked = SmallVec<[Arc<dyn Way>; 1]>;
 
@@ -165,7 +166,7 @@ impl Future for Timer {
             return Poll::Pending;
         }
         let (first, at) = (!std::mem::replace(&mut self.kept, true), self.at);
-        let left = || at.since(SystemClock.now());
+        let left = || at.since(machine::now());
         if !first && left().is_zero() {
             return Poll::Ready(Timed::Over);
         }

@@ -9,12 +9,15 @@ use super::way::{Seat, Way};
 pub(super) struct Place {
     pub(super) way: Arc<dyn Way>,
     seat: Option<Seat>,
+    /// It was asked something since it last took too long.
+    is_quick: bool,
 }
 
 impl Place {
     /// Writes what was asked, if this thread may read the answer; else both are somebody else's, who does it for all at once.
     fn turn(&mut self) {
         self.seat = self.seat.or_else(|| self.way.sit());
+        self.is_quick = true;
         // Where another thread is in it, nobody can say when this one may leave.
         if self.seat.is_none() || !self.way.turn(false) {
             self.way.help();
@@ -29,6 +32,13 @@ impl Place {
             self.leave();
         }
         descriptor
+    }
+
+    /// Waits for what comes there, and for nothing else; false where it has to be slept on.
+    pub(super) fn receive(&mut self) -> bool {
+        let seat = self.seat.filter(|_| self.is_quick && self.way.is_open());
+        self.is_quick = seat.is_some_and(|seat| self.way.receive(seat));
+        self.is_quick
     }
 
     fn leave(&mut self) {
@@ -49,7 +59,7 @@ impl Places {
             if let Some(known) = self.0.iter_mut().find(|place| Arc::ptr_eq(&place.way, &way)) {
                 known.turn();
             } else {
-                let mut place = Place { way, seat: None };
+                let mut place = Place { way, seat: None, is_quick: true };
                 place.turn();
                 self.0.push(place);
             }

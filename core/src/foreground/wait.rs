@@ -11,7 +11,7 @@ use super::here::Here;
 use super::place::Places;
 use super::sleep::sleep;
 use super::stack;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::machine;
 
 /// Polls a future as often as it is woken, for so long at most; `None`: this thread cannot wait in this way.
 pub(crate) fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Option<Poll<F::Output>> {
@@ -32,11 +32,11 @@ pub(crate) fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Option
             places.turn();
         }
         // Once for each sleep: the clock costs as much as a hundredth of a pair.
-        let now = SystemClock.now();
+        let now = machine::now();
         let end = *end.get_or_insert_with(|| now + time);
         let until = Here::next_timer().map_or(end, |next| next.min(end));
         if sleep(&mut places.0, &ringer, until.since(now)) {
-            let now = SystemClock.now();
+            let now = machine::now();
             Here::ring_due(now);
             if !ringer.is_rung() && now >= end {
                 return Some(Poll::Pending);

@@ -2,9 +2,13 @@
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::poller::Poller;
+
+/// So long [`Way::receive`] takes at most.
+pub(crate) const RECEIVE: Duration = Duration::from_millis(40);
 
 /// The right to read a connection for all, for one thread at a time.
 #[derive(Clone, Copy)]
@@ -27,6 +31,14 @@ pub(crate) trait Way: Send + Sync {
 
     /// What to sleep on; `None`: it is not this seat's any more.
     fn descriptor(&self, seat: Seat) -> Option<i32>;
+
+    /// Waits in this seat for what comes, and reads it: at the cost of one system call, where to sleep until it is there and
+    /// to read it then is two. It hears no bell meanwhile, and ends after [`RECEIVE`] in any case. False: nothing came, or it
+    /// cannot be done now.
+    fn receive(&self, seat: Seat) -> bool {
+        let _ = seat;
+        false
+    }
 
     /// This thread waits there no more: somebody else reads what is still to come.
     fn leave(&self, seat: Seat);

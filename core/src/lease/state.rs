@@ -107,8 +107,7 @@ impl State {
         self.generation != fork_generation()
     }
 
-    /// The phase as it is now; time that has run out is marked as a loss here, whoever asks first.
-    /// `None` in a forked child.
+    /// The phase as it is now; time that has run out is marked as a loss here, whoever asks first. `None` in a forked child.
     pub(crate) fn phase(&self) -> Option<MutexGuard<'_, Phase>> {
         self.phase_now().map(|(phase, _)| phase)
     }
@@ -153,7 +152,7 @@ impl State {
         (phase.status != Status::Held).then_some(matches!(phase.status, Status::Lost(..)))
     }
 
-    /// Whether its owner has given it back; unlike [`State::released`] it changes nothing.
+    /// The same of [`State::released`].
     #[cfg(test)]
     pub(crate) fn given_back(&self) -> bool {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner).status == Status::Released
@@ -176,7 +175,7 @@ impl State {
 
     /// When the lease ends unless it is extended; `None` once it ended in whatever way.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.held_phase().map(|phase| phase.deadline)
+        Some(self.held_phase()?.deadline)
     }
 
     /// How long a renewal asks for; `None` where there is nothing to renew.
@@ -225,9 +224,7 @@ impl State {
         let Some(phase) = self.phase() else {
             return Some(Error::lost(&self.key(), LossReason::Forked, Duration::ZERO));
         };
-        let Status::Lost(reason, at) = phase.status else {
-            return None;
-        };
+        let Status::Lost(reason, at) = phase.status else { return None };
         drop(phase);
         Some(Error::lost(&self.key(), reason, self.now().since(at)))
     }

@@ -194,7 +194,12 @@ impl<'a> Keeper<'a> {
     fn take_home(&mut self, session: Option<Session>) {
         self.lane.closed();
         if let Some(session) = session {
-            self.home.put_back(session.end(self.end.as_ref()));
+            let (context, waited_in) = session.end(self.end.as_ref());
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            waited_in.into_iter().for_each(|socket| self.lane.close_later(socket));
+            #[cfg(not(any(target_os = "linux", target_os = "android")))]
+            drop(waited_in);
+            self.home.put_back(context);
         }
     }
 }

@@ -9,7 +9,11 @@
 //! One thread at a time has the *seat*, and reads for all. Where several want it, the connection's own task reads instead: to
 //! hand the seat from thread to thread would cost as much as the task does, and more than one batch of its answers.
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod receipt;
 mod seat;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod waiting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -19,6 +23,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use tokio::sync::Notify;
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use self::receipt::Receipt;
 use super::session::Session;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::foreground::Poller;
@@ -61,6 +67,9 @@ pub(super) struct Lane {
     alone: AtomicU32,
     /// The task looks from time to time whether there is silence.
     watched: AtomicBool,
+    /// What came to a thread that waited in the socket.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    receipt: Arc<Mutex<Receipt>>,
     /// A forked child has none of this.
     generation: u32,
 }
@@ -85,6 +94,8 @@ impl Lane {
             crowds: AtomicU32::new(0),
             alone: AtomicU32::new(0),
             watched: AtomicBool::new(false),
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            receipt: Arc::default(),
             generation: fork_generation(),
         }
     }
@@ -158,33 +169,6 @@ impl Lane {
         });
     }
 
-    /// Whoever has this seat leaves it; of a session that is over it is another one's by now.
-    fn give_up(&self, seat: u64) {
-        self.unwatched_by_loop(|| {
-            let next = seat.wrapping_add(1);
-            let left = self.seat.compare_exchange(seat, next, Ordering::SeqCst, Ordering::SeqCst);
-            left.is_ok().then(|| self.descriptor.load(Ordering::SeqCst))
-        });
-    }
-
-    /// A change after which no loop watches this descriptor any more, if there is one.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn unwatched_by_loop(&self, change: impl FnOnce() -> Option<i32>) {
-        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(descriptor) = change()
-            && let Some(poller) = watcher.take()
-        {
-            poller.remove(descriptor);
-        }
-    }
-
-    /// None ever did.
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    #[expect(clippy::unused_self, reason = "other systems have something to do")]
-    fn unwatched_by_loop(&self, change: impl FnOnce() -> Option<i32>) {
-        change();
-    }
-
     /// Whether a thread has the seat, and somebody has asked lately. Who asks no more may not look any more either, and would
     /// not see that the connection ends.
     pub(super) fn is_threads(&self) -> bool {
@@ -217,7 +201,10 @@ impl Lane {
 
     /// A session's turn on a thread that waits.
     fn run(&self, session: &mut Session, read: bool) {
+        let lent = session.is_lent();
         let ran = catch_unwind(AssertUnwindSafe(|| {
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            self.take_receipt(session);
             session.write();
             if read {
                 session.read();
@@ -233,7 +220,9 @@ impl Lane {
         self.open.store(session.is_open(), Ordering::SeqCst);
         // From now on it looks whether the server is silent, until nobody has asked for a while.
         let unwatched = session.is_open() && !self.watched.swap(true, Ordering::SeqCst);
-        if unwatched || session.wants_task() {
+        // Its task could not read while a thread waited in the socket.
+        let returned = lent && !session.is_lent();
+        if unwatched || session.wants_task() || (returned && session.is_kept()) {
             self.call();
         }
     }

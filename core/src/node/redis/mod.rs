@@ -5,6 +5,7 @@
 //! [`reply`] reads what comes back. The `redis` crate packs, parses and reads URLs, and is named in this folder alone.
 
 mod answers;
+mod calls;
 mod cluster;
 mod commands;
 mod confirm;
@@ -100,7 +101,6 @@ pub(crate) struct RedisNode {
     /// What is known of the connection without asking.
     link: Arc<Link>,
     clock: Arc<dyn Clock>,
-    /// In which way it is asked.
     ways: Ways,
 }
 
@@ -109,11 +109,10 @@ impl RedisNode {
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let (queue, commands, lane) = queue();
         let (url, link) = (target.url.clone(), Arc::new(Link::default()));
-        let route = Arc::new(target.route.clone());
-        let time = Arc::clone(&clock);
+        let (route, time) = (Arc::new(target.route.clone()), Arc::clone(&clock));
         let ways = Ways::of(&target.needs, &link);
         let context = Context::new(target, time, watch, Arc::clone(&link), commands);
-        // It outlives the node for as long as something is owed.
+        // For as long as something is owed.
         background::spawn(Connection::new(context, lane).run()).detach();
         Self { url, route, queue, link, clock, ways }
     }
@@ -154,6 +153,8 @@ impl RedisNode {
     }
 }
 
+const GONE: &str = "the client is closed, or the node's own task failed";
+
 /// Sent at the call; the future is the answer.
 fn send(
     queue: &Queue,
@@ -161,8 +162,7 @@ fn send(
 ) -> impl Future<Output = Result<Value, Fault>> + Send + 'static + use<> {
     let (answer, reply) = oneshot::channel();
     queue.put(InFlight::new(command, answer));
-    let gone = "the client is closed, or the node's own task failed";
-    reply.map(move |answer| answer.unwrap_or_else(|_| Err(Fault::new(gone))))
+    reply.map(|answer| answer.unwrap_or_else(|_| Err(Fault::new(GONE))))
 }
 
 impl Node for RedisNode {

@@ -43,6 +43,10 @@ pub(super) struct Session {
     panicked: Option<Box<dyn Any + Send>>,
     /// Until so many have had their answer, the connection's own task reads: it waits for them, or nobody does.
     kept: u64,
+    /// A thread waits in the socket for what comes: nobody else may read, or bytes would come in another order.
+    lent: bool,
+    /// One may.
+    may_lend: bool,
 }
 
 /// What its own task wants to know of it.
@@ -63,6 +67,10 @@ pub(super) struct Standing {
 impl Session {
     /// Over a connection that is ready for locks.
     pub(super) fn new(dialogue: Dialogue, socket: Socket, reader: Reader) -> Self {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let may_lend = socket.may_wait();
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let may_lend = false;
         Self {
             dialogue,
             socket,
@@ -72,6 +80,8 @@ impl Session {
             broken: None,
             panicked: None,
             kept: 0,
+            lent: false,
+            may_lend,
         }
     }
 
@@ -160,7 +170,8 @@ impl Session {
         self.broken.is_some() || !self.more || self.is_unwritten()
     }
 
-    fn is_kept(&self) -> bool {
+    /// Its own task is to read what comes.
+    pub(super) fn is_kept(&self) -> bool {
         self.dialogue.pipeline.counts().1 < self.kept || self.is_unwritten()
     }
 
@@ -176,13 +187,17 @@ impl Session {
         }
     }
 
-    /// The end; what has no answer is refused, unless it ended well.
-    pub(super) fn end(mut self, fault: Option<&Fault>) -> Context {
+    /// The end; what has no answer is refused, unless it ended well. And the socket, if a thread waits in it.
+    pub(super) fn end(mut self, fault: Option<&Fault>) -> (Context, Option<Socket>) {
         if let Some(fault) = fault {
             self.socket.reset_on_drop();
             self.dialogue.broken(fault);
         }
-        self.dialogue.context
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if self.lent {
+            self.socket.shutdown();
+        }
+        (self.dialogue.context, self.lent.then_some(self.socket))
     }
 }
 

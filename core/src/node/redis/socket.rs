@@ -17,6 +17,8 @@ use tokio::io::Interest;
 
 use super::stream::Stream;
 use super::wire::Wire;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::foreground::RECEIVE;
 
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConnection;
@@ -52,6 +54,18 @@ impl Socket {
             #[cfg(unix)]
             Stream::Unix(stream) => Self::over(Wire::unix(stream)?),
         })
+    }
+
+    /// Has a thread wait in it by [`super::lane`]; over TLS no bytes are what was said.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(super) fn may_wait(&self) -> bool {
+        !self.is_tls() && self.wire.may_wait(RECEIVE).is_ok()
+    }
+
+    /// Whoever waits in it, or is about to, finds its end at once.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(super) fn shutdown(&self) {
+        self.wire.shutdown();
     }
 
     fn over(wire: Wire) -> Self {

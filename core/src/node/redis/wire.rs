@@ -8,9 +8,16 @@ pub(super) use windows::Wire;
 #[cfg(unix)]
 mod unix {
     use std::io::{self, Read, Write};
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    use std::net::Shutdown;
     use std::net::TcpStream;
     use std::os::fd::{AsRawFd, RawFd};
     use std::os::unix::net::UnixStream;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    use std::time::Duration;
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    use crate::node::redis::calls;
 
     /// A socket of no runtime.
     pub(in super::super) enum Wire {
@@ -27,6 +34,30 @@ mod unix {
         /// The same.
         pub(in super::super) fn unix(stream: tokio::net::UnixStream) -> io::Result<Self> {
             stream.into_std().map(Self::Unix)
+        }
+
+        /// A thread may wait in it, for so long at most; nothing else ever waits, as each read and write says so by itself.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        pub(in super::super) fn may_wait(&self, time: Duration) -> io::Result<()> {
+            match self {
+                Self::Tcp(stream) => {
+                    stream.set_read_timeout(Some(time))?;
+                    stream.set_nonblocking(false)
+                }
+                Self::Unix(stream) => {
+                    stream.set_read_timeout(Some(time))?;
+                    stream.set_nonblocking(false)
+                }
+            }
+        }
+
+        /// Whoever waits in it, or is about to, finds its end at once.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        pub(in super::super) fn shutdown(&self) {
+            let _ = match self {
+                Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
+                Self::Unix(stream) => stream.shutdown(Shutdown::Both),
+            };
         }
 
         /// Has the connection reset when it is dropped.
@@ -56,6 +87,9 @@ mod unix {
 
     impl Read for Wire {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            return calls::read(self.as_raw_fd(), into);
+            #[cfg(not(any(target_os = "linux", target_os = "android")))]
             match self {
                 Self::Tcp(stream) => stream.read(into),
                 Self::Unix(stream) => stream.read(into),
@@ -65,6 +99,9 @@ mod unix {
 
     impl Write for Wire {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            return calls::write(self.as_raw_fd(), bytes);
+            #[cfg(not(any(target_os = "linux", target_os = "android")))]
             match self {
                 Self::Tcp(stream) => stream.write(bytes),
                 Self::Unix(stream) => stream.write(bytes),

@@ -81,6 +81,11 @@ impl Way for Lane {
         (ours && descriptor != NOWHERE).then_some(descriptor)
     }
 
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn receive(&self, seat: Seat) -> bool {
+        self.receive_at(seat)
+    }
+
     fn leave(&self, Seat(seat): Seat) {
         if self.generation != fork_generation() {
             return;
@@ -102,5 +107,34 @@ impl Way for Lane {
             *watcher = Some(Arc::clone(poller));
         }
         added
+    }
+}
+
+impl Lane {
+    /// Whoever has this seat leaves it; of a session that is over it is another one's by now.
+    fn give_up(&self, seat: u64) {
+        self.unwatched_by_loop(|| {
+            let next = seat.wrapping_add(1);
+            let left = self.seat.compare_exchange(seat, next, Ordering::SeqCst, Ordering::SeqCst);
+            left.is_ok().then(|| self.descriptor.load(Ordering::SeqCst))
+        });
+    }
+
+    /// A change after which no loop watches this descriptor any more, if there is one.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(super) fn unwatched_by_loop(&self, change: impl FnOnce() -> Option<i32>) {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(descriptor) = change()
+            && let Some(poller) = watcher.take()
+        {
+            poller.remove(descriptor);
+        }
+    }
+
+    /// None ever did.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    #[expect(clippy::unused_self, reason = "other systems have something to do")]
+    pub(super) fn unwatched_by_loop(&self, change: impl FnOnce() -> Option<i32>) {
+        change();
     }
 }

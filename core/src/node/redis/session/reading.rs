@@ -12,6 +12,14 @@ use crate::node::Fault;
 /// TLS may have read ahead of what it handed out: it is asked until it has nothing, or so often.
 const AHEAD: usize = 64;
 
+/// Said of no bytes.
+const CLOSED: &str = "the server closed the connection";
+
+/// Nothing was there, which says nothing.
+fn is_silence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
 /// What was read.
 #[derive(Default)]
 pub(crate) struct Read {
@@ -25,15 +33,18 @@ impl Session {
     /// Reads what is there, and asks what follows from it.
     pub(crate) fn read(&mut self) -> Read {
         let mut read = Read::default();
+        if self.lent {
+            return read;
+        }
         for _ in 0..AHEAD {
             if self.broken.is_some() {
                 return read;
             }
             match self.socket.read(&mut self.read) {
-                Ok(0) => self.breaks(Fault::new("the server closed the connection")),
+                Ok(0) => self.breaks(Fault::new(CLOSED)),
                 Ok(count) => {
                     read.much |= count > READ / 4;
-                    self.understand(count);
+                    self.understand_read(count);
                     read.all = count < READ;
                     if !self.socket.is_tls() {
                         break;
@@ -52,21 +63,58 @@ impl Session {
             if kept == 0 {
                 break;
             }
-            self.understand(kept);
+            self.understand_read(kept);
         }
         self.dialogue.ask_to_confirm();
         self.write_on();
         read
     }
 
-    /// So many bytes came.
-    fn understand(&mut self, count: usize) {
+    /// A thread may wait in the socket for what comes, and nobody else reads until [`Session::take_receipt`]. `None`: somebody
+    /// else does, or has to.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) fn lend(&mut self) -> Option<i32> {
+        let useless = self.broken.is_some() || self.lent || self.is_kept() || !self.is_open();
+        if useless || !self.may_lend {
+            return None;
+        }
+        self.lent = true;
+        Some(self.descriptor())
+    }
+
+    /// Whether a thread waits in the socket.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    /// What came to the thread that waited.
+    pub(crate) fn take_receipt(&mut self, came: io::Result<&[u8]>) {
+        self.lent = false;
+        match came {
+            Ok([]) => self.breaks(Fault::new(CLOSED)),
+            Ok(bytes) => self.understand(bytes),
+            Err(error) if is_silence(&error) => {}
+            Err(error) => self.breaks(broken(&error)),
+        }
+        self.dialogue.ask_to_confirm();
+        self.write_on();
+    }
+
+    /// So many bytes were read.
+    fn understand_read(&mut self, count: usize) {
+        let read = std::mem::take(&mut self.read);
+        self.understand(&read[..count]);
+        self.read = read;
+    }
+
+    /// These bytes came.
+    fn understand(&mut self, bytes: &[u8]) {
         // Once the client is gone, answers that do not come are waited for no longer, whatever else is said.
         if self.more {
             self.dialogue.pipeline.heard();
         }
-        self.reader.unread.extend_from_slice(&self.read[..count]);
-        self.reader.came(count);
+        self.reader.unread.extend_from_slice(bytes);
+        self.reader.came(bytes.len());
         while self.broken.is_none() {
             let fault = match self.reader.next() {
                 Ok(None) if self.reader.partial() > LARGEST => {
@@ -90,6 +138,10 @@ impl Session {
                 // For the room that comes next.
                 let _ = self.socket.poll_writable(cx);
             }
+        }
+        if self.lent {
+            // Whoever waits in it calls afterwards.
+            return if self.broken.is_some() { Poll::Ready(false) } else { Poll::Pending };
         }
         match self.socket.poll_readable(cx) {
             Poll::Ready(Ok(())) => {

@@ -1,0 +1,114 @@
+//! A thread that waits alone, in the socket itself: whatever happens to its connection meanwhile, it hears of it.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redlock::{ErrorKind, Redlock};
+
+use crate::support::{Mode, Proxy, Server, builder, millis, within};
+
+/// So many pairs, one behind the other: from the first ones on this thread waits by itself.
+fn warm(client: &Redlock) {
+    for _ in 0..50 {
+        client.lock("warm").acquire_blocking().unwrap().release_blocking().unwrap();
+    }
+}
+
+/// A client that has waited alone.
+fn alone(url: String) -> Redlock {
+    let client = builder([url]).build().unwrap();
+    warm(&client);
+    client
+}
+
+#[test]
+fn a_server_that_takes_its_time_is_waited_for() {
+    let server = Server::start();
+    let client = alone(server.url());
+    for pause in [5, 39, 41, 120, 300] {
+        assert_eq!(server.ask(&format!("CLIENT PAUSE {pause} ALL")), "+OK");
+        let lease = client.lock("slow").acquire_blocking().unwrap();
+        lease.release_blocking().unwrap();
+    }
+    assert_eq!(server.ask("EXISTS lock:slow"), ":0");
+}
+
+#[test]
+fn a_connection_that_ends_under_it_is_told_at_once() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let client = alone(proxy.url());
+    for _ in 0..5 {
+        proxy.set(Mode::Blackhole);
+        let waiting = {
+            let client = client.clone();
+            let began = Instant::now();
+            let lock = client.lock("cut").ttl(millis(20_000)).wait(Duration::ZERO);
+            thread::spawn(move || (lock.acquire_blocking().map(drop), began.elapsed()))
+        };
+        thread::sleep(millis(15));
+        proxy.reset();
+        let (outcome, took) = within(millis(10_000), move || waiting.join().unwrap());
+        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert!(took < millis(900), "{took:?}: not before the silence was noticed");
+        proxy.set(Mode::Pass);
+        warm(&client);
+    }
+    assert_eq!(server.ask("EXISTS lock:cut"), ":0");
+}
+
+#[test]
+fn a_client_that_is_closed_under_it_lets_go_of_it() {
+    let server = Server::start();
+    let client = alone(server.url());
+    assert_eq!(server.ask("CLIENT PAUSE 3000 ALL"), "+OK");
+    let lock = client.lock("closed");
+    let waiting = thread::spawn(move || lock.acquire_blocking().map(drop));
+    thread::sleep(millis(10));
+    client.close();
+    let began = Instant::now();
+    let outcome = within(millis(10_000), move || waiting.join().unwrap());
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Closed);
+    assert!(began.elapsed() < millis(1500), "{:?}: before the server answered", began.elapsed());
+}
+
+/// The second comes while the first waits in the socket, and the third while both do.
+#[test]
+fn threads_that_come_meanwhile_have_their_answers() {
+    let server = Server::start();
+    let client = alone(server.url());
+    for round in 0..20 {
+        warm(&client);
+        assert_eq!(server.ask("CLIENT PAUSE 10 ALL"), "+OK");
+        let waiting = (0..3).map(|which| {
+            thread::sleep(millis(2));
+            let lock = client.lock(format!("met-{round}-{which}"));
+            thread::spawn(move || lock.acquire_blocking().unwrap().release_blocking().unwrap())
+        });
+        let waiting: Vec<_> = waiting.collect();
+        within(millis(10_000), move || waiting.into_iter().for_each(|each| each.join().unwrap()));
+    }
+    assert_eq!(server.ask("DBSIZE"), ":0");
+}
+
+/// Bytes that come in pieces, and more than a thread takes at once.
+#[test]
+fn many_answers_at_once_are_read_in_their_order() {
+    let server = Server::start();
+    let client = alone(server.url());
+    assert_eq!(server.ask("CLIENT PAUSE 30 ALL"), "+OK");
+    let leases: Vec<_> = (0..200)
+        .map(|which| {
+            let lock = client.lock(format!("many-{which}"));
+            thread::spawn(move || lock.acquire_blocking().unwrap())
+        })
+        .collect();
+    let leases: Vec<_> = leases.into_iter().map(|each| each.join().unwrap()).collect();
+    assert_eq!(server.ask("DBSIZE"), ":200");
+    for lease in &leases {
+        lease.ensure_held().unwrap();
+    }
+    drop(leases);
+    warm(&client);
+    assert_eq!(server.ask("DBSIZE"), ":0");
+}
