@@ -199,6 +199,13 @@ impl Lane {
         }
     }
 
+    /// By whoever has the session. A store costs as much as all the rest of a look.
+    fn note_open(&self, open: bool) {
+        if self.open.load(Ordering::SeqCst) != open {
+            self.open.store(open, Ordering::SeqCst);
+        }
+    }
+
     /// A session's turn on a thread that waits.
     fn run(&self, session: &mut Session, read: bool) {
         let lent = session.is_lent();
@@ -217,9 +224,11 @@ impl Lane {
             // Told by the task, as if it had been its own.
             session.panicked(panic);
         }
-        self.open.store(session.is_open(), Ordering::SeqCst);
+        self.note_open(session.is_open());
         // From now on it looks whether the server is silent, until nobody has asked for a while.
-        let unwatched = session.is_open() && !self.watched.swap(true, Ordering::SeqCst);
+        let unwatched = session.is_open()
+            && !self.watched.load(Ordering::SeqCst)
+            && !self.watched.swap(true, Ordering::SeqCst);
         // Its task could not read while a thread waited in the socket.
         let returned = lent && !session.is_lent();
         if unwatched || session.wants_task() || (returned && session.is_kept()) {

@@ -20,15 +20,27 @@ impl Way for Lane {
         if self.generation != fork_generation() {
             return false;
         }
-        let mut done = false;
-        self.again.store(true, Ordering::SeqCst);
-        while self.again.load(Ordering::SeqCst) {
-            // Whoever has it looks again before it goes.
-            let Some(mut session) = self.try_lock() else { return done };
-            self.again.store(false, Ordering::SeqCst);
+        let (mut done, mut said) = (false, false);
+        loop {
+            let Some(mut session) = self.try_lock() else {
+                if said {
+                    return done;
+                }
+                // Whoever has it looks again before it goes; it may have looked just now.
+                self.again.store(true, Ordering::SeqCst);
+                said = true;
+                continue;
+            };
+            if self.again.load(Ordering::SeqCst) {
+                self.again.store(false, Ordering::SeqCst);
+            }
             done = true;
             if let Some(session) = &mut *session {
                 self.run(session, std::mem::take(&mut read));
+            }
+            drop(session);
+            if !self.again.load(Ordering::SeqCst) {
+                break;
             }
         }
         if self.missed.swap(false, Ordering::SeqCst) {
