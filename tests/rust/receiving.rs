@@ -1,5 +1,7 @@
 //! A thread that waits alone, in the socket itself: whatever happens to its connection meanwhile, it hears of it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -89,6 +91,31 @@ fn threads_that_come_meanwhile_have_their_answers() {
         within(millis(10_000), move || waiting.into_iter().for_each(|each| each.join().unwrap()));
     }
     assert_eq!(server.ask("DBSIZE"), ":0");
+}
+
+/// What it leaves behind is read by the connection's own task, just when this thread waits in the socket again.
+#[test]
+fn the_task_that_reads_for_it_and_the_thread_lose_no_answer() {
+    let server = Server::start();
+    let client = alone(server.url());
+    let other = client.lock("other").ttl(millis(60_000)).acquire_blocking().unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let going = Arc::clone(&over);
+    let aside = thread::spawn(move || {
+        while !going.load(Ordering::SeqCst) {
+            // Sent, and not waited for.
+            drop(other.extend(millis(60_000)));
+            thread::sleep(Duration::from_micros(100));
+        }
+    });
+    within(millis(60_000), move || {
+        for _ in 0..20_000 {
+            let lease = client.lock("left").wait(millis(5000)).acquire_blocking().unwrap();
+            lease.release_blocking().unwrap();
+        }
+    });
+    over.store(true, Ordering::SeqCst);
+    aside.join().unwrap();
 }
 
 /// Bytes that come in pieces, and more than a thread takes at once.

@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use tokio::sync::Notify;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use self::receipt::Receipt;
+use self::receipt::Receipts;
 use super::session::Session;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::foreground::Poller;
@@ -69,7 +69,7 @@ pub(super) struct Lane {
     watched: AtomicBool,
     /// What came to a thread that waited in the socket.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    receipt: Arc<Mutex<Receipt>>,
+    receipts: Arc<Receipts>,
     /// A forked child has none of this.
     generation: u32,
 }
@@ -95,7 +95,7 @@ impl Lane {
             alone: AtomicU32::new(0),
             watched: AtomicBool::new(false),
             #[cfg(any(target_os = "linux", target_os = "android"))]
-            receipt: Arc::default(),
+            receipts: Arc::default(),
             generation: fork_generation(),
         }
     }

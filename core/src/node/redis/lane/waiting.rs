@@ -13,7 +13,6 @@ use super::super::calls::receive;
 use super::super::session::Session;
 use super::super::socket::Socket;
 use super::Lane;
-use super::receipt::free;
 use crate::background;
 use crate::foreground::{RECEIVE, Seat, Way};
 use crate::per_process::fork_generation;
@@ -25,15 +24,26 @@ impl Lane {
         if !alone || self.generation != fork_generation() {
             return false;
         }
-        let Some(mut receipt) = free(&self.receipt) else { return false };
-        // Of a connection before this one, which ended meanwhile.
-        receipt.came = None;
-        let Some(socket) = self.lent_to(seat) else { return false };
-        let came = receive(socket, &mut receipt.bytes);
-        let something = came.is_ok();
-        receipt.came = Some(came);
-        drop(receipt);
+        let something = self.receive_alone(seat);
+        // Whatever came, also before: somebody else may have had the session, or looked for it while it was locked here.
         self.turn(false);
+        something
+    }
+
+    fn receive_alone(&self, seat: Seat) -> bool {
+        let Some(mut receipt) = self.receipts.last() else { return false };
+        // Before the session is asked: whoever ends it afterwards sees that.
+        self.receipts.turns();
+        let came = self.lent_to(seat).map(|socket| {
+            // Taken, or of a connection before this one: else the socket would not have been lent.
+            receipt.came = None;
+            receive(socket, &mut receipt.bytes)
+        });
+        self.receipts.turns();
+        let something = matches!(came, Some(Ok(_)));
+        if came.is_some() {
+            receipt.came = came;
+        }
         something
     }
 
@@ -55,8 +65,8 @@ impl Lane {
         if !session.is_lent() {
             return;
         }
-        // Locked: it waits still, and looks for whoever has the session afterwards.
-        let Some(mut receipt) = free(&self.receipt) else { return };
+        // Locked: it waits still, or has something to hand on, and looks for whoever has the session afterwards.
+        let Some(mut receipt) = self.receipts.last() else { return };
         if let Some(came) = receipt.came.take() {
             session.take_receipt(came.map(|count| &receipt.bytes[..count]));
         }
@@ -64,9 +74,10 @@ impl Lane {
 
     /// The connection has ended, and a thread waits in its socket: closed once that has left.
     pub(crate) fn close_later(&self, socket: Socket) {
-        let receipt = Arc::clone(&self.receipt);
+        let receipts = Arc::clone(&self.receipts);
+        let waits = receipts.waits();
         let close = async move {
-            while free(&receipt).is_none() {
+            while waits.is_some() && receipts.waits() == waits {
                 background::sleep(RECEIVE / 10).await;
             }
             drop(socket);
