@@ -1,5 +1,5 @@
-//! The core: `callers LIBRARY MODE PORT[,PORT...] CALLERS SECONDS` (bench/programs.py). LIBRARY: redlock (tasks of one thread's runtime) or
-//! redlock-blocking (a thread per caller, no runtime); MODE: pairs, fenced, handoff, hold, once.
+//! The core: `callers LIBRARY MODE PORT[,PORT...] CALLERS SECONDS` (bench/programs.py). LIBRARY: redlock (tasks of one thread's runtime,
+//! which the client is told of), redlock-background (which it is not told of) or redlock-blocking (a thread per caller, no runtime); MODE: pairs, fenced, handoff, hold, once.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are printed")]
 #![allow(unreachable_pub, reason = "`measure` is shared with a program of its own")]
@@ -16,11 +16,13 @@ const WARM: Duration = Duration::from_millis(100);
 
 fn main() -> Result<(), Error> {
     let arguments = Arguments::read();
-    let client = Redlock::builder(arguments.urls.clone()).restart_guard(Duration::ZERO).build()?;
+    let builder = Redlock::builder(arguments.urls.clone()).restart_guard(Duration::ZERO);
     if arguments.library == "redlock-blocking" {
-        blocking(&client, &arguments);
+        blocking(&builder.build()?, &arguments);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let told = arguments.library != "redlock-background";
+    let client = if told { builder.runtime(runtime.handle().clone()) } else { builder }.build()?;
     runtime.block_on(async {
         match arguments.mode.as_str() {
             "once" => client.lock("first").acquire().await?.release().await,

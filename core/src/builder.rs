@@ -4,7 +4,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "testing")]
 use tokio::runtime::Handle;
 
 use crate::clock::Clock;
@@ -168,6 +167,28 @@ impl Builder {
         E: 'static,
     {
         self.0.credentials = Some(Arc::new(OnThread::new(ask)));
+        self
+    }
+
+    /// The tokio runtime in which the client is used: its tasks then write and read by themselves what they wait for, and no
+    /// other thread is woken for it. Default: the library's own thread does that for all.
+    ///
+    /// The runtime needs I/O (`enable_io` or `enable_all`, as `#[tokio::main]` has it): without, and once it has ended,
+    /// [`Builder::build`] fails with `Invalid`. Tokio tells by a panic that there is none: it is caught, and its message printed.
+    ///
+    /// The client may be used anywhere else, too: what is asked in another runtime or by a thread that blocks, and all
+    /// once the runtime has ended, goes as without this. Leases are renewed by the library's own thread in any case, however
+    /// long the runtime is blocked. On systems other than Linux and Android this does nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// use redlock::Redlock;
+    /// use tokio::runtime::Handle;
+    /// let client = Redlock::builder(["redis://127.0.0.1:6379"]).runtime(Handle::current()).build()?;
+    /// # let _ = client; Ok(()) }
+    /// ```
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.0.runtime = Some(runtime);
         self
     }
 

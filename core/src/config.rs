@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::background::Host;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
+use crate::foreground::OnRuntime;
 use crate::log;
 use crate::node::credentials::Ask;
 use crate::node::{Address, Durability, Shared, TlsOptions, client_name, several_slots, unseen};
@@ -43,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) clock: Arc<dyn Clock>,
     /// Where leases are kept.
     pub(crate) host: Host,
+    /// The runtime whose tasks read by themselves what they wait for.
+    pub(crate) runtime: Option<Arc<OnRuntime>>,
 }
 
 /// A client's options as they were chosen; `None`: the default.
@@ -66,6 +69,8 @@ pub struct Settings {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Where leases are kept, if not on the background thread.
     pub(crate) host: Host,
+    /// The runtime whose tasks read by themselves what they wait for.
+    pub(crate) runtime: Option<tokio::runtime::Handle>,
     /// Whom `rediss://` nodes must be, and who we are to them.
     pub(crate) tls: TlsOptions,
     /// How the connections are called.
@@ -120,6 +125,8 @@ impl Settings {
             scripts: self.scripts,
             clock,
             host: self.host,
+            // Behind all that may be wrong: it starts a task.
+            runtime: self.runtime.as_ref().map(OnRuntime::start).transpose()?.flatten(),
         })
     }
 }

@@ -9,6 +9,8 @@
 #[cfg(unix)]
 mod bell;
 mod here;
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "foreground/no_runtime.rs")]
+mod on_runtime;
 #[cfg(unix)]
 mod place;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -21,13 +23,18 @@ mod stack;
 mod tests;
 #[cfg(unix)]
 mod wait;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod watched;
 mod way;
 
 pub(crate) use here::{Here, Timed, asked, timer};
+pub(crate) use on_runtime::{OnRuntime, flush};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use poller::{Poller, Ring};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use stack::is_roomy;
 #[cfg(unix)]
 pub(crate) use wait::wait;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use watched::{ENOUGH, Watched};
 pub(crate) use way::{RECEIVE, Seat, Way};

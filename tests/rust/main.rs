@@ -38,6 +38,10 @@ mod receiving;
 mod replay;
 mod replicas;
 mod rights;
+#[cfg(unix)]
+mod runtime;
+#[cfg(unix)]
+mod runtime_over;
 mod scope;
 mod scripts;
 mod secrets;

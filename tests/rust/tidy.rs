@@ -44,6 +44,7 @@ fn each_dependency_stays_in_its_place() {
         &[
             "node/redis/tests.rs",
             "foreground/tests.rs",
+            "foreground/on_runtime.rs",
             "background.rs",
             "log.rs",
             "meter.rs",

@@ -39,6 +39,7 @@ impl Player<'_> {
             scripts: None,
             clock: shared,
             host: Host::default(),
+            runtime: None,
         };
         let mut world = self.world.lock().unwrap();
         let places = world.servers.len();

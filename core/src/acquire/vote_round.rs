@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
 use crate::error::NodeState;
+use crate::foreground;
 use crate::node::{Claim, Fault, Fencing, IMPOSSIBLE, Reply, Taken, Vote, VoteParams};
 use crate::quorum::{Collect, Counts, Nodes};
 
@@ -139,5 +140,6 @@ impl Drop for VoteRound {
                 drop(node.release(&self.claim, self.params.ttl));
             }
         }
+        foreground::flush();
     }
 }

@@ -124,16 +124,22 @@ fn connect(
     let guard = config.guard;
     let key_prefix = config.key_prefix.clone();
     let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
-    let run_ids = Arc::clone(run_ids);
+    let (run_ids, runtime) = (Arc::clone(run_ids), config.runtime.clone());
     match address {
         // Also where this client is started anew: its keys are there still.
         Address::Memory(memory) => Arc::new(MemoryNode::new(memory, clock, watch)),
         Address::Redis(route) => {
-            let target = Target::alone(route.clone(), guard, needs, run_ids);
+            let mut target = Target::alone(route.clone(), guard, needs, run_ids);
+            target.runtime = runtime;
             Arc::new(RedisNode::new(target, clock, watch))
         }
-        Address::Cluster(seeds) => {
-            Arc::new(ClusterNode::new(seeds.clone(), (guard, needs), run_ids, clock, watch))
-        }
+        Address::Cluster(seeds) => Arc::new(ClusterNode::new(
+            seeds.clone(),
+            (guard, needs),
+            run_ids,
+            clock,
+            watch,
+            runtime,
+        )),
     }
 }

@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 use super::{Engine, Running};
 use crate::clock::{Clock, Instant};
 use crate::error::Result;
+use crate::foreground;
 use crate::lease::{State, confirmed, take_back};
 use crate::quorum::Collect;
 
@@ -29,6 +30,7 @@ impl Engine {
         &self,
     ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
         let sent = self.running().map(|running| take_all_back(&running));
+        foreground::flush();
         async move {
             match sent {
                 Some(sent) => all_confirmed(sent).await,
@@ -98,6 +100,7 @@ async fn deletes_arrive(
     let mut asked: Vec<_> = nodes.iter().collect();
     loop {
         let last = join_all(asked.iter().map(|node| node.drained()));
+        foreground::flush();
         tokio::select! {
             biased;
             _ = last => {}

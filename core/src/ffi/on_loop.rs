@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::task::{Context, Wake, Waker};
 
-use super::asked::Place;
-use crate::foreground::{Here, Poller, Ring, Way, is_roomy};
+use crate::foreground::{ENOUGH, Here, Poller, Ring, Watched, is_roomy};
 use crate::per_process::fork_generation;
 
 /// The number of the bell among what is watched.
@@ -34,8 +33,8 @@ type Drive<T> = Box<dyn FnMut(&mut Context<'_>, &mut Vec<T>) + Send>;
 struct Work<T> {
     /// Goes on with all that runs here, and adds what is done.
     drive: Drive<T>,
-    /// The connections that were asked so far, each at its number.
-    places: Vec<Option<Place>>,
+    /// The connections that were asked so far.
+    watched: Watched,
     /// How many times something was asked since the last look, and how many times before one of the looks before.
     asked: (usize, usize),
 }
@@ -54,10 +53,6 @@ const LOOKING: u8 = 1;
 const RUNG: u8 = 2;
 /// So often it looks again before it goes on with something else.
 const AGAIN: usize = 8;
-/// So much goes out before the turn is over: the server works on it while the loop goes on. All at once would have each wait
-/// for the other, which with a core each costs a third to a half of the throughput; 16 cost one core for both twice as much
-/// in more writes as these do (5 to 10 %).
-const ENOUGH: usize = 32;
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
@@ -77,11 +72,12 @@ impl<T> OnLoop<T> {
         if !is_roomy() {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let (poller, ring) = (Poller::new()?, Ring::new()?);
+        let (poller, ring) = (Arc::new(Poller::new()?), Ring::new()?);
         poller.add(ring.descriptor(), BELL)?;
-        let work = Work { drive, places: Vec::new(), asked: (0, 0) };
+        let watched = Watched::by(Arc::clone(&poller));
+        let work = Work { drive, watched, asked: (0, 0) };
         Ok(Self {
-            poller: Arc::new(poller),
+            poller,
             bell: Arc::new(Bell { ring, state: AtomicU8::new(AWAY) }),
             generation: fork_generation(),
             work: Mutex::new(work),
@@ -113,9 +109,9 @@ impl<T> OnLoop<T> {
             let done = work.poll(bell);
             let alone = work.asked.0 <= 1 && work.asked.1 <= 1;
             if alone || work.asked.0 % ENOUGH == 0 {
-                work.write(&self.poller);
+                work.watched.write();
             }
-            (done, alone || !work.is_unwritten())
+            (done, alone || !work.watched.is_unwritten())
         });
         done.unwrap_or((Vec::new(), true))
     }
@@ -123,7 +119,7 @@ impl<T> OnLoop<T> {
     /// Writes what this turn of the loop asked.
     pub(super) fn flush(&self) {
         if self.is_here() {
-            self.with(|work, _| work.write(&self.poller));
+            self.with(|work, _| work.watched.write());
         }
     }
 
@@ -140,7 +136,7 @@ impl<T> OnLoop<T> {
                 match number {
                     BELL => bell.ring.hush(),
                     GUEST => guest = true,
-                    number => work.read(number),
+                    number => work.watched.read(number),
                 }
             }
             if work.asked.0 > 0 {
@@ -148,7 +144,7 @@ impl<T> OnLoop<T> {
             }
             let done = work.poll(bell);
             // What follows from an answer goes out at once: nobody else of this turn is known to ask.
-            work.write(&self.poller);
+            work.watched.write();
             (done, guest)
         });
         looked.unwrap_or_default()
@@ -194,54 +190,9 @@ impl<T> Work<T> {
         }
         for way in Here::take_asked() {
             self.asked.0 += 1;
-            self.note(way);
+            self.watched.note(way);
         }
         drop(asking);
         done
-    }
-
-    /// It was asked: this loop reads the answer, if it may.
-    fn note(&mut self, way: Arc<dyn Way>) {
-        let known = self.places.iter_mut().flatten().find(|place| Arc::ptr_eq(&place.way, &way));
-        if let Some(place) = known {
-            place.unwritten = true;
-            return;
-        }
-        // Clients come and go: those that are gone make room.
-        for place in
-            self.places.iter_mut().filter(|place| place.as_ref().is_some_and(Place::is_over))
-        {
-            *place = None;
-        }
-        let new = Some(Place { way, seat: None, unwritten: true });
-        match self.places.iter_mut().find(|place| place.is_none()) {
-            Some(free) => *free = new,
-            None => self.places.push(new),
-        }
-    }
-
-    fn is_unwritten(&self) -> bool {
-        self.places.iter().flatten().any(|place| place.unwritten)
-    }
-
-    /// Writes whatever was asked.
-    fn write(&mut self, poller: &Arc<Poller>) {
-        for (at, place) in self.places.iter_mut().enumerate() {
-            let Some(place) = place else { continue };
-            if std::mem::take(&mut place.unwritten) {
-                place.sit(poller, at as u64);
-                if place.seat.is_none() || !place.way.turn(false) {
-                    place.way.help();
-                }
-            }
-        }
-    }
-
-    /// Reads what is there for the connection of this number.
-    fn read(&mut self, number: u64) {
-        let place = usize::try_from(number).ok().and_then(|at| self.places.get_mut(at));
-        if let Some(place) = place.and_then(Option::as_mut) {
-            place.unwritten &= !place.way.turn(true);
-        }
     }
 }

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub(crate) struct Poller(OwnedFd);
 
 /// So many are told of at once; the others at the next look.
-const MOST: usize = 16;
+pub(super) const MOST: usize = 16;
 
 impl Poller {
     /// None yet.

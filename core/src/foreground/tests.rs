@@ -56,6 +56,14 @@ impl Way for Line {
         self.helps.fetch_add(1, Ordering::SeqCst);
     }
 
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn look_after(&self) {}
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn has_more(&self) -> bool {
+        false
+    }
+
     fn is_open(&self) -> bool {
         true
     }

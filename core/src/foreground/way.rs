@@ -23,6 +23,14 @@ pub(crate) trait Way: Send + Sync {
     /// Somebody else reads what this thread has asked.
     fn help(&self);
 
+    /// It is written in a moment; somebody else looks whether it was.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn look_after(&self);
+
+    /// Whether what was read last may not have been all.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn has_more(&self) -> bool;
+
     /// Whether answers are still to come.
     fn is_open(&self) -> bool;
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::state::State;
 use super::{extend, release};
 use crate::error::{Error, Result};
+use crate::foreground;
 use crate::options::{Unit, check_at_least, check_ttl};
 use crate::text::shown;
 
@@ -184,6 +185,7 @@ impl LeaseHandle {
         let sent = self.check_ttl(ttl, state.params.unit);
         // At the call, not at the first poll: a future that is never polled has extended all the same.
         let sent = sent.map(|()| extend::send(&state, ttl));
+        foreground::flush();
         async move { extend::extend(state, sent?).await }
     }
 
@@ -213,6 +215,7 @@ impl LeaseHandle {
         let state = Arc::clone(&self.0);
         // At the call: a release whose future is dropped, or cancelled, still deletes.
         let sent = release::send(&state);
+        foreground::flush();
         release::confirmed(state, sent)
     }
 

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::error::{Error, Result};
+use crate::foreground;
 
 pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
@@ -186,7 +187,10 @@ impl Drop for Lease {
         match self.drops {
             Drops::Nothing => {}
             Drops::Release => drop(self.handle.release()),
-            Drops::Undo => drop(release::undo(&self.handle.0)),
+            Drops::Undo => {
+                drop(release::undo(&self.handle.0));
+                foreground::flush();
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::tally::Tally;
 use crate::clock::{Clock, Instant};
 use crate::error::{Cause, NodeState, seconds};
+use crate::foreground;
 use crate::node::{Fault, Reply};
 
 /// How an answer counts.
@@ -181,7 +182,9 @@ impl<T> Collect<T> {
             }
             // Made only where something is still to come: most of what is asked in memory needs none.
             let timer = timer.get_or_insert_with(|| clock.sleep_until(deadline));
-            timer.as_mut().poll(cx).map(|()| late(self))
+            let over = timer.as_mut().poll(cx).map(|()| late(self));
+            foreground::flush();
+            over
         })
     }
 

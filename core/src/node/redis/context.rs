@@ -18,6 +18,7 @@ use super::route::{Finder, Found, News, Route};
 use super::run_ids::RunIds;
 use super::strays::{Outlet, Redirect, Stray};
 use crate::clock::{Clock, Instant};
+use crate::foreground::OnRuntime;
 use crate::log;
 use crate::node::{Fault, Watch};
 
@@ -39,6 +40,8 @@ pub(crate) struct Target {
     /// The servers behind the client's other nodes.
     /// One server behind two of them would vote twice.
     pub(crate) run_ids: Arc<RunIds>,
+    /// The runtime whose tasks read by themselves what they wait for.
+    pub(crate) runtime: Option<Arc<OnRuntime>>,
     /// The way to the cluster that the server is one of; `None`: it stands alone.
     pub(super) outlet: Option<Outlet>,
 }
@@ -46,8 +49,8 @@ pub(crate) struct Target {
 impl Target {
     /// A server that stands alone.
     pub(crate) fn alone(route: Route, guard: Duration, needs: Needs, run_ids: Arc<RunIds>) -> Self {
-        let (url, outlet) = (route.redacted(), None);
-        Self { url, route, guard, needs, run_ids, outlet }
+        let (url, runtime, outlet) = (route.redacted(), None, None);
+        Self { url, route, guard, needs, run_ids, runtime, outlet }
     }
 
     /// Where a cluster's server sends the command that has this answer.

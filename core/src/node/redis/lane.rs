@@ -48,6 +48,8 @@ pub(super) struct Lane {
     help: AtomicBool,
     /// Whether answers are still to come.
     open: AtomicBool,
+    /// What a thread read last may not have been all.
+    more: AtomicBool,
     /// Odd while it is taken; it changes each time.
     seat: AtomicU64,
     /// By what threads wait.
@@ -84,6 +86,7 @@ impl Lane {
             missed: AtomicBool::new(false),
             help: AtomicBool::new(false),
             open: AtomicBool::new(false),
+            more: AtomicBool::new(false),
             seat: AtomicU64::new(0),
             descriptor: AtomicI32::new(NOWHERE),
             #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -214,7 +217,7 @@ impl Lane {
             self.take_receipt(session);
             session.write();
             if read {
-                session.read();
+                self.more.store(session.read().leaves_more(), Ordering::SeqCst);
             }
             if self.is_threads() {
                 session.leave_to_threads();

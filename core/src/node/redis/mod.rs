@@ -107,7 +107,7 @@ pub(crate) struct RedisNode {
 impl RedisNode {
     /// Starts the node's connection, which waits for the first command before it connects.
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
-        let (queue, commands, lane) = queue();
+        let (queue, commands, lane) = queue(target.runtime.clone());
         let (url, link) = (target.url.clone(), Arc::new(Link::default()));
         let (route, time) = (Arc::new(target.route.clone()), Arc::clone(&clock));
         let ways = Ways::of(&target.needs, &link);

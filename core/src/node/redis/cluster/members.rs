@@ -14,6 +14,7 @@ use super::map::{Map, Member};
 use super::seeds::Seeds;
 use super::topology::Range;
 use crate::clock::{Clock, Instant};
+use crate::foreground::OnRuntime;
 use crate::node::Watch;
 
 /// So many servers are asked at once: the first answer is taken.
@@ -32,6 +33,8 @@ pub(super) struct Maker {
     pub(super) run_ids: Arc<RunIds>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) watch: Arc<Watch>,
+    /// The runtime whose tasks read by themselves what they wait for.
+    pub(super) runtime: Option<Arc<OnRuntime>>,
     /// Where they say what they cannot get done.
     pub(super) strays: UnboundedSender<(Address, Stray)>,
 }
@@ -84,6 +87,7 @@ impl Members {
                 guard: maker.guard,
                 needs: maker.needs.clone(),
                 run_ids: Arc::clone(&maker.run_ids),
+                runtime: maker.runtime.clone(),
                 outlet: Some(Outlet::new(maker.strays.clone(), address.clone())),
             };
             let (clock, watch) = (Arc::clone(&maker.clock), Arc::clone(&maker.watch));

@@ -25,6 +25,7 @@ use super::queue::queue;
 use super::{Needs, RedisNode, Route, RunIds};
 use crate::background;
 use crate::clock::Clock;
+use crate::foreground::OnRuntime;
 use crate::node::{Claim, Extension, Fault, Holder, Node, Reply, Vote, VoteParams, Watch, slot};
 use atlas::Atlas;
 use map::{Map, Member};
@@ -51,10 +52,11 @@ impl ClusterNode {
         run_ids: Arc<RunIds>,
         clock: Arc<dyn Clock>,
         watch: Arc<Watch>,
+        runtime: Option<Arc<OnRuntime>>,
     ) -> Self {
         let url = seeds.redacted();
         // Nobody's connection: what goes there is the router's to take.
-        let ((to_lobby, lobby, _), (to_router, strays)) = (queue(), unbounded_channel());
+        let ((to_lobby, lobby, _), (to_router, strays)) = (queue(None), unbounded_channel());
         let node = RedisNode::leading_to(
             to_lobby,
             (url.clone(), Route::Fixed(seeds.first())),
@@ -71,6 +73,7 @@ impl ClusterNode {
             run_ids,
             clock: Arc::clone(&clock),
             watch: Arc::clone(&watch),
+            runtime,
             strays: to_router,
         };
         let (members, time) = (Members::new(maker), Arc::clone(&clock));

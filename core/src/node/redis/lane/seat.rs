@@ -54,6 +54,20 @@ impl Way for Lane {
         self.call();
     }
 
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn look_after(&self) {
+        // Its rhythm takes what was asked, and ends where nobody asks.
+        if !self.watched.swap(true, Ordering::SeqCst) {
+            self.call();
+        }
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn has_more(&self) -> bool {
+        // Asked once: of a connection that has ended nothing is read any more.
+        self.more.swap(false, Ordering::SeqCst)
+    }
+
     fn is_open(&self) -> bool {
         self.open.load(Ordering::SeqCst)
     }

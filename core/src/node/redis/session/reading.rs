@@ -25,8 +25,17 @@ fn is_silence(error: &io::Error) -> bool {
 pub(crate) struct Read {
     /// So much that others should have their turn.
     much: bool,
+    /// Something was there.
+    some: bool,
     /// All that was there.
     all: bool,
+}
+
+impl Read {
+    /// Whether something was read, and may not have been all.
+    pub(crate) fn leaves_more(&self) -> bool {
+        self.some && !self.all
+    }
 }
 
 impl Session {
@@ -45,7 +54,7 @@ impl Session {
                 Ok(count) => {
                     read.much |= count > READ / 4;
                     self.understand_read(count);
-                    read.all = count < READ;
+                    (read.some, read.all) = (true, count < READ);
                     if !self.socket.is_tls() {
                         break;
                     }
