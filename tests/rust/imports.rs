@@ -19,6 +19,7 @@ const CORE: &[&str] = &[
     "ffi::driver",
     "ffi::on_loop",
     "ffi::no_loop",
+    "ffi::bell",
     "ffi::running",
     "ffi::completions",
     "ffi::default_client",

@@ -5,11 +5,11 @@
 //! for the server to begin with.
 
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Waker};
 
-use crate::foreground::{ENOUGH, Here, Poller, Ring, Watched, is_roomy};
+use super::bell::Bell;
+use crate::foreground::{ENOUGH, Here, Poller, Watched, is_roomy};
 use crate::per_process::fork_generation;
 
 /// The number of the bell among what is watched.
@@ -39,32 +39,8 @@ struct Work<T> {
     asked: (usize, usize),
 }
 
-/// Wakes the loop, from any thread.
-struct Bell {
-    ring: Ring,
-    state: AtomicU8,
-}
-
-/// The loop does something else.
-const AWAY: u8 = 0;
-/// Its thread looks.
-const LOOKING: u8 = 1;
-/// There is something to look at.
-const RUNG: u8 = 2;
 /// So often it looks again before it goes on with something else.
 const AGAIN: usize = 8;
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.swap(RUNG, Ordering::SeqCst) == AWAY {
-            self.ring.ring();
-        }
-    }
-}
 
 impl<T> OnLoop<T> {
     /// Of this thread's loop; an error if too little of its stack is left for the work of connections.
@@ -72,13 +48,13 @@ impl<T> OnLoop<T> {
         if !is_roomy() {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let (poller, ring) = (Arc::new(Poller::new()?), Ring::new()?);
-        poller.add(ring.descriptor(), BELL)?;
+        let (poller, bell) = (Arc::new(Poller::new()?), Bell::new()?);
+        poller.add(bell.descriptor(), BELL)?;
         let watched = Watched::by(Arc::clone(&poller));
         let work = Work { drive, watched, asked: (0, 0) };
         Ok(Self {
             poller,
-            bell: Arc::new(Bell { ring, state: AtomicU8::new(AWAY) }),
+            bell: Arc::new(bell),
             generation: fork_generation(),
             work: Mutex::new(work),
         })
@@ -96,7 +72,7 @@ impl<T> OnLoop<T> {
 
     /// Has the loop look, from any thread.
     pub(super) fn ring(&self) {
-        self.bell.wake_by_ref();
+        self.bell.ring();
     }
 
     /// What is new begins; false: it is written when the loop's turn is over, by [`OnLoop::flush`].
@@ -129,16 +105,9 @@ impl<T> OnLoop<T> {
             return (Vec::new(), false);
         }
         let looked = self.with(|work, bell| {
-            let mut guest = false;
             // From here on what is read rings nobody: this thread is about to look.
-            bell.state.store(LOOKING, Ordering::SeqCst);
-            for number in self.poller.ready() {
-                match number {
-                    BELL => bell.ring.hush(),
-                    GUEST => guest = true,
-                    number => work.watched.read(number),
-                }
-            }
+            bell.look();
+            let guest = !work.hear(bell) && work.read_all(&self.poller, bell);
             if work.asked.0 > 0 {
                 work.asked = (0, work.asked.0);
             }
@@ -176,23 +145,37 @@ impl<T> Work<T> {
         let mut done = Vec::new();
         let asking = Here::asking();
         for _ in 0..AGAIN {
-            bell.state.store(LOOKING, Ordering::SeqCst);
+            bell.look();
             (self.drive)(&mut Context::from_waker(&waker), &mut done);
-            let quiet =
-                bell.state.compare_exchange(LOOKING, AWAY, Ordering::SeqCst, Ordering::SeqCst);
-            if quiet.is_ok() {
+            if bell.is_silent() {
                 break;
             }
         }
-        if bell.state.swap(AWAY, Ordering::SeqCst) == RUNG {
-            // Later: others have their turn first.
-            bell.wake_by_ref();
-        }
+        bell.go();
         for way in Here::take_asked() {
             self.asked.0 += 1;
             self.watched.note(way);
         }
         drop(asking);
         done
+    }
+
+    /// Reads from the only connection, without asking whether it is that which has something to read; false: nobody was
+    /// answered. What else there is has the loop look once more.
+    fn hear(&mut self, bell: &Bell) -> bool {
+        self.watched.read_only() && bell.was_rung()
+    }
+
+    /// Reads from all that have something to read; whether what the loop added has.
+    fn read_all(&mut self, poller: &Poller, bell: &Bell) -> bool {
+        let mut guest = false;
+        for number in poller.ready() {
+            match number {
+                BELL => bell.hush(),
+                GUEST => guest = true,
+                number => self.watched.read(number),
+            }
+        }
+        guest
     }
 }

@@ -80,6 +80,15 @@ impl Watched {
         }
     }
 
+    /// Reads what is there for the only connection; false: there are more, or another loop has its seat.
+    pub(crate) fn read_only(&mut self) -> bool {
+        let alone = matches!(&self.places[..], [Some(only)] if only.seat.is_some());
+        if alone {
+            self.read(0);
+        }
+        alone
+    }
+
     /// Reads what is there, where it is told once; true: there may be more.
     pub(crate) fn read_all(&mut self) -> bool {
         // Of one alone there is nothing to find out.
