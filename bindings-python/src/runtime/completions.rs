@@ -1,48 +1,25 @@
 //! An event loop's end: what its futures come to, on its own thread or in a queue from the background thread.
 
-use std::any::Any;
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
-use redlock::ffi::{Begun, Driver, Job};
+use redlock::ffi::{Begun, Driver};
 
+use super::asked::Asked;
 use super::callback::Callback;
+use super::calls::{Call, Calls, Kept};
 use super::pipe::Woken;
 use super::queue::{Bell, Item, Queue, Reply};
 use super::watch::{Place, Watch, Word};
 use super::{guarded, lock};
 use crate::errors::{exception, internal};
 use crate::once::intern;
-
-/// What ends with a loop, whoever still has it: an answer that nobody took.
-pub(super) type Kept = Arc<dyn Any + Send + Sync>;
-
-/// A call that a reply is expected for. Without its job the future behind it ends.
-struct Expected {
-    asked: Py<PyAny>,
-    _job: Job,
-    /// Where there is something to keep, the call is here until it is dropped.
-    kept: Option<Kept>,
-}
-
-/// By number.
-type Calls = Mutex<HashMap<u64, Expected>>;
-
-/// A call under way; dropping it ends the future behind it.
-pub(crate) struct Call(u64, Weak<Calls>);
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        let calls = self.1.upgrade();
-        let ended = calls.and_then(|calls| lock(&calls).remove(&self.0));
-        drop(ended);
-    }
-}
 
 /// The loop's end of the queue: called by the loop when there is something in it.
 #[pyclass(frozen, weakref)]
@@ -56,18 +33,20 @@ pub(super) struct Completions {
     woken: Option<Woken>,
     /// Weak, so that it goes when nobody else needs it.
     pub(super) event_loop: Py<PyWeakrefReference>,
+    /// Its tasks may await futures of ours.
+    suits: bool,
+    /// Outcomes that are being told of.
+    ready: Mutex<VecDeque<Item>>,
 }
 
 #[pymethods]
 impl Completions {
-    fn __call__(&self, py: Python<'_>) {
-        self.look(py);
+    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
+        self.look(py)
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
-        if let Ok(calls) = self.calls.try_lock() {
-            calls.values().try_for_each(|call| visit.call(&call.asked))?;
-        }
+        self.calls.traverse(&visit)?;
         visit.call(&self.event_loop)
     }
 }
@@ -78,6 +57,7 @@ impl Completions {
         bell: Bell,
         woken: Option<Woken>,
         event_loop: Py<PyWeakrefReference>,
+        suits: bool,
     ) -> Self {
         let queue = Arc::new(Queue::new(bell));
         let done = Arc::clone(&queue);
@@ -87,7 +67,8 @@ impl Completions {
             .and_then(|woken| Driver::on_loop().filter(|driver| driver.watch(woken.descriptor())));
         let driver = here.unwrap_or_else(|| Driver::start(move |outcomes| done.push(outcomes)));
         let flushes = AtomicBool::new(false);
-        Self { queue, calls: Arc::default(), driver, woken, flushes, event_loop }
+        let (calls, ready) = Default::default();
+        Self { queue, calls, driver, flushes, woken, event_loop, suits, ready }
     }
 
     /// What the loop is to watch; `None`: it is woken by a thread.
@@ -103,19 +84,50 @@ impl Completions {
         !begun.written && !self.flushes.swap(true, Ordering::Relaxed)
     }
 
-    /// Takes all that there is; on the loop's thread.
-    pub(super) fn look(&self, py: Python<'_>) {
+    /// Takes all that there is; on the loop's thread, from a callback of the loop: whoever waits for it goes on in here.
+    ///
+    /// Raises only what is to end the loop.
+    pub(super) fn look(&self, py: Python<'_>) -> PyResult<()> {
         self.flushes.store(false, Ordering::Relaxed);
         let (done, rung) = self.driver.look();
         if let Some(woken) = self.woken.as_ref().filter(|_| rung) {
             woken.drain();
         }
-        for item in done.into_iter().chain(self.queue.take()) {
-            // One that fails must not take the others of its batch with it.
-            if let Err(error) = guarded(|| self.handle(py, item)) {
-                error.write_unraisable(py, None);
+        lock(&self.ready).extend(done.into_iter().chain(self.queue.take()));
+        let told = self.tell_all(py);
+        // What they have asked meanwhile.
+        self.driver.flush();
+        told
+    }
+
+    fn tell_all(&self, py: Python<'_>) -> PyResult<()> {
+        // One at a time: somebody who goes on may run the loop within, which takes the others.
+        while let Some(item) = take(&self.ready) {
+            match guarded(|| self.handle(py, item)) {
+                // One that fails must not take the others of its batch with it.
+                Err(error) if error.is_instance_of::<PyException>(py) => {
+                    error.write_unraisable(py, None);
+                }
+                Err(error) => {
+                    let left = std::mem::take(&mut *lock(&self.ready));
+                    self.queue.push(left);
+                    return Err(error);
+                }
+                Ok(()) => {}
             }
         }
+        Ok(())
+    }
+
+    /// A future of this loop, for a call's outcome.
+    pub(super) fn future<'py>(
+        &self,
+        event_loop: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if self.suits {
+            return Asked::make(event_loop).map(Bound::into_any);
+        }
+        event_loop.call_method0(intern!(event_loop.py(), "create_future"))
     }
 
     /// Has a future run, and `asked` be told of its outcome; `convert` runs on the loop's thread.
@@ -139,13 +151,13 @@ impl Completions {
         let replied = move |output| Item::Reply(id, Box::new(move |py| convert(py, output)));
         let job = self.driver.enqueue_job(future.map(replied), broken(id));
         // Before it can be answered: that happens on this thread.
-        lock(&self.calls).insert(id, Expected { asked, _job: job, kept });
+        self.calls.insert(id, asked, job, kept);
         (id, self.must_flush(self.driver.wake()))
     }
 
     /// What ends the call of this number.
     pub(super) fn call(&self, id: u64) -> Call {
-        Call(id, Arc::downgrade(&self.calls))
+        Call::of(id, &self.calls)
     }
 
     /// Where its callbacks are called.
@@ -174,15 +186,9 @@ impl Completions {
         match item {
             Item::Lost(word) => self.tell(py, word),
             Item::Reply(id, reply) => {
-                let found = lock(&self.calls)
-                    .get(&id)
-                    .map(|call| (call.asked.clone_ref(py), call.kept.is_none()));
                 // Cancelled: the reply goes unread, and a lease in it is released by that.
-                let Some((asked, over)) = found else { return Ok(()) };
-                let over = over.then(|| self.call(id));
-                let answered = answer(asked.bind(py), reply);
-                drop(over);
-                answered
+                let Some(asked) = self.calls.asked(py, id) else { return Ok(()) };
+                answer(asked.bind(py), reply)
             }
         }
     }
@@ -211,6 +217,12 @@ fn broken(id: u64) -> Item {
 
 fn answer(asked: &Bound<'_, PyAny>, reply: Reply) -> PyResult<()> {
     let py = asked.py();
+    if let Ok(ours) = asked.cast::<Asked>() {
+        if ours.get().is_done() {
+            return Ok(());
+        }
+        return Asked::settle(ours, guarded(|| reply(py)));
+    }
     if asked.call_method0(intern!(py, "done"))?.is_truthy()? {
         return Ok(());
     }
@@ -219,4 +231,8 @@ fn answer(asked: &Bound<'_, PyAny>, reply: Reply) -> PyResult<()> {
         Err(error) => asked.call_method1(intern!(py, "set_exception"), (error,))?,
     };
     Ok(())
+}
+
+fn take(ready: &Mutex<VecDeque<Item>>) -> Option<Item> {
+    lock(ready).pop_front()
 }

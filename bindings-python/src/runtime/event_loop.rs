@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyWeakrefReference};
 use redlock::ffi::fork_generation;
 
+use super::asked::Asked;
 use super::callback::Callback;
 use super::completions::Completions;
 use super::queue::Bell;
@@ -43,9 +44,9 @@ struct Reader {
 
 #[pymethods]
 impl Reader {
-    fn __call__(&self, py: Python<'_>) {
+    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
         self.over.store(self.once, Ordering::Relaxed);
-        self.completions.get().look(py);
+        self.completions.get().look(py)
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -129,7 +130,8 @@ fn by_pipe(
     let py = event_loop.py();
     let pair = pipe::pair().map_err(|error| scarce("an event loop cannot be woken", &error))?;
     let Some((woken, ring)) = pair else { return Ok(None) };
-    let completions = Completions::new(Bell::Byte(ring), Some(woken), weak.clone_ref(py));
+    let suits = Asked::suits(event_loop)?;
+    let completions = Completions::new(Bell::Byte(ring), Some(woken), weak.clone_ref(py), suits);
     let descriptor = completions.descriptor();
     let completions = Py::new(py, completions)?;
     let reader = Reader::new(py, number, &completions, false)?;
@@ -154,7 +156,9 @@ fn by_thread(
             Ok(())
         }));
     };
-    let completions = Py::new(py, Completions::new(Bell::Thread(Box::new(ring)), None, weak))?;
+    let completions =
+        Completions::new(Bell::Thread(Box::new(ring)), None, weak, Asked::suits(event_loop)?);
+    let completions = Py::new(py, completions)?;
     // Never called: trio, whose runs leave nothing untaken, has no such method.
     let reader = Reader::new(py, number, &completions, false)?;
     let _ = event_loop.call_method1("call_later", (NEVER, reader));

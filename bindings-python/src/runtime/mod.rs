@@ -25,6 +25,8 @@ pub(crate) mod submit;
 
 pub(crate) mod event_loop;
 
+mod asked;
+mod calls;
 mod completions;
 
 pub(crate) mod log;
@@ -47,6 +49,7 @@ pub(crate) mod hosts;
 pub(crate) fn make_classes(py: Python<'_>) {
     completions::make_class(py);
     event_loop::make_class(py);
+    asked::make_class(py);
     callback::make_class(py);
 }
 

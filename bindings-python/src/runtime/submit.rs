@@ -10,7 +10,7 @@ use super::completions::Completions;
 use super::event_loop::here;
 use crate::once::intern;
 
-pub(crate) use super::completions::Call;
+pub(crate) use super::calls::Call;
 
 /// An asyncio future of the running loop for a future on the background thread; `convert` runs on the loop's thread.
 pub(crate) fn submit<F, C>(py: Python<'_>, future: F, convert: C) -> PyResult<Bound<'_, PyAny>>
@@ -20,7 +20,7 @@ where
     C: FnOnce(Python<'_>, F::Output) -> PyResult<Py<PyAny>> + Send + 'static,
 {
     let (event_loop, completions) = here(py)?;
-    let asked = event_loop.call_method0(intern!(py, "create_future"))?;
+    let asked = completions.get().future(&event_loop)?;
     let begun = completions.get().begin(asked.clone().unbind(), None, future, convert);
     look_later(&event_loop, completions, begun.1)?;
     Ok(asked)
@@ -39,7 +39,7 @@ where
     C: FnOnce(Python<'_>, F::Output) -> PyResult<Py<PyAny>> + Send + 'static,
 {
     let (event_loop, completions) = here(py)?;
-    let asked = event_loop.call_method0(intern!(py, "create_future"))?;
+    let asked = completions.get().future(&event_loop)?;
     let (id, later) = completions.get().begin(asked.clone().unbind(), Some(kept), future, convert);
     let call = completions.get().call(id);
     look_later(&event_loop, completions, later)?;

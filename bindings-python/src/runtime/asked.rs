@@ -1,0 +1,249 @@
+//! What a task of asyncio awaits: a future whose task goes on where the answer is read, not a turn of the loop later, which
+//! costs more than all that is ours.
+//!
+//! It is all that asyncio asks of a future: of one that a task awaits, and of one that is given to `gather`, `shield` or `wait`.
+
+mod outcome;
+mod waiting;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
+use pyo3::prelude::*;
+
+use super::lock;
+use crate::once::{Once, intern};
+use outcome::{Outcome, pending, tell};
+use waiting::Waiting;
+
+/// What a call is to come to.
+#[pyclass(frozen, weakref, module = "redlock")]
+pub(super) struct Asked {
+    event_loop: Py<PyAny>,
+    state: Mutex<State>,
+    /// A task that is handed it takes it for awaited.
+    blocking: AtomicBool,
+    /// It failed, and nobody has asked.
+    unseen: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    outcome: Option<Outcome>,
+    waiting: Vec<Waiting>,
+}
+
+impl Asked {
+    /// Of this loop.
+    pub(super) fn make<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let (state, blocking, unseen) = Default::default();
+        let of = event_loop.clone().unbind();
+        Bound::new(event_loop.py(), Self { event_loop: of, state, blocking, unseen })
+    }
+
+    /// Whether this loop's tasks are asyncio's, and it does not measure each of their steps, as in debug mode.
+    pub(super) fn suits(event_loop: &Bound<'_, PyAny>) -> PyResult<bool> {
+        static FUTURE: Once<Py<PyAny>> = Once::new();
+        let py = event_loop.py();
+        if !event_loop.hasattr(intern!(py, "get_debug"))? {
+            return Ok(false);
+        }
+        let theirs = event_loop.call_method0(intern!(py, "create_future"))?;
+        let plain = theirs.get_type().is(FUTURE.import(py, "asyncio", "Future")?);
+        Ok(plain && !event_loop.call_method0(intern!(py, "get_debug"))?.is_truthy()?)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        lock(&self.state).outcome.is_some()
+    }
+
+    /// It is done, and a task that awaits it goes on in here: in a callback of the loop, where no other one runs.
+    ///
+    /// Raises only what is to end the loop.
+    pub(super) fn settle(slf: &Bound<'_, Self>, answer: PyResult<Py<PyAny>>) -> PyResult<()> {
+        let (me, event_loop) = (slf.get(), slf.get().event_loop.bind(slf.py()));
+        me.unseen.store(answer.is_err(), Ordering::Relaxed);
+        let mut waiting = me.end(answer.map_or_else(Outcome::Error, Outcome::Result)).into_iter();
+        let first = waiting.next();
+        waiting.try_for_each(|waiting| waiting.call_soon(event_loop, slf))?;
+        first.map_or(Ok(()), |first| first.call(event_loop, slf))
+    }
+
+    /// Answers with whom to call.
+    fn end(&self, outcome: Outcome) -> Vec<Waiting> {
+        let mut state = lock(&self.state);
+        state.outcome = Some(outcome);
+        std::mem::take(&mut state.waiting)
+    }
+
+    /// `None`: it has come to nothing yet.
+    fn outcome(&self, py: Python<'_>) -> Option<Outcome> {
+        lock(&self.state).outcome.as_ref().map(|outcome| outcome.clone_ref(py))
+    }
+
+    /// The same, for somebody who hears of a failure.
+    fn look(&self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
+        let outcome = self.outcome(py)?;
+        self.unseen.store(false, Ordering::Relaxed);
+        Some(outcome.get(py))
+    }
+}
+
+#[pymethods]
+impl Asked {
+    fn get_loop(&self, py: Python<'_>) -> Py<PyAny> {
+        self.event_loop.clone_ref(py)
+    }
+
+    #[getter]
+    fn _loop(&self, py: Python<'_>) -> Py<PyAny> {
+        self.get_loop(py)
+    }
+
+    #[getter]
+    fn _asyncio_future_blocking(&self) -> bool {
+        self.blocking.load(Ordering::Relaxed)
+    }
+
+    #[setter(_asyncio_future_blocking)]
+    fn set_blocking(&self, blocking: bool) {
+        self.blocking.store(blocking, Ordering::Relaxed);
+    }
+
+    fn done(&self) -> bool {
+        self.is_done()
+    }
+
+    fn cancelled(&self) -> bool {
+        matches!(lock(&self.state).outcome, Some(Outcome::Cancelled(_)))
+    }
+
+    fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.look(py).unwrap_or_else(|| Err(pending(py)))
+    }
+
+    fn exception(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let failed = matches!(lock(&self.state).outcome, Some(Outcome::Error(_)));
+        match self.result(py) {
+            Err(error) if failed => Ok(Some(error.into_value(py).into_any())),
+            result => result.map(|_| None),
+        }
+    }
+
+    #[pyo3(signature = (function, *, context = None))]
+    fn add_done_callback(
+        slf: &Bound<'_, Self>,
+        function: Py<PyAny>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let waiting = Waiting::of(slf.py(), function, context)?;
+        let mut state = lock(&slf.get().state);
+        if state.outcome.is_none() {
+            state.waiting.push(waiting);
+            return Ok(());
+        }
+        drop(state);
+        waiting.call_soon(slf.get().event_loop.bind(slf.py()), slf)
+    }
+
+    fn remove_done_callback(&self, function: &Bound<'_, PyAny>) -> PyResult<usize> {
+        // Out of the lock: to compare them may run code of theirs.
+        let waiting = std::mem::take(&mut lock(&self.state).waiting);
+        let (before, mut kept) = (waiting.len(), Vec::new());
+        for waiting in waiting {
+            if !waiting.function.bind(function.py()).eq(function)? {
+                kept.push(waiting);
+            }
+        }
+        let removed = before - kept.len();
+        lock(&self.state).waiting.extend(kept);
+        Ok(removed)
+    }
+
+    #[pyo3(signature = (msg = None))]
+    fn cancel(slf: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
+        let me = slf.get();
+        if me.is_done() {
+            return Ok(false);
+        }
+        let waiting = me.end(Outcome::Cancelled(msg.unwrap_or_else(|| slf.py().None())));
+        // Who cancels it may be in the midst of a task's step.
+        let event_loop = me.event_loop.bind(slf.py());
+        waiting.into_iter().try_for_each(|waiting| waiting.call_soon(event_loop, slf))?;
+        Ok(true)
+    }
+
+    /// `gather` asks for both.
+    #[getter]
+    fn _cancel_message(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        match self.outcome(py) {
+            Some(Outcome::Cancelled(message)) => Some(message),
+            _ => None,
+        }
+    }
+
+    fn _make_cancelled_error<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.outcome(py).ok_or_else(|| pending(py))?.cancellation(py)
+    }
+
+    fn __await__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(slf: &Bound<'_, Self>) -> PyResult<Option<Py<Self>>> {
+        let (py, me) = (slf.py(), slf.get());
+        match me.look(py).transpose()? {
+            // The same, at less cost.
+            Some(result) if result.is_none(py) => Ok(None),
+            Some(result) => Err(PyStopIteration::new_err((result,))),
+            None if me.blocking.swap(true, Ordering::Relaxed) => {
+                Err(PyRuntimeError::new_err("await wasn't used with future"))
+            }
+            None => Ok(Some(slf.clone().unbind())),
+        }
+    }
+
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        visit.call(&self.event_loop)?;
+        let Ok(state) = self.state.try_lock() else { return Ok(()) };
+        state.waiting.iter().try_for_each(|waiting| waiting.traverse(&visit))?;
+        match &state.outcome {
+            Some(Outcome::Result(kept) | Outcome::Cancelled(kept)) => visit.call(kept),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let waiting = std::mem::take(&mut lock(&self.state).waiting);
+        drop(waiting);
+    }
+}
+
+/// Of a failure that nobody has asked for its loop is told, as by asyncio's own.
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(Outcome::Error(error)) = state.outcome.take_if(|_| *self.unseen.get_mut()) else {
+            return;
+        };
+        Python::try_attach(|py| {
+            // We may be in the middle of somebody else's exception.
+            let current = PyErr::take(py);
+            if let Err(error) = tell(self.event_loop.bind(py), &error) {
+                error.write_unraisable(py, None);
+            }
+            if let Some(current) = current {
+                current.restore(py);
+            }
+        });
+    }
+}
+
+pub(super) fn make_class(py: Python<'_>) {
+    drop(py.get_type::<Asked>());
+}

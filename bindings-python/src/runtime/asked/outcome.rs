@@ -1,0 +1,61 @@
+//! What a future comes to, and what is raised of it.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::once::Once;
+
+/// What a future has come to.
+pub(super) enum Outcome {
+    Result(Py<PyAny>),
+    Error(PyErr),
+    /// With what `cancel` was given.
+    Cancelled(Py<PyAny>),
+}
+
+impl Outcome {
+    /// The same: what is made of it takes calls into Python, which no lock is held across.
+    pub(super) fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Result(result) => Self::Result(result.clone_ref(py)),
+            Self::Error(error) => Self::Error(error.clone_ref(py)),
+            Self::Cancelled(message) => Self::Cancelled(message.clone_ref(py)),
+        }
+    }
+
+    /// The result, or what is raised in its place.
+    pub(super) fn get(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self {
+            Self::Result(result) => Ok(result),
+            Self::Error(error) => Err(error),
+            Self::Cancelled(_) => Err(PyErr::from_value(self.cancellation(py)?)),
+        }
+    }
+
+    /// What a task is told that awaits it.
+    pub(super) fn cancellation<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        static CANCELLED: Once<Py<PyAny>> = Once::new();
+        let class = CANCELLED.import(py, "asyncio", "CancelledError")?;
+        match self {
+            Self::Cancelled(message) if !message.is_none(py) => class.call1((message,)),
+            _ => class.call0(),
+        }
+    }
+}
+
+/// What is raised of one that has come to nothing yet.
+pub(super) fn pending(py: Python<'_>) -> PyErr {
+    static INVALID: Once<Py<PyAny>> = Once::new();
+    let invalid = INVALID.import(py, "asyncio", "InvalidStateError");
+    let made = invalid.and_then(|class| class.call1(("Result is not ready.",)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// The loop is told of a failure that nobody has asked for.
+pub(super) fn tell(event_loop: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<()> {
+    let py = event_loop.py();
+    let about = PyDict::new(py);
+    about.set_item("message", "Future exception was never retrieved")?;
+    about.set_item("exception", error.value(py))?;
+    event_loop.call_method1("call_exception_handler", (about,)).map(drop)
+}

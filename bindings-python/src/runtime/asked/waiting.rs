@@ -1,0 +1,74 @@
+//! Who is to be called when a future is done.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, PyVisit};
+
+use crate::once::{Once, intern};
+
+/// A callback of a future.
+pub(super) struct Waiting {
+    pub(super) function: Py<PyAny>,
+    context: Option<Py<PyAny>>,
+    /// A task: it sees to whatever is raised in it.
+    is_task: bool,
+}
+
+impl Waiting {
+    /// As `add_done_callback` is given it.
+    pub(super) fn of(
+        py: Python<'_>,
+        function: Py<PyAny>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        static TASK: Once<Py<PyAny>> = Once::new();
+        static COPY: Once<Py<PyAny>> = Once::new();
+        let of = function.bind(py).getattr_opt(intern!(py, "__self__"))?;
+        let task = TASK.import(py, "asyncio", "Task")?;
+        let is_task = context.is_some() && of.map_or(Ok(false), |of| of.is_instance(task))?;
+        let context = match context {
+            None => Some(COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind()),
+            context => context,
+        };
+        Ok(Self { function, context, is_task })
+    }
+
+    /// In the loop's next turn.
+    pub(super) fn call_soon(
+        &self,
+        event_loop: &Bound<'_, PyAny>,
+        of: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = of.py();
+        let options = PyDict::new(py);
+        options.set_item(intern!(py, "context"), &self.context)?;
+        let call_soon = event_loop.getattr(intern!(py, "call_soon"))?;
+        call_soon.call((&self.function, of), Some(&options)).map(drop)
+    }
+
+    /// Here and now, if it is a task. Raises what is to end the loop.
+    pub(super) fn call(
+        &self,
+        event_loop: &Bound<'_, PyAny>,
+        of: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = of.py();
+        let Some(context) = self.context.as_ref().filter(|_| self.is_task) else {
+            return self.call_soon(event_loop, of);
+        };
+        match context.call_method1(py, intern!(py, "run"), (&self.function, of)) {
+            // Another task runs here: somebody runs a loop within it.
+            Err(error) if error.is_instance_of::<PyRuntimeError>(py) => {
+                self.call_soon(event_loop, of)
+            }
+            called => called.map(drop),
+        }
+    }
+
+    /// For the garbage collector: what it keeps.
+    pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)?;
+        visit.call(&self.context)
+    }
+}

@@ -1,0 +1,181 @@
+"""What an event loop is given to await: all that asyncio asks of a future, and a task that goes on at once."""
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+import redlock
+
+
+def future(client: redlock.Redlock, name: str) -> Any:
+    """One of those, under way."""
+    return client.lock(name).ainspect()
+
+
+def test_what_asyncio_makes_of_it(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        def ask() -> Any:
+            return future(client, name)
+
+        assert asyncio.isfuture(ask())
+        assert [found.held for found in await asyncio.gather(ask(), ask())] == [False] * 2
+        assert not (await asyncio.shield(ask())).held
+        assert not (await asyncio.wait_for(ask(), 5)).held
+        done, pending = await asyncio.wait({ask(), ask()}, timeout=5)
+        assert (len(done), len(pending)) == (2, 0)
+        for next_one in asyncio.as_completed([ask(), ask()]):
+            assert not (await next_one).held
+
+    asyncio.run(main())
+
+
+def test_what_it_says_of_itself(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        asked, told = future(client, name), asyncio.Event()
+        heard: list[Any] = []
+        asked.add_done_callback(heard.append)
+        asked.add_done_callback(print)
+        assert asked.remove_done_callback(print) == 1
+        asked.add_done_callback(lambda _: told.set())
+        assert (asked.done(), asked.cancelled()) == (False, False)
+        for early in (asked.result, asked.exception):
+            with pytest.raises(asyncio.InvalidStateError):
+                early()
+        await told.wait()
+        assert heard == [asked]
+        assert (asked.done(), asked.exception(), asked.result().held) == (True, None, False)
+        assert asked.get_loop() is asyncio.get_running_loop()
+        assert asked.cancel() is False
+        assert (await asked).held is False
+
+    asyncio.run(main())
+
+
+def test_cancelled(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        asked = future(client, name)
+        waiting = asyncio.gather(asked, return_exceptions=True)
+        assert asked.cancel("enough") is True
+        (cancelled,) = await waiting
+        assert isinstance(cancelled, asyncio.CancelledError)
+        assert asked.cancelled()
+        with pytest.raises(asyncio.CancelledError, match="enough"):
+            await asked
+
+    asyncio.run(main())
+
+
+def test_two_await_one(client: redlock.Redlock, name: str) -> None:
+    async def main() -> None:
+        asked = future(client, name)
+
+        async def wait() -> bool:
+            return bool((await asked).held)
+
+        assert await asyncio.gather(wait(), wait()) == [False, False]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_failure_that_nobody_hears_of_is_reported(asks: bool) -> None:
+    client = redlock.Redlock("redis://127.0.0.1:1")
+    reported: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: reported.append(about))
+        asked = future(client, "job")
+        await asyncio.wait({asked}, timeout=10)
+        assert asked.done()
+        if asks:
+            assert isinstance(asked.exception(), redlock.QuorumUnavailable)
+        del asked
+        gc.collect()
+
+    asyncio.run(main())
+    assert [type(about["exception"]) for about in reported] == (
+        [] if asks else [redlock.QuorumUnavailable]
+    )
+
+
+def test_debug_mode_measures_each_step(client: redlock.Redlock, name: str) -> None:
+    """A task's step in our callback would go down as the callback's."""
+
+    async def main() -> None:
+        assert type(future(client, name)) is asyncio.Future
+
+    asyncio.run(main(), debug=True)
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_loop_ends_it(
+    client: redlock.Redlock, name: str, ends: type[BaseException]
+) -> None:
+    """Raised in a task's step, in the midst of a batch: the others are cancelled, and nothing stays behind."""
+
+    async def work(number: int) -> None:
+        lease = await client.lock(f"{name}-{number}", ttl=60).aacquire()
+        if number == 1:
+            raise ends
+        await asyncio.sleep(60)
+        await lease.arelease()
+
+    async def main() -> None:
+        await asyncio.gather(*(work(number) for number in range(8)))
+
+    with pytest.raises(ends):
+        asyncio.run(main())
+
+    async def after() -> bool:
+        async with client.lock(f"{name}-after", wait=0) as lease:
+            return lease.held
+
+    assert asyncio.run(after())
+
+
+def test_a_loop_that_runs_within_a_task(client: redlock.Redlock, name: str) -> None:
+    """As with `nest_asyncio`: answers are read while a task runs, and whoever waits for one goes on afterwards."""
+
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        order: list[str] = []
+
+        async def waits() -> None:
+            await future(client, name)
+            order.append("answered")
+
+        await future(client, name)
+        waiting = asyncio.create_task(waits())
+        await asyncio.sleep(0)
+        (reader,) = [
+            key.data[0]
+            for key in loop._selector.get_map().values()
+            if key.data[0] and type(key.data[0]._callback).__name__ == "Reader"
+        ]
+        for _ in range(2000):
+            reader._callback()
+            if waiting._fut_waiter is None or waiting._fut_waiter.done():  # type: ignore[attr-defined]
+                break
+        order.append("read")
+        await asyncio.wait_for(waiting, 5)
+        assert order == ["read", "answered"]
+
+    asyncio.run(main())
+
+
+def test_its_context_is_the_task_s(client: redlock.Redlock, name: str) -> None:
+    import contextvars
+
+    mine: contextvars.ContextVar[int] = contextvars.ContextVar("mine", default=0)
+
+    async def work(number: int) -> bool:
+        mine.set(number)
+        async with client.lock(f"{name}-{number}"):
+            return mine.get() == number and asyncio.current_task() is not None
+
+    async def main() -> None:
+        assert all(await asyncio.gather(*(work(number) for number in range(1, 9))))
+        assert mine.get() == 0
+
+    asyncio.run(main())
