@@ -198,7 +198,7 @@ def test_a_cancelled_attach_leaves_the_lease_alone(
     async def main() -> None:
         attaching = redis_client.aattach(name, lease.token)
         time.sleep(0.3)  # the answer comes while the loop is blocked
-        assert isinstance(attaching, asyncio.Future)
+        assert asyncio.isfuture(attaching)
         attaching.cancel()
         await asyncio.sleep(0.2)
 
