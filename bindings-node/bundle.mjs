@@ -14,8 +14,6 @@ buildSync({
   platform: "node",
   target: "node20",
   format: "cjs",
-  // Names show in errors and in what `util.inspect` prints.
-  keepNames: true,
   external: ["./native.js", "../../package.json"],
   logLevel: "warning",
 });

@@ -25,4 +25,6 @@ export function printable(kind: { prototype: { toJSON(): object } }, name: strin
     }
   };
   Object.defineProperty(kind.prototype, INSPECT, { value, configurable: true, writable: true });
+  // Whatever the bundler calls it.
+  Object.defineProperty(kind, "name", { value: name, configurable: true });
 }
