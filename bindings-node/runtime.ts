@@ -133,40 +133,45 @@ export function now(): number {
   return gathering ? time : performance.now();
 }
 
+/** What calls came to: where there is one alone, who awaits it goes on when this returns, as ever. */
+function settle(rows: number, beside: unknown[]): void {
+  late = false;
+  if (rows === 1) settleOne(outcomes, 0, beside);
+  else void settleAll(copyOutcomes(rows), beside);
+}
+
+/** Settles the outcome in the row that begins here; what it has beside it is the first of `beside`, and taken out. */
+function settleOne(batch: Float64Array, at: number, beside: unknown[]): void {
+  const slot = batch[at] as number;
+  const value = batch[at + 1] as number;
+  if (slot < 0) unasked(slot, value, beside.shift());
+  else if (value === FAILURE) deliver(slot, new Failed(beside.shift() as Failure));
+  else if (Number.isNaN(value)) deliver(slot, beside.shift());
+  else deliver(slot, value === 0 ? undefined : readGrant(batch, at));
+}
+
 /**
  * One outcome at a time, each followed by what awaits it: otherwise the caller of the first lease could block the thread
  * until the second, already checked, has expired.
  */
-async function settle(rows: number, beside: unknown[]): Promise<void> {
-  const batch = copyOutcomes(rows);
-  late = false;
-  gathering = rows > 1;
+async function settleAll(batch: Float64Array, beside: unknown[]): Promise<void> {
+  gathering = true;
   time = performance.now();
+  let sent = time;
   try {
-    await deliverAll(batch, beside);
+    for (let at = 0; at < batch.length; at += OUTCOME_COLUMNS) {
+      settleOne(batch, at, beside);
+      await undefined;
+      time = performance.now();
+      if (time - sent > MOMENT) {
+        send();
+        sent = time;
+        late = true;
+      }
+    }
   } finally {
     gathering = false;
     send();
-  }
-}
-
-async function deliverAll(batch: Float64Array, beside: unknown[]): Promise<void> {
-  let sent = time;
-  let next = 0;
-  for (let at = 0; at < batch.length; at += OUTCOME_COLUMNS) {
-    const slot = batch[at] as number;
-    const value = batch[at + 1] as number;
-    if (slot < 0) unasked(slot, value, beside[next++]);
-    else if (value === FAILURE) deliver(slot, new Failed(beside[next++] as Failure));
-    else if (Number.isNaN(value)) deliver(slot, beside[next++]);
-    else deliver(slot, value === 0 ? undefined : readGrant(batch, at));
-    await undefined;
-    time = performance.now();
-    if (time - sent > MOMENT) {
-      send();
-      sent = time;
-      late = true;
-    }
   }
 }
 
