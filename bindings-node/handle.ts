@@ -124,8 +124,8 @@ export class LeaseHandle implements Watched {
   }
 
   release(none: unknown): Promise<void> {
-    const call = () => this.#release(none);
-    return isHeard("release") ? traced("release", this.#lock, call) : call();
+    if (!isHeard("release")) return this.#release(none);
+    return traced("release", this.#lock, () => this.#release(none));
   }
 
   #release(none: unknown): Promise<void> {

@@ -102,8 +102,8 @@ export class Lock<Fencing extends boolean = boolean> {
 
   /** `once`: one round, whose answer may be null. */
   #ask(options: AcquireOptions | undefined, site: CallSite, once: boolean): Asked<Fencing> {
-    const call = () => this.#asked(options, site, once);
-    return isHeard("acquire") ? traced("acquire", this, call) : call();
+    if (!isHeard("acquire")) return this.#asked(options, site, once);
+    return traced("acquire", this, () => this.#asked(options, site, once));
   }
 
   #asked(options: AcquireOptions | undefined, site: CallSite, once: boolean): Asked<Fencing> {

@@ -96,9 +96,9 @@ export declare class Runtime {
 
   /**
    * `calls` and `outcomes` are rows of numbers; `settle` is called with how many outcomes are there to be read, and
-   * with what goes beside them.
+   * with what goes beside them, if anything does.
    */
-  constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, beside: unknown[]) => void)
+  constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, beside?: unknown[]) => void)
   /** Of which topics this thread is told each step from now on: 1 `acquire`, 2 `lease`, 4 `node`, 8 `client`, in sum. */
   wantSteps(topics: number): void
 }

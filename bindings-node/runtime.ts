@@ -40,7 +40,7 @@ let gathering = false;
 
 /** Calls come and go through these; the native part reads and writes their memory. */
 const arrays = { calls, outcomes };
-const hear = Object.assign((rows: number, beside: unknown[]) => void settle(rows, beside), arrays);
+const hear = Object.assign((rows: number, beside?: unknown[]) => settle(rows, beside), arrays);
 
 /**
  * The connection; answers about leases are to be had from `native()`. It is held by JavaScript alone and holds nothing of
@@ -133,8 +133,11 @@ export function now(): number {
   return gathering ? time : performance.now();
 }
 
+/** Nothing is beside the rows. */
+const NONE: unknown[] = [];
+
 /** What calls came to: where there is one alone, who awaits it goes on when this returns, as ever. */
-function settle(rows: number, beside: unknown[]): void {
+function settle(rows: number, beside = NONE): void {
   late = false;
   if (rows === 1) settleOne(outcomes, 0, beside);
   else void settleAll(copyOutcomes(rows), beside);

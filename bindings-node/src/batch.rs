@@ -146,9 +146,7 @@ pub(crate) fn integers(token: &str) -> Option<[i32; 4]> {
     if token.len() != 32 {
         return None;
     }
-    let whole = u128::from_str_radix(token, 16).ok()?;
-    let bytes = whole.to_be_bytes();
     let part =
-        |at: usize| i32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    Some([part(0), part(4), part(8), part(12)])
+        |at: usize| Some(u32::from_str_radix(token.get(at..at + 8)?, 16).ok()?.cast_signed());
+    Some([part(0)?, part(8)?, part(16)?, part(24)?])
 }

@@ -45,6 +45,8 @@ pub(crate) struct Local {
     host: OnceCell<Host>,
     /// Where this thread's event loop can be had to watch connections.
     turns: Option<Turns>,
+    /// The loop's turn is ours: what is waited for may change many times until it is over.
+    in_turn: Cell<bool>,
     last_number: Cell<u32>,
     /// What JavaScript was asked and has not answered.
     pub(super) questions: RefCell<Slab<Answer>>,
@@ -73,6 +75,7 @@ impl Local {
             delivered: RefCell::default(),
             host: OnceCell::new(),
             turns,
+            in_turn: Cell::new(false),
             last_number: Cell::new(0),
             questions: RefCell::default(),
         }
@@ -114,11 +117,7 @@ impl Local {
     }
 
     fn expect(&self, slot: u32, call: Call) {
-        let mut pending = self.pending.borrow_mut();
-        if pending.is_empty() {
-            self.event_loop.keep(&self.hearer, true);
-        }
-        pending.insert(slot, call);
+        self.change(|pending| pending.insert(slot, call));
     }
 
     /// Sends what was enqueued.
@@ -149,7 +148,7 @@ impl Local {
 
     /// Nobody waits for the call of this slot any more; false if nobody did.
     pub(crate) fn cancel(&self, slot: u32) -> bool {
-        let cancelled = self.finish(|calls| calls.cancel(slot));
+        let cancelled = self.change(|calls| calls.cancel(slot));
         if cancelled && self.host().is_here() {
             // What it was granted is given back now: the process may end before the loop's next turn.
             self.wake();
@@ -171,8 +170,18 @@ impl Local {
         let done = self.host().driver.look().0;
         if let Some(turns) = self.turns.as_ref().filter(|_| !done.is_empty()) {
             self.event_loop.add(done);
+            let _turn = self.turn();
             turns.run(|| self.tell());
         }
+    }
+
+    /// Until what this gives is dropped nobody asks whether the process is to be kept.
+    fn turn(&self) -> impl Drop + '_ {
+        self.in_turn.set(true);
+        Defer(|| {
+            self.in_turn.set(false);
+            self.keep();
+        })
     }
 
     /// Leaves an outcome for this thread, from any.
@@ -200,14 +209,25 @@ impl Local {
     }
 
     /// Changes what is waited for; the process may end once that is nothing.
-    pub(super) fn finish<T>(&self, change: impl FnOnce(&mut Pending) -> T) -> T {
-        let mut pending = self.pending.borrow_mut();
-        let before = pending.is_empty();
-        let answer = change(&mut pending);
-        if !before && pending.is_empty() {
-            self.event_loop.keep(&self.hearer, false);
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Pending) -> T) -> T {
+        let answer = change(&mut self.pending.borrow_mut());
+        if !self.in_turn.get() {
+            self.keep();
         }
         answer
+    }
+
+    fn keep(&self) {
+        self.event_loop.keep(&self.hearer, !self.pending.borrow().is_empty());
+    }
+}
+
+/// Calls it when it is dropped.
+struct Defer<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Defer<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 

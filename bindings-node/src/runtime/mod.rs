@@ -34,6 +34,9 @@ use self::wake::{Callback, Resource, Wake};
 use crate::batch::Batch;
 use crate::outcome::Outcome;
 
+/// How many rows were written, and what goes beside them.
+type Settled = FnArgs<(u32, Option<Vec<Outcome>>)>;
+
 /// One JavaScript thread's connection to the background thread.
 #[napi]
 pub struct Runtime {
@@ -44,14 +47,14 @@ pub struct Runtime {
 #[napi]
 impl Runtime {
     /// `calls` and `outcomes` are rows of numbers; `settle` is called with how many outcomes are there to be read, and
-    /// with what goes beside them.
+    /// with what goes beside them, if anything does.
     #[napi(constructor, catch_unwind)]
     pub fn new(
         env: Env,
         calls: Float64ArraySlice<'_>,
         outcomes: Float64ArraySlice<'_>,
-        #[napi(ts_arg_type = "(rows: number, beside: unknown[]) => void")] settle: Function<
-            FnArgs<(u32, Vec<Outcome>)>,
+        #[napi(ts_arg_type = "(rows: number, beside?: unknown[]) => void")] settle: Function<
+            Settled,
             (),
         >,
     ) -> napi::Result<Self> {

@@ -28,8 +28,8 @@ impl Local {
         self.hearer.call(&hearer, FnArgs::from(self.settle(outcomes)));
     }
 
-    /// Writes the rows, and answers with how many, and with what goes beside them.
-    fn settle(&self, outcomes: VecDeque<Ended>) -> (u32, Vec<Outcome>) {
+    /// Writes the rows, and answers with how many, and with what goes beside them, if anything does.
+    fn settle(&self, outcomes: VecDeque<Ended>) -> (u32, Option<Vec<Outcome>>) {
         self.delivered.borrow_mut().clear();
         let (mut rows, mut beside) = (0, Vec::new());
         for ended in outcomes {
@@ -38,7 +38,7 @@ impl Local {
             rows += 1;
             beside.extend(rest);
         }
-        (rows, beside)
+        (rows, Some(beside).filter(|beside| !beside.is_empty()))
     }
 
     /// An outcome's row, and what goes beside it. None for a call that was cancelled: its outcome is dropped, and a lease
@@ -65,7 +65,7 @@ impl Local {
             }
             _ => {}
         }
-        let call = self.finish(|calls| calls.settle(slot, number))?;
+        let call = self.change(|calls| calls.settle(slot, number))?;
         let slot_column = f64::from(slot);
         let beside = |value, outcome| Some((Row::plain(slot_column, value), Some(outcome)));
         match outcome {

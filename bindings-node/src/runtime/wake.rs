@@ -152,9 +152,10 @@ impl Wake {
 
     /// Keeps the process, and the function that hears of it, or neither. To be used on the JavaScript thread alone.
     pub(crate) fn keep(&self, hearer: &Callback, on: bool) {
-        hearer.hold(on);
-        self.needed.store(on, Ordering::Relaxed);
-        self.refer(hearer.env, on);
+        if self.needed.swap(on, Ordering::Relaxed) != on {
+            hearer.hold(on);
+            self.refer(hearer.env, on);
+        }
     }
 
     fn refer(&self, env: Env, on: bool) {
