@@ -13,6 +13,11 @@ def future(client: redlock.Redlock, name: str) -> Any:
     return client.lock(name).ainspect()
 
 
+class Incomparable:
+    def __eq__(self, other: object) -> bool:
+        raise ZeroDivisionError
+
+
 def test_what_asyncio_makes_of_it(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         def ask() -> Any:
@@ -37,6 +42,9 @@ def test_what_it_says_of_itself(client: redlock.Redlock, name: str) -> None:
         asked.add_done_callback(heard.append)
         asked.add_done_callback(print)
         assert asked.remove_done_callback(print) == 1
+        with pytest.raises(ZeroDivisionError):
+            asked.remove_done_callback(Incomparable())
+        assert repr(asked) == "<redlock._Asked pending>"
         asked.add_done_callback(lambda _: told.set())
         assert (asked.done(), asked.cancelled()) == (False, False)
         for early in (asked.result, asked.exception):

@@ -15,10 +15,10 @@ use pyo3::prelude::*;
 use super::lock;
 use crate::once::{Once, intern};
 use outcome::{Outcome, pending, tell};
-use waiting::Waiting;
+use waiting::{Waiting, equal};
 
 /// What a call is to come to.
-#[pyclass(frozen, weakref, module = "redlock")]
+#[pyclass(frozen, weakref, module = "redlock", name = "_Asked")]
 pub(super) struct Asked {
     event_loop: Py<PyAny>,
     state: Mutex<State>,
@@ -148,17 +148,11 @@ impl Asked {
     }
 
     fn remove_done_callback(&self, function: &Bound<'_, PyAny>) -> PyResult<usize> {
-        // Out of the lock: to compare them may run code of theirs.
-        let waiting = std::mem::take(&mut lock(&self.state).waiting);
-        let (before, mut kept) = (waiting.len(), Vec::new());
-        for waiting in waiting {
-            if !waiting.function.bind(function.py()).eq(function)? {
-                kept.push(waiting);
-            }
-        }
-        let removed = before - kept.len();
-        lock(&self.state).waiting.extend(kept);
-        Ok(removed)
+        let there = Waiting::functions(&lock(&self.state).waiting, function.py());
+        // Out of the lock: to compare them, or to let go of them, may run code of theirs.
+        let gone = equal(there, function)?;
+        let removed = Waiting::take(&mut lock(&self.state).waiting, &gone);
+        Ok(removed.len())
     }
 
     #[pyo3(signature = (msg = None))]
@@ -185,6 +179,13 @@ impl Asked {
 
     fn _make_cancelled_error<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.outcome(py).ok_or_else(|| pending(py))?.cancellation(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<redlock._Asked {}>",
+            lock(&self.state).outcome.as_ref().map_or("pending", Outcome::word)
+        )
     }
 
     fn __await__(slf: Py<Self>) -> Py<Self> {

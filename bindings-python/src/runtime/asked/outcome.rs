@@ -23,6 +23,14 @@ impl Outcome {
         }
     }
 
+    /// As asyncio calls it.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Result(_) | Self::Error(_) => "finished",
+            Self::Cancelled(_) => "cancelled",
+        }
+    }
+
     /// The result, or what is raised in its place.
     pub(super) fn get(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self {

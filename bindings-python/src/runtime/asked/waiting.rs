@@ -9,7 +9,7 @@ use crate::once::{Once, intern};
 
 /// A callback of a future.
 pub(super) struct Waiting {
-    pub(super) function: Py<PyAny>,
+    function: Py<PyAny>,
     context: Option<Py<PyAny>>,
     /// A task: it sees to whatever is raised in it.
     is_task: bool,
@@ -32,6 +32,18 @@ impl Waiting {
             context => context,
         };
         Ok(Self { function, context, is_task })
+    }
+
+    /// What these call.
+    pub(super) fn functions(of: &[Self], py: Python<'_>) -> Vec<Py<PyAny>> {
+        of.iter().map(|waiting| waiting.function.clone_ref(py)).collect()
+    }
+
+    /// Takes those out that call one of these.
+    pub(super) fn take(out_of: &mut Vec<Self>, functions: &[Py<PyAny>]) -> Vec<Self> {
+        out_of
+            .extract_if(.., |waiting| functions.iter().any(|gone| gone.is(&waiting.function)))
+            .collect()
     }
 
     /// In the loop's next turn.
@@ -71,4 +83,15 @@ impl Waiting {
         visit.call(&self.function)?;
         visit.call(&self.context)
     }
+}
+
+/// Those of `functions` that are equal to this one.
+pub(super) fn equal(functions: Vec<Py<PyAny>>, to: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyAny>>> {
+    let mut equal = Vec::new();
+    for function in functions {
+        if function.bind(to.py()).eq(to)? {
+            equal.push(function);
+        }
+    }
+    Ok(equal)
 }
