@@ -11,13 +11,13 @@ use tokio_util::codec::Decoder;
 
 use super::super::endpoint::Endpoint;
 use super::super::{Fault, Vote};
-use super::{count, echoes, extension, holder, owns, released, sets, vote};
+use super::{count, echoes, extension, holder, owns, released, releases, sets, vote};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const SECRET: &str = "s3cret-word";
 
 /// What a server says when it is well, and what it may say instead.
-const POLITE: [&str; 12] = [
+const POLITE: [&str; 13] = [
     "*4\r\n:1\r\n:10000\r\n$0\r\n\r\n$32\r\n{token}\r\n",
     "*4\r\n:1\r\n:10000\r\n$16\r\n1700000000000000\r\n$32\r\n{token}\r\n",
     "*4\r\n:0\r\n:10000\r\n$0\r\n\r\n$32\r\n{token}\r\n",
@@ -26,6 +26,7 @@ const POLITE: [&str; 12] = [
     "*3\r\n$32\r\n{token}\r\n:10000\r\n$32\r\n{token}\r\n",
     "+OK\r\n$32\r\n{token}\r\n",
     "_\r\n_\r\n",
+    "$32\r\n{token}\r\n",
     "-ERR no such user as s3cret-word\r\n",
     ">2\r\n$10\r\ninvalidate\r\n*1\r\n$8\r\nlock:job\r\n",
     ">2\r\n$10\r\ninvalidate\r\n_\r\n",
@@ -137,6 +138,10 @@ fn read(value: &Value, bytes: &[u8], server: &Endpoint) -> Result<(), String> {
     }
     if owns(value) && *value == Value::BulkString(TOKEN.into()) && !contains(bytes, &exact) {
         return Err("an owner that was not said".into());
+    }
+    let whole = releases(value, TOKEN) && !matches!(value, Value::ServerError(_));
+    if whole && released(value) == Ok(true) && !contains(bytes, &exact) {
+        return Err("a release that was not said".into());
     }
     let _ = sets(value);
     let faults = [

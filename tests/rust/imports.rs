@@ -138,6 +138,7 @@ const CORE: &[&str] = &[
     "node::redis::script",
     "node::redis::packed",
     "node::redis::reply",
+    "node::redis::refusal",
     "node::redis::talk",
     "node::redis::reader",
     "node::redis::socket",

@@ -16,6 +16,7 @@ pub(super) fn fits(in_flight: &InFlight, value: &Value) -> bool {
         _ if in_flight.has_two_answers() => reply::sets(value),
         Expects::Anything => true,
         Expects::Echo(echo) => reply::echoes(value, echo),
+        Expects::Release(token) => reply::releases(value, token),
         Expects::Owner => reply::owns(value),
         Expects::Durable(wanted) => wanted.fits(value),
         Expects::Parts(parts) => in_flight.fits_part(parts, value),

@@ -93,7 +93,8 @@ pub(super) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duratio
     }
     let token = Arc::clone(&claim.token);
     let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
-    script_call(call, token, purpose, TIMEOUT)
+    let call = script_call(call, Arc::clone(&token), purpose, TIMEOUT);
+    Command { expects: Expects::Release(token), ..call }
 }
 
 /// Deletes the keys whoever has them, if the server's own clock has not passed this time.

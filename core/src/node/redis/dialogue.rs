@@ -16,6 +16,7 @@ use super::in_flight::{Command, InFlight, Purpose};
 use super::link::VotesFrom;
 use super::native::{Delete, respelled};
 use super::pipeline::Pipeline;
+use super::refusal::is_replicas;
 use super::reply;
 use crate::clock::Instant;
 use crate::node::Fault;
@@ -140,7 +141,7 @@ impl Dialogue {
             return Some(Fault::new("the server answered what nobody asked"));
         };
         // A replica's: it was a primary, another one is now, and no delete is done that this one refuses.
-        if !fits(&in_flight, &value) || reply::is_replicas(&value) {
+        if !fits(&in_flight, &value) || is_replicas(&value) {
             let fault = self.context.target.route.redact_fault(reply::unexpected(&value));
             self.context.refuse(in_flight, &fault);
             return Some(fault);

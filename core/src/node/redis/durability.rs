@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
 
-use super::reply;
+use super::refusal::words;
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::spelling::spelled;
@@ -67,9 +67,9 @@ impl Durability {
         } else {
             // A right that is missing; that it is a replica, for as long as it is one.
             let text = format!("{option} needs {name}, which the server refuses: ");
-            return Some(Fault::new(text).saying(&reply::words(answer), ""));
+            return Some(Fault::new(text).saying(&words(answer), ""));
         };
-        Some(Fault::invalid(why).saying(&reply::words(answer), ""))
+        Some(Fault::invalid(why).saying(&words(answer), ""))
     }
 
     /// The option that wants it, for messages.
@@ -86,7 +86,7 @@ impl Durability {
     pub(super) fn shortfall(self, answer: &Value, waited: Duration) -> Option<Fault> {
         let Some((disks, replicas)) = self.counts(answer) else {
             let before = format!("whether {} is met cannot be told: ", spelled(self.option()));
-            return Some(Fault::new(before).saying(&reply::words(answer), ""));
+            return Some(Fault::new(before).saying(&words(answer), ""));
         };
         let within = seconds(waited);
         if disks < i64::from(self.fsync) {

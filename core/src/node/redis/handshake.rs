@@ -10,7 +10,7 @@ use redis::{Cmd, Value, cmd};
 use super::endpoint::Endpoint;
 use super::login::{log_in, no_redis, refused};
 use super::native::Delete;
-use super::reply;
+use super::refusal::words;
 use super::rights::Needs;
 use super::script::SCRIPTS;
 use super::stream::Stream;
@@ -185,11 +185,9 @@ fn steps(endpoint: &Endpoint, resp3: bool, needs: &Needs) -> Vec<(Step, Cmd)> {
 /// A fault unless the answer to `ROLE` is a primary's.
 fn is_primary(role: &Value) -> Result<(), Fault> {
     match role {
-        Value::Array(parts) if parts.first().is_some_and(|role| reply::words(role) == "master") => {
-            Ok(())
-        }
+        Value::Array(parts) if parts.first().is_some_and(|role| words(role) == "master") => Ok(()),
         Value::Array(parts) => {
-            let role = parts.first().map(reply::words).unwrap_or_default();
+            let role = parts.first().map(words).unwrap_or_default();
             Err(Fault::new("the sentinels name it as the primary, and its role is ")
                 .saying(&role, ""))
         }

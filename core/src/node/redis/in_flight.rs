@@ -68,6 +68,8 @@ pub(super) enum Expects {
     Anything,
     /// One that ends with this.
     Echo(Arc<str>),
+    /// That, or this alone.
+    Release(Arc<str>),
     /// Two: that of a `SET NX`, and the owner of a key or nothing.
     Owner,
     /// The server's own time.

@@ -3,7 +3,7 @@
 use redis::{ServerError, Value, cmd};
 
 use super::endpoint::Endpoint;
-use super::reply;
+use super::refusal::{refusal, words};
 use super::talk::Talk;
 use crate::node::Fault;
 
@@ -64,11 +64,11 @@ fn own_id(words: &[(Value, Value)]) -> Option<i64> {
 
 /// A server's refusal of a step that a connection needs.
 pub(super) fn refused(error: &ServerError) -> Fault {
-    reply::refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
+    refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
 }
 
 /// What greets in another way is shown: an HTTP server says so itself.
 pub(super) fn no_redis(value: &Value) -> Fault {
-    let said = reply::words(value);
+    let said = words(value);
     Fault::new("the greeting was answered by ").saying(&said, ": is it a Redis server?")
 }

@@ -34,6 +34,7 @@ mod query;
 mod queue;
 mod reader;
 mod reconnect;
+mod refusal;
 mod renewal;
 mod reply;
 mod rights;
@@ -64,8 +65,7 @@ use tokio::sync::oneshot;
 use super::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, Watch,
 };
-use crate::background;
-use crate::clock::Clock;
+use crate::{background, clock::Clock};
 use commands::{attempt, ping};
 use connection::Connection;
 use context::Context;

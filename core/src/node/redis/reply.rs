@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::refusal::{refusal, words};
 use crate::node::{Extension, Fault, Holder, Taken, Vote};
-use crate::spelling::camel_case;
 
 /// What a reply says, or that it says nothing that counts.
 pub(super) type Answer<T> = Result<T, Fault>;
@@ -23,6 +23,11 @@ pub(super) fn echoes(value: &Value, asked: &str) -> bool {
         Value::ServerError(_) => true,
         _ => false,
     }
+}
+
+/// Whether it can be the answer to `release`: the usual one is the token alone.
+pub(super) fn releases(value: &Value, token: &str) -> bool {
+    matches!(value, Value::BulkString(whose) if whose == token.as_bytes()) || echoes(value, token)
 }
 
 /// Whether it can be the answer to `SET NX`.
@@ -90,6 +95,9 @@ pub(super) fn extension(value: &Value) -> Answer<Extension> {
 
 /// The answer to `release`: whether all keys were ours.
 pub(super) fn released(value: &Value) -> Answer<bool> {
+    if let Value::BulkString(_) = value {
+        return Ok(true);
+    }
     match parts(value)? {
         [Value::Int(1)] => Ok(true),
         [Value::Int(0)] => Ok(false),
@@ -134,55 +142,6 @@ fn remaining(pttl: i64) -> Option<Duration> {
     }
 }
 
-/// Whether a replica says that it does not write.
-pub(super) fn is_replicas(value: &Value) -> bool {
-    matches!(value, Value::ServerError(_)) && error_code(&words(value)) == "READONLY"
-}
-
-/// An error's own name, also where a script was around it.
-fn error_code(text: &str) -> &str {
-    // Before Redis 7 what a command in a script says comes behind where the script was.
-    let inner =
-        text.strip_prefix("ERR Error running script").and_then(|said| said.rsplit_once(": "));
-    let code = inner.map_or(text, |(_, said)| said).split_whitespace().next().unwrap_or_default();
-    code.trim_start_matches('-')
-}
-
-/// What the scripts' own error means.
-const FENCE_HINT: &str = " (no client can have stored the fencing token that it keeps there: docs/fencing.md, \"Repair\")";
-
-/// The server's own error, explained where its text alone would puzzle.
-pub(super) fn refusal(text: &str) -> Fault {
-    let code = error_code(text);
-    let hint = match code {
-        _ if text.contains("can't run this command") || text.contains("ACL failure") => {
-            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE; for fencing and releases by force TIME)"
-        }
-        "WRONGTYPE" if camel_case() => {
-            " (the key holds data of another type, it is no lock: choose another name or keyPrefix)"
-        }
-        "WRONGTYPE" => {
-            " (the key holds data of another type, it is no lock: choose another name or key_prefix)"
-        }
-        "NOPERM" => {
-            " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys, or other rights with scripts off: docs/security.md)"
-        }
-        "CLUSTERDOWN" => " (nobody has the key's hash slot now: docs/cluster.md)",
-        "NOAUTH" => " (put the password into the node's URL)",
-        "READONLY" => " (the server is a replica)",
-        "MOVED" | "ASK" | "CROSSSLOT" => {
-            " (this is a Redis Cluster: use redis+cluster://host:port)"
-        }
-        "FENCE" => FENCE_HINT,
-        _ => "",
-    };
-    let answered = "the server answered ";
-    // No retry mends these.
-    let wrong = matches!(code, "WRONGTYPE" | "MOVED" | "ASK" | "CROSSSLOT");
-    let fault = if wrong { Fault::invalid(answered) } else { Fault::new(answered) };
-    fault.saying(text, hint)
-}
-
 /// A reply that is none of ours.
 ///
 /// Never a refusal: somebody who cannot say whether the lock is held must not be counted as if it were.
@@ -196,31 +155,6 @@ pub(super) fn unexpected(value: &Value) -> Fault {
     }
 }
 
-/// What a server said, as text: bytes are not written as numbers, in which nobody would find a password.
-pub(super) fn words(value: &Value) -> String {
-    let all = |values: &[Value]| values.iter().map(words).collect::<Vec<_>>().join(" ");
-    match value {
-        Value::Nil => "nothing".to_owned(),
-        Value::Okay => "OK".to_owned(),
-        Value::Int(number) => number.to_string(),
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
-        Value::Array(values) | Value::Set(values) => format!("({})", all(values)),
-        Value::Push { data, .. } => format!("({})", all(data)),
-        Value::Map(pairs) => {
-            let pair = |(key, value): &(Value, Value)| format!("{} {}", words(key), words(value));
-            format!("({})", pairs.iter().map(pair).collect::<Vec<_>>().join(" "))
-        }
-        Value::Attribute { data, .. } => words(data),
-        Value::ServerError(error) => {
-            format!("{} {}", error.code(), error.details().unwrap_or_default())
-        }
-        Value::Double(number) => number.to_string(),
-        Value::Boolean(yes) => yes.to_string(),
-        _ => "a value of another kind".to_owned(),
-    }
-}
-
 #[cfg(test)]
 #[path = "../../../fuzz/replies.rs"]
 mod fuzz;
@@ -230,18 +164,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_the_options_is_told_by_the_errors_code() {
-        for (text, invalid) in [
-            ("WRONGTYPE Operation against a key holding the wrong kind of value", true),
-            ("ERR Error running script (call to f_0): @user_script:12: WRONGTYPE Operation", true),
-            ("NOPERM this user may not touch the key 'WRONGTYPE'", false),
-            ("ERR unknown command 'WRONGTYPE'", false),
-            ("LOADING of: WRONGTYPE", false),
-            ("MOVED 3999 127.0.0.1:6381", true),
-            ("ASK 3999 127.0.0.1:6381", true),
-            ("CROSSSLOT Keys in request don't hash to the same slot", true),
-        ] {
-            assert_eq!(refusal(text).is_invalid(), invalid, "{text}");
+    fn only_the_token_itself_says_that_a_release_was_carried_out() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let refused = Value::Array(vec![Value::Int(0), text("ours")]);
+        assert!(releases(&text("ours"), "ours") && released(&text("ours")) == Ok(true));
+        assert!(releases(&refused, "ours") && released(&refused) == Ok(false));
+        let others = [text("theirs"), text(""), Value::Nil, Value::Okay, Value::Int(1)];
+        for other in others.into_iter().chain([Value::Array(vec![Value::Int(1), text("theirs")])]) {
+            assert!(!releases(&other, "ours"), "{other:?}");
         }
     }
 }

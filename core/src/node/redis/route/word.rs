@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::super::refusal::words;
 use super::super::reply;
 use crate::node::Fault;
 
@@ -28,7 +29,7 @@ impl Word {
         let (host, port) = match place {
             Value::Nil => return Ok(None),
             Value::Array(parts) => match &parts[..] {
-                [host, port] => (reply::words(host), reply::words(port)),
+                [host, port] => (words(host), words(port)),
                 _ => return Err(reply::unexpected(place)),
             },
             _ => return Err(reply::unexpected(place)),
@@ -70,7 +71,7 @@ impl Word {
 
 /// One field of what a sentinel tells of a primary: a map, or names and values in turn.
 pub(super) fn field(about: &Value, name: &str) -> Option<String> {
-    let of = |key: &Value, value: &Value| (reply::words(key) == name).then(|| reply::words(value));
+    let of = |key: &Value, value: &Value| (words(key) == name).then(|| words(value));
     match about {
         Value::Map(pairs) => pairs.iter().find_map(|(key, value)| of(key, value)),
         Value::Array(parts) => parts.chunks_exact(2).find_map(|pair| of(&pair[0], &pair[1])),
