@@ -19,7 +19,7 @@ if sys.platform != "linux":
 
 PROGRAM = Path(__file__).parent / "programs" / "pairs.py"
 FEW, MANY = 640, 1920
-#: 33,200 to 33,800 and 29,500 to 29,900 in six runs beside other work; compilers differ by more.
+#: 21,800 and 29,000 on a quiet machine; some hundred more beside other work, and compilers differ by more.
 MOST = {"one": 26_000, "many": 33_000}
 #: Without optimisation over all crates, as developers may build, it is half as much again.
 SLACK = 1.6 if os.environ.get("CARGO_PROFILE_RELEASE_LTO") == "off" else 1.0
