@@ -51,8 +51,11 @@ export declare class NativeLock {
 
 /** One JavaScript thread's connection to the background thread. */
 export declare class Runtime {
-  /** Starts the calls in the first rows. */
-  send(rows: number): void
+  /**
+   * Starts the calls in the first rows. A function, and no method: for each call of those napi locks a table of the
+   * whole process, twice.
+   */
+  sender(): (rows: number) => void
   /** Stops a call; its slot will not be settled, and no key stays behind. False if it has been settled. */
   cancel(slot: number): boolean
   /** Chooses the default client's nodes and options. Throws once it is in use, unless it is to be replaced. */

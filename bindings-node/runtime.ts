@@ -53,6 +53,9 @@ const runtime = Object.assign(
   { hear },
 );
 
+/** Tells the native part of so many calls that are written down. */
+const tell = runtime.sender();
+
 /** The native part, once it knows of every call so far. */
 export function native(): Runtime {
   send();
@@ -75,7 +78,7 @@ function send(): void {
   if (unsent === 0) return;
   const rows = unsent;
   unsent = 0;
-  runtime.send(rows);
+  tell(rows);
 }
 
 function write(operation: number, of: number, argument: number, receiver: Receiver): number {
