@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -105,6 +106,31 @@ def test_a_failure_that_nobody_hears_of_is_reported(asks: bool) -> None:
     assert [type(about["exception"]) for about in reported] == (
         [] if asks else [redlock.QuorumUnavailable]
     )
+
+
+def test_a_failure_keeps_nothing_that_nobody_holds() -> None:
+    """The error has the frame that awaited it, which has the future, which has the error."""
+
+    class Big:
+        pass
+
+    refs: list[weakref.ref[Big]] = []
+
+    async def fail(client: redlock.Redlock) -> None:
+        big = Big()
+        refs.append(weakref.ref(big))
+        asked = client.lock("job").aattach("0" * 32)
+        with pytest.raises(redlock.LockError):
+            await asked
+
+    async def main() -> None:
+        client = redlock.Redlock("memory://")
+        for _ in range(3):
+            await fail(client)
+
+    asyncio.run(main())
+    gc.collect()
+    assert [ref() for ref in refs] == [None] * 3
 
 
 def test_debug_mode_measures_each_step(client: redlock.Redlock, name: str) -> None:

@@ -64,7 +64,7 @@ impl Asked {
     pub(super) fn settle(slf: &Bound<'_, Self>, answer: PyResult<Py<PyAny>>) -> PyResult<()> {
         let (me, event_loop) = (slf.get(), slf.get().event_loop.bind(slf.py()));
         me.unseen.store(answer.is_err(), Ordering::Relaxed);
-        let mut waiting = me.end(answer.map_or_else(Outcome::Error, Outcome::Result)).into_iter();
+        let mut waiting = me.end(Outcome::of(slf.py(), answer)).into_iter();
         let first = waiting.next();
         waiting.try_for_each(|waiting| waiting.call_soon(event_loop, slf))?;
         first.map_or(Ok(()), |first| first.call(event_loop, slf))
@@ -213,10 +213,7 @@ impl Asked {
         visit.call(&self.event_loop)?;
         let Ok(state) = self.state.try_lock() else { return Ok(()) };
         state.waiting.iter().try_for_each(|waiting| waiting.traverse(&visit))?;
-        match &state.outcome {
-            Some(Outcome::Result(kept) | Outcome::Cancelled(kept)) => visit.call(kept),
-            _ => Ok(()),
-        }
+        state.outcome.as_ref().map_or(Ok(()), |outcome| outcome.traverse(&visit))
     }
 
     fn __clear__(&self) {

@@ -1,5 +1,6 @@
 //! What a future comes to, and what is raised of it.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -8,18 +9,32 @@ use crate::once::Once;
 /// What a future has come to.
 pub(super) enum Outcome {
     Result(Py<PyAny>),
-    Error(PyErr),
+    /// As an object: the collector must see what it holds, the frames that it went through.
+    Error(Py<PyBaseException>),
     /// With what `cancel` was given.
     Cancelled(Py<PyAny>),
 }
 
 impl Outcome {
+    /// What a call came to.
+    pub(super) fn of(py: Python<'_>, answer: PyResult<Py<PyAny>>) -> Self {
+        answer.map_or_else(|error| Self::Error(error.into_value(py)), Self::Result)
+    }
+
     /// The same: what is made of it takes calls into Python, which no lock is held across.
     pub(super) fn clone_ref(&self, py: Python<'_>) -> Self {
         match self {
             Self::Result(result) => Self::Result(result.clone_ref(py)),
             Self::Error(error) => Self::Error(error.clone_ref(py)),
             Self::Cancelled(message) => Self::Cancelled(message.clone_ref(py)),
+        }
+    }
+
+    /// For the collector.
+    pub(super) fn traverse(&self, visit: &pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        match self {
+            Self::Result(kept) | Self::Cancelled(kept) => visit.call(kept),
+            Self::Error(error) => visit.call(error),
         }
     }
 
@@ -35,7 +50,7 @@ impl Outcome {
     pub(super) fn get(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self {
             Self::Result(result) => Ok(result),
-            Self::Error(error) => Err(error),
+            Self::Error(error) => Err(PyErr::from_value(error.into_bound(py).into_any())),
             Self::Cancelled(_) => Err(PyErr::from_value(self.cancellation(py)?)),
         }
     }
@@ -60,10 +75,10 @@ pub(super) fn pending(py: Python<'_>) -> PyErr {
 }
 
 /// The loop is told of a failure that nobody has asked for.
-pub(super) fn tell(event_loop: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<()> {
+pub(super) fn tell(event_loop: &Bound<'_, PyAny>, error: &Py<PyBaseException>) -> PyResult<()> {
     let py = event_loop.py();
     let about = PyDict::new(py);
     about.set_item("message", "Future exception was never retrieved")?;
-    about.set_item("exception", error.value(py))?;
+    about.set_item("exception", error)?;
     event_loop.call_method1("call_exception_handler", (about,)).map(drop)
 }
