@@ -39,11 +39,20 @@ def test_frozen_beyond_the_ttl(
         successor.must("release")
 
 
+def everywhere(servers: list[Server], name: str, token: str) -> None:
+    """Three votes of five are a lease; the others may take a moment."""
+    end = time.monotonic() + 10
+    while [server.get(f"lock:{name}") for server in servers] != [token] * len(servers):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 @COUNTS
 def test_deleted_by_hand(count: int, five: list[Server], name: str) -> None:
     """A holder whose keys are gone hears of it before its ttl ends and never makes them anew."""
     with Agent("rust", [server.url for server in five[:count]]) as holder:
-        holder.must("acquire", name=name, ttl_ms=3000, wait_ms=0)
+        token = holder.must("acquire", name=name, ttl_ms=3000, wait_ms=0)["token"]
+        everywhere(five[:count], name, token)  # what comes only after the delete would be made anew
         holder.pause()  # node by node it would give the lease back to each that had lost it
         for server in five[:count]:
             server.command("DEL", f"lock:{name}")
@@ -57,18 +66,11 @@ def test_deleted_by_hand(count: int, five: list[Server], name: str) -> None:
         assert holder.ask("release")["code"] == "lost"
 
 
-def everywhere(five: list[Server], name: str, token: str) -> None:
-    end = time.monotonic() + 10
-    while [server.get(f"lock:{name}") for server in five] != [token] * 5:
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_single_nodes_get_the_lease_back(five: list[Server], name: str) -> None:
     """A minority that lost the key gets it again, so that the lease survives the next loss."""
     with Agent("rust", [server.url for server in five]) as holder:
         token = holder.must("acquire", name=name, ttl_ms=3000, wait_ms=0)["token"]
-        everywhere(five, name, token)  # three votes are a lease; the others may take a moment
+        everywhere(five, name, token)
         for server in five[:2]:
             server.command("DEL", f"lock:{name}")
         everywhere(five, name, token)
