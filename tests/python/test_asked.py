@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 import redlock
 
+from .processes import run
+from .servers import Server
+
 
 def future(client: redlock.Redlock, name: str) -> Any:
     """One of those, under way."""
@@ -213,3 +216,39 @@ def test_its_context_is_the_task_s(client: redlock.Redlock, name: str) -> None:
         assert mine.get() == 0
 
     asyncio.run(main())
+
+
+NESTED = """
+import asyncio, sys, nest_asyncio, redlock
+
+if sys.argv[2] == "before":
+    nest_asyncio.apply()
+client = redlock.Redlock(sys.argv[1])
+
+
+async def inner():
+    async with client.lock("inner", ttl=9):
+        return "done"
+
+
+async def outer():
+    async with client.lock("outer", ttl=9):
+        return asyncio.get_running_loop().run_until_complete(asyncio.wait_for(inner(), 20))
+
+
+async def main():
+    async with client.lock("first", ttl=9):
+        pass
+    nest_asyncio.apply()
+    return await asyncio.create_task(outer())
+
+print(asyncio.run(main()))
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "later"])
+def test_a_loop_runs_within_a_task_that_has_gone_on(redis_server: Server, when: str) -> None:
+    """As with nest_asyncio, in notebooks: a loop that is run within our callback cannot call it."""
+    program = run(NESTED, redis_server.url, when)
+    said, wrong = program.communicate(timeout=40)
+    assert (said, wrong, program.returncode) == ("done\n", "", 0)

@@ -22,11 +22,9 @@ impl Waiting {
         function: Py<PyAny>,
         context: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        static TASK: Once<Py<PyAny>> = Once::new();
         static COPY: Once<Py<PyAny>> = Once::new();
         let of = function.bind(py).getattr_opt(intern!(py, "__self__"))?;
-        let task = TASK.import(py, "asyncio", "Task")?;
-        let is_task = context.is_some() && of.map_or(Ok(false), |of| of.is_instance(task))?;
+        let is_task = context.is_some() && of.map_or(Ok(false), |of| of.is_instance(task(py)?))?;
         let context = match context {
             None => Some(COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind()),
             context => context,
@@ -69,6 +67,9 @@ impl Waiting {
         let Some(context) = self.context.as_ref().filter(|_| self.is_task) else {
             return self.call_soon(event_loop, of);
         };
+        if nests(py)? {
+            return self.call_soon(event_loop, of);
+        }
         match context.call_method1(py, intern!(py, "run"), (&self.function, of)) {
             // Another task runs here: somebody runs a loop within it.
             Err(error) if error.is_instance_of::<PyRuntimeError>(py) => {
@@ -83,6 +84,20 @@ impl Waiting {
         visit.call(&self.function)?;
         visit.call(&self.context)
     }
+}
+
+/// asyncio's own class of tasks.
+fn task(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static TASK: Once<Py<PyAny>> = Once::new();
+    TASK.import(py, "_asyncio", "Task")
+}
+
+/// Whether a task may run its own loop within a step of its, as with nest_asyncio, which has tasks of another class for it:
+/// a loop that is run within our callback cannot call it, and would never read what is waited for.
+fn nests(py: Python<'_>) -> PyResult<bool> {
+    static ASYNCIO: Once<Py<PyAny>> = Once::new();
+    let asyncio = ASYNCIO.get_or_try_init(py, || Ok(py.import("asyncio")?.into_any().unbind()))?;
+    Ok(!asyncio.bind(py).getattr(intern!(py, "Task"))?.is(task(py)?))
 }
 
 /// Those of `functions` that are equal to this one.
