@@ -223,14 +223,18 @@ fn strings<'py>(value: &Bound<'py, PyAny>) -> PyResult<Result<Vec<String>, Bound
 }
 
 /// A value's class, where the value itself may be a secret.
+///
+/// Not by `Display`, here and wherever there is a text of Python's: for that it runs handlers of signals, and what they raise,
+/// a Ctrl-C too, is told to nobody but `sys.unraisablehook`.
 pub(crate) fn class(value: &Bound<'_, PyAny>) -> String {
-    value.get_type().name().map_or_else(|_| "nameless class".to_owned(), |name| name.to_string())
+    let name = value.get_type().name();
+    name.map_or_else(|_| "nameless class".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// A value, as messages show it.
 pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
-    let text = value.repr().map_or_else(|_| "unprintable".to_owned(), |text| text.to_string());
-    redlock::ffi::shown(&text)
+    let text = value.repr();
+    redlock::ffi::shown(&text.as_ref().map_or("unprintable".into(), |text| text.to_string_lossy()))
 }
 
 /// Whether it is called for each name.

@@ -166,7 +166,8 @@ fn begin(py: Python<'_>, weak: &Py<PyWeakrefReference>, owed: &Owed) -> PyResult
 
 /// The class of an error: its text may hold the secret.
 fn class_of(py: Python<'_>, error: &PyErr) -> String {
-    error.get_type(py).name().map_or_else(|_| "an error".to_owned(), |name| name.to_string())
+    let name = error.get_type(py).name();
+    name.map_or_else(|_| "an error".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// What the thread tells: the function's answer, or the class of what it raised.

@@ -75,7 +75,7 @@ pub(crate) fn conclude_with(problem: Bound<'_, PyAny>, error: &Bound<'_, PyAny>)
     } else if error.is_instance_of::<classes::LockLost>() {
         Ok(())
     } else {
-        let note = format!("redlock: {}", problem.str()?);
+        let note = format!("redlock: {}", problem.str()?.to_string_lossy());
         error.call_method1(intern!(py, "add_note"), (note,)).map(drop)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::PyList;
 
 /// Who holds a lock, by each node's word: a snapshot.
 ///
@@ -47,7 +47,7 @@ pub(crate) struct NodeInspection {
 impl Inspection {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.bind(py)).collect();
-        let nodes = PyList::new(py, nodes)?.repr()?;
+        let nodes = python(py, PyList::new(py, nodes)?)?;
         let (held, remaining) = (python(py, self.held)?, python(py, self.remaining)?);
         Ok(format!("Inspection(held={held}, remaining={remaining}, nodes={nodes})"))
     }
@@ -69,8 +69,8 @@ impl NodeInspection {
 }
 
 /// As Python writes it.
-fn python<'py>(py: Python<'py>, value: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyString>> {
-    value.into_bound_py_any(py)?.repr()
+fn python<'py>(py: Python<'py>, value: impl IntoPyObject<'py>) -> PyResult<String> {
+    Ok(value.into_bound_py_any(py)?.repr()?.to_string_lossy().into_owned())
 }
 
 impl Inspection {

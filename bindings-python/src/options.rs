@@ -110,7 +110,7 @@ fn refuse(
     let Some((name, _)) = kwargs.and_then(|kwargs| kwargs.iter().next()) else {
         return Ok(());
     };
-    let name = name.to_string();
+    let name: String = name.extract()?;
     Err(invalid(match ffi::instead_of(&name, Unit::Seconds) {
         Some(instead) => format!("{call}: '{name}' is another library's option. {instead}"),
         None => format!("{call} has no option '{name}'. There are: {}", options()),

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import inspect
 import re
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redlock
 
+from .processes import run
 from .servers import Silent
 from .test_vectors import about, table, verify
 
@@ -137,3 +139,41 @@ def test_every_option_of_core_s_table_is_a_parameter_and_no_other(call: Callable
     assert {*re.findall(r"(\w+)=", str(caught.value).partition("There are:")[2])} == written
     # Looked up even where nothing is given for it.
     call(*args, **({"replace": True} if call is redlock.configure else {}))
+
+
+ALARMS = """
+import signal, sys, time, redlock
+
+raised, lost = 0, []
+
+
+class Alarm(BaseException):
+    pass
+
+
+def ring(*_):
+    raise Alarm
+
+
+sys.unraisablehook = lost.append
+signal.signal(signal.SIGALRM, ring)
+client = redlock.Redlock("memory://")
+end = time.monotonic() + 20
+while raised < 100 and time.monotonic() < end:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.3)
+        while True:
+            client.lock("job", ttl=5, wait=3)
+    except Alarm:
+        raised += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(raised, len(lost))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no such alarm here")
+def test_what_a_signals_handler_raises_is_raised() -> None:
+    """A Ctrl-C in the midst of a call that looks at arguments: most were told to nobody but `sys.unraisablehook`."""
+    program = run(ALARMS)
+    said, wrong = program.communicate(timeout=40)
+    assert (said, wrong, program.returncode) == ("100 0\n", "", 0)

@@ -120,7 +120,7 @@ impl Scheduled {
 
     /// As the loop reports what it raised.
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.function.bind(py).repr()?.to_string())
+        Ok(self.function.bind(py).repr()?.to_string_lossy().into_owned())
     }
 }
 
