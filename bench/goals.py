@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
-from cases import Case
+from cases import LEASES, Case
 from figures import Figures, p50, rate
 
 ONE, FIVE = Case("pairs"), Case("pairs", nodes=5)
@@ -130,6 +130,9 @@ def of_leases(figures: Figures) -> Iterator[Goal]:
         ):
             figure = figures.median(HOLD, name, itemgetter(field))
             yield Goal(f"10,000 renewed leases: {name}, {text}", limit, figure, unit=unit)
+    most = max(LEASES)
+    lost = figures.median(Case("leases", "hold", callers=most), RUST, itemgetter("lost"))
+    yield Goal(f"{most:,} renewed leases: {RUST}, lost", 0, lost)
 
 
 def of_links(figures: Figures) -> Iterator[Goal]:

@@ -11,6 +11,7 @@ mod cluster;
 mod cluster_setups;
 mod crates;
 mod credentials;
+mod crowd;
 #[cfg(feature = "waitaof")]
 mod disks;
 mod endings;

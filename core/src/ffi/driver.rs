@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::task::AtomicWaker;
+use tokio::task::coop::unconstrained;
 
 use super::on_loop::OnLoop;
 use super::running::{Caught, Inbox, Running, Work};
@@ -61,7 +62,8 @@ impl<T: Send + Unpin + 'static> Driver<T> {
     pub fn start(done: impl FnMut(Vec<T>) + Send + 'static) -> Self {
         let inbox = Arc::new(Inbox { new: Mutex::default(), driver: AtomicWaker::new() });
         let (work, done) = (Running::over(&inbox), Box::new(done));
-        let host = Host::Background(spawn(Drive { work, done }));
+        // Not counted by tokio, which would have a few go on in each turn, and all others woken for nothing.
+        let host = Host::Background(spawn(unconstrained(Drive { work, done })));
         Self { inbox, host }
     }
 

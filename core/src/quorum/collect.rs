@@ -9,6 +9,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::task::coop::unconstrained;
 
 use super::tally::Tally;
 use crate::clock::{Clock, Instant};
@@ -175,7 +176,9 @@ impl<T> Collect<T> {
         late: impl Fn(&mut Self) + 'a,
     ) -> impl Future<Output = ()> + 'a {
         let mut timer = None;
-        poll_fn(move |cx| {
+        // Not counted by tokio: whoever awaits thousands in one task (`join_all`, the monitor) would have 128 go on in a turn,
+        // and all others polled for nothing and woken again, which is quadratic. Each of them waits for a node all the same.
+        unconstrained(poll_fn(move |cx| {
             self.take_ready(cx);
             if enough(self) {
                 return Poll::Ready(());
@@ -185,7 +188,7 @@ impl<T> Collect<T> {
             let over = timer.as_mut().poll(cx).map(|()| late(self));
             foreground::flush();
             over
-        })
+        }))
     }
 
     /// Polls whoever has not answered: nodes are few, and a finished reply must not be polled again.
