@@ -56,6 +56,12 @@ pub(super) enum Action {
         client: usize,
         how: Use,
     },
+    /// So many times, one right after the other.
+    Again {
+        client: usize,
+        how: Use,
+        turns: u32,
+    },
     Pause {
         client: usize,
         ms: u64,

@@ -153,6 +153,16 @@ fn fencing_tokens_catch_a_second_holder_after_a_delete_by_hand() {
 }
 
 #[test]
+fn who_takes_a_lock_over_and_over_leaves_it_to_others_now_and_then() {
+    for seed in 0..20 {
+        let scenario = Scenario::over_and_over(seed, 1);
+        if let Err(violation) = play::play(&scenario) {
+            panic!("{}", report(seed, &scenario, &violation));
+        }
+    }
+}
+
+#[test]
 fn a_seed_plays_the_same_way_twice() {
     let mut lines = 0;
     for seed in 0..50 {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::action::{Action, Step};
+use super::action::{Action, Step, Use};
+use super::chance::plain;
 use super::clock::{Rate, Time};
 use super::world::MS;
 
@@ -114,6 +115,30 @@ impl Scenario {
             this.fail_over_one_by_one();
         }
         this
+    }
+
+    /// One client takes a lock over and over, and another asks for it that is farther from the nodes, and must get it.
+    pub(super) fn over_and_over(seed: u64, nodes: usize) -> Self {
+        let (hold, wait) = (5, Some(10_000));
+        let steps = [
+            (0, Action::Slow { client: 1, node: 0, by: 1, ms: 1_000_000 }),
+            (1, Action::Again { client: 0, how: Use { hold, ..plain(1000) }, turns: 4000 }),
+            (50, Action::Lock { client: 1, how: Use { wait, must: true, ..plain(1000) } }),
+        ];
+        let step = |(ms, action)| Step { at: BEGIN + ms * MS, action };
+        Self {
+            seed,
+            promise: Promise::Kept,
+            guard: Duration::ZERO,
+            fencing: false,
+            latency: 200_000,
+            kills: true,
+            nodes: vec![(0, 0); nodes],
+            shards: 1,
+            replicas: (0, 0),
+            clients: vec![Rate { ppm: 0, wall_offset_us: 0 }; 2],
+            steps: steps.map(step).into(),
+        }
     }
 
     /// Leaves out what is not promised where failovers lose writes (docs/sentinel.md): a second one before the guard of the

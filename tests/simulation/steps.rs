@@ -7,7 +7,7 @@ use crate::node::Change;
 use super::action::Action;
 use super::play::Player;
 use super::scenario::Promise;
-use super::usage::{later, lock, release_all, shutdown};
+use super::usage::{again, later, lock, release_all, shutdown};
 use super::world::{Event, MS, World};
 
 impl Player<'_> {
@@ -78,6 +78,13 @@ impl Player<'_> {
                 if let Some(client) = self.clients[client].clone() {
                     let (id, how) = (client.id, how.clone());
                     self.spawn(id, lock(client, how));
+                }
+            }
+            Action::Again { client, ref how, turns } => {
+                drop(world);
+                if let Some(client) = self.clients[client].clone() {
+                    let (id, how) = (client.id, how.clone());
+                    self.spawn(id, again(client, how, turns));
                 }
             }
             Action::Pause { client, ms } => {

@@ -53,6 +53,15 @@ pub(super) fn lock(client: Client, how: Use) -> Task {
     })
 }
 
+/// Uses of a lock, one right after the other.
+pub(super) fn again(client: Client, how: Use, turns: u32) -> Task {
+    Box::pin(async move {
+        for _ in 0..turns {
+            lock(client.clone(), how.clone()).await;
+        }
+    })
+}
+
 /// A lease that goes on under another client's hands, or twice in one client's.
 pub(super) fn continued(client: Client, token: String, how: Use, before: Option<Before>) -> Task {
     Box::pin(async move {

@@ -12,7 +12,7 @@ use super::queue::Ticket;
 use super::refusal::{Refusal, own_holder};
 use super::request::Request;
 use super::round::{Round, round};
-use crate::clock::{Clock, Instant, NEVER};
+use crate::clock::{Instant, NEVER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, Owner};
 use crate::node::Expect;
@@ -20,11 +20,11 @@ use crate::node::Expect;
 /// One acquire.
 /// Dropped at any await it leaves no key and no place in the line: its round and its ticket see to that.
 pub(super) struct Attempt<'a> {
-    request: &'a Request,
+    pub(super) request: &'a Request,
     pub(super) acquirer: &'a Acquirer,
     pub(super) started: Instant,
     /// One budget over queueing, connecting, asking and pausing; `None`: no end.
-    wait: Option<Duration>,
+    pub(super) wait: Option<Duration>,
     /// Who asks, where the language knows.
     owner: Option<Owner>,
     /// Why there is no lease yet.
@@ -32,7 +32,7 @@ pub(super) struct Attempt<'a> {
     /// Since when the nodes have been no use: too many of them faults, or all too slow for the ttl.
     unavailable_since: Option<Instant>,
     pace: Pace,
-    outlook: Outlook,
+    pub(super) outlook: Outlook,
     pub(super) patience: Patience,
 }
 
@@ -112,34 +112,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Before the first round: where others want the keys, too, they may ask first.
-    async fn let_others_ask(&mut self, clock: &dyn Clock) {
-        let contention = &self.acquirer.contention;
-        if self.wait != Some(Duration::ZERO)
-            && let Some(pause) = contention.yield_delay(&self.request.keys)
-        {
-            self.outlook.expect_less();
-            clock.sleep_until(clock.now() + pause.min(self.left() / 2)).await;
-        } else if !self.time_for_two() {
-            self.outlook.expect_less();
-        }
-    }
-
-    /// Over several nodes, where every asker costs the others a round: newcomers let those ask first who have lost
-    /// a race already.
-    async fn defer(&self) {
-        let nodes = &self.acquirer.leases.nodes;
-        if self.outlook.is_newcomer()
-            && nodes.list.len() > 1
-            && let Some(pause) = self.acquirer.contention.yield_delay(&self.request.keys)
-        {
-            let pause = pause.min(self.left() / 2);
-            nodes.clock.sleep_until(nodes.clock.now() + pause).await;
-        }
-    }
-
     /// Whether `wait` has time for a second question.
-    fn time_for_two(&self) -> bool {
+    pub(super) fn time_for_two(&self) -> bool {
         let rounds = self.acquirer.contention.measured();
         self.wait.is_none() || self.left() >= rounds.unwrap_or(self.request.node_timeout() * 2)
     }
@@ -168,7 +142,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// What is left of `wait`.
-    fn left(&self) -> Duration {
+    pub(super) fn left(&self) -> Duration {
         self.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(self.waited()))
     }
 

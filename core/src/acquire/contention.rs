@@ -25,6 +25,9 @@ const LONGEST: Duration = Duration::from_millis(50);
 /// together.
 const UNCONTENDED: u32 = 8;
 
+/// Who takes one lock over and over pauses for so small a part of the time, should others want it.
+const SHARE: u32 = 128;
+
 /// How long rounds take, and the keys that others want.
 pub(crate) struct Contention {
     /// A running mean; 0 before the first. Of two rounds that end at once one may be lost, which is no harm:
@@ -95,7 +98,18 @@ impl Contention {
         let known = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         // Without any contention no key is even hashed.
         let wanted = !known.is_empty() && keys.iter().any(|key| known.contains_key(key));
+        wanted.then(|| self.pause())
+    }
+
+    /// For how long others go first.
+    pub(crate) fn pause(&self) -> Duration {
         // At random: two who stepped back together must not come back together.
-        wanted.then(|| jittered(self.rounds()))
+        jittered(self.rounds())
+    }
+
+    /// Within what time of its release a lock is taken again, and after how long of that others are to have a chance;
+    /// `None` before the first round.
+    pub(crate) fn takes_again(&self) -> Option<(Duration, Duration)> {
+        self.measured().map(|rounds| (rounds.max(LEAST), self.rounds() * SHARE))
     }
 }

@@ -1,6 +1,6 @@
 //! How a lease is acquired: a place in the local queue, then rounds of votes, until one is granted or `wait` is over.
 //!
-//! [`attempt`] is the loop, [`mod@round`] one turn of it, [`vote_round`] its votes. What they wait for: [`queue`]
+//! [`attempt`] is the loop ([`yielding`]: who asks first), [`mod@round`] one turn of it, [`vote_round`] its votes. What they wait for: [`queue`]
 //! (callers of this process), [`pace`] and [`backoff`] (delays). What is logged of waits: [`patience`]. What they learn: [`outlook`] (in one acquire),
 //! [`contention`] (in all).
 //!
@@ -23,6 +23,7 @@ mod refusal;
 mod request;
 mod round;
 mod vote_round;
+mod yielding;
 
 use std::time::Duration;
 

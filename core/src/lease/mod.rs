@@ -4,6 +4,7 @@
 //! [`state`], what is asked of the nodes for it in [`extend`] and [`release`]. [`mod@monitor`] watches over all
 //! leases of a client by way of the [`registry`], and [`handle`] is the one part that callers see.
 
+mod again;
 mod checks;
 mod extend;
 mod handle;
@@ -25,6 +26,7 @@ use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::foreground;
 
+pub(crate) use again::Again;
 pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
 pub(crate) use monitor::monitor;

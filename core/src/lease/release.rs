@@ -82,6 +82,7 @@ fn send_deletes(
     }
     drop(phase);
     state.unregister();
+    state.leases.again.give_back(state.keys(), now);
     state.ring();
     if !unsent {
         return None;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::again::Again;
 use super::checks::Checks;
 use super::params::{LeaseParams, Owner};
 use super::phase::{Phase, Status};
@@ -25,11 +26,12 @@ pub(crate) struct Leases {
     pub(crate) nodes: Arc<Nodes>,
     /// Where changes of keys are told.
     pub(crate) watch: Arc<Watch>,
-    /// Which leases there are. The monitor has it too, and none of the rest: it ends when nobody is left who could
-    /// change a lease.
+    /// Which there are. The monitor has it too, and none of the rest: it ends when nobody is left who could change a lease.
     pub(crate) registry: Arc<Registry<State>>,
     /// What became of them.
     pub(crate) counts: Arc<Counts>,
+    /// Which of their locks were given back of late.
+    pub(crate) again: Again,
 }
 
 /// One lease's state, shared by its handles and the monitor.
@@ -191,18 +193,14 @@ impl State {
 
     /// A quorum confirmed an extend: the deadline moves, but only forward.
     pub(crate) fn confirm(&self, granted: Validity) {
-        let Some(mut phase) = self.held_phase() else {
-            return;
-        };
+        let Some(mut phase) = self.held_phase() else { return };
         phase.deadline = phase.deadline.max(granted.ends());
         phase.capped |= granted.is_capped();
     }
 
     /// Lost is final: the first reason stands, and no later answer revives the lease.
     pub(crate) fn lose(&self, reason: LossReason) {
-        let Some(mut phase) = self.held_phase() else {
-            return;
-        };
+        let Some(mut phase) = self.held_phase() else { return };
         let now = self.now();
         self.end(&mut phase, Status::Lost(reason, now), now);
         drop(phase);
