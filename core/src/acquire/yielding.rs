@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::acquirer::Acquirer;
 use super::attempt::Attempt;
 use crate::clock::Clock;
 
@@ -22,22 +23,24 @@ impl Attempt<'_> {
     /// The same where no others are known of, now and then.
     ///
     /// Who takes a lock again right after giving it back asks before the others have the word, and is never refused, by
-    /// which it would learn of them: of two processes on one core, 5 ms a turn, one had all 318 turns of two seconds.
+    /// which it would learn of them: of two processes on one core, 5 ms a turn, one had all 318 turns of two seconds. So
+    /// does who waits in line behind it in the same process: 192 turns of 16 callers went before the first one of another.
     fn breath(&self) -> Option<Duration> {
-        let (leases, contention) = (&self.acquirer.leases, &self.acquirer.contention);
+        let Acquirer { leases, contention, .. } = self.acquirer;
         let times = contention.takes_again()?;
-        let lasted = leases.again.has_lasted(&self.request.keys, self.started, times);
-        lasted.then(|| contention.pause())
+        let now = leases.nodes.clock.now();
+        leases.again.has_lasted(&self.request.keys, now, times).then(|| contention.pause())
     }
 
-    /// Over several nodes, where every asker costs the others a round: newcomers let those ask first who have lost
-    /// a race already.
+    /// Before a further round, of who was told that the keys are free.
     pub(super) async fn defer(&self) {
-        let nodes = &self.acquirer.leases.nodes;
-        if self.outlook.is_newcomer()
-            && nodes.list.len() > 1
-            && let Some(pause) = self.acquirer.contention.yield_delay(&self.request.keys)
-        {
+        let Acquirer { leases, contention, .. } = self.acquirer;
+        let nodes = &leases.nodes;
+        // Over several nodes, where every asker costs the others a round, newcomers let those ask first who have lost a
+        // race already.
+        let newcomer = nodes.list.len() > 1 && self.outlook.is_newcomer();
+        let known = newcomer.then(|| contention.yield_delay(&self.request.keys)).flatten();
+        if let Some(pause) = known.or_else(|| self.breath()) {
             let pause = pause.min(self.left() / 2);
             nodes.clock.sleep_until(nodes.clock.now() + pause).await;
         }
