@@ -121,7 +121,7 @@ impl Scenario {
     pub(super) fn over_and_over(seed: u64, nodes: usize) -> Self {
         let (hold, wait) = (5, Some(10_000));
         let steps = [
-            (0, Action::Slow { client: 1, node: 0, by: 1, ms: 1_000_000 }),
+            (0, Action::Slow { client: 1, node: 0, by: 3, ms: 1_000_000 }),
             (1, Action::Again { client: 0, how: Use { hold, ..plain(1000) }, turns: 4000 }),
             (50, Action::Lock { client: 1, how: Use { wait, must: true, ..plain(1000) } }),
         ];

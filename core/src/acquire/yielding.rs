@@ -29,7 +29,9 @@ impl Attempt<'_> {
         let Acquirer { leases, contention, .. } = self.acquirer;
         let times = contention.takes_again()?;
         let now = leases.nodes.clock.now();
-        leases.again.has_lasted(&self.request.keys, now, times).then(|| contention.pause())
+        // Longer each time that nobody came: others may have farther to go than we.
+        let factor = leases.again.has_lasted(&self.request.keys, now, times)?;
+        Some(contention.pause() * factor)
     }
 
     /// Before a further round, of who was told that the keys are free.

@@ -12,6 +12,9 @@ use crate::clock::Instant;
 /// So many locks are kept in mind; of two that share a place only the one that was given back last.
 const PLACES: usize = 16;
 
+/// Twice as long each time, and so many times at most.
+const DOUBLINGS: u32 = 3;
+
 /// What a client has given back of late.
 pub(crate) struct Again {
     places: [Mutex<Place>; PLACES],
@@ -26,6 +29,8 @@ struct Place {
     given_back: Instant,
     /// Since when it has always been taken again soon after.
     since: Instant,
+    /// How often that has lasted by now.
+    times: u32,
 }
 
 impl Again {
@@ -50,23 +55,27 @@ impl Again {
     }
 
     /// Whether the lock over these keys has been taken again for `long`, each time no later than `soon` after it was given
-    /// back; this time, too. Then it counts anew.
+    /// back; this time, too. Then it counts anew, up to twice as long as before: the factor.
     pub(crate) fn has_lasted(
         &self,
         keys: &[String],
         now: Instant,
         (soon, long): (Duration, Duration),
-    ) -> bool {
+    ) -> Option<u32> {
         let (lock, mut place) = self.place(keys);
         if place.lock != lock {
-            return false;
+            return None;
         }
-        let goes_on = now.since(place.given_back) <= soon;
-        let lasted = goes_on && now.since(place.since) >= long;
-        if lasted || !goes_on {
-            place.since = now;
+        if now.since(place.given_back) > soon {
+            (place.since, place.times) = (now, 0);
+            return None;
         }
-        lasted
+        let factor = 1 << place.times;
+        if now.since(place.since) < long * factor {
+            return None;
+        }
+        (place.since, place.times) = (now, DOUBLINGS.min(place.times + 1));
+        Some(factor)
     }
 }
 
@@ -89,23 +98,22 @@ mod tests {
     fn a_lock_that_is_taken_again_and_again_is_known_once_it_has_lasted() {
         let (again, job) = (Again::new(), keys("job"));
         let mut told = Vec::new();
-        for turn in 0..30 {
-            if again.has_lasted(&job, at(turn * 10), (SOON, LONG)) {
-                told.push(turn);
-            }
+        for turn in 0..200 {
+            let factor = again.has_lasted(&job, at(turn * 10), (SOON, LONG));
+            told.extend(factor.map(|factor| (turn, factor)));
             again.give_back(&job, at(turn * 10 + 10));
         }
-        assert_eq!(told, [8, 15, 22, 29]);
+        assert_eq!(told, [(8, 1), (21, 2), (47, 4), (99, 8), (151, 8)]);
     }
 
     #[test]
     fn who_pauses_in_between_has_not_taken_it_again() {
         let (again, job) = (Again::new(), keys("job"));
         for turn in 0..100 {
-            assert!(!again.has_lasted(&job, at(turn * 60), (SOON, LONG)), "{turn}");
+            assert_eq!(again.has_lasted(&job, at(turn * 60), (SOON, LONG)), None, "{turn}");
             again.give_back(&job, at(turn * 60 + 50));
         }
         // Another lock is not this one.
-        assert!(!again.has_lasted(&keys("other"), at(6000), (SOON, LONG)));
+        assert_eq!(again.has_lasted(&keys("other"), at(6000), (SOON, LONG)), None);
     }
 }
