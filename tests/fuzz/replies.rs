@@ -10,8 +10,8 @@ use redis::{Value, ValueCodec};
 use tokio_util::codec::Decoder;
 
 use super::super::endpoint::Endpoint;
-use super::super::{Fault, Vote};
-use super::{count, echoes, extension, holder, owns, released, releases, sets, vote};
+use super::super::{Extension, Fault, Vote};
+use super::{count, echoes, extension, holder, owns, released, says_ours, sets, vote};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const SECRET: &str = "s3cret-word";
@@ -139,9 +139,10 @@ fn read(value: &Value, bytes: &[u8], server: &Endpoint) -> Result<(), String> {
     if owns(value) && *value == Value::BulkString(TOKEN.into()) && !contains(bytes, &exact) {
         return Err("an owner that was not said".into());
     }
-    let whole = releases(value, TOKEN) && !matches!(value, Value::ServerError(_));
-    if whole && released(value) == Ok(true) && !contains(bytes, &exact) {
-        return Err("a release that was not said".into());
+    let whole = says_ours(value, TOKEN) && !matches!(value, Value::ServerError(_));
+    let extended = extension(value) == Ok(Extension::Extended);
+    if whole && (extended || released(value) == Ok(true)) && !contains(bytes, &exact) {
+        return Err("a release, or an extension, that was not said".into());
     }
     let _ = sets(value);
     let faults = [

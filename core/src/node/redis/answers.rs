@@ -16,7 +16,7 @@ pub(super) fn fits(in_flight: &InFlight, value: &Value) -> bool {
         _ if in_flight.has_two_answers() => reply::sets(value),
         Expects::Anything => true,
         Expects::Echo(echo) => reply::echoes(value, echo),
-        Expects::Release(token) => reply::releases(value, token),
+        Expects::Token(token) => reply::says_ours(value, token),
         Expects::Owner => reply::owns(value),
         Expects::Durable(wanted) => wanted.fits(value),
         Expects::Parts(parts) => in_flight.fits_part(parts, value),
@@ -28,6 +28,7 @@ pub(super) fn fits(in_flight: &InFlight, value: &Value) -> bool {
 pub(super) fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
     match value {
         Value::Array(parts) => parts.first() == Some(&Value::Int(1)),
+        Value::BulkString(_) if matches!(in_flight.command.expects, Expects::Token(_)) => true,
         // The owner, where the `SET` before it was carried out.
         _ => in_flight.set == Some(true),
     }
@@ -51,7 +52,7 @@ pub(super) fn given_back<'a>(
 ) -> bool {
     let Purpose::Keep(then) = &in_flight.command.purpose else { return false };
     let ours = match &in_flight.command.expects {
-        Expects::Echo(token) => token,
+        Expects::Echo(token) | Expects::Token(token) => token,
         Expects::Parts(parts) => parts.echo(),
         _ => return false,
     };

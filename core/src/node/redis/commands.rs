@@ -94,7 +94,7 @@ pub(super) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duratio
     let token = Arc::clone(&claim.token);
     let purpose = Purpose::Delete { token: Arc::clone(&token), owed, until: None };
     let call = script_call(call, Arc::clone(&token), purpose, TIMEOUT);
-    Command { expects: Expects::Release(token), ..call }
+    Command { expects: Expects::Token(token), ..call }
 }
 
 /// Deletes the keys whoever has them, if the server's own clock has not passed this time.
@@ -146,7 +146,9 @@ pub(super) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
     if let Some(fence) = fence {
         call.number(fence);
     }
-    script_call(call, Arc::clone(&claim.token), keep(params), params.timeout)
+    let token = Arc::clone(&claim.token);
+    let call = script_call(call, Arc::clone(&token), keep(params), params.timeout);
+    Command { expects: Expects::Token(token), ..call }
 }
 
 /// Whether it counts for a lease, and so for replicas and disks.

@@ -68,8 +68,8 @@ pub(super) enum Expects {
     Anything,
     /// One that ends with this.
     Echo(Arc<str>),
-    /// That, or this alone.
-    Release(Arc<str>),
+    /// That, or this token alone: all was ours.
+    Token(Arc<str>),
     /// Two: that of a `SET NX`, and the owner of a key or nothing.
     Owner,
     /// The server's own time.

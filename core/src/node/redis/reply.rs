@@ -25,8 +25,8 @@ pub(super) fn echoes(value: &Value, asked: &str) -> bool {
     }
 }
 
-/// Whether it can be the answer to `release`: the usual one is the token alone.
-pub(super) fn releases(value: &Value, token: &str) -> bool {
+/// Whether it can be the answer to `extend` or `release`: the usual one is the token alone.
+pub(super) fn says_ours(value: &Value, token: &str) -> bool {
     matches!(value, Value::BulkString(whose) if whose == token.as_bytes()) || echoes(value, token)
 }
 
@@ -85,6 +85,9 @@ fn fence_token(digits: &[u8]) -> Option<Option<u64>> {
 
 /// The answer to `extend`.
 pub(super) fn extension(value: &Value) -> Answer<Extension> {
+    if let Value::BulkString(_) = value {
+        return Ok(Extension::Extended);
+    }
     match parts(value)? {
         [Value::Int(1)] => Ok(Extension::Extended),
         [Value::Int(0)] => Ok(Extension::Missing),
@@ -164,14 +167,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_token_itself_says_that_a_release_was_carried_out() {
+    fn only_the_token_itself_says_that_all_was_ours() {
         let text = |text: &str| Value::BulkString(text.into());
         let refused = Value::Array(vec![Value::Int(0), text("ours")]);
-        assert!(releases(&text("ours"), "ours") && released(&text("ours")) == Ok(true));
-        assert!(releases(&refused, "ours") && released(&refused) == Ok(false));
+        assert!(says_ours(&text("ours"), "ours") && released(&text("ours")) == Ok(true));
+        assert!(says_ours(&refused, "ours") && released(&refused) == Ok(false));
+        assert_eq!(extension(&text("ours")), Ok(Extension::Extended));
+        assert_eq!(extension(&refused), Ok(Extension::Missing));
         let others = [text("theirs"), text(""), Value::Nil, Value::Okay, Value::Int(1)];
         for other in others.into_iter().chain([Value::Array(vec![Value::Int(1), text("theirs")])]) {
-            assert!(!releases(&other, "ours"), "{other:?}");
+            assert!(!says_ours(&other, "ours"), "{other:?}");
         }
     }
 }
