@@ -11,7 +11,6 @@ use crate::call_site::{CallSite, warn};
 use crate::credentials::Kept;
 use crate::errors::check;
 use crate::owner::Owner;
-use crate::registry;
 use crate::runtime::{event_loop, exit, observe, wait};
 
 type Answer = Result<Option<redlock::Lease>, redlock::Error>;
@@ -56,7 +55,7 @@ impl Caller {
 
     /// Warns of a lock that would wait for itself: this thread or task has it.
     pub(crate) fn warn_of_own(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(held) = registry::own(self.owner, self.client, self.lock.keys()) else {
+        let Some(held) = ffi::held_by(&self.lock, || self.owner.plain()) else {
             return Ok(());
         };
         let (key, whence) = (ffi::shown(&self.lock.key()), ffi::acquired_at(&held));

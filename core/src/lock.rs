@@ -12,7 +12,7 @@ use crate::config::DEFAULT_PREFIX;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::inspect::Inspection;
-use crate::lease::{Lease, Owner};
+use crate::lease::{Lease, LeaseHandle, Owner};
 use crate::names::{Names, check_names};
 use crate::node::Claim;
 use crate::options::Options;
@@ -66,6 +66,13 @@ impl Lock {
     /// The Redis keys.
     pub fn keys(&self) -> &[String] {
         &self.keys
+    }
+
+    /// The leases of its client on one of its keys: found by the key, however many leases there are.
+    pub(crate) fn held(&self) -> Vec<LeaseHandle> {
+        let Some(running) = self.engine.running() else { return Vec::new() };
+        let on = self.keys.iter().flat_map(|key| running.leases().registry.on(key));
+        on.filter(|state| state.held()).map(LeaseHandle).collect()
     }
 
     /// The names, without the client's prefix.

@@ -57,7 +57,7 @@ impl Lease {
         let id = ID.fetch_add(1, Ordering::Relaxed);
         let (watches, body) = Default::default();
         let lease = Bound::new(py, Self { hold, lock, owner, id, watches, body, kept })?;
-        registry::add(owner, id, client, &lease.get().hold, lease.as_any())?;
+        registry::add(id, client, &lease.get().hold, lease.as_any())?;
         Ok(lease.unbind())
     }
 
@@ -68,7 +68,7 @@ impl Lease {
 
     /// The lease is over by our own will: nobody has to be told of its loss any more.
     fn over(&self) {
-        registry::remove(self.owner, self.id);
+        registry::remove(self.id);
         if self.hold.loss().is_none() {
             let watches = std::mem::take(&mut *lock(&self.watches));
             drop(watches);
@@ -113,7 +113,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        registry::remove(self.owner, self.id);
+        registry::remove(self.id);
         let left = self.hold.remaining().as_secs_f64();
         if self.hold.released() {
             return;

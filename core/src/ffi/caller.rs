@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::lease::{LeaseHandle, Owner};
+use crate::lock::Lock;
 
 /// Notes where the lease was acquired, as its language writes it. The first note stands.
 pub fn note_call_site(lease: &LeaseHandle, call_site: impl fmt::Display + Send + Sync + 'static) {
@@ -16,6 +17,12 @@ pub fn note_call_site(lease: &LeaseHandle, call_site: impl fmt::Display + Send +
 /// Notes who acquired the lease: an acquire of the same owner that waits for it says so. The first note stands.
 pub fn note_owner(lease: &LeaseHandle, owner: Owner) {
     let _ = lease.0.owner.set(owner);
+}
+
+/// A lease of this lock's client on one of its keys, whose noted owner is this one.
+pub fn held_by(lock: &Lock, owner: impl Fn() -> Owner) -> Option<LeaseHandle> {
+    let is_theirs = |lease: &LeaseHandle| lease.0.owner.get() == Some(&owner());
+    lock.held().into_iter().find(is_theirs)
 }
 
 /// `, acquired at CALL SITE`, if that was noted: for messages.
