@@ -58,19 +58,10 @@ clean: ## remove everything that was built or installed here
 ##@ Tests
 
 .PHONY: test test-rust test-python test-node
-test: build test-rust test-python test-node ## every test, in three languages
-test-rust:
-	cargo test --workspace --tests
-	cargo test --package redlock-native --no-default-features --test features
-	# By --workspace: with the features that all was built with already.
-	cargo test --workspace --features redlock-tests/metrics --test metrics
-	# An example has no limit of its own: what runs for over a minute is named, and this ends it. (A --test-runtool would run all in one process.)
-	timeout --kill-after 10 600 cargo test --workspace --doc
-test-python:
-	REDLOCK_TEST_LIBRARIES="redis-py redis-py-asyncio" \
-		$(PY) -m pytest tests/python tests/cross tests/migration/test_exclusion.py
-test-node:
-	node --test --test-reporter=spec $(wildcard tests/node/*.test.mjs tests/node/*.test.js tests/node/*.test.cjs)
+test: build ## every test of the first tier, in three languages
+	@$(PY) scripts/test
+test-rust test-python test-node: test-%:
+	@$(PY) scripts/test $*
 
 .PHONY: test-acl
 test-acl: build ## every test that uses a server, as a user who has no right but those that docs/security.md lists

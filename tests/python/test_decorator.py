@@ -169,9 +169,10 @@ def hidden(function: Any) -> Any:
 
 
 GENERATORS = [generator, async_generator, Yields(), functools.partial(generator)]
+GENERATOR_NAMES = ["generator", "async generator", "callable object", "partial"]
 
 
-@pytest.mark.parametrize("function", GENERATORS, ids=str)
+@pytest.mark.parametrize("function", GENERATORS, ids=GENERATOR_NAMES)
 def test_a_generator_is_refused(client: redlock.Redlock, name: str, function: Any) -> None:
     with pytest.raises(TypeError, match=r"is a generator.*use 'with lock:' inside"):
         client.lock(name)(function)
@@ -184,7 +185,7 @@ def test_a_generator_is_refused(client: redlock.Redlock, name: str, function: An
         contextlib.contextmanager(generator),
         contextlib.asynccontextmanager(async_generator),
     ],
-    ids=str,
+    ids=[*(f"wrapped {kind}" for kind in GENERATOR_NAMES), "context manager", "async context manager"],
 )
 def test_what_returns_a_generator_is_refused_at_the_call(
     client: redlock.Redlock, name: str, held: Held, function: Any

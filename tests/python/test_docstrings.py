@@ -33,7 +33,7 @@ def public() -> Iterator[tuple[str, Any]]:
                 yield f"{owner.__name__}.{name}", member
 
 
-ITEMS = dict(public())
+ITEMS = dict(sorted(public(), key=lambda item: item[0]))
 
 
 def play(text: str, globs: dict[str, Any], runner: asyncio.Runner) -> None:

@@ -110,7 +110,9 @@ async def coroutine(error: redlock.LockLost) -> None:
 
 
 @pytest.mark.parametrize(
-    "callback", [coroutine, Called(), functools.partial(coroutine), Called().__call__], ids=str
+    "callback",
+    [coroutine, Called(), functools.partial(coroutine), Called().__call__],
+    ids=["function", "callable object", "partial", "bound method"],
 )
 def test_without_a_loop_a_coroutine_function_is_refused(
     client: redlock.Redlock, name: str, callback: Callable[[redlock.LockLost], object]
