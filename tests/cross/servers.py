@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import tempfile
@@ -16,18 +15,12 @@ from typing import Any, Self
 import redis
 
 from tests.least import LOGIN, USER
+from tests.ports import free_port
 
 
 def program() -> str:
     """The server that the tests are run on."""
     return os.environ.get("REDLOCK_TEST_SERVER", "redis-server")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Server:

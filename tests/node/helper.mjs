@@ -1,6 +1,7 @@
 // What the tests share: throw-away servers, a look at their keys, programs in a process of their own.
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -22,28 +23,33 @@ const LOGIN = "REDLOCK_TEST_ACL" in process.env ? "least:s3cret-word@" : "";
 /** For a test that needs a right which that user does not have. */
 export const unlessLeast = (right) => ({ skip: LOGIN !== "" && `it needs ${right}` });
 
-/** A port nobody listens on, for a moment at least. */
+/** Whether nobody listens there. */
+async function isFree(port) {
+  const server = createServer().listen(port, "127.0.0.1");
+  const free = await once(server, "listening").then(
+    () => true,
+    () => false,
+  );
+  if (free) await new Promise((resolve) => server.close(resolve));
+  return free;
+}
+
+/**
+ * A port nobody listens on. It is below those that connections are given: none of the many that tests open takes it
+ * before its server starts, or while that is down.
+ */
 export async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  for (;;) {
+    const port = randomInt(12_000, 32_000);
+    if (await isFree(port)) return port;
+  }
 }
 
 /** The same for a server of a cluster, to which the others talk at its port and 10,000 more. */
 async function clusterPort() {
   for (;;) {
     const port = await freePort();
-    if (port + 10_000 > 65_535) continue;
-    const bus = createServer().listen(port + 10_000, "127.0.0.1");
-    const free = await once(bus, "listening").then(
-      () => true,
-      () => false,
-    );
-    if (!free) continue;
-    await new Promise((resolve) => bus.close(resolve));
-    return port;
+    if (await isFree(port + 10_000)) return port;
   }
 }
 

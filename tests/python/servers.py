@@ -13,13 +13,7 @@ from typing import Any
 import redis
 
 from tests.least import LOGIN, USER
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+from tests.ports import free_port
 
 
 class Server:

@@ -13,7 +13,9 @@ import pytest
 import redis
 import redlock
 
-from .servers import Server, free_port
+from tests.ports import free_port
+
+from .servers import Server
 
 Call = Callable[..., Any]
 SLACK = 5.0

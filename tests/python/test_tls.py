@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.ports import free_port
+
 from . import papers
-from .servers import Server, free_port
+from .servers import Server
 
 Call = Callable[..., Any]
 

@@ -6,6 +6,7 @@ mod sentinel;
 mod server;
 
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redlock::{Builder, Redlock};
@@ -19,8 +20,18 @@ pub(crate) use sentinel::{SERVERS_PASSWORD, Sentinels};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use server::{RIGHTS, Server};
 
+/// One of those below what connections are given: none of the many that tests open takes it before its server starts, or
+/// while that is down.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(97);
+    loop {
+        let at = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(12_000 + at % 20_000).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 pub(crate) fn servers(count: usize) -> Vec<Server> {

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import redlock
 
-from ..servers import Server, free_port
+from tests.ports import free_port
+
+from ..servers import Server
 from .cases import Source
 
 Call = Callable[..., Any]
@@ -192,12 +194,13 @@ def test_three_instances_combination_errors(
     nodes: tuple[str, ...],
     error: type[redlock.LockError],
 ) -> None:
+    # It is over as soon as a quorum is impossible: on a busy machine a refusal may be heard before a second fault.
+    first = (redlock.LockTimeout,) if HELD in nodes else ()
     with over(trio_of_nodes, nodes, name) as client:
-        with pytest.raises(error) as caught:
+        with pytest.raises((error, *first)) as caught:
             call(client.lock(name), "acquire", wait=0)
         faults = [node for node in caught.value.nodes if node.state == "fault"]
-        if error is redlock.QuorumUnavailable:
-            # It is over as soon as a quorum is impossible.
+        if isinstance(caught.value, redlock.QuorumUnavailable):
             assert 2 <= len(faults) <= nodes.count(AWAY)
             assert all(node.error for node in faults)
 

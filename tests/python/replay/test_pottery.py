@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import redlock
 
-from ..servers import Server, free_port
+from tests.ports import free_port
+
+from ..servers import Server
 from .cases import Source
 
 Call = Callable[..., Any]

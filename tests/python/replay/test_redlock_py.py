@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import redlock
 
-from ..servers import free_port
+from tests.ports import free_port
+
 from .cases import Source
 
 Call = Callable[..., Any]

@@ -38,20 +38,47 @@ impl Sentinels {
     pub(crate) fn with(services: usize, replicas: usize, password: Option<&'static str>) -> Self {
         let services: Vec<_> =
             (0..services).map(|at| Service::start(at, replicas, password.is_some())).collect();
-        let ports: Vec<_> = (0..3).map(|_| free_port()).collect();
-        let folder = std::env::temp_dir().join(format!(
-            "redlock-sentinels-{}-{}",
-            std::process::id(),
-            ports[0]
-        ));
+        let name = format!("redlock-sentinels-{}-{}", std::process::id(), free_port());
+        let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
-        let mut this = Self { children: Vec::new(), ports, folder, services, password };
-        for at in 0..this.ports.len() {
-            let child = this.spawn(at);
-            this.children.push(child);
-        }
-        this.wait_ready();
+        let (children, ports) = (Vec::new(), Vec::new());
+        let mut this = Self { children, ports, folder, services, password };
+        // One in CI never came: what a test is about does not hang on that.
+        let unready = (0..3).map_while(|_| this.begin().err()).collect::<Vec<_>>();
+        assert!(unready.len() < 3, "{unready:#?}");
         this
+    }
+
+    /// New sentinels, until each knows of the others and of all replicas; or what one says that does not.
+    fn begin(&mut self) -> Result<(), String> {
+        self.end();
+        self.ports = (0..3).map(|_| free_port()).collect();
+        self.children = (0..3).map(|at| self.spawn(at)).collect();
+        let end = Instant::now() + Duration::from_secs(20);
+        for (port, service) in
+            self.ports.iter().flat_map(|port| self.services.iter().map(move |one| (*port, one)))
+        {
+            while !self.knows_all(port, service) {
+                if Instant::now() > end {
+                    return Err(self.ask(port, &["SENTINEL", "MASTER", &service.name]));
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Ok(())
+    }
+
+    fn knows_all(&self, port: u16, service: &Service) -> bool {
+        let replicas = (service.servers.len() - 1).to_string();
+        let told = |field| self.told(port, &service.name, field);
+        told("num-other-sentinels").as_deref() == Some("2") && told("num-slaves") == Some(replicas)
+    }
+
+    fn end(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 
     /// One that speaks TLS alone, and names this port as `service-0`'s.
@@ -96,22 +123,6 @@ impl Sentinels {
             }
         }
         run(&self.folder.join(format!("{port}.conf")), &lines)
-    }
-
-    /// Until each knows of the others, and of all replicas.
-    fn wait_ready(&self) {
-        let end = Instant::now() + Duration::from_secs(60);
-        for port in &self.ports {
-            for service in &self.services {
-                let replicas = (service.servers.len() - 1).to_string();
-                while self.told(*port, &service.name, "num-other-sentinels").as_deref() != Some("2")
-                    || self.told(*port, &service.name, "num-slaves") != Some(replicas.clone())
-                {
-                    assert!(Instant::now() < end, "the sentinels do not find each other");
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-            }
-        }
     }
 
     /// What a sentinel says; empty while it does not run.
@@ -211,10 +222,7 @@ fn run(file: &Path, lines: &[String]) -> Child {
 
 impl Drop for Sentinels {
     fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.end();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
