@@ -6,26 +6,6 @@ import type { NativeLock } from "./native.js";
 import type { LockOptions } from "./options.js";
 
 /**
- * A lock of one client.
- * @internal
- */
-export class Bound {
-  readonly number: number;
-  /** What its leases keep: not the native lock, of which there may be one for each of them. */
-  readonly locked: Locked;
-
-  constructor(
-    readonly native: NativeLock,
-    names: readonly string[],
-    kept?: Kept,
-  ) {
-    const { key, number, ttl } = native;
-    this.number = number;
-    this.locked = { key, keys: names.length === 1 ? [key] : native.keys, ttl, kept };
-  }
-}
-
-/**
  * What a lock is made of.
  * @internal
  */
@@ -33,7 +13,36 @@ export interface Described {
   readonly names: readonly string[];
   readonly options: LockOptions;
   /** The default client is looked up at each use. */
-  readonly bind: () => Bound;
+  bind(): Bound;
   /** As `bind`, but it chooses no client. */
-  readonly known: () => Bound | undefined;
+  known(): Bound | undefined;
+}
+
+/**
+ * A lock of one client: one object for all that a lock is made of, as there may be one for each use.
+ * @internal
+ */
+export class Bound implements Described {
+  readonly number: number;
+  /** What its leases keep: not the native lock, of which there may be one for each of them. */
+  readonly locked: Locked;
+
+  constructor(
+    readonly native: NativeLock,
+    readonly names: readonly string[],
+    readonly options: LockOptions,
+    kept?: Kept,
+  ) {
+    const { key, number, ttl } = native;
+    this.number = number;
+    this.locked = { key, keys: names.length === 1 ? [key] : native.keys, ttl, kept };
+  }
+
+  bind(): Bound {
+    return this;
+  }
+
+  known(): Bound {
+    return this;
+  }
 }

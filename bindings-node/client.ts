@@ -85,13 +85,8 @@ export class Redlock {
   ): Lock<Fencing> {
     const list = nameList(names, "the name", "lock()");
     const args = checked(options, LOCK, "lock()");
-    const bound = new Bound(
-      attempt(() => this.#native.lock(list, args)),
-      list,
-      this.#kept,
-    );
-    const known = () => bound;
-    return new Lock({ names: list, options: args, bind: known, known });
+    const locked = attempt(() => this.#native.lock(list, args));
+    return new Lock(new Bound(locked, list, args, this.#kept));
   }
 
   /** @internal What node-redlock has here. */

@@ -77,7 +77,7 @@ export function lock<Fencing extends boolean = false>(
 function defaultBound(names: string[], options: LockOptions): Bound {
   const { REDLOCK_NODES, REDIS_URL } = process.env;
   const bound = () => native().defaultLock(names, options, REDLOCK_NODES, REDIS_URL);
-  return new Bound(attempt(bound), names, kept);
+  return new Bound(attempt(bound), names, options, kept);
 }
 
 /**

@@ -223,10 +223,10 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   toJSON(): { names: string[]; key?: string; options: LockOptions<Fencing> } {
-    const { options, known } = this.#described;
-    const key = known()?.locked.key;
+    const options = this.#described.options as LockOptions<Fencing>;
+    const key = this.#described.known()?.locked.key;
     const found = key === undefined ? {} : { key };
-    return { names: this.names, ...found, options: { ...(options as LockOptions<Fencing>) } };
+    return { names: this.names, ...found, options: { ...options } };
   }
 
   /** The caller's frame. Looking it up costs more than sending the request does, so it serves for a moment. */

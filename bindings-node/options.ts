@@ -109,12 +109,15 @@ export const USING: Rules = { ...LOCK, signal: "signal" };
 /** Of `shutdown()`. */
 export const SHUTDOWN: Rules = { timeout: "milliseconds" };
 
+/** Of whoever gives none: one for all. */
+const NONE = Object.freeze({});
+
 /**
  * The options, once every name is known and every value has its type: a copy, each value read once, as a getter may give
  * another one the next time.
  */
 export function checked<T extends object>(given: T | undefined, rules: Rules, call: string): T {
-  if (given === undefined) return {} as T;
+  if (given === undefined) return NONE as T;
   if (typeof given === "number") {
     const instead = Object.hasOwn(rules, "ttl") ? "ttl" : "wait";
     const way = Object.hasOwn(rules, instead)

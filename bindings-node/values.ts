@@ -51,12 +51,13 @@ export const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /** One name or several, as a list of its own: each read once. */
 export function nameList(names: unknown, what: string, call: string): string[] {
-  const given = isList(names, call) ? names : [names];
+  // Most locks have one name: in a list that grew there would be room for 16 more.
+  if (!isList(names, call)) return [nameText(names, what, call)];
   const list: string[] = [];
-  for (let at = 0; at < attemptTo(() => given.length, call, what); at += 1) {
+  for (let at = 0; at < attemptTo(() => names.length, call, what); at += 1) {
     list.push(
       nameText(
-        attemptTo(() => given[at], call, what),
+        attemptTo(() => names[at], call, what),
         what,
         call,
       ),
