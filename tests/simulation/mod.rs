@@ -163,6 +163,16 @@ fn who_takes_a_lock_over_and_over_leaves_it_to_others_now_and_then() {
 }
 
 #[test]
+fn a_free_lock_is_granted_within_little_more_than_a_round_however_often_it_is_taken() {
+    for seed in 0..20 {
+        let scenario = Scenario::short_waits(seed, [1, 3][usize::from(seed % 2 == 1)]);
+        if let Err(violation) = play::play(&scenario) {
+            panic!("{}", report(seed, &scenario, &violation));
+        }
+    }
+}
+
+#[test]
 fn a_seed_plays_the_same_way_twice() {
     let mut lines = 0;
     for seed in 0..50 {

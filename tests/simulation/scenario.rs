@@ -125,19 +125,32 @@ impl Scenario {
             (1, Action::Again { client: 0, how: Use { hold, ..plain(1000) }, turns: 4000 }),
             (50, Action::Lock { client: 1, how: Use { wait, must: true, ..plain(1000) } }),
         ];
+        Self::plain(seed, nodes, 200_000, steps.into())
+    }
+
+    /// One client alone takes a lock over and over, and always gets it, though it waits for little more than a round.
+    pub(super) fn short_waits(seed: u64, nodes: usize) -> Self {
+        let first = Action::Lock { client: 0, how: plain(1000) };
+        let how = Use { wait: Some(45), must: true, ..plain(1000) };
+        let steps = [(0, first), (1000, Action::Again { client: 0, how, turns: 400 })];
+        Self::plain(seed, nodes, 15 * MS, steps.into())
+    }
+
+    /// Nothing goes wrong but what the steps say.
+    fn plain(seed: u64, nodes: usize, latency: Time, steps: Vec<(Time, Action)>) -> Self {
         let step = |(ms, action)| Step { at: BEGIN + ms * MS, action };
         Self {
             seed,
             promise: Promise::Kept,
             guard: Duration::ZERO,
             fencing: false,
-            latency: 200_000,
+            latency,
             kills: true,
             nodes: vec![(0, 0); nodes],
             shards: 1,
             replicas: (0, 0),
             clients: vec![Rate { ppm: 0, wall_offset_us: 0 }; 2],
-            steps: steps.map(step).into(),
+            steps: steps.into_iter().map(step).collect(),
         }
     }
 

@@ -9,15 +9,15 @@ use crate::clock::Clock;
 impl Attempt<'_> {
     /// Before the first round: where others want the keys, too, they may ask first.
     pub(super) async fn let_others_ask(&mut self, clock: &dyn Clock) {
-        let waits = self.wait != Some(Duration::ZERO);
-        let contention = &self.acquirer.contention;
-        let known = waits.then(|| contention.yield_delay(&self.request.keys)).flatten();
-        if known.is_some() || !self.time_for_two() {
+        if !self.time_for_two() {
+            // Over a link of 30 ms, a pause within 45 ms would leave a free lock no time for its round.
+            return self.outlook.expect_less();
+        }
+        let known = self.acquirer.contention.yield_delay(&self.request.keys);
+        if known.is_some() {
             self.outlook.expect_less();
         }
-        if let Some(pause) = known.or_else(|| waits.then(|| self.breath()).flatten()) {
-            clock.sleep_until(clock.now() + pause.min(self.left() / 2)).await;
-        }
+        self.step_back(known.or_else(|| self.breath()), clock).await;
     }
 
     /// The same where no others are known of, now and then.
@@ -36,15 +36,21 @@ impl Attempt<'_> {
 
     /// Before a further round, of who was told that the keys are free.
     pub(super) async fn defer(&self) {
+        if !self.time_for_two() {
+            return;
+        }
         let Acquirer { leases, contention, .. } = self.acquirer;
         let nodes = &leases.nodes;
         // Over several nodes, where every asker costs the others a round, newcomers let those ask first who have lost a
         // race already.
         let newcomer = nodes.list.len() > 1 && self.outlook.is_newcomer();
         let known = newcomer.then(|| contention.yield_delay(&self.request.keys)).flatten();
-        if let Some(pause) = known.or_else(|| self.breath()) {
-            let pause = pause.min(self.left() / 2);
-            nodes.clock.sleep_until(nodes.clock.now() + pause).await;
+        self.step_back(known.or_else(|| self.breath()), &*nodes.clock).await;
+    }
+
+    async fn step_back(&self, pause: Option<Duration>, clock: &dyn Clock) {
+        if let Some(pause) = pause {
+            clock.sleep_until(clock.now() + pause.min(self.left() / 2)).await;
         }
     }
 }

@@ -37,7 +37,12 @@ struct Work<T> {
     watched: Watched,
     /// How many times something was asked since the last look, and how many times before one of the looks before.
     asked: (usize, usize),
+    /// So many looks in a row have answered nobody here.
+    in_vain: u8,
 }
+
+/// So many looks in vain, and somebody else reads until the loop asks again: what comes is for renewals.
+const IN_VAIN: u8 = 4;
 
 /// So often it looks again before it goes on with something else.
 const AGAIN: usize = 8;
@@ -51,7 +56,7 @@ impl<T> OnLoop<T> {
         let (poller, bell) = (Arc::new(Poller::new()?), Bell::new()?);
         poller.add(bell.descriptor(), BELL)?;
         let watched = Watched::by(Arc::clone(&poller));
-        let work = Work { drive, watched, asked: (0, 0) };
+        let work = Work { drive, watched, asked: (0, 0), in_vain: 0 };
         Ok(Self {
             poller,
             bell: Arc::new(bell),
@@ -108,6 +113,7 @@ impl<T> OnLoop<T> {
             // From here on what is read rings nobody: this thread is about to look.
             bell.look();
             let guest = !work.hear(bell) && work.read_all(&self.poller, bell);
+            work.note(guest || bell.was_rung());
             if work.asked.0 > 0 {
                 work.asked = (0, work.asked.0);
             }
@@ -164,6 +170,15 @@ impl<T> Work<T> {
     /// answered. What else there is has the loop look once more.
     fn hear(&mut self, bell: &Bell) -> bool {
         self.watched.read_only() && bell.was_rung()
+    }
+
+    /// Whether the look was of use. Where none is, the loop is woken for leases that are renewed, and has nothing to do with that.
+    fn note(&mut self, of_use: bool) {
+        self.in_vain = if of_use || self.asked.0 > 0 { 0 } else { self.in_vain + 1 };
+        if self.in_vain == IN_VAIN {
+            self.in_vain = 0;
+            self.watched.leave();
+        }
     }
 
     /// Reads from all that have something to read; whether what the loop added has.

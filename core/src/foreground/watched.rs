@@ -68,6 +68,11 @@ impl Watched {
         }
     }
 
+    /// Somebody else reads until they are asked again.
+    pub(crate) fn leave(&mut self) {
+        self.places.iter_mut().flatten().for_each(Place::leave);
+    }
+
     /// Leaves them all: somebody else reads what is still to come.
     pub(crate) fn clear(&mut self) {
         self.places.clear();

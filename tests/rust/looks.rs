@@ -1,0 +1,94 @@
+//! An event loop that reads its own connections: what it is woken for.
+
+use std::future::Future;
+use std::os::fd::RawFd;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redlock::ffi::Driver;
+use redlock::{Lease, Lock};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{Server, client, millis};
+
+/// As an event loop of Python's or Node's.
+struct Loop {
+    descriptor: AsyncFd<RawFd>,
+    driver: Driver<()>,
+}
+
+impl Loop {
+    fn new() -> Self {
+        let driver = Driver::on_loop().unwrap();
+        let descriptor = driver.descriptor().unwrap();
+        // SAFETY: it is open for as long as the driver, and this is dropped first.
+        let descriptor =
+            unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE).unwrap() };
+        Self { descriptor, driver }
+    }
+
+    /// Waits until there is something to look at, and looks; how many futures are done by that.
+    async fn look(&self) -> usize {
+        // Told once: what comes during the look wakes it again.
+        self.descriptor.readable().await.unwrap().clear_ready();
+        self.driver.look().0.len()
+    }
+
+    async fn run(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.driver.enqueue(future, ());
+        let begun = self.driver.wake();
+        if !begun.written {
+            self.driver.flush();
+        }
+        let mut done = begun.done.len();
+        while done == 0 {
+            done = self.look().await;
+        }
+    }
+}
+
+type Leases = Arc<Mutex<Vec<Lease>>>;
+
+fn acquire(lock: Lock, leases: &Leases) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let leases = Arc::clone(leases);
+    Box::pin(async move {
+        let lease = lock.acquire().await.unwrap();
+        leases.lock().unwrap().push(lease);
+    })
+}
+
+#[tokio::test]
+async fn renewals_wake_no_loop() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let (here, leases) = (Loop::new(), Leases::default());
+    // Until the connection is its own to read.
+    for _ in 0..300 {
+        here.run(acquire(redlock.lock("warm"), &leases)).await;
+        let lease = leases.lock().unwrap().pop().unwrap();
+        here.run(async move { lease.release().await.unwrap() }).await;
+    }
+    for number in 0..60 {
+        let lock = redlock.lock(format!("job-{number}")).ttl(millis(3000));
+        here.run(acquire(lock, &leases)).await;
+        sleep(millis(15)).await;
+    }
+    let before = redlock.stats().renewed;
+    let mut looks = 0;
+    let counted = async {
+        loop {
+            here.look().await;
+            looks += 1;
+        }
+    };
+    timeout(Duration::from_secs(4), counted).await.unwrap_err();
+    let renewed = redlock.stats().renewed - before;
+    assert!(renewed >= 120, "{renewed}");
+    assert!(looks < 20, "{looks} for {renewed} renewals");
+    // It goes on as before.
+    here.run(acquire(redlock.lock("warm"), &leases)).await;
+    assert!(leases.lock().unwrap().iter().all(Lease::held));
+}
