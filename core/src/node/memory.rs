@@ -48,14 +48,15 @@ impl MemoryNode {
         Box::pin(ready(Ok(command())))
     }
 
-    /// Runs one command on the keys that have not expired.
-    ///
-    /// Expired keys go first, as on a server: no command sees one.
-    fn run<T>(&self, command: impl FnOnce(&mut HashMap<String, Entry>, Instant) -> T) -> T {
+    /// Runs one command on these keys, of which those that have expired are gone.
+    fn run<'k, T>(
+        &self,
+        names: impl IntoIterator<Item = &'k String>,
+        command: impl FnOnce(&mut HashMap<String, Entry>, Instant) -> T,
+    ) -> T {
         let mut keys = self.store.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
-        keys.retain(|_, entry| entry.expires > now);
-        command(&mut keys, now)
+        command(keys.without_expired(names, now), now)
     }
 
     /// Of several names the largest decides, and is stored under each, as one lease has one token.
@@ -91,7 +92,7 @@ impl Node for MemoryNode {
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
         self.answer(|| {
-            self.run(|keys, now| {
+            self.run(&*claim.keys, |keys, now| {
                 let entries = claim.keys.iter().enumerate();
                 let entries =
                     entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
@@ -116,7 +117,7 @@ impl Node for MemoryNode {
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         self.answer(|| {
-            self.run(|keys, now| {
+            self.run(&*claim.keys, |keys, now| {
                 let is_held = |entry: &&Entry| !entry.token.starts_with(KEPT);
                 let owner = |key| keys.get(key).filter(is_held);
                 let owners: Vec<_> = claim.keys.iter().map(owner).collect();
@@ -140,11 +141,11 @@ impl Node for MemoryNode {
 
     fn release(&self, claim: &Claim, _owed: Duration) -> Reply<bool> {
         self.answer(|| {
-            let deleted = self.run(|keys, _| {
+            let deleted = self.run(&*claim.keys, |keys, _| {
                 let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
                 // Only what is ours; of several keys each by itself.
                 let deleted: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
-                keys.retain(|key, _| !deleted.contains(key));
+                deleted.iter().for_each(|key| drop(keys.remove(key)));
                 deleted
             });
             // After the keys are free, and not under their lock.
@@ -155,7 +156,7 @@ impl Node for MemoryNode {
 
     fn shorten(&self, claim: &Claim, _owed: Duration, stay: Duration) -> Reply<bool> {
         self.answer(|| {
-            let shortened = self.run(|keys, now| {
+            let shortened = self.run(&*claim.keys, |keys, now| {
                 let mut shortened = Vec::new();
                 for key in claim.keys.iter() {
                     if let Some(entry) = keys.get_mut(key).filter(|e| *e.token == *claim.token) {
@@ -172,9 +173,10 @@ impl Node for MemoryNode {
     }
 
     fn inspect(&self, key: &str) -> Reply<Option<Holder>> {
+        let key = key.to_owned();
         self.answer(|| {
-            self.run(|keys, now| {
-                keys.get(key).map(|entry| Holder {
+            self.run([&key], |keys, now| {
+                keys.get(&key).map(|entry| Holder {
                     token: entry.token.clone(),
                     remaining: Some(entry.expires.since(now)),
                 })
@@ -184,8 +186,9 @@ impl Node for MemoryNode {
 
     fn force_release(&self, names: &[String]) -> Reply<bool> {
         self.answer(|| {
-            let deleted =
-                self.run(|keys, _| names.iter().filter(|key| keys.remove(*key).is_some()).count());
+            let deleted = self.run(names, |keys, _| {
+                names.iter().filter(|key| keys.remove(*key).is_some()).count()
+            });
             self.tell(names);
             // A forced delete takes the key from our own leases too, so they are told like anybody's.
             self.watch.changed_keys(names);

@@ -12,7 +12,7 @@ use crate::node::Watch;
 #[derive(Default)]
 pub(super) struct Store {
     /// Taken for each command as a whole: a command runs alone, as a script does.
-    pub(super) keys: Mutex<HashMap<String, Entry>>,
+    pub(super) keys: Mutex<Keys>,
     /// Taken under the first, never the other way round.
     pub(super) fences: Mutex<HashMap<String, u64>>,
     /// Every client that has used the store. Weak: a client that is gone is told of nothing.
@@ -21,6 +21,39 @@ pub(super) struct Store {
     pub(super) down: AtomicBool,
     /// Of the clients that have this node alone: a test may have time pass.
     clock: Ahead,
+}
+
+/// So many keys, and it is looked whether any of them has expired.
+const MANY: usize = 64;
+
+/// The lock keys.
+#[derive(Default)]
+pub(super) struct Keys {
+    entries: HashMap<String, Entry>,
+    /// How many were left when it was last looked at all.
+    left: usize,
+}
+
+impl Keys {
+    /// All but these of them that have expired: no command sees one of its own, as on a server.
+    pub(super) fn without_expired<'k>(
+        &mut self,
+        names: impl IntoIterator<Item = &'k String>,
+        now: Instant,
+    ) -> &mut HashMap<String, Entry> {
+        let Self { entries, left } = self;
+        for name in names {
+            if entries.get(name).is_some_and(|entry| entry.expires <= now) {
+                entries.remove(name);
+            }
+        }
+        // Those that nobody asks for any more: looked for rarely, or each command would take as long as there are keys.
+        if entries.len() > MANY + 2 * *left {
+            entries.retain(|_, entry| entry.expires > now);
+            *left = entries.len();
+        }
+        entries
+    }
 }
 
 /// One lock key.
@@ -77,4 +110,27 @@ pub fn fail_memory(name: &str, down: bool) {
 /// Has so much time pass at once for the clients that have the node `memory://name` alone: for tests of programs.
 pub fn pass_memory_time(name: &str, time: Duration) {
     named(name).clock.pass(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_nobody_asks_for_any_more_do_not_pile_up() {
+        let (mut keys, mut most) = (Keys::default(), 0);
+        for number in 0..10_000_u64 {
+            let now = Instant::from_start(Duration::from_millis(number));
+            let name = number.to_string();
+            let entries = keys.without_expired([&name], now);
+            // A hundred are held at a time.
+            let expires = now + Duration::from_millis(100);
+            entries.insert(name, Entry { token: String::new(), expires });
+            most = most.max(entries.len());
+        }
+        assert!((100..500).contains(&most), "{most}");
+        let now = Instant::from_start(Duration::from_secs(20));
+        let last = "9999".to_owned();
+        assert!(!keys.without_expired([&last], now).contains_key(&last));
+    }
 }
