@@ -43,6 +43,7 @@ struct Log {
     left: AtomicU64,
     /// How many of them are done: as many as were left, once it is empty.
     done: AtomicU64,
+    events: AtomicU64, // of those that are not done: what ends a place takes no event's room
 }
 
 /// Who hears an event, and in which span.
@@ -136,29 +137,33 @@ pub(crate) fn spans_wanted() -> bool {
 /// Leaves an event for the log's thread; never blocks, never calls a subscriber's `event`.
 pub(crate) fn leave(record: Record, say: Say, place: Option<Arc<Place>>) {
     let Some(record) = listener::pass(record) else { return };
-    let place = place.unwrap_or_else(|| Arc::new(here()));
+    let place = place.unwrap_or_else(|| here().into());
     // What only shows the way must not drown what somebody should see.
     let room = if record.level == Level::Debug { ROOM / 2 } else { ROOM };
-    if !push(Entry::Event(record, say, place), room) {
-        DROPPED.fetch_add(1, Ordering::Relaxed);
-    }
+    let left = current().is_some_and(|log| {
+        let left = log.events.fetch_add(1, Ordering::AcqRel) < room
+            && push(&log, Entry::Event(record, say, place));
+        log.events.fetch_sub((!left).into(), Ordering::AcqRel);
+        left
+    });
+    DROPPED.fetch_add((!left).into(), Ordering::Relaxed);
 }
 
 /// Nothing more is said there. However full it is: there are no more of these than there are leases.
 pub(crate) fn leave_place(place: Arc<Place>) {
-    push(Entry::Leave(place), u64::MAX);
+    if let Some(log) = current() {
+        push(&log, Entry::Leave(place));
+    }
 }
 
-/// Whether there was room, and a thread.
-fn push(entry: Entry, room: u64) -> bool {
-    let Some(log) = current() else { return false };
-    let left = log.left.fetch_add(1, Ordering::AcqRel);
-    if left.saturating_sub(log.done.load(Ordering::Acquire)) < room && log.queue.send(entry).is_ok()
-    {
-        return true;
+/// Whether its thread is there.
+fn push(log: &Log, entry: Entry) -> bool {
+    log.left.fetch_add(1, Ordering::AcqRel);
+    let left = log.queue.send(entry).is_ok();
+    if !left {
+        log.left.fetch_sub(1, Ordering::AcqRel);
     }
-    log.left.fetch_sub(1, Ordering::AcqRel);
-    false
+    left
 }
 
 /// The caller's own thread asks its own subscriber where it is; the background thread is in no span.
@@ -188,12 +193,14 @@ fn start() -> io::Result<Log> {
             libc::atexit(last_words);
         });
     }
-    Ok(Log { queue, left: AtomicU64::new(0), done: AtomicU64::new(0) })
+    let [left, done, events] = [(); 3].map(|()| AtomicU64::new(0));
+    Ok(Log { queue, left, done, events })
 }
 
 /// Ends when the queue's other end goes, which it does only where two threads made a log at once.
 fn run(entries: &Receiver<Entry>) {
     for entry in entries {
+        let event = matches!(entry, Entry::Event(..));
         let place = match entry {
             Entry::Event(record, say, place) => {
                 emit(&place, |span| say(&record, span));
@@ -209,6 +216,7 @@ fn run(entries: &Receiver<Entry>) {
         // Its end is the subscriber's code, too.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(place)));
         if let Some(log) = CURRENT.get() {
+            log.events.fetch_sub(event.into(), Ordering::AcqRel);
             log.done.fetch_add(1, Ordering::Release);
         }
     }

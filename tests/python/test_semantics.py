@@ -237,3 +237,18 @@ def test_a_lease_held_for_long_is_warned_of_once_with_its_place(
     (text,) = texts
     assert re.search(r"held for more than ten times its ttl, acquired at .*\.py:\d+", text)
     assert found[0].levelno == logging.WARNING
+
+
+def test_many_leases_from_one_place_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with redlock.Redlock("memory://") as client:
+        leases = [client.lock(f"long-{number}", ttl=20).acquire() for number in range(50)]
+        for lease in leases:
+            lease.extend(0.1)
+        end = time.monotonic() + 20
+        found: list[str] = []
+        while not found and time.monotonic() < end:
+            time.sleep(0.05)
+            found = [text for text in caplog.messages if "held for more than ten times" in text]
+        time.sleep(0.5)
+        found = [text for text in caplog.messages if "held for more than ten times" in text]
+        assert len(found) == 1

@@ -19,7 +19,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Metadata, Subscriber, span};
 use tracing_core::span::Current;
 
-use support::{Proxy, Server, block_on, client, millis, within};
+use support::{Proxy, RIGHTS, Server, block_on, client, millis, within};
 
 /// What the subscriber does with an event.
 #[derive(Clone, Copy, PartialEq)]
@@ -208,6 +208,14 @@ fn what_has_no_room_is_dropped_and_counted() {
             let lock = redlock.lock(format!("flood-{at}"));
             holds.push(lock.acquire().await.unwrap().into_handle());
             redlock.force_release(format!("flood-{at}")).await.unwrap();
+            if at == 0 {
+                // From now on nothing is written. What ends the places of these takes no room.
+                said("lease lost", 1);
+                for _ in 0..2 * lost {
+                    let quiet = redlock.lock("quiet").acquire().await.unwrap();
+                    quiet.release().await.unwrap();
+                }
+            }
         }
         holds
     });
@@ -305,6 +313,52 @@ fn a_wait_without_an_end_says_so_again_and_again_and_once_for_all_behind_it() {
         waits(Some(Duration::from_secs(70))).await.unwrap().unwrap_err();
         assert_eq!(said("still waiting after", 0).len(), 2);
         lease.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_delete_that_one_of_several_servers_refuses_is_said_once() {
+    let _turn = Turn::take();
+    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+    let urls = servers.iter().map(|server| {
+        let set = format!("ACL SETUSER app reset on >s3cret-word {RIGHTS}");
+        assert_eq!(server.ask(&set), "+OK");
+        format!("redis://app:s3cret-word@127.0.0.1:{}", server.port)
+    });
+    let redlock = Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    block_on(async {
+        for name in ["one", "two"] {
+            let lease = redlock.lock(name).acquire().await.unwrap();
+            assert_eq!(servers[0].ask("ACL SETUSER app -evalsha"), "+OK");
+            // A quorum has confirmed it.
+            lease.release().await.unwrap();
+            said("stays until its ttl is over", 1);
+            assert_eq!(servers[0].ask(&format!("EXISTS lock:{name}")), ":1");
+        }
+    });
+    let lines = said("stays until its ttl is over", 1);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let line = &lines[0];
+    assert!(line.starts_with("WARN") && line.contains("NOPERM"), "{line}");
+    assert!(line.contains(&servers[0].url()) && !line.contains("s3cret-word"), "{line}");
+}
+
+#[test]
+fn of_thousands_that_are_held_for_long_some_are_named() {
+    let _turn = Turn::take();
+    let redlock = Redlock::builder(["memory://long"]).build().unwrap();
+    block_on(async {
+        let mut leases = Vec::new();
+        for number in 0..150 {
+            let lock = redlock.lock(format!("long-{number}")).ttl(millis(20_000));
+            let lease = lock.acquire().await.unwrap();
+            // Never shorter: it stays held, however busy the machine is.
+            lease.extend(millis(100)).await.unwrap();
+            leases.push(lease);
+        }
+        said("ten times its ttl", 100);
+        tokio::time::sleep(millis(500)).await;
+        assert_eq!(said("ten times its ttl", 100).len(), 100);
     });
 }
 

@@ -15,7 +15,7 @@ use crate::acquire::Acquirer;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::LossReason;
-use crate::lease::{Again, Leases, Registry, State, monitor};
+use crate::lease::{Again, Leases, Registry, Said, State, monitor};
 use crate::meter;
 use crate::node::{
     Address, Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
@@ -77,7 +77,8 @@ impl Running {
         let registry = Arc::new(Registry::new());
         let nodes = Arc::new(Nodes { list: nodes(&watch), clock: Arc::clone(clock) });
         let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
-        let leases = Arc::new(Leases { nodes, watch, registry, counts, again: Again::new() });
+        let (again, long) = (Again::new(), Said::default());
+        let leases = Arc::new(Leases { nodes, watch, registry, counts, again, long });
         let running = Self { failed: Arc::default(), acquirer: Acquirer::new(leases) };
         (running, Box::pin(monitor))
     }

@@ -14,6 +14,7 @@ mod phase;
 mod registry;
 mod release;
 mod renewal;
+mod said;
 mod state;
 mod telling;
 mod validity;
@@ -34,6 +35,7 @@ pub(crate) use params::LeaseParams;
 pub use params::Owner;
 pub(crate) use registry::Registry;
 pub(crate) use release::{confirmed, take_back};
+pub(crate) use said::Said;
 pub(crate) use state::{Leases, State};
 pub(crate) use validity::Validity;
 

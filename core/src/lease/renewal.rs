@@ -7,6 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::Abortable;
+
 use super::extend::{self, ExtendRound, Verdict};
 use super::state::State;
 use crate::clock::Instant;
@@ -47,7 +49,7 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         state.leases.counts.renewed(round.is_some());
         say(&state, ttl, round.is_some());
         let started = round.as_ref().map(|round| round.validity.started);
-        let rest = round.and_then(|round| mend(&state, round));
+        let rest = round.and_then(|round| mend(&state, round, false));
         let now = state.now();
         // From where the round began, not from now: the ttl on the nodes counts from there. Without a
         // confirmation soon again: time is all that is left to end the lease.
@@ -80,7 +82,8 @@ fn say(state: &State, ttl: Duration, confirmed: bool) {
     }
 }
 
-/// A body that takes many times its ttl is renewed for as long as it runs; somebody should know.
+/// A body that takes many times its ttl is renewed for as long as it runs; somebody should know. Said once for each place in
+/// the program, or each key where no place is known: thousands may be held on purpose.
 fn warn_if_long(state: &State) {
     let Some(mut phase) = state.held_phase() else {
         return;
@@ -89,9 +92,14 @@ fn warn_if_long(state: &State) {
     if !phase.warned && held > phase.ttl.saturating_mul(10) {
         phase.warned = true;
         drop(phase);
+        let place = state.acquired_at();
+        let of = if place.is_empty() { state.key() } else { place.clone() };
+        if !state.leases.long.is_new(of) {
+            return;
+        }
         log::event!(
             Warn, Lease, in state.place(), { key: state.key(), held: seconds(held) }, "held for more than ten times its ttl{place}",
-            place = state.acquired_at()
+            place = place
         );
     }
 }
@@ -111,7 +119,7 @@ fn check(state: Arc<State>) -> Work {
             let round = confirmed(&state, extend::send_check(&state, end.since(begun))).await;
             // Only the last check heals: an earlier one may have been outdated by what was told meanwhile.
             if !state.checks.end() {
-                let rest = round.and_then(|round| mend(&state, round));
+                let rest = round.and_then(|round| mend(&state, round, true));
                 return Next { again: None, rest };
             }
             // Said to have changed again meanwhile, perhaps often: one more check answers all of it.
@@ -129,12 +137,14 @@ async fn confirmed(state: &State, sent: Option<ExtendRound>) -> Option<ExtendRou
     matches!(verdict, Verdict::Extended).then_some(round)
 }
 
-/// Listens to the answers that a confirmation did not need, and heals what turns out to be missing.
-fn mend(state: &Arc<State>, mut first: ExtendRound) -> Option<Work> {
+/// Listens to the answers that a confirmation did not need, and heals what turns out to be missing. After a `check`, until the
+/// next one is listened to.
+fn mend(state: &Arc<State>, mut first: ExtendRound, check: bool) -> Option<Work> {
     // Nearly always: nothing is left to hear and nothing is missing.
     if first.votes.is_complete() && !first.votes.has(Extension::Missing) {
         return None;
     }
+    let newest = check.then(|| state.checks.listen());
     // Weak: a lease that was dropped meanwhile is not kept by what is left to hear of it.
     let state = Arc::downgrade(state);
     Some(Box::pin(async move {
@@ -143,7 +153,11 @@ fn mend(state: &Arc<State>, mut first: ExtendRound) -> Option<Work> {
             return done();
         };
         let until = first.until();
-        first.votes.until_complete(&*clock, until).await;
+        let late = first.votes.until_complete(&*clock, until);
+        match newest {
+            Some(newest) => drop(Abortable::new(late, newest).await),
+            None => late.await,
+        }
         if !first.votes.has(Extension::Missing) {
             return done();
         }

@@ -11,6 +11,7 @@ use super::checks::Checks;
 use super::params::{LeaseParams, Owner};
 use super::phase::{Phase, Status};
 use super::registry::Registry;
+use super::said::Said;
 use super::validity::Validity;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
@@ -32,6 +33,8 @@ pub(crate) struct Leases {
     pub(crate) counts: Arc<Counts>,
     /// Which of their locks were given back of late.
     pub(crate) again: Again,
+    /// Which were said to be held for long.
+    pub(crate) long: Said,
 }
 
 /// One lease's state, shared by its handles and the monitor.
