@@ -30,6 +30,8 @@ mod late;
 #[cfg(target_os = "linux")]
 mod limit;
 mod load;
+#[cfg(target_os = "linux")]
+mod looks;
 mod minority;
 mod options;
 mod polling;
@@ -56,6 +58,7 @@ mod tick;
 mod tidy;
 mod tls;
 mod tls_stall;
+mod together;
 mod urls;
 mod vectors;
 mod waiting;

@@ -1,13 +1,14 @@
 -- KEYS: the lock keys; with fencing, then as many fence keys. ARGV: token, ttl in ms; with fencing: the proposed
 -- fence (us), or 0, and the least it may be, or 0; the slack (us). All keys or none; safe to run twice.
--- Returns {1, ttl left, fence or '', token} when granted, {0, ttl left or -1 for no end, which keys, token} when
--- others have some: their numbers, with a comma behind each, and a k where all of these only stay, released. Every
+-- Returns the token when granted, with fencing {1, ttl, fence, token}, {0, ttl left or -1 for no end, which keys, token}
+-- when others have some: their numbers, with a comma behind each, and a k where all of these only stay, released. Every
 -- script's answer ends with what it was asked for: an answer to another question is noticed.
 -- An error, with nothing written, where a fence key keeps what no client can have stored.
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 -- The usual case, one free key without fencing, is one command and the tracked read.
 if #KEYS == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[2]) then
-  return {1, redis.call('PTTL', KEYS[1]), '', token}
+  redis.call('PTTL', KEYS[1])
+  return token
 end
 --@values
 local fencing = ARGV[3] ~= nil
@@ -29,7 +30,7 @@ end
 if left then return {0, left, table.concat(which) .. stays, token} end
 -- From here on it is granted: a refused acquire leaves no trace, not even a fence.
 
-local fence = ''
+local fence
 if fencing then
   local time = redis.call('TIME')
   local now, slack = time[1] * 1000000 + time[2], tonumber(ARGV[5])
@@ -56,4 +57,4 @@ for i = 1, locks do
 end
 if not set then rewrite() end
 track(locks)
-return {1, ttl, fence, token}
+return fencing and {1, ttl, fence, token} or token

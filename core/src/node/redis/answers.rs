@@ -3,6 +3,8 @@
 //! Pure. Where an answer fits no command, none of the connection's answers is to be trusted any more: a proxy
 //! that lost one shifts all later ones, and somebody's grant would be counted for another's round.
 
+use std::sync::Arc;
+
 use redis::Value;
 
 use super::in_flight::{Command, Expects, InFlight, Purpose};
@@ -48,7 +50,7 @@ pub(super) fn leads_to(in_flight: &InFlight, value: &Value) -> Option<Command> {
 pub(super) fn given_back<'a>(
     in_flight: &InFlight,
     value: &Value,
-    mut behind: impl Iterator<Item = &'a InFlight>,
+    mut behind: impl Iterator<Item = &'a Arc<str>>,
 ) -> bool {
     let Purpose::Keep(then) = &in_flight.command.purpose else { return false };
     let ours = match &in_flight.command.expects {
@@ -56,9 +58,11 @@ pub(super) fn given_back<'a>(
         Expects::Parts(parts) => parts.echo(),
         _ => return false,
     };
-    let is_delete = |open: &InFlight| matches!(&open.command.purpose, Purpose::Delete { token, .. } if **token == *ours);
-    (then.is_some() || lost_scripts(in_flight, value)) && behind.any(is_delete)
+    (then.is_some() || lost_scripts(in_flight, value)) && behind.any(|token| **token == *ours)
 }
+
+/// Said to who asked for more of a lease that was given back.
+pub(super) const GIVEN_BACK: &str = "the lease was given back meanwhile";
 
 /// A `GET` says whose a key is only for whoever set it just before: the other answers are the script's to give.
 ///
@@ -84,7 +88,11 @@ pub(super) fn lost_scripts(in_flight: &InFlight, value: &Value) -> bool {
     // Deletes are always wanted, whoever has stopped listening.
     let wanted = matches!(in_flight.command.purpose, Purpose::Delete { .. })
         || !in_flight.answer.is_closed();
-    let lost = matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT");
     // Once: a server that loses them again at once has another fault.
-    lost && wanted && !in_flight.again
+    is_no_script(value) && wanted && !in_flight.again
+}
+
+/// The server does not know the script.
+pub(super) fn is_no_script(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }

@@ -74,7 +74,10 @@ pub(super) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
     if let Some([proposed, least]) = fence {
         call.number(proposed).number(least).number(micros(SLACK));
     }
-    script_call(call, Arc::clone(&claim.token), vote(claim, params, sent), params.timeout)
+    let token = Arc::clone(&claim.token);
+    let call = script_call(call, Arc::clone(&token), vote(claim, params, sent), params.timeout);
+    // The token alone grants no fencing token.
+    if fence.is_some() { call } else { Command { expects: Expects::Token(token), ..call } }
 }
 
 /// What becomes of the vote when its connection dies: both kinds may have put the token on a key.

@@ -2,27 +2,27 @@
 //!
 //! It speaks in commands and values and never waits: [`super::session`] moves the bytes and calls it.
 
+mod chores;
+mod together;
+
 use std::sync::Arc;
 
 use redis::Value;
 
-use super::answers::{denied_delete, fits, given_back, leads_to, lost_scripts};
+use super::answers::{GIVEN_BACK, denied_delete, fits, given_back, leads_to, lost_scripts};
 use super::commands::plain;
 use super::confirm::Confirm;
 use super::context::Context;
-use super::handshake::{about, load_scripts, text, votes_in};
+use super::handshake::load_scripts;
 use super::hearer::Hearer;
 use super::in_flight::{Command, InFlight, Purpose};
 use super::link::VotesFrom;
 use super::native::{Delete, respelled};
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, Question};
 use super::refusal::is_replicas;
 use super::reply;
 use crate::clock::Instant;
 use crate::node::Fault;
-
-/// Every so many chores an age that could not be read is asked for again: the clock may be right by then.
-const AGE: u32 = 5;
 
 /// One connection's commands and answers.
 pub(super) struct Dialogue {
@@ -42,6 +42,10 @@ pub(super) struct Dialogue {
     ageless: bool,
     /// How many times they were done.
     chores: u32,
+    /// How many answers to many in a row lacked most of what was asked.
+    odd: u32,
+    /// It was said that the server refuses deletes.
+    refusal_said: bool,
 }
 
 impl Dialogue {
@@ -49,15 +53,21 @@ impl Dialogue {
     pub(super) fn over(context: Context, killed: bool, deletes_by: Option<Delete>) -> Self {
         let ageless = matches!(context.link.votes_from(), VotesFrom::Never);
         let now = context.clock.now();
+        let mut pipeline = Pipeline::new(context.target.outlet.is_none());
+        if context.link.has_long_values() {
+            pipeline.stop_attempts();
+        }
         let hearer = Arc::new(Hearer::new(Arc::clone(&context.clock), Arc::clone(&context.watch)));
         Self {
             confirm: Confirm::new(context.target.needs.durability),
-            pipeline: Pipeline::new(),
+            pipeline,
             unkilled: (!killed).then_some(now),
             deletes_by,
             hearer,
             ageless,
             chores: 0,
+            odd: 0,
+            refusal_said: false,
             context,
         }
     }
@@ -98,7 +108,7 @@ impl Dialogue {
         }
         let (clock, Command { purpose, timeout, .. }) = (&self.context.clock, &in_flight.command);
         in_flight.confirm_by = self.confirm.sending(purpose, *timeout, || clock.now());
-        self.pipeline.add(in_flight);
+        self.pipeline.add(in_flight, self.context.commands.is_empty());
     }
 
     /// Behind the votes that were asked: whether replicas and disks have them, where that is wanted.
@@ -116,29 +126,20 @@ impl Dialogue {
         self.context.link.paying();
     }
 
-    /// Whether there is something to do from time to time that nobody asks for.
-    pub(super) fn has_chores(&self) -> bool {
-        self.ageless || (self.unkilled.is_some() && !self.context.debts.is_empty())
-    }
-
-    /// Reads the server's age, where it could not be read; pays again what a former connection may have made anew.
-    pub(super) fn do_chores(&mut self) {
-        if self.ageless && self.chores.is_multiple_of(AGE) {
-            self.ask(InFlight::unheard(plain(&about("server"), Purpose::Age)));
-        }
-        self.chores += 1;
-        // What was paid may be made anew by a connection that lives on: paid again, ever more rarely, for a ttl.
-        if self.unkilled.is_some() && self.chores.is_power_of_two() {
-            let now = self.context.clock.now();
-            self.context.debts.forget_expired(now);
-            self.pay_debts();
-        }
-    }
-
     /// The next answer; a fault if it fits no command: no answer of this connection is to be trusted any more.
     pub(super) fn answered(&mut self, value: Value) -> Option<Fault> {
-        let Some(mut in_flight) = self.pipeline.next() else {
-            return Some(Fault::new("the server answered what nobody asked"));
+        if let Some(next) = self.pipeline.next_of_many() {
+            if reply::sets(&value) && !is_replicas(&value) {
+                next.set = Some(value == Value::Okay);
+                return None;
+            }
+            let members = self.pipeline.next().map(Question::into_members);
+            return Some(self.distrusts(members.unwrap_or_default(), &value));
+        }
+        let mut in_flight = match self.pipeline.next() {
+            Some(Question::Alone(in_flight)) => in_flight,
+            Some(Question::Together(group)) => return self.answered_together(group, value),
+            None => return Some(Fault::new("the server answered what nobody asked")),
         };
         // A replica's: it was a primary, another one is now, and no delete is done that this one refuses.
         if !fits(&in_flight, &value) || is_replicas(&value) {
@@ -151,17 +152,15 @@ impl Dialogue {
             self.pipeline.put_back(in_flight);
             return None;
         };
-        if given_back(&in_flight, &value, self.pipeline.open()) {
-            self.context.refuse(in_flight, &Fault::new("the lease was given back meanwhile"));
+        if given_back(&in_flight, &value, self.giving_back()) {
+            self.context.refuse(in_flight, &Fault::new(GIVEN_BACK));
             return None;
         }
         let denied = denied_delete(&in_flight, &value, self.context.target.needs.scripts);
         self.deletes_by = self.deletes_by.filter(|_| !denied);
         if denied || lost_scripts(&in_flight, &value) {
             // A round that is over drops its answers before its deletes: who still listens has none ahead of it.
-            for load in load_scripts() {
-                self.ask(InFlight::unheard(plain(&load, Purpose::Plain)));
-            }
+            self.load_scripts();
             (in_flight.again, in_flight.set) = (true, None);
             self.ask(in_flight);
         } else if let Some(redirect) = self.context.target.redirect(&in_flight, &value) {
@@ -172,10 +171,26 @@ impl Dialogue {
         None
     }
 
+    /// The tokens of what is given back, by what has no answer yet.
+    fn giving_back(&self) -> impl Iterator<Item = &Arc<str>> {
+        let any = self.context.link.has_deletes();
+        let open = self.pipeline.open().take_while(move |_| any);
+        open.filter_map(|open| match &open.command.purpose {
+            Purpose::Delete { token, .. } => Some(token),
+            _ => None,
+        })
+    }
+
+    fn load_scripts(&mut self) {
+        let load = |load| self.ask(InFlight::unheard(plain(&load, Purpose::Plain)));
+        load_scripts().for_each(load);
+    }
+
     /// Hands an answer to whoever asked.
     fn deliver(&mut self, in_flight: InFlight, value: Value) {
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
             self.context.link.delete_answered();
+            self.note_refusal(&value);
         }
         if let Some(next) = leads_to(&in_flight, &value) {
             let keys = in_flight.command.forced_keys();
@@ -198,14 +213,17 @@ impl Dialogue {
         self.confirm.deliver(in_flight, value);
     }
 
-    /// An age that can be read now lets the server vote from when it is old enough.
-    fn read_age(&mut self, answer: &Value) {
-        if matches!(answer, Value::ServerError(_)) {
-            // It will not be told later either.
-            self.ageless = false;
-        } else if let Some(wait) = votes_in(&text(answer), self.context.target.guard) {
-            self.ageless = false;
-            self.context.link.set_votes_from(self.context.votes_in(wait));
+    /// A key that the server does not delete stays until its ttl is over: a quorum may have confirmed the release, and nobody
+    /// else would be told. Said once; what is no lock's key is none of ours.
+    fn note_refusal(&mut self, answer: &Value) {
+        if !matches!(answer, Value::ServerError(_)) || self.refusal_said {
+            return;
+        }
+        let fault = self.context.target.route.redact_fault(reply::unexpected(answer));
+        if !fault.is_invalid() {
+            self.refusal_said = true;
+            let text = format!("a key that was given back stays until its ttl is over: {fault}");
+            self.context.warn(&Fault::new(text));
         }
     }
 

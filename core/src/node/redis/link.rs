@@ -34,6 +34,8 @@ pub(super) struct Link {
     not_before: Mutex<Option<Instant>>,
     /// Deletes that were asked over this connection and have no answer yet.
     deletes: AtomicUsize,
+    /// Some key holds more than any token has: no values are read that are not cut short.
+    long_values: AtomicBool,
     /// How many connections there were so far.
     opened: AtomicU64,
     /// Until when deletes are owed on the next one: the keys expire by then.
@@ -49,6 +51,16 @@ impl Link {
     /// How many connections came after another one.
     pub(super) fn reconnects(&self) -> u64 {
         self.opened.load(Ordering::Relaxed).saturating_sub(1)
+    }
+
+    /// Whether some key holds more than any token has.
+    pub(super) fn has_long_values(&self) -> bool {
+        self.long_values.load(Ordering::Relaxed)
+    }
+
+    /// One that does was read.
+    pub(super) fn has_read_long_values(&self) {
+        self.long_values.store(true, Ordering::Relaxed);
     }
 
     /// How the last server that was there deletes without a script, if that is wanted.
@@ -112,7 +124,12 @@ impl Link {
 
     /// Whether a key may be left behind if nobody waits: a delete is under way, or owed until the node is back.
     pub(super) fn owes(&self, now: Instant) -> bool {
-        self.deletes.load(Ordering::Relaxed) > 0 || self.owed().is_some_and(|until| until > now)
+        self.has_deletes() || self.owed().is_some_and(|until| until > now)
+    }
+
+    /// Whether deletes have no answer yet.
+    pub(super) fn has_deletes(&self) -> bool {
+        self.deletes.load(Ordering::Relaxed) > 0
     }
 
     /// A delete goes out.

@@ -15,6 +15,13 @@ impl Packed {
         Self(Vec::with_capacity(words * AROUND + bytes))
     }
 
+    /// The beginning of a command that has so many words with this one.
+    pub(super) fn of(words: usize, first: &str) -> Self {
+        let mut packed = Self::with_room(2, first.len());
+        packed.request(words).word(first);
+        packed
+    }
+
     /// Begins a request: so many words follow.
     pub(super) fn request(&mut self, words: usize) -> &mut Self {
         self.header(b'*', words as u64)

@@ -85,7 +85,7 @@ fn reply(rest: &mut &[u8], may_be_list: bool) -> Option<Value> {
 }
 
 /// So many parts has the longest list that is read here.
-const MOST: i64 = 8;
+const MOST: i64 = 100;
 
 /// So many bytes and their end. A copy: what was read is not kept alive by what somebody keeps of it.
 fn text(rest: &mut &[u8], length: usize) -> Option<Vec<u8>> {

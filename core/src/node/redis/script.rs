@@ -17,7 +17,7 @@ pub(super) struct Script {
     /// SHA-1 of the text, which is its name to `EVALSHA`.
     pub(super) digest: String,
     /// The first two words of its call.
-    call: Vec<u8>,
+    name: Vec<u8>,
 }
 
 impl Script {
@@ -28,16 +28,22 @@ impl Script {
         let digest = Digest::new(&text).get_hash().to_owned();
         let mut call = Packed::with_room(2, digest.len());
         call.word("EVALSHA").word(&digest);
-        Self { text, digest, call: call.bytes() }
+        Self { text, digest, name: call.bytes() }
     }
 
     /// The call of this script on these keys; so many arguments follow.
     pub(super) fn on(&self, keys: &[String], arguments: usize) -> Packed {
-        let words = 3 + keys.len() + arguments;
-        let long = keys.iter().map(String::len).sum::<usize>() + self.call.len() + TOKEN;
-        let mut call = Packed::with_room(words, long);
-        call.request(words).packed(&self.call).number(keys.len() as u64);
+        let long = keys.iter().map(String::len).sum::<usize>() + TOKEN;
+        let mut call = self.call(keys.len(), arguments, long);
         call.words(keys);
+        call
+    }
+
+    /// The call on so many keys with so many arguments, which follow: so many bytes in all.
+    pub(super) fn call(&self, keys: usize, arguments: usize, long: usize) -> Packed {
+        let words = 3 + keys + arguments;
+        let mut call = Packed::with_room(words, long + self.name.len());
+        call.request(words).packed(&self.name).number(keys as u64);
         call
     }
 }
@@ -49,19 +55,25 @@ const TOKEN: usize = 40;
 pub(super) const ACQUIRE: usize = 0;
 /// Lengthens what is ours.
 pub(super) const EXTEND: usize = 1;
+/// Lengthens what is ours, of many leases.
+pub(super) const EXTEND_MANY: usize = 2;
 /// Deletes what is ours.
-pub(super) const RELEASE: usize = 2;
+pub(super) const RELEASE: usize = 3;
+/// Deletes what is ours, of many leases.
+pub(super) const RELEASE_MANY: usize = 4;
 /// Says who has a key.
-pub(super) const INSPECT: usize = 3;
+pub(super) const INSPECT: usize = 5;
 /// Deletes whatever is there.
-pub(super) const FORCE: usize = 4;
+pub(super) const FORCE: usize = 6;
 
 /// All scripts, by the numbers above.
-pub(super) static SCRIPTS: LazyLock<[Script; 5]> = LazyLock::new(|| {
+pub(super) static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| {
     [
         Script::new(include_str!("acquire.lua")),
         Script::new(include_str!("extend.lua")),
+        Script::new(include_str!("extend_many.lua")),
         Script::new(include_str!("release.lua")),
+        Script::new(include_str!("release_many.lua")),
         Script::new(include_str!("inspect.lua")),
         Script::new(include_str!("force.lua")),
     ]

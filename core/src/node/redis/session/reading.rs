@@ -127,6 +127,7 @@ impl Session {
         while self.broken.is_none() {
             let fault = match self.reader.next() {
                 Ok(None) if self.reader.partial() > LARGEST => {
+                    self.dialogue.read_long();
                     Some(Fault::new("an answer is larger than any that a lock can have"))
                 }
                 Ok(None) => return,

@@ -1,0 +1,43 @@
+//! What is to be asked from time to time that nobody asks for: the server's age, and what is owed.
+
+use redis::Value;
+
+use super::Dialogue;
+use crate::node::redis::commands::plain;
+use crate::node::redis::handshake::{about, text, votes_in};
+use crate::node::redis::in_flight::{InFlight, Purpose};
+
+/// Every so many chores an age that could not be read is asked for again: the clock may be right by then.
+const AGE: u32 = 5;
+
+impl Dialogue {
+    /// Whether there is something to do from time to time that nobody asks for.
+    pub(crate) fn has_chores(&self) -> bool {
+        self.ageless || (self.unkilled.is_some() && !self.context.debts.is_empty())
+    }
+
+    /// Reads the server's age, where it could not be read; pays again what a former connection may have made anew.
+    pub(crate) fn do_chores(&mut self) {
+        if self.ageless && self.chores.is_multiple_of(AGE) {
+            self.ask(InFlight::unheard(plain(&about("server"), Purpose::Age)));
+        }
+        self.chores += 1;
+        // What was paid may be made anew by a connection that lives on: paid again, ever more rarely, for a ttl.
+        if self.unkilled.is_some() && self.chores.is_power_of_two() {
+            let now = self.context.clock.now();
+            self.context.debts.forget_expired(now);
+            self.pay_debts();
+        }
+    }
+
+    /// An age that can be read now lets the server vote from when it is old enough.
+    pub(super) fn read_age(&mut self, answer: &Value) {
+        if matches!(answer, Value::ServerError(_)) {
+            // It will not be told later either.
+            self.ageless = false;
+        } else if let Some(wait) = votes_in(&text(answer), self.context.target.guard) {
+            self.ageless = false;
+            self.context.link.set_votes_from(self.context.votes_in(wait));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Keys that were given back over a connection, as far as is remembered: by their hashes, each until another one takes its place.
+//!
+//! A guess, by which nothing is granted or refused.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+
+/// So many at most.
+const PLACES: usize = 4096;
+
+/// What is remembered. Takes no memory before the first.
+#[derive(Default)]
+pub(super) struct Returned(Vec<u32>);
+
+impl Returned {
+    /// It is remembered.
+    pub(super) fn note(&mut self, key: &[u8]) {
+        if self.0.is_empty() {
+            self.0 = vec![0; PLACES];
+        }
+        let (place, mark) = places(key);
+        self.0[place] = mark;
+    }
+
+    /// Whether it is.
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        let (place, mark) = places(key);
+        self.0.get(place) == Some(&mark)
+    }
+}
+
+/// Where it stands, and as what: never as zero.
+fn places(key: &[u8]) -> (usize, u32) {
+    let hash = FixedState::default().hash_one(key);
+    let mark = u32::try_from(hash >> 32).unwrap_or_default();
+    (
+        usize::from(u16::from_le_bytes([hash.to_le_bytes()[0], hash.to_le_bytes()[1]])) % PLACES,
+        mark | 1,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_back_is_known_and_nothing_else() {
+        let mut returned = Returned::default();
+        assert!(!returned.has(b"a"));
+        returned.note(b"a");
+        returned.note(b"b");
+        assert!(returned.has(b"a") && returned.has(b"b") && !returned.has(b"c"));
+    }
+}

@@ -1,0 +1,331 @@
+//! Renewals, and releases, of many leases in one script, and attempts with one read: what one of them is, or lacks, costs the
+//! others nothing.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redlock::{Lease, Lock, LossReason, Redlock};
+
+use crate::support::{RIGHTS, Server, millis};
+
+const LEASES: usize = 250;
+const TTL: u64 = 1500;
+
+/// Without pushes: what became of a key is found by the renewal.
+fn quiet(server: &Server) -> Redlock {
+    let url = format!("{}?protocol=2", server.url());
+    Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap()
+}
+
+async fn take(redlock: &Redlock, count: usize) -> Vec<Lease> {
+    let one = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(TTL)).acquire();
+    join_all((0..count).map(one)).await.into_iter().map(Result::unwrap).collect()
+}
+
+/// So many requests at most renew so many leases so often: redis 6 has no `GT`, and the user of `make test-acl` no `MGET`.
+fn limit(server: &Server, renewed: usize) -> usize {
+    let version = server.info("server", "redis_version").unwrap_or_default();
+    let alone = version.starts_with("6.") || std::env::var_os("REDLOCK_TEST_ACL").is_some();
+    if alone { renewed + LEASES } else { renewed / 4 }
+}
+
+/// How often a command was carried out.
+fn count(server: &Server, command: &str) -> usize {
+    let said = server.info("commandstats", &format!("cmdstat_{command}")).unwrap_or_default();
+    let calls = said.split(',').find_map(|part| part.strip_prefix("calls="));
+    calls.map_or(0, |calls| calls.parse().unwrap())
+}
+
+#[tokio::test]
+async fn leases_that_are_due_together_are_renewed_by_one_script() {
+    let server = Server::start();
+    let redlock = quiet(&server);
+    let leases = take(&redlock, LEASES).await;
+    let before = count(&server, "evalsha");
+    tokio::time::sleep(millis(2 * TTL)).await;
+    assert!(leases.iter().all(Lease::held));
+    let (scripts, renewed) = (count(&server, "evalsha") - before, count(&server, "pexpire"));
+    // Each was renewed five times or so. A slow machine may have them come apart.
+    assert!(renewed >= 3 * LEASES, "{renewed}");
+    assert!(scripts < limit(&server, renewed), "{scripts} scripts for {renewed} renewals");
+    join_all(leases.into_iter().map(Lease::release)).await.into_iter().for_each(Result::unwrap);
+    assert_eq!(server.ask("DBSIZE"), ":0");
+}
+
+#[tokio::test]
+async fn one_that_is_lost_costs_the_others_nothing() {
+    let server = Server::start();
+    let redlock = quiet(&server);
+    let leases = take(&redlock, LEASES).await;
+    server.ask("DEL lock:job-3");
+    server.ask("SET lock:job-5 theirs XX");
+    server.ask("PERSIST lock:job-7");
+    server.ask("DEL lock:job-9");
+    server.ask("RPUSH lock:job-9 theirs");
+    server.ask("PEXPIRE lock:job-11 60000");
+    let lost = [(3, Some(LossReason::Missing)), (5, Some(LossReason::Taken)), (9, None)];
+    for (at, reason) in lost {
+        let told = tokio::time::timeout(millis(3 * TTL), leases[at].lost()).await.expect("told");
+        if reason.is_some() {
+            assert_eq!(told.loss_reason(), reason, "{at}");
+        }
+    }
+    tokio::time::sleep(millis(TTL)).await;
+    for (at, lease) in leases.iter().enumerate() {
+        assert_eq!(lease.held(), lost.iter().all(|(gone, _)| *gone != at), "{at}");
+    }
+    let left = |key: &str| server.ask(&format!("PTTL lock:job-{key}"))[1..].parse::<i64>().unwrap();
+    // One without an end has one again, and one that lives longer is not cut short.
+    assert!((1..=1500).contains(&left("7")), "{}", left("7"));
+    assert!(left("11") > 50_000, "{}", left("11"));
+    assert_eq!(server.ask("GET lock:job-5"), "theirs");
+}
+
+#[tokio::test]
+async fn a_server_that_lost_its_scripts_is_given_them_again() {
+    let server = Server::start();
+    let redlock = quiet(&server);
+    let leases = take(&redlock, LEASES).await;
+    for _ in 0..4 {
+        server.ask("SCRIPT FLUSH");
+        tokio::time::sleep(millis(TTL / 2)).await;
+    }
+    assert!(leases.iter().all(Lease::held));
+}
+
+#[tokio::test]
+async fn who_lacks_a_right_for_it_renews_one_by_one() {
+    let server = Server::start();
+    let set = format!("ACL SETUSER app reset on >s3cret-word {RIGHTS}");
+    assert_eq!(server.ask(&set), "+OK");
+    let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
+    let redlock = Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap();
+    let leases = take(&redlock, LEASES).await;
+    tokio::time::sleep(millis(2 * TTL)).await;
+    assert!(leases.iter().all(Lease::held));
+    // It was tried once. Redis 6 does not count what it refuses a script.
+    let said = server.info("commandstats", "cmdstat_mget").unwrap_or_default();
+    let refused = said.rsplit_once("rejected_calls=").and_then(|(_, rest)| rest.split(',').next());
+    let refused: usize = refused.map_or(0, |calls| calls.parse().unwrap());
+    let old = server.info("server", "redis_version").is_some_and(|all| all.starts_with("6."));
+    assert!(refused <= LEASES / 10 && (refused > 0 || old), "{said}");
+}
+
+#[tokio::test]
+async fn a_release_while_it_is_renewed_leaves_no_key() {
+    let server = Server::start();
+    let redlock = quiet(&server);
+    for round in 0..6 {
+        let leases = take(&redlock, LEASES).await;
+        // At about the time of the first renewal.
+        tokio::time::sleep(millis(TTL / 3 - 6 + 2 * round)).await;
+        let released = join_all(leases.into_iter().map(Lease::release)).await;
+        assert!(released.into_iter().all(|released| released.is_ok()));
+        assert_eq!(server.ask("DBSIZE"), ":0");
+    }
+}
+
+#[tokio::test]
+async fn what_was_renewed_with_others_is_still_told_of() {
+    let server = Server::start();
+    let redlock = Redlock::builder([server.url()]).restart_guard(Duration::ZERO).build().unwrap();
+    let one = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(12_000)).acquire();
+    let leases: Vec<_> =
+        join_all((0..LEASES).map(one)).await.into_iter().map(Result::unwrap).collect();
+    // Renewed after 4 s, and after 4 s more.
+    tokio::time::sleep(millis(5000)).await;
+    let (scripts, renewed) = (count(&server, "evalsha"), count(&server, "pexpire"));
+    assert!(scripts < limit(&server, renewed), "{scripts} scripts for {renewed} renewals");
+    for at in [0, LEASES / 2, LEASES - 1] {
+        server.ask(&format!("DEL lock:job-{at}"));
+        tokio::time::timeout(millis(700), leases[at].lost()).await.expect("told at once");
+    }
+    assert_eq!(leases.iter().filter(|lease| lease.held()).count(), LEASES - 3);
+}
+
+/// What the tasks of one thread ask in one turn goes out in one write.
+fn told(server: &Server) -> Redlock {
+    let url = format!("{}?protocol=2", server.url());
+    let builder = Redlock::builder([url]).restart_guard(Duration::ZERO);
+    builder.runtime(tokio::runtime::Handle::current()).build().unwrap()
+}
+
+/// Those that are somebody's are not waited for; where there may be no time for a second question, a script is asked at once.
+fn locks_of(redlock: &Redlock, taken: &[usize]) -> Vec<Lock> {
+    let one = |at: usize| {
+        let lock = redlock.lock(format!("job-{at}")).ttl(millis(TTL));
+        if taken.contains(&at) { lock.wait(millis(700)) } else { lock }
+    };
+    (0..LEASES).map(one).collect()
+}
+
+async fn release(leases: Vec<Lease>) -> Vec<redlock::Result<()>> {
+    join_all(leases.into_iter().map(Lease::release)).await
+}
+
+#[tokio::test]
+async fn leases_that_are_given_back_together_are_deleted_by_few_scripts() {
+    let server = Server::start();
+    let redlock = told(&server);
+    release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
+    let before = count(&server, "evalsha");
+    release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
+    let scripts = count(&server, "evalsha") - before;
+    let alone = std::env::var_os("REDLOCK_TEST_ACL").is_some();
+    assert!(alone || scripts < LEASES / 4, "{scripts} scripts for {LEASES} releases");
+    assert_eq!(server.ask("DBSIZE"), ":0");
+}
+
+#[tokio::test]
+async fn one_that_was_lost_is_told_so_and_the_others_are_given_back() {
+    let server = Server::start();
+    let redlock = told(&server);
+    let leases = take(&redlock, LEASES).await;
+    server.ask("DEL lock:job-3");
+    server.ask("SET lock:job-5 theirs XX");
+    server.ask("DEL lock:job-9");
+    server.ask("RPUSH lock:job-9 theirs");
+    for (at, released) in release(leases).await.into_iter().enumerate() {
+        match (at, released) {
+            (3 | 5, Err(error)) => assert_eq!(error.kind(), redlock::ErrorKind::Lost, "{at}"),
+            (9, Err(_)) => {}
+            (3 | 5 | 9, Ok(())) => panic!("{at} was not ours any more"),
+            (_, released) => released.unwrap(),
+        }
+    }
+    assert_eq!(server.ask("DBSIZE"), ":2");
+    assert_eq!(server.ask("GET lock:job-5"), "theirs");
+}
+
+#[tokio::test]
+async fn what_is_given_back_to_a_server_that_lost_its_scripts_leaves_no_key() {
+    let server = Server::start();
+    let redlock = told(&server);
+    for _ in 0..3 {
+        let leases = take(&redlock, LEASES).await;
+        server.ask("SCRIPT FLUSH");
+        release(leases).await.into_iter().for_each(Result::unwrap);
+        assert_eq!(server.ask("DBSIZE"), ":0");
+    }
+}
+
+#[tokio::test]
+async fn attempts_that_go_out_together_share_a_read() {
+    let server = Server::start();
+    let redlock = told(&server);
+    // What was never ours may be somebody's data, of which little is read.
+    release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
+    let (before, releases) = (count(&server, "getrange"), count(&server, "mget"));
+    assert!(before >= LEASES, "{before}");
+    let leases = take(&redlock, LEASES).await;
+    let alone = count(&server, "getrange") - before;
+    let together = count(&server, "mget") - releases;
+    let acl = std::env::var_os("REDLOCK_TEST_ACL").is_some();
+    assert!(acl || (alone < LEASES / 2 && together > 0), "{alone} for one, {together} for many");
+    release(leases).await.into_iter().for_each(Result::unwrap);
+}
+
+#[tokio::test]
+async fn one_that_is_taken_is_refused_and_the_others_are_granted() {
+    let server = Server::start();
+    let redlock = told(&server);
+    release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
+    server.ask("SET lock:job-3 theirs");
+    server.ask("SET lock:job-5 theirs PX 60000");
+    server.ask("RPUSH lock:job-9 theirs");
+    let locks = locks_of(&redlock, &[3, 5, 9]);
+    let mut leases = Vec::new();
+    for (at, acquired) in join_all(locks.iter().map(Lock::acquire)).await.into_iter().enumerate() {
+        match acquired {
+            Ok(lease) if ![3, 5, 9].contains(&at) => leases.push(lease),
+            Err(error) if at < 9 => assert_eq!(error.kind(), redlock::ErrorKind::Timeout, "{at}"),
+            Err(error) => assert_eq!(at, 9, "{error}"),
+            Ok(_) => panic!("{at} is somebody's"),
+        }
+    }
+    assert!(leases.iter().all(Lease::held));
+    assert_eq!(server.ask("DBSIZE"), format!(":{LEASES}"));
+    release(leases).await.into_iter().for_each(Result::unwrap);
+    assert_eq!(server.ask("DBSIZE"), ":3");
+}
+
+/// Of all but one, for whoever waits for it in vain, some times over.
+async fn all_but_one(redlock: &Redlock) {
+    for _ in 0..4 {
+        let locks = locks_of(redlock, &[3]);
+        let acquired = join_all(locks.iter().map(Lock::acquire)).await;
+        let leases: Vec<_> = acquired.into_iter().filter_map(Result::ok).collect();
+        assert_eq!(leases.len(), LEASES - 1);
+        release(leases).await.into_iter().for_each(Result::unwrap);
+    }
+}
+
+/// More than any token has; more than any answer has that a lock can have.
+const LONG: [usize; 2] = [5_000, 3 << 20];
+
+#[tokio::test]
+async fn somebodys_data_under_the_name_of_a_lock_is_not_read_with_others() {
+    for length in LONG {
+        let server = Server::start();
+        server.ask(&format!("SETRANGE lock:job-3 {} x", length - 1));
+        let redlock = told(&server);
+        all_but_one(&redlock).await;
+        assert_eq!(redlock.stats().reconnects, 0);
+        assert_eq!(server.ask("DBSIZE"), ":1");
+    }
+}
+
+#[tokio::test]
+async fn data_that_came_where_a_lock_was_is_read_once_at_most() {
+    for length in LONG {
+        let server = Server::start();
+        let redlock = told(&server);
+        release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
+        server.ask(&format!("SETRANGE lock:job-3 {} x", length - 1));
+        all_but_one(&redlock).await;
+        let (alone, together) = (count(&server, "getrange"), count(&server, "mget"));
+        assert!(alone > 2 * LEASES, "{alone} reads for one, {together} for many");
+        assert!(redlock.stats().reconnects <= 1, "{}", redlock.stats().reconnects);
+        assert_eq!(server.ask("DBSIZE"), ":1");
+    }
+}
+
+#[tokio::test]
+async fn who_lacks_a_right_for_it_asks_one_by_one() {
+    let server = Server::start();
+    let set = format!("ACL SETUSER app reset on >s3cret-word {RIGHTS}");
+    assert_eq!(server.ask(&set), "+OK");
+    let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
+    let builder = Redlock::builder([url]).restart_guard(Duration::ZERO);
+    let redlock = builder.runtime(tokio::runtime::Handle::current()).build().unwrap();
+    for _ in 0..3 {
+        let leases = take(&redlock, LEASES).await;
+        assert!(leases.iter().all(Lease::held));
+        release(leases).await.into_iter().for_each(Result::unwrap);
+        assert_eq!(server.ask("DBSIZE"), ":0");
+    }
+}
+
+/// Each asks for itself then, of thousands as of one.
+#[tokio::test]
+async fn thousands_that_were_lost_are_told_so_at_once() {
+    const MANY: usize = 30_000;
+    let server = Server::start();
+    let redlock = told(&server);
+    let lock = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(60_000));
+    let one = |at: usize| lock(at).node_timeout(millis(4000)).acquire();
+    let leases = join_all((0..MANY).map(one)).await.into_iter().map(Result::unwrap).collect();
+    let lost: Vec<_> = (0..MANY).step_by(2).map(|at| format!("lock:job-{at}")).collect();
+    for some in lost.chunks(1000) {
+        server.ask(&format!("DEL {}", some.join(" ")));
+    }
+    for (at, released) in release(leases).await.into_iter().enumerate() {
+        match released {
+            Err(error) => {
+                assert_eq!((error.kind(), at % 2), (redlock::ErrorKind::Lost, 0), "{error}");
+            }
+            Ok(()) => assert_eq!(at % 2, 1),
+        }
+    }
+    assert_eq!(server.ask("DBSIZE"), ":0");
+}
