@@ -62,7 +62,8 @@ def pairs() -> list[Case]:
     for placement in ("one", "two"):
         for nodes, callers in ((1, 1), (3, 1), (5, 1), (1, 64), (5, 64), (1, 1000)):
             quick = nodes != 3 and callers < 1000 and placement == "one"
-            rounds = 99 if placement == "one" else 1 if nodes == 3 or callers == 1000 else 2
+            few = 1 if nodes == 3 or callers == 1000 else 3 if callers == 64 else 2
+            rounds = 99 if placement == "one" else few
             found.append(
                 Case(
                     "pairs",

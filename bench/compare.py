@@ -8,11 +8,13 @@ import argparse
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import starts
@@ -99,6 +101,14 @@ def version(*command: str) -> str:
     return lines[0] if lines else ""
 
 
+def processor() -> str:
+    """What system calls cost beside all else, which the ratios depend on, differs between them."""
+    known = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    family = re.search(r"cpu family\s*: (.*)\nmodel\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    numbers = f" (family {family[1]}, model {family[2]})" if family else ""
+    return (known[1] if known else platform.machine()) + numbers
+
+
 def about(options: argparse.Namespace, kept: dict[str, Any]) -> dict[str, Any]:
     """The machine and the run. A part that is measured again later is told apart."""
     if options.only and kept:
@@ -108,7 +118,7 @@ def about(options: argparse.Namespace, kept: dict[str, Any]) -> dict[str, Any]:
         "seconds": options.seconds,
         "quick": options.quick,
         "cores": len(os.sched_getaffinity(0)),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{processor()}, {platform.system()} {platform.release()}",
         "redis": version("redis-server", "--version").partition(" sha=")[0],
         "python": version(PYTHON, "--version"),
         "node": version("node", "--version"),

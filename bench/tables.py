@@ -183,7 +183,7 @@ def links(figures: Figures) -> str:
 
 def leases(figures: Figures) -> str:
     case = Case("hold", "hold", callers=10_000)
-    fields = ("cpu", "kb", "threads", "lost", "taken_s", "server_cpu")
+    fields = ("cpu", "kb", "first_mb", "threads", "lost", "taken_s", "server_cpu")
     rows = []
     for name in figures.names(case):
         values = [figures.median(case, name, itemgetter(field)) for field in fields]
@@ -193,6 +193,7 @@ def leases(figures: Figures) -> str:
             "",
             "CPU s",
             "KB a lease",
+            "MB, the first 1,000",
             "more threads",
             "lost",
             "s to take them all",

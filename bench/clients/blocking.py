@@ -138,14 +138,14 @@ def handoff(of: Callers) -> None:
 
 
 def hold(of: Callers) -> None:
-    held = Held()
-    take, give = of("first")
-    give(take())
-    leases = [of(f"held-{number}")[0]() for number in range(CALLERS)]
-    begin()
+    held = Held(CALLERS)
+    leases = [of(f"held-{number}")[0]() for number in range(held.tenth)]
+    held.first()
+    leases += [of(f"held-{number}")[0]() for number in range(held.tenth, CALLERS)]
     held.taken()
+    begin()
     time.sleep(SECONDS)
-    finish(held.result(CALLERS, sum(1 for lease in leases if not lease.held)))
+    finish(held.result(sum(1 for lease in leases if not lease.held)))
 
 
 LIBRARIES = {

@@ -58,24 +58,29 @@ def memory_kb() -> int:
 
 
 class Held:
-    """What so many leases cost, from before the first one was taken."""
+    """What so many leases cost. What is there once, however many there are, comes with the first tenth."""
 
-    def __init__(self) -> None:
-        self.kb, self.threads = memory_kb(), len(os.listdir("/proc/self/task"))
+    def __init__(self, count: int) -> None:
+        self.count, self.tenth = count, count // 10
+        self.empty, self.threads = memory_kb(), len(os.listdir("/proc/self/task"))
         self.begun = time.perf_counter()
+
+    def first(self) -> None:
+        self.kb = memory_kb()
 
     def taken(self) -> None:
         self.took = time.perf_counter() - self.begun
-        self.kb = memory_kb() - self.kb
+        self.each = (memory_kb() - self.kb) / (self.count - self.tenth)
         self.cpu = used()[0]
 
-    def result(self, count: int, lost: int) -> dict[str, object]:
+    def result(self, lost: int) -> dict[str, object]:
         threads = len(os.listdir("/proc/self/task")) - self.threads
         return {
-            "leases": count,
+            "leases": self.count,
             "lost": lost,
             "cpu": used()[0] - self.cpu,
-            "kb": self.kb / count,
+            "kb": self.each,
+            "first_mb": (self.kb - self.empty) / 1024,
             "threads": threads,
             "taken_s": self.took,
         }

@@ -116,22 +116,24 @@ public final class Callers {
 
   private static void hold() throws Exception {
     long start = System.nanoTime();
-    double memory = status("VmRSS:");
+    double empty = status("VmRSS:"), first = 0;
     int threads = threads();
     List<RLock> locks = new ArrayList<>();
     for (int i = 0; i < callers; i++) {
+      // What is there once, however many there are, comes with the first tenth.
+      if (i == callers / 10) first = status("VmRSS:");
       locks.add(lock("held-" + i));
       locks.get(i).lock();
     }
-    double taken = (System.nanoTime() - start) / 1e9, kb = (status("VmRSS:") - memory) / callers;
+    double taken = (System.nanoTime() - start) / 1e9, kb = (status("VmRSS:") - first) / (callers - callers / 10);
     begin();
     double cpu = used().cpu;
     Thread.sleep((long) (seconds * 1000));
     cpu = used().cpu - cpu;
     long lost = locks.stream().filter(lock -> !lock.isHeldByCurrentThread()).count();
     finish(String.format(
-        "{\"leases\": %d, \"lost\": %d, \"cpu\": %f, \"kb\": %f, \"threads\": %d, \"taken_s\": %f}",
-        callers, lost, cpu, kb, threads() - threads, taken));
+        "{\"leases\": %d, \"lost\": %d, \"cpu\": %f, \"kb\": %f, \"first_mb\": %f, \"threads\": %d, \"taken_s\": %f}",
+        callers, lost, cpu, kb, (first - empty) / 1024, threads() - threads, taken));
   }
 
   private static Thread start(int caller, Body body) {
