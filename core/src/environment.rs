@@ -1,7 +1,7 @@
 //! Where the nodes of a client come from that the program does not name.
 
 use std::env::{self, VarError};
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 use crate::log;
@@ -63,9 +63,9 @@ pub(crate) fn named(
 
 /// The last resort. In production it is a mistake, by which every machine locks by itself; so it is said, once.
 fn local(asker: Asker) -> String {
-    static SAID: Once = Once::new();
+    static SAID: AtomicBool = AtomicBool::new(false);
     const LOCAL: &str = "redis://127.0.0.1:6379";
-    SAID.call_once(|| {
+    if !SAID.swap(true, Ordering::Relaxed) {
         let (unset, who) = match asker {
             Asker::FromEnv => ("", "from_env()"),
             Asker::Default => (", and configure() was not called", "the default client"),
@@ -79,6 +79,6 @@ fn local(asker: Asker) -> String {
             who = who,
             url = LOCAL,
         );
-    });
+    }
     LOCAL.to_owned()
 }

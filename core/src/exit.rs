@@ -42,12 +42,12 @@ impl Drop for UnderWay {
 /// Has the end of the process wait, once there is something to wait for.
 #[cfg(unix)]
 fn at_exit() {
-    use std::sync::Once;
+    use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
 
     /// How long the end of the process may take because of us.
     const MOMENT: Duration = Duration::from_millis(200);
-    static HOOK: Once = Once::new();
+    static HOOKED: AtomicBool = AtomicBool::new(false);
 
     /// Not called after `abort` or `_exit`. It must not panic, nor take a lock that an ended thread may hold.
     extern "C" fn a_moment() {
@@ -59,10 +59,12 @@ fn at_exit() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    // SAFETY: the hook only reads atomics and sleeps.
-    HOOK.call_once(|| unsafe {
-        libc::atexit(a_moment);
-    });
+    if !HOOKED.load(Ordering::Relaxed) && !HOOKED.swap(true, Ordering::Relaxed) {
+        // SAFETY: the hook only reads atomics and sleeps.
+        unsafe {
+            libc::atexit(a_moment);
+        }
+    }
 }
 
 #[cfg(not(unix))]

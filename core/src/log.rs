@@ -11,10 +11,10 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 #[cfg(unix)]
-use std::{sync::Once, time::Duration};
+use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 use tracing::span::Id;
@@ -187,11 +187,13 @@ fn start() -> io::Result<Log> {
     thread.spawn(move || run(&entries))?;
     #[cfg(unix)]
     {
-        static AT_EXIT: Once = Once::new();
-        // SAFETY: the hook only reads atomics and sleeps.
-        AT_EXIT.call_once(|| unsafe {
-            libc::atexit(last_words);
-        });
+        static AT_EXIT: AtomicBool = AtomicBool::new(false);
+        if !AT_EXIT.swap(true, Ordering::Relaxed) {
+            // SAFETY: the hook only reads atomics and sleeps.
+            unsafe {
+                libc::atexit(last_words);
+            }
+        }
     }
     let [left, done, events] = [(); 3].map(|()| AtomicU64::new(0));
     Ok(Log { queue, left, done, events })

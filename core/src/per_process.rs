@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use std::ops::Deref;
 use std::sync::Arc;
 #[cfg(unix)]
-use std::sync::Once;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwapOption;
@@ -23,14 +23,19 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 pub fn fork_generation() -> u32 {
     #[cfg(unix)]
     {
-        static HOOK: Once = Once::new();
+        // Not a `Once`: a child that is forked while another thread is in it would wait there forever.
+        static HOOKED: AtomicBool = AtomicBool::new(false);
         extern "C" fn in_child() {
             GENERATION.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: the hook only adds to an atomic, which is safe between fork and exec.
-        HOOK.call_once(|| unsafe {
-            libc::pthread_atfork(None, None, Some(in_child));
-        });
+        if !HOOKED.load(Ordering::Acquire) {
+            // Two threads may both register it: then a fork counts twice, which is another number all the same.
+            // SAFETY: the hook only adds to an atomic, which is safe between fork and exec.
+            unsafe {
+                libc::pthread_atfork(None, None, Some(in_child));
+            }
+            HOOKED.store(true, Ordering::Release);
+        }
     }
     GENERATION.load(Ordering::Relaxed)
 }

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::clock::{Ahead, Clock, Instant};
 use crate::node::Watch;
+use crate::per_process::PerProcess;
 
 /// What a server would keep.
 #[derive(Default)]
@@ -92,10 +93,11 @@ impl Memory {
 
 /// The store of this name, which is made if there is none.
 ///
-/// It lives as long as the process: a client that is made anew finds its keys, as it would on a server.
+/// It lives as long as the process: a new client finds its keys, as it would on a server. A forked child is another
+/// process, whose stores begin empty.
 fn named(name: &str) -> Arc<Store> {
-    static STORES: OnceLock<Mutex<HashMap<String, Arc<Store>>>> = OnceLock::new();
-    let stores = STORES.get_or_init(Mutex::default);
+    static STORES: PerProcess<Mutex<HashMap<String, Arc<Store>>>> = PerProcess::new();
+    let stores = STORES.get_or_make(Mutex::default);
     let mut stores = stores.lock().unwrap_or_else(PoisonError::into_inner);
     Arc::clone(stores.entry(name.to_owned()).or_default())
 }

@@ -13,7 +13,7 @@ use redis::{Cmd, Value, cmd};
 use super::in_flight::{Command, Expects, Purpose};
 use super::packed::Packed;
 use super::reply;
-use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, SCRIPTS};
+use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, scripts};
 use crate::node::fencing::SLACK;
 use crate::node::{Claim, Fencing, VoteParams};
 
@@ -69,7 +69,7 @@ pub(super) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
         Fencing::AtLeast(fence) => Some([0, fence]),
     };
     let arguments = if fence.is_some() { 5 } else { 2 };
-    let mut call = SCRIPTS[ACQUIRE].on(&lock_keys(claim, params), arguments);
+    let mut call = scripts()[ACQUIRE].on(&lock_keys(claim, params), arguments);
     call.word(&*claim.token).number(millis(params.ttl));
     if let Some([proposed, least]) = fence {
         call.number(proposed).number(least).number(micros(SLACK));
@@ -89,7 +89,7 @@ pub(super) fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
 /// Deletes our keys, and no others; with `stay` they live on, for no longer than that. `owed`: how long they live at
 /// most until then.
 pub(super) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duration>) -> Command {
-    let mut call = SCRIPTS[RELEASE].on(&claim.keys, 1 + usize::from(stay.is_some()));
+    let mut call = scripts()[RELEASE].on(&claim.keys, 1 + usize::from(stay.is_some()));
     call.word(&*claim.token);
     if let Some(stay) = stay {
         call.number(millis(stay));
@@ -102,7 +102,7 @@ pub(super) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duratio
 
 /// Deletes the keys whoever has them, if the server's own clock has not passed this time.
 fn force_script(keys: &[String], by: u64) -> Command {
-    let mut call = SCRIPTS[FORCE].on(keys, 1);
+    let mut call = scripts()[FORCE].on(keys, 1);
     call.number(by);
     // Where a cluster's server sends it elsewhere, it begins anew there.
     script_call(call, by.to_string().into(), forcing(keys), TIMEOUT)
@@ -144,7 +144,8 @@ pub(super) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
         Fencing::AtLeast(fence) => Some(fence),
         _ => None,
     };
-    let mut call = SCRIPTS[EXTEND].on(&lock_keys(claim, params), 3 + usize::from(fence.is_some()));
+    let mut call =
+        scripts()[EXTEND].on(&lock_keys(claim, params), 3 + usize::from(fence.is_some()));
     call.word(&*claim.token).number(millis(params.ttl)).number(durable.into());
     if let Some(fence) = fence {
         call.number(fence);
@@ -161,7 +162,7 @@ pub(super) fn keep(params: VoteParams) -> Purpose {
 
 /// Who has the key. Nobody waits to be told of it.
 pub(super) fn inspect_script(key: &str) -> Command {
-    let call = SCRIPTS[INSPECT].on(&[key.to_owned()], 0);
+    let call = scripts()[INSPECT].on(&[key.to_owned()], 0);
     Command { untracked: true, ..script_call(call, key.into(), Purpose::Plain, TIMEOUT) }
 }
 

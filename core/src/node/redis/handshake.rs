@@ -12,7 +12,7 @@ use super::login::{log_in, no_redis, refused};
 use super::native::Delete;
 use super::refusal::words;
 use super::rights::Needs;
-use super::script::SCRIPTS;
+use super::script::scripts;
 use super::stream::Stream;
 use super::talk::{Talk, cannot_connect};
 use crate::error::seconds;
@@ -203,7 +203,7 @@ pub(super) fn about(section: &str) -> Cmd {
 
 /// Gives the server the scripts, which it may have forgotten.
 pub(super) fn load_scripts() -> impl Iterator<Item = Cmd> {
-    SCRIPTS.iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
+    scripts().iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
 }
 
 /// How long a node must still wait before it may vote: uptime is told in whole seconds, rounded down. `None` where

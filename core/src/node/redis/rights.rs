@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::durability::Durability;
 use super::native::Delete;
 use super::reply;
-use super::script::{INSPECT, SCRIPTS};
+use super::script::{INSPECT, scripts};
 use crate::node::Fault;
 
 /// What a client's options ask of a server and of its user.
@@ -124,7 +124,7 @@ fn by_script(key: &str) -> Vec<(&'static str, Cmd)> {
         ("DEL", on("DEL")),
         ("PTTL", on("PTTL")),
         ("PEXPIRE", on("PEXPIRE").arg(1).clone()),
-        ("EVALSHA", cmd("EVALSHA").arg(&SCRIPTS[INSPECT].digest).arg(1).arg(key).clone()),
+        ("EVALSHA", cmd("EVALSHA").arg(&scripts()[INSPECT].digest).arg(1).arg(key).clone()),
     ]
 }
 

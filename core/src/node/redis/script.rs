@@ -4,8 +4,7 @@
 //! server that has lost them is given them again (`NOSCRIPT`). Each is safe to run twice: a question may be asked
 //! again, a delete repeated.
 
-use std::sync::LazyLock;
-
+use once_cell::race::OnceBox;
 use redis::Script as Digest;
 
 use super::packed::Packed;
@@ -51,7 +50,7 @@ impl Script {
 /// The longest argument of a script.
 const TOKEN: usize = 40;
 
-/// Makes keys ours. This and the next are where each script stands in [`SCRIPTS`].
+/// Makes keys ours. This and the next are where each script stands in [`scripts`].
 pub(super) const ACQUIRE: usize = 0;
 /// Lengthens what is ours.
 pub(super) const EXTEND: usize = 1;
@@ -67,7 +66,15 @@ pub(super) const INSPECT: usize = 5;
 pub(super) const FORCE: usize = 6;
 
 /// All scripts, by the numbers above.
-pub(super) static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| {
+///
+/// Threads that come first at the same time each make them, and one result stays. With a lock, a process that is forked
+/// meanwhile would find it locked forever.
+pub(super) fn scripts() -> &'static [Script; 7] {
+    static SCRIPTS: OnceBox<[Script; 7]> = OnceBox::new();
+    SCRIPTS.get_or_init(|| Box::new(all()))
+}
+
+fn all() -> [Script; 7] {
     [
         Script::new(include_str!("acquire.lua")),
         Script::new(include_str!("extend.lua")),
@@ -77,4 +84,4 @@ pub(super) static SCRIPTS: LazyLock<[Script; 7]> = LazyLock::new(|| {
         Script::new(include_str!("inspect.lua")),
         Script::new(include_str!("force.lua")),
     ]
-});
+}

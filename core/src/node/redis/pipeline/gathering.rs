@@ -2,13 +2,12 @@
 //!
 //! Only what is asked in the same moment: nothing waits for company.
 
-use std::sync::LazyLock;
-
 use bytes::BytesMut;
+use once_cell::race::OnceBox;
 
 use super::super::in_flight::InFlight;
 use super::super::packed::Packed;
-use super::super::script::{EXTEND, EXTEND_MANY, RELEASE, RELEASE_MANY, SCRIPTS};
+use super::super::script::{EXTEND, EXTEND_MANY, RELEASE, RELEASE_MANY, scripts};
 use super::together::{Group, Question};
 
 /// So many share a question at most: the server does nothing else meanwhile, for about 0.1 ms.
@@ -34,9 +33,14 @@ pub(super) const ATTEMPTS: usize = 0;
 pub(super) const RELEASES: usize = 2;
 
 /// Of one key, without a fencing token, where it need not write or stay.
-static ALL: LazyLock<[Kind; KINDS]> = LazyLock::new(|| {
+fn kinds() -> &'static [Kind; KINDS] {
+    static ALL: OnceBox<[Kind; KINDS]> = OnceBox::new();
+    ALL.get_or_init(|| Box::new(all()))
+}
+
+fn all() -> [Kind; KINDS] {
     let script = |at, one: usize, arguments, after, many| {
-        let before = SCRIPTS[one].call(1, arguments, 0).bytes();
+        let before = scripts()[one].call(1, arguments, 0).bytes();
         Kind { at, before, after, many: Some(many) }
     };
     [
@@ -44,7 +48,7 @@ static ALL: LazyLock<[Kind; KINDS]> = LazyLock::new(|| {
         script(1, EXTEND, 3, b"$1\r\n0\r\n", (EXTEND_MANY, 2)),
         script(RELEASES, RELEASE, 1, b"", (RELEASE_MANY, 1)),
     ]
-});
+}
 
 /// How the read of an attempt begins, and how long it is besides its key.
 const READ: &[u8] = b"*4\r\n$8\r\nGETRANGE\r\n";
@@ -65,7 +69,7 @@ impl Joint {
             return None;
         }
         let bytes = &in_flight.command.bytes[..];
-        let kind = ALL.iter().find(|kind| bytes.starts_with(&kind.before))?;
+        let kind = kinds().iter().find(|kind| bytes.starts_with(&kind.before))?;
         let words = &bytes[kind.before.len()..];
         let digits = words.iter().position(|byte| *byte == b'\r')?;
         let length: usize = str::from_utf8(words.get(1..digits)?).ok()?.parse().ok()?;
@@ -120,7 +124,7 @@ impl Gathering {
         let (kind, count, before) = (self.kind?, self.members.len(), unsent.len());
         if count > 1 {
             let call = match kind.many {
-                Some((script, each)) => SCRIPTS[script].call(count, each * count, 0),
+                Some((script, each)) => scripts()[script].call(count, each * count, 0),
                 None => Packed::of(1 + count, "MGET"),
             };
             if kind.many.is_none() {

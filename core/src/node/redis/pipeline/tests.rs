@@ -12,7 +12,7 @@ use super::gathering::{Gathering, Joint};
 use super::together::{Group, Question, has_long};
 use crate::node::redis::commands::{acquire_script, attempt, extend_script, release_script};
 use crate::node::redis::in_flight::InFlight;
-use crate::node::redis::script::{EXTEND_MANY, RELEASE_MANY, SCRIPTS};
+use crate::node::redis::script::{EXTEND_MANY, RELEASE_MANY, scripts};
 use crate::node::{Claim, Fencing, VoteParams};
 
 const TTL: Duration = Duration::from_secs(10);
@@ -87,12 +87,12 @@ fn what_needs_more_than_to_be_acquired_extended_or_deleted_goes_alone() {
 fn the_script_has_the_keys_first_and_then_what_it_wants_to_know_of_each() {
     let members = [extend("a", "ours"), extend("b\r\n", "theirs"), extend("", "x")];
     let mut expected = cmd("EVALSHA");
-    expected.arg(&SCRIPTS[EXTEND_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
+    expected.arg(&scripts()[EXTEND_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
     expected.arg(&["ours", "10000", "theirs", "10000", "x", "10000"]);
     assert_eq!(group(members).1, expected.get_packed_command());
     let members = [release("a", "ours"), release("b\r\n", "theirs"), release("", "x")];
     let mut expected = cmd("EVALSHA");
-    expected.arg(&SCRIPTS[RELEASE_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
+    expected.arg(&scripts()[RELEASE_MANY].digest).arg(3).arg(&["a", "b\r\n", ""]);
     expected.arg(&["ours", "theirs", "x"]);
     assert_eq!(group(members).1, expected.get_packed_command());
 }
