@@ -63,6 +63,10 @@ test: build ## every test of the first tier, in three languages
 test-rust test-python test-node: test-%:
 	@$(PY) scripts/test $*
 
+.PHONY: test-slow
+test-slow: build ## the second tier: what needs real seconds or luck (kills, freezes, leaks, instruction counts), an hour
+	@$(PY) scripts/test --slow
+
 .PHONY: test-acl
 test-acl: build ## every test that uses a server, as a user who has no right but those that docs/security.md lists
 	@scripts/test-acl

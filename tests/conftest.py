@@ -24,12 +24,19 @@ class TookTooLong(BaseException):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): how long this test may take")
+    config.addinivalue_line("markers", "slow(reason): a test of the slow tier, and why it is there")
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
         config.stash[STDERR] = os.dup(2)
 
 
 STDERR = pytest.StashKey[int]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves the tests of one tier: the slow one where REDLOCK_TEST_TIER says so."""
+    slow = os.environ.get("REDLOCK_TEST_TIER") == "slow"
+    items[:] = [item for item in items if (item.get_closest_marker("slow") is not None) == slow]
 
 
 @contextlib.contextmanager

@@ -77,15 +77,15 @@ def suite(language: str, folder: Path, failing: int, message: str, test: str = "
         command += ["-o", "junit_family=xunit1", "--junitxml={report}", "-c", "/dev/null"]
         # The names in the report are relative to the folder that it runs in.
         command = ["sh", "-c", f'cd "{folder}" && exec "$@"', "sh", *command]
-        return runner.Suite("python", command, ["test_it.py"], runner.read_pytest)
+        return runner.Suite("python", command, [["test_it.py"]], runner.read_pytest)
     if language == "node":
         path = folder / "it.test.mjs"
         path.write_text(NODE.format(**values))
-        command = runner.suites(slow=False)["node"][0].command
-        return runner.Suite("node", command, [str(path)], runner.read_node)
+        command = runner.node().command
+        return runner.Suite("node", command, [[str(path)]], runner.read_node)
     path = folder / "cargo.py"
     path.write_text(CARGO.format(**values))
-    return runner.Suite("rust", [sys.executable, str(path)], [], runner.read_cargo)
+    return runner.Suite("rust", [sys.executable, str(path)], [[]], runner.read_cargo)
 
 
 NAMES = {
@@ -152,7 +152,7 @@ def test_what_cannot_be_named_fails_the_run(
     output: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = f"import sys; print({output!r}); sys.exit(101)"
-    broken = runner.Suite("rust", [sys.executable, "-c", script], [], runner.read_cargo)
+    broken = runner.Suite("rust", [sys.executable, "-c", script], [[]], runner.read_cargo)
     assert runner.run([broken]) == 1
     assert reason in capsys.readouterr().out
 

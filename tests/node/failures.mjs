@@ -17,11 +17,11 @@ export default async function* failures(source) {
   let passed = 0;
   for await (const { type, data } of source) {
     if (type !== "test:fail" && type !== "test:pass") continue;
-    const { name, nesting, file, details } = data;
+    const { name, nesting, details } = data;
     if (details.error?.failureType === "subtestsFailed") {
       for (const failure of open) failure.names.unshift(name);
     } else if (type === "test:fail") {
-      open.push({ file, names: [name], error: text(details.error) });
+      open.push({ names: [name], error: text(details.error) });
     }
     const counts = type === "test:pass" && details.type !== "suite" && data.skip === undefined;
     if (counts) passed += 1;
@@ -29,7 +29,7 @@ export default async function* failures(source) {
     for (const failure of open) yield `${JSON.stringify(failure)}\n`;
     open = [];
     if (details.duration_ms >= LONG)
-      yield `${JSON.stringify({ file, names: [name], ms: details.duration_ms })}\n`;
+      yield `${JSON.stringify({ names: [name], ms: details.duration_ms })}\n`;
   }
   yield `${JSON.stringify({ passed })}\n`;
 }

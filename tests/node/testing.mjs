@@ -15,8 +15,20 @@ const silence = setTimeout(
   LIMIT + Number(process.env.REDLOCK_TEST_SILENCE ?? 30_000),
 ).unref();
 
+/** Whether the tests of the slow tier run, and no others. */
+const SLOW = process.env.REDLOCK_TEST_TIER === "slow";
+
 /** As node:test has it. */
 export function test(name, ...rest) {
+  if (!SLOW) register(name, ...rest);
+}
+
+/** A test of the slow tier, and why it is there. */
+export function slow(_reason, name, ...rest) {
+  if (SLOW) register(name, ...rest);
+}
+
+function register(name, ...rest) {
   const [options, body] = typeof rest[0] === "function" ? [{}, rest[0]] : rest;
   const timed = async (context) => {
     try {
@@ -25,5 +37,5 @@ export function test(name, ...rest) {
       silence.refresh();
     }
   };
-  return unlimited(name, { timeout: LIMIT, ...options }, timed);
+  unlimited(name, { timeout: LIMIT, ...options }, timed);
 }
