@@ -14,8 +14,10 @@ CORE   := Cargo.toml $(wildcard Cargo.lock) core/Cargo.toml $(shell find core/sr
 PYSRC  := $(shell find bindings-python -name '*.rs' -o -name '*.toml')
 NODESRC := $(shell find bindings-node \( -name '*.rs' -o -name '*.toml' -o -name '*.ts' -o -name '*.mjs' -o -name 'tsconfig*.json' \) \
 	-not -name 'native.d.ts' -not -path '*/dist/*')
-PY_BUILT   := target/built-python
-NODE_BUILT := target/built-node
+# The cargo profile: `release` as published, with a slow link; `local` for the tests and the demo.
+PROFILE    ?= local
+PY_BUILT   := target/built-python-$(PROFILE)
+NODE_BUILT := target/built-node-$(PROFILE)
 
 .PHONY: help
 help: ## this list
@@ -37,16 +39,20 @@ demo: build ## the quickstart, then a flash sale over a throw-away Redis
 setup: ## check the tools, install what is missing
 	@scripts/setup
 
-.PHONY: build
+.PHONY: build build-release
 build: setup ## build the Python and the Node package in place
 	@$(MAKE) --silent $(PY_BUILT) $(NODE_BUILT)
+build-release: ## the same, optimised as what is published
+	@$(MAKE) --silent build PROFILE=release
 
 $(PY_BUILT): $(CORE) $(PYSRC) pyproject.toml .venv/.installed
-	.venv/bin/maturin develop --release --features panics --quiet 2>&1 | grep -v "already satisfied" || test "$${PIPESTATUS[0]}" = 0
+	rm -f target/built-python-*
+	.venv/bin/maturin develop --profile $(PROFILE) --features panics --quiet 2>&1 | grep -v "already satisfied" || test "$${PIPESTATUS[0]}" = 0
 	@touch $@
 
 $(NODE_BUILT): $(CORE) $(NODESRC) package.json node_modules/.installed
-	npm run --silent build
+	rm -f target/built-node-*
+	PROFILE=$(PROFILE) npm run --silent build
 	@touch $@
 
 .PHONY: clean
@@ -64,7 +70,8 @@ test-rust test-python test-node: test-%:
 	@$(PY) scripts/test $*
 
 .PHONY: test-slow
-test-slow: build ## the second tier: what needs real seconds or luck (kills, freezes, leaks, instruction counts), an hour
+test-slow: build-release ## the second tier: what needs real seconds or luck (kills, freezes, leaks, instruction counts)
+	@scripts/setup --slow
 	@$(PY) scripts/test --slow
 
 .PHONY: test-acl
@@ -148,7 +155,7 @@ stubs:
 
 .PHONY: bench
 BENCH ?=
-bench: build ## side by side with ten other libraries, 20 minutes, writes docs/benchmarks.md; BENCH=--quick: 3 minutes, writes nothing
+bench: build-release ## side by side with ten other libraries, 20 minutes, writes docs/benchmarks.md; BENCH=--quick: 3 minutes, writes nothing
 	@bench/run $(BENCH)
 
 .PHONY: bench-waiting
@@ -157,7 +164,7 @@ bench-waiting: ## what waiting, failing nodes and held leases cost (docs/speed.m
 	@python3 bench/waits.py
 
 .PHONY: bench-routes
-bench-routes: build ## what Sentinel and Cluster add to a pair, beside a fixed server (docs/speed.md)
+bench-routes: build-release ## what Sentinel and Cluster add to a pair, beside a fixed server (docs/speed.md)
 	cargo build --quiet --release -p redlock-tests --example waits
 	@python3 bench/routes.py
 
@@ -206,7 +213,7 @@ measure-cluster: build ## fail a Redis Cluster over CUTS times each way under a 
 ##@ Packages
 
 .PHONY: wheels
-wheels: build ## what would be published, for this platform, into dist/: wheel, sdist, npm packages
+wheels: build-release ## what would be published, for this platform, into dist/: wheel, sdist, npm packages
 	@scripts/wheels
 
 # What is published can be built again by anybody who wants to see where it comes from.
