@@ -30,7 +30,7 @@ def test_all_are_served_after_a_crash(count: int, five: list[Server], name: str)
             for hold in crowd.rest()
         ]
     assert len(stints) == EACH * len(CROWDS)
-    assert not overlaps(stints), overlaps(stints)
+    assert not overlaps(stints), f"two holders: {overlaps(stints)}"
     assert min(stints)[0] > killed
     took = (max(stints)[1] - ends) / 1e9
     print(f"\n200 waiters in 4 processes over {count}: all served {took:.2f} s after the ttl")

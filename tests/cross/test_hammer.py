@@ -77,6 +77,6 @@ def test_no_two_at_once(count: int, five: list[Server], name: str) -> None:
         for worker in workers:
             worker.done.set()
         stints = [stint for future in running for stint in future.result()]
-    assert not overlaps(stints), overlaps(stints)
+    assert not overlaps(stints), f"two holders: {overlaps(stints)}"
     assert len(stints) > 20, f"only {len(stints)} stints: too few to tell"
     assert {who.split()[0] for _, _, who in stints} == set(LANGUAGES)

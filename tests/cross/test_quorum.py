@@ -124,7 +124,7 @@ def test_everybody_gets_through_an_even_count(count: int, five: list[Server], na
         waiting = list(agents)
         while waiting:
             held = [agent for agent in waiting if not agent.silent_for(0.01)]
-            assert len(held) <= 1, "two at once"
+            assert len(held) <= 1, "two holders at once"
             for agent in held:
                 reply = agent.receive()
                 assert reply["ok"], reply
