@@ -6,7 +6,6 @@
 mod fake;
 mod floods;
 mod fuzz;
-mod leaks;
 #[cfg(target_os = "linux")]
 mod limit;
 mod pushes;

@@ -4,3 +4,7 @@
 #![allow(dead_code, reason = "what is shared is used by the other tests")]
 
 mod support;
+
+mod slow {
+    mod leaks;
+}

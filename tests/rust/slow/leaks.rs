@@ -91,7 +91,7 @@ async fn nothing_grows() {
         return bursts(&url).await;
     }
     let server = Server::start();
-    alone("leaks::nothing_grows", &server.url());
+    alone("slow::leaks::nothing_grows", &server.url());
 }
 
 /// Runs a test of this file in a process of its own.
@@ -140,7 +140,7 @@ async fn hours(redlock: &Redlock, seen: bool) -> usize {
 #[tokio::test]
 async fn nothing_of_long_leases_waits_for_their_end() {
     let Ok(url) = std::env::var(URL) else {
-        return alone("leaks::nothing_of_long_leases_waits_for_their_end", "memory://");
+        return alone("slow::leaks::nothing_of_long_leases_waits_for_their_end", "memory://");
     };
     let mut grown = Vec::new();
     for seen in [false, true] {
