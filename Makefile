@@ -171,19 +171,19 @@ bench-routes: build-release ## what Sentinel and Cluster add to a pair, beside a
 .PHONY: soak-fencing
 RUNS ?= 10000
 soak-fencing: build ## fencing tokens over RUNS handoffs between three languages, clocks hours apart (docs/testing.md)
-	RUNS=$(RUNS) $(PY) -m pytest -q -s tests/cross/test_fencing.py -k only_grow
+	RUNS=$(RUNS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_fencing.py -k only_grow
 
 .PHONY: soak-failover
 FAILOVERS ?= 7
 soak-failover: build ## fail over under holders, FAILOVERS times each way in each language: who holds when, who is told when (docs/testing.md)
-	RUNS=$(FAILOVERS) $(PY) -m pytest -q -s tests/cross/test_failover.py
+	RUNS=$(FAILOVERS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_failover.py
 
 .PHONY: soak-python
 CYCLES ?= 200000
 FORKS ?= 1000
 soak-python: build ## CYCLES acquires of every kind in each way that Python waits, FORKS forks under load: nothing grows, nothing hangs
-	FORKS=$(FORKS) $(PY) -m pytest -q -s tests/python/test_fork.py
-	CYCLES=$(CYCLES) $(PY) -m pytest -q -s tests/python/test_leaks.py
+	FORKS=$(FORKS) REDLOCK_TEST_TIER=slow $(PY) -m pytest -q -s tests/python/test_fork.py
+	CYCLES=$(CYCLES) REDLOCK_TEST_TIER=slow $(PY) -m pytest -q -s tests/python/test_leaks.py
 
 .PHONY: soak-services
 SECONDS ?= 300
@@ -193,7 +193,7 @@ soak-services: build ## FastAPI and Celery over one Redis, killed and restarted 
 
 .PHONY: soak-leaks
 soak-leaks: build ## a million calls of Node, aborted ones among them: memory, files, threads and handles stay as they are
-	ROUNDS=333334 REDLOCK_TEST_PATIENCE=900000 node --test --test-reporter=spec tests/node/leaks.test.mjs
+	ROUNDS=333334 REDLOCK_TEST_TIER=slow REDLOCK_TEST_PATIENCE=900000 node --test --test-reporter=spec tests/node/leaks.test.mjs
 
 .PHONY: soak-services-node
 MINUTES ?= 5
@@ -204,11 +204,11 @@ soak-services-node: build ## kill a cluster, a BullMQ worker and their Redis for
 .PHONY: measure-loss
 CUTS ?= 20
 measure-loss: build ## cut holders off and take their leases, CUTS times each way: how soon they are told (docs/testing.md)
-	RUNS=$(CUTS) $(PY) -m pytest -q -s tests/cross/test_told.py tests/cross/test_loss.py
+	RUNS=$(CUTS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_told.py tests/cross/test_loss.py
 
 .PHONY: measure-cluster
 measure-cluster: build ## fail a Redis Cluster over CUTS times each way under a holder, and move its slot 50 times (docs/cluster.md)
-	RUNS=$(CUTS) $(PY) -m pytest -q -s tests/cross/test_cluster.py
+	RUNS=$(CUTS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_cluster.py
 
 ##@ Packages
 

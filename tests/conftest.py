@@ -34,9 +34,11 @@ STDERR = pytest.StashKey[int]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves the tests of one tier: the slow one where REDLOCK_TEST_TIER says so."""
-    slow = os.environ.get("REDLOCK_TEST_TIER") == "slow"
-    items[:] = [item for item in items if (item.get_closest_marker("slow") is not None) == slow]
+    """Leaves the tests of one tier: the first, unless REDLOCK_TEST_TIER is "slow" or "all"."""
+    tier = os.environ.get("REDLOCK_TEST_TIER", "first")
+    if tier != "all":
+        slow = tier == "slow"
+        items[:] = [item for item in items if (item.get_closest_marker("slow") is not None) == slow]
 
 
 @contextlib.contextmanager

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.waiting import eventually
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "agents"
 LANGUAGES = ("rust", "python", "node")
@@ -98,10 +100,10 @@ class Program:
     def pause(self) -> None:
         """Stops it, and waits until it has: on a busy machine its other threads run on for a moment."""
         self.process.send_signal(signal.SIGSTOP)
-        end = time.monotonic() + PATIENCE
-        while os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG) is None:
-            assert time.monotonic() < end, "it does not stop"
-            time.sleep(0.001)
+        stopped = os.WSTOPPED | os.WNOHANG
+        eventually(
+            lambda: os.waitid(os.P_PID, self.process.pid, stopped) is not None, "it does not stop"
+        )
 
     def resume(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -172,6 +174,12 @@ def program(form: str, nodes: list[str], *words: str | int) -> Program:
 
 
 Stint = tuple[int, int, str]
+
+
+def never_two(stints: "list[Stint]") -> None:
+    """Fails in words for which scripts/test runs nothing again."""
+    found = overlaps(stints)
+    assert not found, f"two holders: {found}"
 
 
 def overlaps(stints: list[Stint]) -> list[tuple[Stint, Stint]]:

@@ -1,13 +1,12 @@
 """Throw-away Redis Clusters on free ports of the loopback address: three masters, each with a replica."""
 
 import subprocess
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
 from tests.least import LOGIN, USER
+from tests.waiting import eventually
 
 from .servers import Server, program
 
@@ -37,13 +36,6 @@ class Member(Server):
         return str(self.command("ROLE")[0])
 
 
-def until(ready: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 30
-    while not ready():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-
-
 class Cluster:
     """Three masters that share the slots, three replicas."""
 
@@ -57,7 +49,7 @@ class Cluster:
             master.command("CLUSTER", "SET-CONFIG-EPOCH", at + 1)
         for other in self.members[1:]:
             masters[0].command("CLUSTER", "MEET", "127.0.0.1", other.port)
-        until(lambda: all(self._known(member) == 6 for member in self.members), "all know all")
+        eventually(lambda: all(self._known(member) == 6 for member in self.members), "all know all")
         for master, replica in zip(masters, replicas, strict=True):
             replica.command("CLUSTER", "REPLICATE", master.id())
         self.settle()
@@ -107,7 +99,7 @@ class Cluster:
                     return False
             return len(self.masters()) == 3
 
-        until(settled, "the cluster does not settle")
+        eventually(settled, "the cluster does not settle")
 
     def move_slot(self, key: str, to: Member) -> None:
         """The key's slot with what is in it, as `redis-cli --cluster reshard` does."""

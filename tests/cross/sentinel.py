@@ -3,7 +3,6 @@
 import contextlib
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +11,7 @@ from typing import Self
 import redis
 
 from tests.least import LOGIN
+from tests.waiting import eventually
 
 from .agents import now
 from .proxy import Proxy
@@ -100,10 +100,7 @@ class Service:
 
     @staticmethod
     def _until(done: Callable[[], object]) -> None:
-        end = time.monotonic() + PATIENCE
-        while not done():
-            assert time.monotonic() < end, "it does not come to that"
-            time.sleep(0.01)
+        eventually(done, "it does not come to that")
 
     def url(self, ports: list[int] | None = None) -> str:
         """By which clients find it; `ports`: those of proxies to the sentinels."""
@@ -121,7 +118,6 @@ class Service:
         def begun() -> bool:
             with contextlib.suppress(redis.ResponseError):
                 return bool(self.sentinels[0].command("SENTINEL", "FAILOVER", SERVICE))
-            time.sleep(0.1)
             return False
 
         self._until(begun)

@@ -1,12 +1,12 @@
 """Throw-away Redis servers on free ports of the loopback address."""
 
+import contextlib
 import os
 import shutil
 import signal
 import struct
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ import redis
 
 from tests.least import LOGIN, USER
 from tests.ports import free_port
+from tests.waiting import eventually
 
 
 def program() -> str:
@@ -51,13 +52,13 @@ class Server:
         )
 
     def _answers(self) -> bool:
-        end = time.monotonic() + 10
-        while time.monotonic() < end and self.process.poll() is None:
-            try:
+        def answers() -> bool:
+            with contextlib.suppress(redis.ConnectionError):
                 return bool(self.command("PING"))
-            except redis.ConnectionError:
-                time.sleep(0.02)
-        return False
+            return False
+
+        eventually(lambda: answers() or self.process.poll() is not None)
+        return self.process.poll() is None
 
     def command(self, *words: str | int) -> Any:  # noqa: ANN401  (any command has its own answer)
         """What the server says, by a client that is not ours."""

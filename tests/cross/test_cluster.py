@@ -29,6 +29,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.slow("slots move, with a pause for renewals between them")
 def test_a_lock_is_held_while_its_slot_moves(cluster: Cluster, name: str) -> None:
     """Renewed on each of its servers, handed on from process to process, and refused to all others."""
     key, least = f"lock:{name}", float(TTL_MS)
@@ -46,7 +47,7 @@ def test_a_lock_is_held_while_its_slot_moves(cluster: Cluster, name: str) -> Non
             time.sleep(0.1)
             if move % 4 == 3:
                 waiter.send("acquire", name=name, ttl_ms=TTL_MS, wait_ms=10_000)
-                assert waiter.silent_for(0.05), "two holders"
+                assert waiter.silent_for(0.05), "two holders: acquired while another held it"
                 holder.must("release")
                 assert waiter.receive()["ok"], move
         agents[MOVES // 4 % 3].must("release")
@@ -76,7 +77,7 @@ def fail_over(cluster: Cluster, name: str, way: str) -> tuple[bool, float, float
             cut_off(replica, master)
         holder.must("acquire", name=name, ttl_ms=LONG_MS, wait_ms=5000)
         contender.send("acquire", name=name, ttl_ms=LONG_MS, wait_ms=None)
-        assert contender.silent_for(0.2), "two holders"
+        assert contender.silent_for(0.2), "two holders: acquired while another held it"
         # An election may take its time where the replica was away.
         holder.send("lost", timeout_ms=25_000 if way == "unseen" else 10_000)
         if way == "by hand":
@@ -94,13 +95,14 @@ def fail_over(cluster: Cluster, name: str, way: str) -> tuple[bool, float, float
             contender.must("release")
         else:
             taken = told
-            assert contender.silent_for(0.1), "two holders"
+            assert contender.silent_for(0.1), "two holders: acquired while another held it"
             holder.must("release")
             assert contender.receive()["ok"]
     return not told["ok"], (told["at"] - taken["at"]) / 1e6, (told["at"] - promoted) / 1e6
 
 
 @pytest.mark.parametrize("way", ["by hand", "killed", "unseen"])
+@pytest.mark.slow("failovers of a cluster")
 def test_a_failover_under_a_holder(name: str, way: str) -> None:
     runs = []
     for _ in range(RUNS):

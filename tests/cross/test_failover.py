@@ -22,6 +22,8 @@ TTL_MS = 60_000
 LATE_MS = 300.0 if RUNS > 1 else 3000.0
 CONFIRMED = {"MIN_REPLICAS": "1"}
 
+pytestmark = pytest.mark.slow("failovers of a service under Sentinel")
+
 Figures = dict[str, list[float]]
 
 

@@ -3,11 +3,14 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from .features import FEATURES, column
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
+@pytest.mark.slow("renewal beyond a ttl, for each feature of a server")
 def test_the_page_says_what_this_server_can_do() -> None:
     program = os.environ.get("REDLOCK_TEST_SERVER", "redis-server")
     try:

@@ -92,6 +92,7 @@ def restart(node: Server, fence: str) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow("nodes restart and have to grow old")
 def test_tokens_only_grow_over_restarts_with_clocks_hours_apart(
     nodes: list[Server], off_clock: str, name: str
 ) -> None:

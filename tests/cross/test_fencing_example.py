@@ -5,6 +5,8 @@ import sqlite3
 import subprocess
 import sys
 
+import pytest
+
 from .agents import ROOT
 from .servers import Server
 
@@ -18,6 +20,7 @@ def snippet(language: str) -> str:
     return str(code)
 
 
+@pytest.mark.slow("holders are really frozen beyond their ttl")
 def test_the_example_refuses_a_frozen_holders_write() -> None:
     demo = [sys.executable, ROOT / "examples/fencing/demo.py"]
     run = subprocess.run(demo, capture_output=True, text=True, timeout=120)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from .agents import LANGUAGES, Agent, Stint, now, overlaps
+from .agents import LANGUAGES, Agent, Stint, never_two, now
 from .servers import Server
 
 SECONDS = 15
@@ -68,6 +68,7 @@ class Worker:
 
 
 @pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.slow("processes are killed and frozen for 15 seconds")
 def test_no_two_at_once(count: int, five: list[Server], name: str) -> None:
     nodes = [server.url for server in five[:count]]
     workers = [Worker(language, nodes, name, seed) for seed, language in enumerate(LANGUAGES * 2)]
@@ -77,6 +78,6 @@ def test_no_two_at_once(count: int, five: list[Server], name: str) -> None:
         for worker in workers:
             worker.done.set()
         stints = [stint for future in running for stint in future.result()]
-    assert not overlaps(stints), f"two holders: {overlaps(stints)}"
+    never_two(stints)
     assert len(stints) > 20, f"only {len(stints)} stints: too few to tell"
     assert {who.split()[0] for _, _, who in stints} == set(LANGUAGES)

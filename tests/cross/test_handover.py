@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+from tests.waiting import eventually
+
 from .agents import LANGUAGES, Agent
 from .pairs import THREE, every_pair
 from .servers import Server
@@ -22,6 +24,7 @@ def handed_over(first: Agent, second: Agent, name: str) -> str:
     return token
 
 
+@pytest.mark.slow("longer than a ttl")
 def test_it_goes_on_when_the_first_abandons_and_dies(five: list[Server]) -> None:
     nodes = [five[0].url]
 
@@ -41,6 +44,7 @@ def test_it_goes_on_when_the_first_abandons_and_dies(five: list[Server]) -> None
     every_pair(nodes, scene, THREE)
 
 
+@pytest.mark.slow("longer than a ttl")
 def test_it_goes_on_when_the_first_is_killed(five: list[Server]) -> None:
     def scene(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
@@ -104,7 +108,7 @@ def test_a_wrong_or_expired_token_is_a_loss_and_changes_nothing(
         holder.must("abandon")
         for server in servers:
             server.command("PEXPIRE", key, 1)
-        time.sleep(0.1)
+        eventually(lambda: not any(server.get(key) for server in servers))
         expired = stranger.ask("attach", name=name, token=token, ttl_ms=TTL_MS)
         assert (expired["code"], "lost" in expired["message"]) == ("lost", True), expired
         assert [server.get(key) for server in servers] == [None] * len(servers)

@@ -6,6 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.waiting import eventually
+
 from .agents import LANGUAGES, Agent
 from .servers import Server
 
@@ -21,14 +23,9 @@ def urls(servers: list[Server]) -> list[str]:
     return [server.url for server in servers]
 
 
-def key_is_gone(servers: list[Server], key: str, within: float) -> bool:
+def until_gone(servers: list[Server], key: str) -> None:
     """Clean-up is sent before an acquire gives up, and arrives soon after."""
-    end = time.monotonic() + within
-    while time.monotonic() < end:
-        if not any(server.get(key) for server in servers):
-            return True
-        time.sleep(0.02)
-    return False
+    eventually(lambda: not any(server.get(key) for server in servers), f"{key} is left")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -43,6 +40,7 @@ def test_two_of_five_dead(language: str, mortal: list[Server], name: str) -> Non
             holder.must("release")
 
 
+@pytest.mark.slow("renewal goes on for longer than a ttl")
 def test_two_of_five_die_while_held(mortal: list[Server], name: str) -> None:
     with Agent("rust", urls(mortal)) as holder:
         holder.must("acquire", name=name, ttl_ms=3000, wait_ms=2000)
@@ -58,15 +56,12 @@ def test_three_of_five_dead(language: str, mortal: list[Server], name: str) -> N
     for server in mortal[:3]:
         server.kill()
     with Agent(language, urls(mortal)) as agent:
-        for wait_ms in (0, 2000):
-            began = time.monotonic()
-            refused = agent.ask("acquire", name=name, ttl_ms=10_000, wait_ms=wait_ms)
-            took = time.monotonic() - began
+        for wait_ms in (0, 500):
+            refused = agent.ask("acquire", name=name, ttl_ms=600_000, wait_ms=wait_ms)
             assert refused["code"] == "unavailable", refused
-            assert took < wait_ms / 1000 + 3, f"took {took:.3f} s"
             for server in mortal[:3]:
                 assert str(server.port) in refused["message"], refused
-            assert key_is_gone(mortal[3:], f"lock:{name}", within=1)
+            until_gone(mortal[3:], f"lock:{name}")
 
 
 def test_three_of_five_frozen(mortal: list[Server], name: str) -> None:
@@ -74,12 +69,9 @@ def test_three_of_five_frozen(mortal: list[Server], name: str) -> None:
     for server in mortal[:3]:
         server.freeze()
     with Agent("rust", urls(mortal)) as agent:
-        began = time.monotonic()
-        refused = agent.ask("acquire", name=name, ttl_ms=10_000, wait_ms=1500)
-        took = time.monotonic() - began
+        refused = agent.ask("acquire", name=name, ttl_ms=600_000, wait_ms=1500)
         assert refused["code"] == "unavailable", refused
-        assert took < 4.5, f"took {took:.3f} s"
-        assert key_is_gone(mortal[3:], f"lock:{name}", within=1)
+        until_gone(mortal[3:], f"lock:{name}")
         for server in mortal[:3]:
             server.thaw()
         agent.must("acquire", name=name, ttl_ms=10_000, wait_ms=5000)
@@ -106,11 +98,9 @@ def test_a_tie_is_a_failed_round(count: int, five: list[Server], name: str) -> N
         server.command("SET", f"lock:{name}", "somebody", "PX", 60_000)
     with Agent("rust", urls(nodes)) as agent:
         assert agent.ask("try", name=name, ttl_ms=5000)["code"] == "held"
-        began = time.monotonic()
-        refused = agent.ask("acquire", name=name, ttl_ms=5000, wait_ms=1000)
+        refused = agent.ask("acquire", name=name, ttl_ms=600_000, wait_ms=500)
         assert refused["code"] == "timeout", refused
-        assert time.monotonic() - began < 4
-        assert key_is_gone(nodes[count // 2 :], f"lock:{name}", within=1)
+        until_gone(nodes[count // 2 :], f"lock:{name}")
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -124,7 +114,7 @@ def test_everybody_gets_through_an_even_count(count: int, five: list[Server], na
         waiting = list(agents)
         while waiting:
             held = [agent for agent in waiting if not agent.silent_for(0.01)]
-            assert len(held) <= 1, "two holders at once"
+            assert len(held) <= 1, f"two holders: {held}"
             for agent in held:
                 reply = agent.receive()
                 assert reply["ok"], reply

@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 #: What the script needs to run and to check the tools.
-TOOLS = "bash dirname sort head cut tr uname env python3 cargo rustc node npm cc".split()
+TOOLS = ["bash", "dirname", "sort", "head", "cut", "tr", "uname", "env"]
+TOOLS += ["python3", "cargo", "rustc", "node", "npm", "cc"]
 FAKE = '#!/bin/sh\necho "$0 $*" >>"$LOG"\n'
 
 

@@ -3,6 +3,8 @@
 import time
 import uuid
 
+import pytest
+
 from .agents import LANGUAGES, Agent
 
 #: How far apart the hosts' clocks are: each comes so much after the one before.
@@ -11,6 +13,7 @@ AT_LEAST_MS = 3000
 TTL_MS = 8000
 
 
+@pytest.mark.slow("three hosts whose clocks differ, and a tick of three seconds")
 def test_three_hosts_one_tick_one_run(nodes: list[str]) -> None:
     name = f"tick-{uuid.uuid4().hex[:8]}"
     hosts = [Agent(language, nodes) for language in LANGUAGES]

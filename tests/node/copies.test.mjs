@@ -1,7 +1,7 @@
 // Copies of the package: what loaded one and let it go - a test runner's file, a reloaded server - keeps nothing of it.
 import assert from "node:assert/strict";
 import { fresh, program, serverForSuite } from "./helper.mjs";
-import { describe, test } from "./testing.mjs";
+import { describe, slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const COPIES = 50;
@@ -14,24 +14,28 @@ describe("copies that are let go are collected, and nobody renews what they held
     ["reloaded-code", 2],
   ]) {
     for (const kind of ["memory://", "redis://"]) {
-      test(`${how}, ${kind}`, async (context) => {
-        const url = kind === "memory://" ? `${kind}${fresh()}` : shared.server.url;
-        const options = { flags: ["--expose-gc"], timeout: 60_000 };
-        const { code, stderr, lines } = await program("copies", [how, COPIES, url], options);
-        assert.equal(code, 0, stderr);
-        assert.doesNotMatch(stderr, /told/);
-        const { alive, stuck, files, threads, handles, heap } = JSON.parse(lines.at(-1));
-        context.diagnostic(lines.at(-1));
-        assert.ok(alive <= most, `${alive} of ${COPIES} copies are still there`);
-        assert.ok(stuck <= most, `${stuck} locks are still held`);
-        // A connection for each copy that is still there.
-        assert.ok(
-          Math.max(files, threads, handles) <= 5,
-          `${files} files, ${threads} threads, ${handles} handles more`,
-        );
-        // A binary that is loaded anew leaves about 22 kB with Node; a copy of the code is ten times as large.
-        assert.ok(heap < COPIES * 64 * 1024, `${heap} bytes`);
-      });
+      slow(
+        "it waits for the garbage collector in many processes",
+        `${how}, ${kind}`,
+        async (context) => {
+          const url = kind === "memory://" ? `${kind}${fresh()}` : shared.server.url;
+          const options = { flags: ["--expose-gc"], timeout: 60_000 };
+          const { code, stderr, lines } = await program("copies", [how, COPIES, url], options);
+          assert.equal(code, 0, stderr);
+          assert.doesNotMatch(stderr, /told/);
+          const { alive, stuck, files, threads, handles, heap } = JSON.parse(lines.at(-1));
+          context.diagnostic(lines.at(-1));
+          assert.ok(alive <= most, `${alive} of ${COPIES} copies are still there`);
+          assert.ok(stuck <= most, `${stuck} locks are still held`);
+          // A connection for each copy that is still there.
+          assert.ok(
+            Math.max(files, threads, handles) <= 5,
+            `${files} files, ${threads} threads, ${handles} handles more`,
+          );
+          // A binary that is loaded anew leaves about 22 kB with Node; a copy of the code is ten times as large.
+          assert.ok(heap < COPIES * 64 * 1024, `${heap} bytes`);
+        },
+      );
     }
   }
 });

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { Redlock } from "redlock-native";
 import { fresh, program, serverForSuite } from "./helper.mjs";
-import { test } from "./testing.mjs";
+import { slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const linux = { skip: process.platform !== "linux" && "threads are told apart by /proc here" };
@@ -29,21 +29,25 @@ test("a pair wakes no other thread", linux, async () => {
   assert.ok(Number(lines[0]) < pairs / 4, lines[0]);
 });
 
-test("while the thread is blocked, what is held is renewed, and no connection ends", async () => {
-  const client = new Redlock(shared.server.url);
-  await warm(client);
-  const locks = [1000, 1000, 3000].map((ttl) => client.lock(fresh(), { ttl }));
-  const leases = await Promise.all(locks.map((lock) => lock.acquire()));
-  const lost = [];
-  for (const lease of leases) lease.onLost((error) => lost.push(error));
-  block(5000);
-  for (const lease of leases) lease.ensureHeld();
-  await sleep(100);
-  assert.deepEqual(lost, []);
-  assert.equal(client.stats().reconnects, 0);
-  await Promise.all(leases.map((lease) => lease.release()));
-  await client.shutdown();
-});
+slow(
+  "it blocks the thread for real seconds",
+  "while the thread is blocked, what is held is renewed, and no connection ends",
+  async () => {
+    const client = new Redlock(shared.server.url);
+    await warm(client);
+    const locks = [1000, 1000, 3000].map((ttl) => client.lock(fresh(), { ttl }));
+    const leases = await Promise.all(locks.map((lock) => lock.acquire()));
+    const lost = [];
+    for (const lease of leases) lease.onLost((error) => lost.push(error));
+    block(5000);
+    for (const lease of leases) lease.ensureHeld();
+    await sleep(100);
+    assert.deepEqual(lost, []);
+    assert.equal(client.stats().reconnects, 0);
+    await Promise.all(leases.map((lease) => lease.release()));
+    await client.shutdown();
+  },
+);
 
 test("answers that come while the thread is blocked are in time", async () => {
   const client = new Redlock(shared.server.url);
@@ -87,26 +91,30 @@ test("process.nextTick and microtasks run between two outcomes' turns", async ()
   await client.shutdown();
 });
 
-test("a worker that is terminated in the middle of what it reads takes nobody along", async () => {
-  const client = new Redlock(shared.server.url);
-  await warm(client);
-  const file = new URL("programs/worker.mjs", import.meta.url);
-  const lease = await client.lock(fresh(), { ttl: 1000 }).acquire();
-  const end = async (after) => {
-    const name = fresh();
-    const worker = new Worker(file, {
-      workerData: { node: shared.server.url, name, task: "flood" },
-    });
-    await once(worker, "message");
-    await sleep(after);
-    await worker.terminate();
-    // What it held, if it did, goes with its ttl.
-    await (await client.lock(name, { wait: 5000 }).acquire()).release();
-  };
-  for (let round = 0; round < 5; round += 1) {
-    await Promise.all([0, 3, 6, 9].map((after) => end(after + round)));
-  }
-  assert.equal(lease.held, true);
-  await lease.release();
-  await client.shutdown();
-});
+slow(
+  "it ends workers at many real moments",
+  "a worker that is terminated in the middle of what it reads takes nobody along",
+  async () => {
+    const client = new Redlock(shared.server.url);
+    await warm(client);
+    const file = new URL("programs/worker.mjs", import.meta.url);
+    const lease = await client.lock(fresh(), { ttl: 1000 }).acquire();
+    const end = async (after) => {
+      const name = fresh();
+      const worker = new Worker(file, {
+        workerData: { node: shared.server.url, name, task: "flood" },
+      });
+      await once(worker, "message");
+      await sleep(after);
+      await worker.terminate();
+      // What it held, if it did, goes with its ttl.
+      await (await client.lock(name, { wait: 5000 }).acquire()).release();
+    };
+    for (let round = 0; round < 5; round += 1) {
+      await Promise.all([0, 3, 6, 9].map((after) => end(after + round)));
+    }
+    assert.equal(lease.held, true);
+    await lease.release();
+    await client.shutdown();
+  },
+);

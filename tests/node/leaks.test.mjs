@@ -1,7 +1,7 @@
 // Tens of thousands of calls, aborted, refused and lost ones among them, leave nothing behind in the process.
 import assert from "node:assert/strict";
 import { fresh, program, serverForSuite } from "./helper.mjs";
-import { test } from "./testing.mjs";
+import { slow } from "./testing.mjs";
 
 const shared = serverForSuite();
 const ROUNDS = Number(process.env.ROUNDS ?? 30_000);
@@ -17,25 +17,29 @@ for (const [kind, url] of [
   ["memory://", () => `memory://${fresh()}`],
   ["redis://", () => shared.server.url],
 ]) {
-  test(`${kind}: memory, files, threads, handles and listeners stay as they are`, async (context) => {
-    const ended = await program("cycles", [url(), ROUNDS], {
-      flags: ["--expose-gc"],
-      timeout: 60_000 * LONGER,
-    });
-    assert.equal(ended.code, 0, ended.stderr);
-    const seen = JSON.parse(ended.lines.at(-1));
-    const { before, after, counts } = seen;
-    context.diagnostic(ended.lines.at(-1));
-    // Three bursts: the first warms up, the other two are compared.
-    const total = Object.values(counts).reduce((sum, each) => sum + each, 0);
-    assert.equal(total, 3 * ROUNDS, JSON.stringify(counts));
-    for (const [way, count] of Object.entries(counts)) assert.ok(count >= 1000, way);
-    for (const what of ["files", "threads", "handles", "leases", "listeners"]) {
-      assert.ok(after[what] <= before[what], `${what}: ${JSON.stringify(seen)}`);
-    }
-    assert.equal(after.leases, 0);
-    // 17 and 140 bytes a call.
-    assert.ok(growth(seen, "heap") < 0.5 * MB * LONGER, JSON.stringify(seen));
-    assert.ok(growth(seen, "rss") < 4 * MB * LONGER, JSON.stringify(seen));
-  });
+  slow(
+    "it counts what 90,000 calls leave behind",
+    `${kind}: memory, files, threads, handles and listeners stay as they are`,
+    async (context) => {
+      const ended = await program("cycles", [url(), ROUNDS], {
+        flags: ["--expose-gc"],
+        timeout: 60_000 * LONGER,
+      });
+      assert.equal(ended.code, 0, ended.stderr);
+      const seen = JSON.parse(ended.lines.at(-1));
+      const { before, after, counts } = seen;
+      context.diagnostic(ended.lines.at(-1));
+      // Three bursts: the first warms up, the other two are compared.
+      const total = Object.values(counts).reduce((sum, each) => sum + each, 0);
+      assert.equal(total, 3 * ROUNDS, JSON.stringify(counts));
+      for (const [way, count] of Object.entries(counts)) assert.ok(count >= 1000, way);
+      for (const what of ["files", "threads", "handles", "leases", "listeners"]) {
+        assert.ok(after[what] <= before[what], `${what}: ${JSON.stringify(seen)}`);
+      }
+      assert.equal(after.leases, 0);
+      // 17 and 140 bytes a call.
+      assert.ok(growth(seen, "heap") < 0.5 * MB * LONGER, JSON.stringify(seen));
+      assert.ok(growth(seen, "rss") < 4 * MB * LONGER, JSON.stringify(seen));
+    },
+  );
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
 import { fresh } from "./helper.mjs";
-import { test } from "./testing.mjs";
+import { slow, test } from "./testing.mjs";
 
 const MANY = 20_000;
 /** Leases that nobody has would be collected, and given up. */
@@ -26,7 +26,7 @@ function milliseconds(redlock, count) {
   return Math.min(...times);
 }
 
-test("leases() is linear", async () => {
+slow("it compares durations", "leases() is linear", async () => {
   const [few, many] = [await holding(MANY / 4), await holding(MANY)];
   const [short, long] = [milliseconds(few, MANY / 4), milliseconds(many, MANY)];
   assert.ok(long < 1000, `${long} ms for ${MANY}`);

@@ -3,46 +3,54 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { eventually, fresh, Server } from "./helper.mjs";
-import { test } from "./testing.mjs";
+import { slow } from "./testing.mjs";
 
-test("a short lease's missed deadlines cost a long one nothing, not even its connection", async () => {
-  const server = await Server.start();
-  try {
-    const redlock = new Redlock(server.url);
-    const long = await redlock.lock(fresh(), { ttl: 30_000 }).acquire();
-    const short = await redlock.lock(fresh(), { ttl: 300 }).acquire();
-    const told = [];
-    long.onLost((error) => told.push(error));
-    server.process.kill("SIGSTOP");
-    await eventually(() => assert.equal(short.held, false));
-    await sleep(300);
-    server.process.kill("SIGCONT");
-    assert.throws(() => short.ensureHeld(), { code: "lost", reason: "expired" });
-    await long.extend(30_000);
-    assert.equal(long.held, true);
-    assert.deepEqual(told, []);
-    assert.equal(redlock.stats().reconnects, 0);
-    await long.release();
-    redlock.close();
-  } finally {
-    await server.stop();
-  }
-});
-
-for (const verb of ["extend", "release"]) {
-  test(`${verb} on a frozen server fails in time, and close waits for nobody`, async () => {
+slow(
+  "a server is frozen for real time",
+  "a short lease's missed deadlines cost a long one nothing, not even its connection",
+  async () => {
     const server = await Server.start();
     try {
       const redlock = new Redlock(server.url);
-      const lease = await redlock.lock(fresh(), { ttl: 5000, renew: false }).acquire();
+      const long = await redlock.lock(fresh(), { ttl: 30_000 }).acquire();
+      const short = await redlock.lock(fresh(), { ttl: 300 }).acquire();
+      const told = [];
+      long.onLost((error) => told.push(error));
       server.process.kill("SIGSTOP");
-      const started = performance.now();
-      await assert.rejects(lease[verb](), { code: "unavailable", message: /no answer within/ });
-      assert.equal(lease.held, verb === "extend");
+      await eventually(() => assert.equal(short.held, false));
+      await sleep(300);
+      server.process.kill("SIGCONT");
+      assert.throws(() => short.ensureHeld(), { code: "lost", reason: "expired" });
+      await long.extend(30_000);
+      assert.equal(long.held, true);
+      assert.deepEqual(told, []);
+      assert.equal(redlock.stats().reconnects, 0);
+      await long.release();
       redlock.close();
-      assert.ok(performance.now() - started < 6000);
     } finally {
       await server.stop();
     }
-  });
+  },
+);
+
+for (const verb of ["extend", "release"]) {
+  slow(
+    "a server is frozen for real time",
+    `${verb} on a frozen server fails in time, and close waits for nobody`,
+    async () => {
+      const server = await Server.start();
+      try {
+        const redlock = new Redlock(server.url);
+        const lease = await redlock.lock(fresh(), { ttl: 5000, renew: false }).acquire();
+        server.process.kill("SIGSTOP");
+        const started = performance.now();
+        await assert.rejects(lease[verb](), { code: "unavailable", message: /no answer within/ });
+        assert.equal(lease.held, verb === "extend");
+        redlock.close();
+        assert.ok(performance.now() - started < 6000);
+      } finally {
+        await server.stop();
+      }
+    },
+  );
 }

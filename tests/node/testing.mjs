@@ -1,7 +1,7 @@
 // node:test, with a time limit of its own for every test: one that hangs fails by name, however it was started.
-import { test as unlimited } from "node:test";
+import * as runner from "node:test";
 
-export { after, afterEach, before, beforeEach, describe } from "node:test";
+export { afterEach, beforeEach } from "node:test";
 
 /** Milliseconds. */
 const LIMIT = Number(process.env.REDLOCK_TEST_PATIENCE ?? 90_000);
@@ -15,20 +15,46 @@ const silence = setTimeout(
   LIMIT + Number(process.env.REDLOCK_TEST_SILENCE ?? 30_000),
 ).unref();
 
-/** Whether the tests of the slow tier run, and no others. */
-const SLOW = process.env.REDLOCK_TEST_TIER === "slow";
+/** Which tests run: those of the "first" tier, of the "slow" one, or "all". */
+const TIER = process.env.REDLOCK_TEST_TIER ?? "first";
 
 /** As node:test has it. */
 export function test(name, ...rest) {
-  if (!SLOW) register(name, ...rest);
+  if (TIER !== "slow") register(name, ...rest);
 }
 
 /** A test of the slow tier, and why it is there. */
 export function slow(_reason, name, ...rest) {
-  if (SLOW) register(name, ...rest);
+  if (TIER !== "first") register(name, ...rest);
+}
+
+/** The file's hooks, until its first test or suite is registered. */
+let hooks = [];
+
+/** Node.js 20 runs a `before` at once. In a file without a test of this tier, a server that it starts would keep the process. */
+const hook =
+  (add) =>
+  (...args) => {
+    if (hooks === undefined) add(...args);
+    else hooks.push(() => add(...args));
+  };
+export const before = hook(runner.before);
+export const after = hook(runner.after);
+
+function addHooks() {
+  const added = hooks ?? [];
+  hooks = undefined;
+  for (const add of added) add();
+}
+
+/** As node:test has it. */
+export function describe(...args) {
+  addHooks();
+  runner.describe(...args);
 }
 
 function register(name, ...rest) {
+  addHooks();
   const [options, body] = typeof rest[0] === "function" ? [{}, rest[0]] : rest;
   const timed = async (context) => {
     try {
@@ -37,5 +63,5 @@ function register(name, ...rest) {
       silence.refresh();
     }
   };
-  unlimited(name, { timeout: LIMIT, ...options }, timed);
+  runner.test(name, { timeout: LIMIT, ...options }, timed);
 }

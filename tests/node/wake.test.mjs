@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Redlock } from "redlock-native";
 import { fresh, Server, serverForSuite, unlessLeast } from "./helper.mjs";
-import { test } from "./testing.mjs";
+import { slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 
@@ -62,7 +62,7 @@ const holders = {
 };
 
 for (const [how, hold] of Object.entries(holders)) {
-  test(`a waiter is woken by ${how}`, async () => {
+  slow("it compares durations", `a waiter is woken by ${how}`, async () => {
     const name = fresh();
     const lock = new Redlock(shared.server.url).lock(name);
     const late = await bestOfThree(lock, () => hold(name));
@@ -70,7 +70,7 @@ for (const [how, hold] of Object.entries(holders)) {
   });
 }
 
-test("a waiter wakes when the holder's ttl ends", async () => {
+slow("it compares durations", "a waiter wakes when the holder's ttl ends", async () => {
   const name = fresh();
   const lock = new Redlock(shared.server.url).lock(name);
   await (await lock.acquire()).release(); // connected

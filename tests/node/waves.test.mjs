@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { jobHandler } from "../../examples/server/express/job.mjs";
 import { fresh, serverForSuite } from "./helper.mjs";
-import { after, test } from "./testing.mjs";
+import { after, slow } from "./testing.mjs";
 
 const shared = serverForSuite();
 const WAVES = 5;
@@ -68,13 +68,21 @@ function oneEach(answers) {
   }
 }
 
-test("one server: 1 of 100 gets the lock, in each wave", async () => {
-  oneEach(await waves([await listen(shared.server.url, fresh())]));
-});
+slow(
+  "100 callers in waves of a real second",
+  "one server: 1 of 100 gets the lock, in each wave",
+  async () => {
+    oneEach(await waves([await listen(shared.server.url, fresh())]));
+  },
+);
 
-test("three servers: 1 of 100 gets the lock, in each wave", async () => {
-  const { url } = shared.server;
-  const name = fresh();
-  const ports = await Promise.all([1, 2, 3].map(() => listen(url, name)));
-  oneEach(await waves(ports));
-});
+slow(
+  "100 callers in waves of a real second",
+  "three servers: 1 of 100 gets the lock, in each wave",
+  async () => {
+    const { url } = shared.server;
+    const name = fresh();
+    const ports = await Promise.all([1, 2, 3].map(() => listen(url, name)));
+    oneEach(await waves(ports));
+  },
+);

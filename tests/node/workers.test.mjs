@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { Redlock } from "redlock-native";
 import { fresh, program, serverForSuite } from "./helper.mjs";
-import { describe, test } from "./testing.mjs";
+import { describe, slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 
@@ -55,30 +55,38 @@ describe("a worker thread", () => {
     await next.release();
   });
 
-  test("terminated in the middle of traffic, many times, leaves this thread working", async () => {
-    const name = fresh();
-    for (let round = 0; round < 10; round++) {
-      const workers = [start("use", name), start("use", fresh())];
-      await sleep(20 + round * 10);
-      await Promise.all(workers.map((worker) => worker.terminate()));
-    }
-    const lock = new Redlock(shared.server.url).lock(name);
-    await (await lock.acquire({ wait: 5000 })).release();
-  });
+  slow(
+    "it ends workers at many real moments",
+    "terminated in the middle of traffic, many times, leaves this thread working",
+    async () => {
+      const name = fresh();
+      for (let round = 0; round < 10; round++) {
+        const workers = [start("use", name), start("use", fresh())];
+        await sleep(20 + round * 10);
+        await Promise.all(workers.map((worker) => worker.terminate()));
+      }
+      const lock = new Redlock(shared.server.url).lock(name);
+      await (await lock.acquire({ wait: 5000 })).release();
+    },
+  );
 
-  test("started and ended many times, in every way, leaves nothing behind", async () => {
-    const options = { flags: ["--expose-gc"], timeout: 60_000 };
-    const ended = await program("threads", [shared.server.url, 20], options);
-    assert.equal(ended.code, 0, ended.stderr);
-    const seen = JSON.parse(ended.lines.at(-1));
-    const { before, between, after } = seen;
-    assert.deepEqual(seen.ends, { exit: 30, terminated: 30 });
-    assert.equal(seen.held, true);
-    for (const what of ["files", "threads", "handles"]) {
-      assert.ok(after[what] <= before[what], `${what}: ${JSON.stringify(seen)}`);
-    }
-    // The least growth of two bursts: an allocator's habits show in some only.
-    const growth = Math.min(between.rss - before.rss, after.rss - between.rss);
-    assert.ok(growth < 8 * 2 ** 20, JSON.stringify(seen));
-  });
+  slow(
+    "it counts what many workers leave behind",
+    "started and ended many times, in every way, leaves nothing behind",
+    async () => {
+      const options = { flags: ["--expose-gc"], timeout: 60_000 };
+      const ended = await program("threads", [shared.server.url, 20], options);
+      assert.equal(ended.code, 0, ended.stderr);
+      const seen = JSON.parse(ended.lines.at(-1));
+      const { before, between, after } = seen;
+      assert.deepEqual(seen.ends, { exit: 30, terminated: 30 });
+      assert.equal(seen.held, true);
+      for (const what of ["files", "threads", "handles"]) {
+        assert.ok(after[what] <= before[what], `${what}: ${JSON.stringify(seen)}`);
+      }
+      // The least growth of two bursts: an allocator's habits show in some only.
+      const growth = Math.min(between.rss - before.rss, after.rss - between.rss);
+      assert.ok(growth < 8 * 2 ** 20, JSON.stringify(seen));
+    },
+  );
 });

@@ -7,13 +7,13 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from typing import Any
 
 import redis
 
 from tests.least import LOGIN, USER
 from tests.ports import free_port
+from tests.waiting import eventually
 
 
 class Server:
@@ -48,21 +48,21 @@ class Server:
         )
 
     def _answers(self) -> bool:
-        end = time.monotonic() + 10
-        while time.monotonic() < end and self.process.poll() is None:
+        def answers() -> bool:
             with (
                 contextlib.suppress(redis.ConnectionError),
                 redis.Redis(port=self.port, socket_timeout=5, protocol=2) as client,
             ):
                 return bool(client.ping())
-            time.sleep(0.02)
-        return False
+            return False
 
-    def restart(self, pause: float = 0.0) -> None:
+        eventually(lambda: answers() or self.process.poll() is not None)
+        return self.process.poll() is None
+
+    def restart(self) -> None:
         """Kills it and starts it again, empty, on the same port."""
         self.process.kill()
         self.process.wait()
-        time.sleep(pause)
         self.process = self._start()
         assert self._answers()
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.waiting import forever
+
 from .processes import run
 from .servers import Server
 
@@ -155,7 +157,7 @@ def test_what_ends_the_loop_ends_it(
         lease = await client.lock(f"{name}-{number}", ttl=60).aacquire()
         if number == 1:
             raise ends
-        await asyncio.sleep(60)
+        await forever()
         await lease.arelease()
 
     async def main() -> None:

@@ -7,23 +7,32 @@ import time
 import pytest
 import redlock
 
+from tests.waiting import aeventually, eventually, forever
+
 from .servers import Server, Silent
+
+
+async def nothing_is_left(client: redlock.Redlock) -> None:
+    """A cancellation that is still on its way to this task would end it here."""
+    async with client.lock("nothing-is-left", wait=60):
+        await asyncio.sleep(0)
 
 
 def test_a_cancelled_wait_leaves_no_key(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
-    lock = redis_client.lock(name, ttl=20)
+    lock = redis_client.lock(name, ttl=600)
 
     async def main() -> None:
         holder = await lock.aacquire()
         waiting = asyncio.create_task(lock.aacquire())
-        await asyncio.sleep(0.1)
+        await aeventually(lambda: redis_client.stats().waiting == 1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await holder.arelease()
-        await asyncio.sleep(0.2)
+        # A grant to the cancelled one would keep the next one out.
+        await (await lock.aacquire(wait=10)).arelease()
         assert redis_server.client.get(lock.key) is None
 
     asyncio.run(main())
@@ -37,15 +46,12 @@ def test_cancelled_at_any_moment_it_leaves_no_key(
     async def main() -> None:
         granted = 0
         for number in range(300):
-            task = asyncio.create_task(redis_client.lock(f"{name}-{number}", ttl=20).aacquire())
+            task = asyncio.create_task(redis_client.lock(f"{name}-{number}", ttl=600).aacquire())
             await asyncio.sleep(0)
             end = time.perf_counter() + number * 2e-6
-            if number % 3 == 0:
-                time.sleep(
-                    number * 2e-6
-                )  # the loop is blocked: the grant is there before the cancellation
-            else:
-                while time.perf_counter() < end and not task.done():
+            while time.perf_counter() < end and not task.done():
+                # A loop that is blocked: the grant is there before the cancellation.
+                if number % 3:
                     await asyncio.sleep(0)
             task.cancel()
             try:
@@ -55,8 +61,7 @@ def test_cancelled_at_any_moment_it_leaves_no_key(
             granted += 1
             await lease.arelease()
         assert granted < 300
-        await asyncio.sleep(0.3)
-        assert redis_server.client.keys(f"lock:{name}*") == []
+        await aeventually(lambda: redis_server.client.keys(f"lock:{name}*") == [])
 
     asyncio.run(main())
 
@@ -106,7 +111,7 @@ def test_a_task_group_whose_other_task_fails_ends_the_entry(
             raise AssertionError("entered")
 
     async def fails() -> None:
-        await asyncio.sleep(0.1)
+        await aeventually(lambda: redis_client.stats().waiting == 1)
         raise KeyError(1)
 
     async def main() -> None:
@@ -118,7 +123,8 @@ def test_a_task_group_whose_other_task_fails_ends_the_entry(
         assert [type(error) for error in caught.value.exceptions] == [KeyError]
         assert entering.cancelled()
         await lease.arelease()
-        await asyncio.sleep(0.1)
+        async with redis_client.lock(name, wait=10):
+            pass
         assert redis_server.client.get(f"lock:{name}") is None
 
     asyncio.run(main())
@@ -128,21 +134,20 @@ def test_loss_cancels_the_body(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
     async def main() -> None:
-        begun = time.monotonic()
         reached = False
         with pytest.raises(redlock.LockLost) as caught:
-            async with redis_client.lock(name, ttl=3) as lease:
+            # The next renewal, which would find it too, is twenty seconds away.
+            async with redis_client.lock(name, ttl=60) as lease:
                 redis_server.client.delete(lease.key)
-                await asyncio.sleep(10)
+                await forever()
                 reached = True
         assert not reached
-        assert time.monotonic() - begun < 4
         assert caught.value.reason == "missing"
         assert isinstance(caught.value.__cause__, asyncio.CancelledError)
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await asyncio.sleep(0.01)  # nothing is left to be delivered
+        await nothing_is_left(redis_client)
 
     asyncio.run(main())
 
@@ -151,7 +156,7 @@ def test_cancelled_during_the_exit_it_is_released_all_the_same(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
     async def body() -> None:
-        async with redis_client.lock(name, ttl=20):
+        async with redis_client.lock(name, ttl=600):
             asyncio.get_running_loop().call_soon(task.cancel)
 
     async def main() -> None:
@@ -159,8 +164,7 @@ def test_cancelled_during_the_exit_it_is_released_all_the_same(
         task = asyncio.create_task(body())
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.sleep(0.2)
-        assert redis_server.client.get(f"lock:{name}") is None
+        await aeventually(lambda: redis_server.client.get(f"lock:{name}") is None)
 
     task: asyncio.Task[None]
     asyncio.run(main())
@@ -174,17 +178,14 @@ def test_a_timeout_during_the_release_stays_one(name: str) -> None:
 
             async def main() -> None:
                 with pytest.raises(TimeoutError) as caught:
-                    async with asyncio.timeout(None) as timeout, client.lock(name, ttl=20):
+                    async with asyncio.timeout(None) as timeout, client.lock(name, ttl=600):
                         server.process.send_signal(signal.SIGSTOP)
                         timeout.reschedule(asyncio.get_running_loop().time() + 0.1)
                 assert not isinstance(caught.value, redlock.LockError)
 
             asyncio.run(main())
             server.process.send_signal(signal.SIGCONT)
-            end = time.monotonic() + 5
-            while server.client.get(f"lock:{name}") and time.monotonic() < end:
-                time.sleep(0.01)
-            assert server.client.get(f"lock:{name}") is None
+            eventually(lambda: server.client.get(f"lock:{name}") is None)
     finally:
         server.process.send_signal(signal.SIGCONT)
         server.close()
@@ -202,7 +203,7 @@ def test_a_loss_found_by_the_release_is_raised(
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await asyncio.sleep(0.05)
+        await nothing_is_left(redis_client)
 
     asyncio.run(main())
 
@@ -218,7 +219,7 @@ def test_a_loss_during_the_exit_cancels_nothing(client: redlock.Redlock, name: s
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await asyncio.sleep(0.01)
+        await nothing_is_left(client)
 
     asyncio.run(main())
 
@@ -233,7 +234,7 @@ def test_a_release_that_nobody_confirms_leaves_the_cancellation_alone(
             async with client.lock(name, ttl=20):
                 server.close()
                 inside.set()
-                await asyncio.sleep(20)
+                await forever()
 
         async def main() -> None:
             task = asyncio.create_task(body())
@@ -251,30 +252,33 @@ def test_a_coroutine_that_is_closed_releases(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
     async def body() -> None:
-        async with redis_client.lock(name, ttl=20):
+        async with redis_client.lock(name, ttl=600):
+            inside.set()
             await asyncio.get_running_loop().create_future()
 
     async def main() -> None:
         task = asyncio.create_task(body())
-        await asyncio.sleep(0.1)
+        await inside.wait()
         assert redis_server.client.get(f"lock:{name}")
         coroutine = task.get_coro()
         assert coroutine is not None
         coroutine.close()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await asyncio.sleep(0.2)
-        assert redis_server.client.get(f"lock:{name}") is None
+        await aeventually(lambda: redis_server.client.get(f"lock:{name}") is None)
 
+    inside = asyncio.Event()
     asyncio.run(main())
 
 
 def test_a_blocked_loop_does_not_get_an_expired_lease(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        lock = client.lock(name, ttl=0.3, renew=False)
+        lock = client.lock(name, ttl=1, renew=False)
         task = asyncio.create_task(lock.aacquire())
         await asyncio.sleep(0)
-        time.sleep(0.6)  # granted meanwhile, and over
+        # The loop is blocked until the lease is granted and has expired.
+        eventually(lambda: client.stats().granted == 1 or lock.inspect().held)
+        eventually(lambda: not lock.inspect().held)
         lease = await task
         assert lease.held
         assert lease.remaining > 0.15

@@ -1,11 +1,12 @@
 """Cancellations, losses and what stands around or inside a body: rows of docs/cancellation.md."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import redlock
+
+from tests.waiting import eventually, forever
 
 
 # A TaskGroup with a failure leaves a count on its task up to Python 3.12: no `ends` there.
@@ -17,7 +18,10 @@ def ends(main: Callable[[], Awaitable[None]]) -> None:
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await asyncio.sleep(0.01)
+        # A cancellation that is still on its way would end the task here.
+        client = redlock.Redlock("memory://")
+        for _ in range(3):
+            await (await client.lock("after").aacquire()).arelease()
 
     asyncio.run(whole())
 
@@ -27,7 +31,7 @@ def test_a_loss_is_raised_from_the_cancellation(client: redlock.Redlock, name: s
         with pytest.raises(redlock.LockLost) as caught:
             async with client.lock(name):
                 await client.aforce_release(name)
-                await asyncio.sleep(20)
+                await forever()
         assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 
     ends(main)
@@ -40,8 +44,7 @@ def test_a_body_that_ends_before_it_hears_of_the_loss(client: redlock.Redlock, n
         with pytest.raises(redlock.LockLost, match="gone"):
             async with client.lock(name) as lease:
                 client.force_release(name)
-                while lease.held:
-                    time.sleep(0.001)
+                eventually(lambda: not lease.held)
 
     ends(main)
 
@@ -51,8 +54,8 @@ def test_a_body_that_blocks_the_loop_until_its_lease_expires(
 ) -> None:
     async def main() -> None:
         with pytest.raises(redlock.LockLost) as caught:
-            async with client.lock(name, ttl=0.1, renew=False):
-                time.sleep(0.2)
+            async with client.lock(name, ttl=0.1, renew=False) as lease:
+                eventually(lambda: not lease.held)
         assert caught.value.reason == "expired"
 
     ends(main)
@@ -65,12 +68,13 @@ def test_a_loss_in_a_task_that_is_being_cancelled_already(
 
     async def body() -> None:
         try:
-            await asyncio.sleep(20)
+            begun.set()
+            await forever()
         except asyncio.CancelledError:
             try:
                 async with client.lock(name):
                     await client.aforce_release(name)
-                    await asyncio.sleep(20)
+                    await forever()
             except redlock.LockLost:
                 task = asyncio.current_task()
                 assert task is not None
@@ -79,13 +83,14 @@ def test_a_loss_in_a_task_that_is_being_cancelled_already(
 
     async def main() -> None:
         task = asyncio.create_task(body())
-        await asyncio.sleep(0.01)
+        await begun.wait()
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
         assert counts == [1]
 
     counts: list[int] = []
+    begun = asyncio.Event()
     ends(main)
 
 
@@ -94,24 +99,32 @@ def test_a_timeout_inside_the_body_is_the_bodys_own(client: redlock.Redlock, nam
         async with client.lock(name) as lease:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
-                    await asyncio.sleep(20)
+                    await forever()
             assert lease.held
         with pytest.raises(redlock.LockLost):
             async with client.lock(name), asyncio.timeout(20):
                 await client.aforce_release(name)
-                await asyncio.sleep(20)
+                await forever()
 
     ends(main)
 
 
 def test_a_shielded_call_goes_on(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        call = asyncio.create_task(asyncio.sleep(0.05, "done"))
+        lost = asyncio.Event()
+
+        async def work() -> str:
+            await lost.wait()
+            return "done"
+
+        call = asyncio.create_task(work())
         with pytest.raises(redlock.LockLost):
             async with client.lock(name):
                 await client.aforce_release(name)
                 await asyncio.shield(call)
-                await asyncio.sleep(20)
+                await forever()
+        assert not call.done()
+        lost.set()
         assert await call == "done"
 
     ends(main)
@@ -121,7 +134,7 @@ def test_loss_cancels_a_task_group_inside_the_body(client: redlock.Redlock, name
     async def main() -> None:
         with pytest.raises(redlock.LockLost):
             async with client.lock(name), asyncio.TaskGroup() as group:
-                child = group.create_task(asyncio.sleep(20))
+                child = group.create_task(forever())
                 await client.aforce_release(name)
         assert child.cancelled()
 
@@ -131,18 +144,20 @@ def test_loss_cancels_a_task_group_inside_the_body(client: redlock.Redlock, name
 def test_loss_inside_a_task_group(client: redlock.Redlock, name: str) -> None:
     async def holder() -> None:
         async with client.lock(name):
-            await asyncio.sleep(20)
+            inside.set()
+            await forever()
 
     async def main() -> None:
         with pytest.raises(ExceptionGroup) as caught:
             async with asyncio.TaskGroup() as group:
                 group.create_task(holder())
-                bystander = group.create_task(asyncio.sleep(20))
-                await asyncio.sleep(0.1)
+                bystander = group.create_task(forever())
+                await inside.wait()
                 await client.aforce_release(name)
         assert caught.group_contains(redlock.LockLost)
         assert bystander.cancelled()
 
+    inside = asyncio.Event()
     asyncio.run(main())
 
 
@@ -152,7 +167,7 @@ def test_a_task_group_whose_other_task_fails_cancels_the_holder(
     async def holder() -> None:
         async with client.lock(name):
             inside.set()
-            await asyncio.sleep(20)
+            await forever()
 
     async def fails() -> None:
         await inside.wait()
@@ -179,7 +194,7 @@ def test_nested_scopes_lose_the_outer_one(client: redlock.Redlock, name: str) ->
                 try:
                     async with client.lock(f"{name}-inner"):
                         await client.aforce_release(f"{name}-outer")
-                        await asyncio.sleep(20)
+                        await forever()
                 except BaseException as error:
                     inner_error = error
                     raise
@@ -195,8 +210,8 @@ def test_nested_scopes_lose_the_inner_one(client: redlock.Redlock, name: str) ->
             with pytest.raises(redlock.LockLost, match=f"{name}-inner"):
                 async with client.lock(f"{name}-inner"):
                     await client.aforce_release(f"{name}-inner")
-                    await asyncio.sleep(20)
-            await asyncio.sleep(0.01)
+                    await forever()
+            assert (await client.lock(f"{name}-outer").ainspect()).held
             assert lease.held
 
     ends(main)
@@ -208,9 +223,8 @@ def test_nested_scopes_lose_both(client: redlock.Redlock, name: str) -> None:
             async with client.lock(f"{name}-outer") as outer, client.lock(f"{name}-inner") as inner:
                 client.force_release(f"{name}-inner")
                 client.force_release(f"{name}-outer")
-                while outer.held or inner.held:
-                    time.sleep(0.001)
-                await asyncio.sleep(20)
+                eventually(lambda: not (outer.held or inner.held))
+                await forever()
 
     ends(main)
 
@@ -219,7 +233,7 @@ def test_loss_of_a_decorated_call(client: redlock.Redlock, name: str) -> None:
     @client.lock(name)
     async def guarded() -> None:
         await client.aforce_release(name)
-        await asyncio.sleep(20)
+        await forever()
 
     async def main() -> None:
         with pytest.raises(redlock.LockLost):
@@ -249,7 +263,7 @@ def test_the_end_of_the_loop_releases(client: redlock.Redlock, name: str) -> Non
     async def hold() -> None:
         async with client.lock(name):
             inside.set()
-            await asyncio.sleep(20)
+            await forever()
 
     async def main() -> None:
         background.append(asyncio.create_task(hold()))

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import redlock
+
+from tests.waiting import eventually, forever
 
 Body = Callable[[], Awaitable[None]]
 Cause = Callable[["Holder"], Awaitable[None]]
@@ -40,41 +41,43 @@ class Holder:
     def lose(self) -> None:
         """The lease is over; the loop does not know yet."""
         self.client.force_release(self.name)
-        end = time.monotonic() + 5
-        while self.lease.held and time.monotonic() < end:
-            time.sleep(0.001)
-        assert not self.lease.held
+        eventually(lambda: not self.lease.held)
 
     async def asked(self) -> None:
         """Until the body has been asked to cancel itself; it has not run since."""
-        end = time.monotonic() + 5
-        while self.task.cancelling() == 0 and time.monotonic() < end:
+        while self.task.cancelling() == 0:
             await asyncio.sleep(0)
         assert self.task.cancelling() == 1
 
 
 async def waits() -> None:
-    await asyncio.sleep(20)
+    await forever()
+
+
+async def steps() -> None:
+    """So many steps of the loop that a second cancellation arrives meanwhile."""
+    for _ in range(100):
+        await asyncio.sleep(0)
 
 
 async def cleans_up() -> None:
     try:
-        await asyncio.sleep(20)
+        await forever()
     finally:
-        await asyncio.sleep(0.02)
+        await steps()
 
 
 async def swallows() -> None:
     """Every one: the second may still be on its way."""
     with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.sleep(20)
+        await forever()
     with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.sleep(0.01)
+        await steps()
 
 
 async def raises() -> None:
     try:
-        await asyncio.sleep(20)
+        await forever()
     except asyncio.CancelledError:
         raise KeyError(1) from None
 

@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 import redlock
 
 from .servers import Server
@@ -21,6 +22,7 @@ def pairs(client: redlock.Redlock) -> float:
     return min(once() for _ in range(10))
 
 
+@pytest.mark.slow("20,000 leases, and the processor's time of each")
 def test_who_holds_thousands_takes_and_gives_back_as_fast_as_ever(server: Server) -> None:
     with redlock.Redlock(server.url) as client:
         alone = pairs(client)

@@ -6,12 +6,13 @@ import functools
 import gc
 import inspect
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 import redlock
+
+from tests.waiting import aeventually, eventually, forever
 
 Held = Callable[[], bool]
 
@@ -27,7 +28,7 @@ def held(client: redlock.Redlock, name: str) -> Held:
 
 async def work(held: Held) -> bool:
     before = held()
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
     return before and held()
 
 
@@ -136,11 +137,10 @@ def test_a_future_s_result_comes_by_itself(client: redlock.Redlock, name: str, h
         future = asyncio.get_running_loop().create_future()
         answer: Any = client.lock(name)(lambda: future)()
         assert isinstance(answer, asyncio.Future)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
         assert held()
         future.set_result(5)
-        while not answer.done():  # nobody awaits it
-            await asyncio.sleep(0.001)
+        await aeventually(answer.done)  # nobody awaits it
         assert answer.result() == 5
         assert not held()
 
@@ -185,7 +185,11 @@ def test_a_generator_is_refused(client: redlock.Redlock, name: str, function: An
         contextlib.contextmanager(generator),
         contextlib.asynccontextmanager(async_generator),
     ],
-    ids=[*(f"wrapped {kind}" for kind in GENERATOR_NAMES), "context manager", "async context manager"],
+    ids=[
+        *(f"wrapped {kind}" for kind in GENERATOR_NAMES),
+        "context manager",
+        "async context manager",
+    ],
 )
 def test_what_returns_a_generator_is_refused_at_the_call(
     client: redlock.Redlock, name: str, held: Held, function: Any
@@ -217,10 +221,7 @@ def test_what_was_never_awaited_is_given_back(
         forgets()
     assert len(warned) == 1
     warned.clear()  # a warning keeps what it warns of alive
-    end = time.monotonic() + 5
-    while held() and time.monotonic() < end:
-        time.sleep(0.001)
-    assert not held()
+    eventually(lambda: not held())
 
 
 @blocks
@@ -231,30 +232,37 @@ def test_a_cancellation_ends_the_awaitable_and_gives_back(
 
     async def sleeps() -> None:
         try:
-            await asyncio.sleep(60)
+            begun.set()
+            await forever()
         finally:
             seen.append(held())
 
     async def main() -> None:
         task = asyncio.create_task(client.lock(name)(lambda: sleeps())())
-        await asyncio.sleep(0.05)
+        await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert seen == [True]
         assert not held()
 
+    begun = asyncio.Event()
     asyncio.run(main())
 
 
 @blocks
 def test_a_loss_cancels_the_awaitable(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
-        task = asyncio.create_task(client.lock(name)(lambda: asyncio.sleep(60))())
-        await asyncio.sleep(0.05)
+        async def body() -> None:
+            begun.set()
+            await forever()
+
+        begun = asyncio.Event()
+        task = asyncio.create_task(client.lock(name)(lambda: body())())
+        await begun.wait()
         await client.aforce_release(name)
         with pytest.raises(redlock.LockLost):
-            await asyncio.wait_for(task, 10)
+            await task
 
     asyncio.run(main())
 

@@ -11,21 +11,26 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.waiting import aeventually, eventually, forever
+
 from .servers import Server, Silent
 
 Call = Callable[..., Any]
 
 
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
-
-
 def gone(lease: redlock.Lease) -> None:
     while lease.held:
         pass
+
+
+def the_next_loss_is_the_first_told(client: redlock.Redlock, told: list[Any]) -> None:
+    """Nothing was told before, nor is about to be: losses are told in their order."""
+    lease = client.lock("the-next").acquire()
+    lease.on_lost(told.append)
+    client.force_release("the-next")
+    (error,) = eventually(lambda: list(told))
+    assert error.resource == "lock:the-next"
+    gone(lease)
 
 
 @pytest.mark.parametrize("how", ["dropped", "cycle", "released"])
@@ -48,9 +53,13 @@ def test_on_lost_is_called_once_whatever_becomes_of_the_lease(
         one(number)
         if how == "cycle":
             gc.collect()
-    until(lambda: len(told) >= 20)
-    time.sleep(0.1)
-    assert told == list(range(20))
+    lease = client.lock(name).acquire()
+    lease.on_lost(lambda _: told.append(20))
+    client.force_release(name)
+    # Losses are told in their order: a second word of an earlier one would stand before this.
+    eventually(lambda: 20 in told)
+    gone(lease)
+    assert told == list(range(21))
 
 
 def test_on_lost_is_called_by_the_loop_though_the_lease_is_gone(
@@ -58,18 +67,15 @@ def test_on_lost_is_called_by_the_loop_though_the_lease_is_gone(
 ) -> None:
     async def main() -> None:
         told: list[int] = []
-        for number in range(20):
+        for number in range(21):
             lease = await client.lock(name).aacquire()
             lease.on_lost(lambda _, number=number: told.append(number))  # type: ignore[misc]
             await client.aforce_release(name)
             gone(lease)
             del lease
-        for _ in range(1000):
-            await asyncio.sleep(0.005)
-            if len(told) >= 20:
-                break
-        await asyncio.sleep(0.1)
-        assert told == list(range(20))
+        # In their order: a second word of an earlier one would stand before the last.
+        await aeventually(lambda: 20 in told)
+        assert told == list(range(21))
 
     asyncio.run(main())
 
@@ -84,8 +90,7 @@ def test_nobody_is_told_of_a_release_or_an_abandoned_lease(
         getattr(lease, end)()
         del lease
     client.force_release(f"{name}-abandon")
-    time.sleep(0.1)
-    assert told == []
+    the_next_loss_is_the_first_told(client, told)
 
 
 def test_a_body_whose_lease_is_taken_back_is_told(
@@ -99,7 +104,7 @@ def test_a_body_whose_lease_is_taken_back_is_told(
         with client.lock(name, wait=5):
             pass
     assert caught.value.reason == "released"
-    until(lambda: reasons)
+    eventually(lambda: reasons)
     assert reasons == ["released"]
 
 
@@ -107,7 +112,7 @@ def test_a_task_whose_lease_is_taken_back_is_cancelled(client: redlock.Redlock, 
     async def main() -> None:
         async with client.lock(name):
             assert await client.arelease_all() == 1
-            await asyncio.sleep(60)
+            await forever()
 
     with pytest.raises(redlock.LockLost) as caught:
         asyncio.run(asyncio.wait_for(main(), 20))
@@ -125,11 +130,10 @@ def test_an_early_release_by_the_body_is_no_loss(client: redlock.Redlock, name: 
         async with client.lock(name) as lease:
             lease.on_lost(told.append)
             await lease.arelease()
-            await asyncio.sleep(0.01)
+            await client.lock(f"{name}-2").ainspect()
 
     asyncio.run(main())
-    time.sleep(0.05)
-    assert told == []
+    the_next_loss_is_the_first_told(client, told)
     assert client.release_all() == 0
 
 
@@ -150,9 +154,17 @@ def test_shutdown_gives_bodies_time(redis_server: Server, name: str, call: Call)
     def body() -> bool:
         with lock as lease:
             entered.set()
-            waiting.wait(10)
-            time.sleep(0.3)
+            waiting.wait()
+            # As soon as the client takes no one in any more, its shutdown waits for this body.
+            eventually(closing)
             return lease.held
+
+    def closing() -> bool:
+        try:
+            with client.lock(f"{name}-other", wait=0):
+                return False
+        except redlock.ClientClosed:
+            return True
 
     def waits() -> str | None:
         with pytest.raises(redlock.ClientClosed) as caught:
@@ -163,7 +175,7 @@ def test_shutdown_gives_bodies_time(redis_server: Server, name: str, call: Call)
         running = pool.submit(body)
         assert entered.wait(10)
         waiter = pool.submit(waits)
-        time.sleep(0.1)
+        eventually(lambda: client.stats().waiting == 1)
         waiting.set()
         assert call(client, "shutdown") == 0
         assert waiter.result(10) == "closed"
@@ -183,7 +195,7 @@ def test_shutdown_takes_back_what_is_left(redis_server: Server, name: str, call:
     assert call(client, "shutdown", timeout=0.2) == 1
     assert time.monotonic() - began >= 0.2
     assert redis_server.client.get(lease.key) is None
-    until(lambda: reasons)
+    eventually(lambda: reasons)
     assert reasons == ["released"]
     with pytest.raises(redlock.LockLost) as caught:
         lease.release()
@@ -221,7 +233,7 @@ def test_a_coroutine_that_is_closed_inside_of_a_client_gives_back_too(
     async def body() -> None:
         async with redlock.Redlock(redis_server.url) as client:
             lease = client.lock(name, ttl=30).acquire()
-            await asyncio.sleep(60)
+            await forever()
             lease.ensure_held()
 
     coroutine = body()
@@ -231,7 +243,7 @@ def test_a_coroutine_that_is_closed_inside_of_a_client_gives_back_too(
         coroutine.close()
 
     asyncio.run(begin())
-    until(lambda: redis_server.client.get(f"lock:{name}") is None)
+    eventually(lambda: redis_server.client.get(f"lock:{name}") is None)
 
 
 def test_a_client_that_ends_while_its_node_is_gone_keeps_the_body_s_error() -> None:

@@ -96,6 +96,7 @@ print("done", flush=True)
 
 
 @pytest.mark.parametrize("what", ["handler", "on_lost"])
+@pytest.mark.slow("handlers that sleep, for longer than an exit waits")
 def test_what_tells_of_losses_is_slow(what: str) -> None:
     for _ in range(RUNS):
         done = run("-c", SLOW, what)

@@ -93,6 +93,7 @@ def test_forks_while_another_thread_locks(redis_server: Server, name: str) -> No
 
 @pytest.mark.limit(2400)
 @pytest.mark.parametrize("each", [12, 150])
+@pytest.mark.slow("hundreds of forks under load")
 def test_forks_under_load(redis_server: Server, name: str, each: int) -> None:
     """Whatever a thread of ours was doing at the fork, the child's first acquire does not hang.
 

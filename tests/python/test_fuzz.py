@@ -62,7 +62,7 @@ def check(error: BaseException, about: object) -> None:
 
 @pytest.mark.limit(120 + int(MOST or 0) / 300)
 @settings(
-    max_examples=int(MOST or 2000),
+    max_examples=int(MOST or 300),
     # The same ones in every run of the suite; `make fuzz` finds new ones.
     derandomize=MOST is None,
     database=None,

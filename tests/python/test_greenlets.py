@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,6 @@ def test_a_patched_process_that_waits_can_be_ended(library: str, end: signal.Sig
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == "waiting\n"
-            time.sleep(0.3)
             process.send_signal(end)
             out, err = process.communicate(timeout=10)
         finally:

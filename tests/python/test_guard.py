@@ -1,12 +1,13 @@
 """Nodes that restart, and what is said about nodes one should know about: over five real servers."""
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redlock
+
+from tests.waiting import eventually
 
 from .servers import Server
 
@@ -17,13 +18,6 @@ def five() -> Iterator[list[Server]]:
     yield servers
     for server in servers:
         server.close()
-
-
-def until(true: Callable[[], bool], otherwise: str, patience: float = 40) -> None:
-    end = time.monotonic() + patience
-    while not true():
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.02)
 
 
 def test_a_young_node_says_when_it_votes(
@@ -40,7 +34,7 @@ def test_a_young_node_says_when_it_votes(
             assert node.state == "free"
             assert "votes again in" in (node.error or "")
         for url in (server.shown for server in five):
-            until(lambda url=url: url in caplog.text, f"nothing was logged about {url}")
+            eventually(lambda url=url: url in caplog.text, f"nothing was logged about {url}")
         assert "votes again in" in caplog.text
         with pytest.raises(redlock.InvalidOption, match="restart_guard"):
             call(client.lock(name, ttl=601), "acquire")
@@ -53,7 +47,7 @@ def test_rolling_restarts_leave_the_lease_on_every_node(five: list[Server], name
         lease = lock.acquire(wait=20)
 
         def healed(server: Server) -> None:
-            until(lambda: server.client.get(lease.key) == lease.token, "a node was not healed")
+            eventually(lambda: server.client.get(lease.key) == lease.token, "a node was not healed")
 
         for server in five:  # the vote is over when three have it
             healed(server)
@@ -84,7 +78,7 @@ def test_one_server_twice_is_no_quorum(
         redlock.Redlock([*twice, five[1].url], restart_guard=0) as client,
         client.lock(name, ttl=5),
     ):
-        until(lambda: "same server" in caplog.text, "nothing was logged")
+        eventually(lambda: "same server" in caplog.text, "nothing was logged")
 
 
 def test_a_server_that_may_evict_is_warned_about(
@@ -94,7 +88,7 @@ def test_a_server_that_may_evict_is_warned_about(
     five[0].client.config_set("maxmemory-policy", "allkeys-lru")
     try:
         with redlock.Redlock(five[0].url) as client, client.lock(name, ttl=5):
-            until(lambda: "use noeviction" in caplog.text, "nothing was logged")
+            eventually(lambda: "use noeviction" in caplog.text, "nothing was logged")
     finally:
         five[0].client.config_set("maxmemory-policy", "noeviction")
     assert "allkeys-lru" in caplog.text

@@ -25,9 +25,9 @@ MOST = {"one": 26_000, "many": 33_000}
 SLACK = 1.6 if os.environ.get("CARGO_PROFILE_RELEASE_LTO") == "off" else 1.0
 
 
-@pytest.mark.slow("it counts the instructions of a release build, under valgrind")
 @pytest.mark.limit(400)
 @pytest.mark.parametrize("kind", ["one", "many"])
+@pytest.mark.slow("callgrind counts instructions")
 def test_a_pair_costs_no_more_instructions_than_it_did(
     kind: str, redis_server: Server, tmp_path: Path
 ) -> None:

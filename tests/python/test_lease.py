@@ -4,12 +4,13 @@ import asyncio
 import gc
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redlock
+
+from tests.waiting import eventually
 
 from .servers import Server
 
@@ -24,8 +25,8 @@ def test_a_collected_lease_is_not_released(
     assert len(warned) == 1
     assert redis_server.client.get(f"lock:{name}") is not None
     assert redis_client.lock(name).try_acquire() is None
-    time.sleep(3.1)  # renewal has ended
-    assert redis_server.client.get(f"lock:{name}") is None
+    # Renewal has ended.
+    eventually(lambda: redis_server.client.get(f"lock:{name}") is None)
 
 
 def test_a_collected_lease_with_a_callback_is_collected(client: redlock.Redlock, name: str) -> None:
@@ -51,16 +52,22 @@ def test_on_lost_on_the_dispatcher(client: redlock.Redlock, name: str) -> None:
     lease = client.lock(name).acquire()
     lease.on_lost(callback)
     client.force_release(name)
-    assert event.wait(5)
+    assert event.wait(60)
     event.clear()
     lease.on_lost(callback)  # lost already: soon
-    assert event.wait(5)
+    assert event.wait(60)
     assert told == [("missing", "redlock-dispatch")] * 2
     other = client.lock(name).acquire()
     other.on_lost(callback)
     other.release()
-    time.sleep(0.1)
-    assert len(told) == 2
+    event.clear()
+    last = client.lock(name).acquire()
+    last.on_lost(callback)
+    client.force_release(name)
+    # In their order: what was told of the other one would stand before this.
+    assert event.wait(60)
+    assert len(told) == 3
+    assert not last.held
 
 
 def test_on_lost_on_the_loop(client: redlock.Redlock, name: str) -> None:
@@ -85,16 +92,15 @@ def test_logs_reach_logging(
     caplog.set_level(logging.DEBUG, "redlock")
     lease = call(client.lock(name), "acquire")
     call(client, "force_release", name)
-    end = time.monotonic() + 5
-    while lease.held and time.monotonic() < end:
-        time.sleep(0.001)
+    eventually(lambda: not lease.held)
     with pytest.raises(redlock.LockLost):
         call(lease, "release")
-    found: list[logging.LogRecord] = []
-    while time.monotonic() < end and not found:
+
+    def losses() -> list[logging.LogRecord]:
         lost = [record for record in caplog.records if record.msg.startswith("lease lost")]
-        found = [record for record in lost if f"lock:{name}" in record.getMessage()]
-    (record,) = found
+        return [record for record in lost if f"lock:{name}" in record.getMessage()]
+
+    (record,) = eventually(losses)
     assert record.name == "redlock.lease"
     assert record.levelno == logging.WARNING
     assert "missing" in record.getMessage()
@@ -107,12 +113,11 @@ def test_an_expiry_is_logged_too(
     call: Callable[..., Any],
 ) -> None:
     lease = call(client.lock(name, ttl=0.1, renew=False), "acquire")
-    end = time.monotonic() + 5
-    text = ""
-    while "expired" not in text and time.monotonic() < end:
-        time.sleep(0.01)
+
+    def said() -> str:
         text = " ".join(record.getMessage() for record in caplog.records)
-    assert f"lock:{name}" in text
-    assert "expired" in text
+        return text if "expired" in text else ""
+
+    assert f"lock:{name}" in eventually(said)
     with pytest.raises(redlock.LockLost):
         call(lease, "release")

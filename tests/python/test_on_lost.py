@@ -5,12 +5,13 @@ import contextvars
 import functools
 import gc
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 import redlock
+
+from tests.waiting import aeventually
 
 LIMIT = 20
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("WHO", default="nobody")
@@ -77,12 +78,12 @@ def test_its_task_is_not_collected_and_its_error_is_reported(
     async def main() -> None:
         reported: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, what: reported.append(what))
-        going, done = asyncio.Event(), asyncio.Event()
+        going, done, collected = asyncio.Event(), asyncio.Event(), threading.Event()
 
         async def fails(error: redlock.LockLost) -> None:
             going.set()
             # Nobody but the loop's caller has a reference to what this waits for.
-            await asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.05)
+            await asyncio.get_running_loop().run_in_executor(None, collected.wait)
             done.set()
             raise ZeroDivisionError
 
@@ -92,6 +93,7 @@ def test_its_task_is_not_collected_and_its_error_is_reported(
         await client.aforce_release(name)
         await going.wait()
         gc.collect()
+        collected.set()
         await done.wait()
         await asyncio.sleep(0)
         gc.collect()
@@ -141,8 +143,7 @@ def test_what_it_returns_unregisters_it(client: redlock.Redlock, name: str, way:
         lease = await client.lock(name).aacquire()
         forget = watched(lease)
         await client.aforce_release(name)
-        while not event.is_set():
-            await asyncio.sleep(0.005)
+        await aeventually(event.is_set)
         forget()
 
     if way == "async":
@@ -218,9 +219,9 @@ def test_a_loop_that_ends_by_the_loss_has_told_everybody(
     async def body(key: str) -> None:
         async with client.lock(key) as lease:
             lease.on_lost(lambda error: told.append(error.reason))
-            threading.Timer(0.01, client.force_release, (key,)).start()
+            threading.Thread(target=client.force_release, args=(key,)).start()
             while True:
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
 
     # Told apart, a quarter of these losses was not heard of.
     for number in range(40):

@@ -6,13 +6,14 @@ import re
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 OBSERVABILITY = ROOT / "examples" / "observability"
@@ -22,6 +23,7 @@ import asyncio, json, sys, threading, time
 import redlock
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 from redlock import otel
+from tests.waiting import eventually
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -36,9 +38,7 @@ meters = MeterProvider([reader])
 tracer = tracers.get_tracer("app")
 
 def until(count):
-    end = time.monotonic() + 10
-    while len(exporter.get_finished_spans()) < count and time.monotonic() < end:
-        time.sleep(0.005)
+    eventually(lambda: len(exporter.get_finished_spans()) >= count)
     return exporter.get_finished_spans()
 
 def rows():
@@ -64,6 +64,7 @@ def ran(program: str, *flags: str) -> Any:
         capture_output=True,
         text=True,
         timeout=60,
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
@@ -89,7 +90,7 @@ try:
     otel_thread.join()
 finally:
     client.force_release("job")
-spans = until(12)
+spans = until(10)
 names = {span.context.span_id: span.name for span in spans}
 print(json.dumps([
     {
@@ -133,7 +134,7 @@ def test_an_acquire_and_a_hold_are_spans_below_whoever_acquires() -> None:
     [held] = [
         span for span in spans if (span["name"], span["parent"]) == ("redlock.hold", "request")
     ]
-    assert 0.04 < held["took"] < 5
+    assert held["took"] > 0.04
     assert held["attributes"]["redlock.key"] == "lock:job"
     assert len(held["attributes"]["redlock.token"]) == 8
     [lost] = [span for span in spans if span["attributes"].get("redlock.end") == "lost"]
@@ -159,9 +160,7 @@ with client.lock("abandoned") as lease:
     assert lease.held
 lease = client.lock("released").acquire()
 other.attach("released", lease.token).release()
-end = time.monotonic() + 10
-while lease.held and time.monotonic() < end:
-    time.sleep(0.005)
+eventually(lambda: not lease.held)
 told()
 holds = [span for span in exporter.get_finished_spans() if span.name == "redlock.hold"]
 print(json.dumps([
@@ -189,14 +188,17 @@ assert client.lock("lost").try_acquire() is None
 client.force_release("lost")
 while lease.held:
     pass
-end = time.monotonic() + 10
-while rows().get("redlock.hold.duration{end=lost}") != 1 and time.monotonic() < end:
-    time.sleep(0.01)
+eventually(lambda: rows().get("redlock.hold.duration{end=lost}") == 1)
 after = rows()
 otel.uninstrument()
 with client.lock("job"):
     pass
-time.sleep(0.2)
+# Behind it on the same way, and seen by this client's observer.
+otel.instrument(other, tracer_provider=tracers, meter_provider=MeterProvider([]))
+before = len(exporter.get_finished_spans())
+with other.lock("flush"):
+    pass
+until(before + 2)
 print(json.dumps([during, after, rows()]))
 """
 
@@ -299,19 +301,14 @@ def scraped() -> Iterator[Callable[[], str]]:
     )
 
     def scrape() -> str:
-        end = time.monotonic() + 20
-        while True:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
-                    text = str(page.read().decode())
-                if "redlock_hold_duration_seconds_bucket" in text:
-                    return text
-            except OSError:
-                pass
-            assert time.monotonic() < end, "nothing is exported"
-            time.sleep(0.1)
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
+                text = str(page.read().decode())
+        except OSError:
+            return ""
+        return text if "redlock_hold_duration_seconds_bucket" in text else ""
 
-    yield scrape
+    yield lambda: eventually(scrape, "nothing is exported")
     worker.kill()
     worker.wait()
 

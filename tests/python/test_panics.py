@@ -5,7 +5,7 @@ import json
 from .processes import run
 
 PANICS = """
-import asyncio, json, threading, time, redlock
+import asyncio, json, threading, redlock
 from redlock._native import _panic_for_tests as panic
 
 def told(call):
@@ -37,7 +37,9 @@ beside = client.lock("beside", ttl=0.3).acquire()
 seen = {"call": told(lambda: panic("call")), "wait": told(lambda: panic("wait"))}
 seen["batch"], seen["other"] = asyncio.run(batch())
 seen["callback"] = callback()
-time.sleep(0.7)
+renewed = client.stats().renewed
+while beside.held and client.stats().renewed < renewed + 3:
+    pass
 seen["renewed"] = beside.held
 beside.release()
 with client.lock("afterwards") as lease: seen["next"] = lease.held

@@ -76,6 +76,7 @@ def test_a_body_does_not_run_without_the_lock(client: redlock.Redlock, name: str
     leases[0].release()
 
 
+@pytest.mark.slow("a server that is frozen while renewals are due")
 def test_a_missed_renewal_is_made_up_for(name: str) -> None:
     """One that fails ends neither the renewing nor the lease."""
     server = Server()
@@ -93,6 +94,7 @@ def test_a_missed_renewal_is_made_up_for(name: str) -> None:
         server.close()
 
 
+@pytest.mark.slow("counts what is sent in a time")
 def test_renewal_asks_a_few_times_in_a_ttl(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:

@@ -31,22 +31,24 @@ def test_waiting_releases_the_gil(client: redlock.Redlock, name: str) -> None:
     other = threading.Thread(target=wait)
     before = steps
     other.start()
-    other.join(10)
+    other.join()
     stop.set()
-    thread.join(10)
+    thread.join()
     assert steps - before > 10_000
     lease.release()
 
 
 INTERRUPTED = """
-import sys, time, redlock
+import sys, threading, redlock
 client = redlock.Redlock(sys.argv[1])
-print("ready", flush=True)
+def says_when_it_waits():
+    while client.stats().waiting == 0: pass
+    print("waiting", flush=True)
+threading.Thread(target=says_when_it_waits).start()
 try:
     with client.lock(sys.argv[2], ttl=20): print("entered")
 except KeyboardInterrupt:
-    print(time.clock_gettime_ns(time.CLOCK_MONOTONIC), flush=True)
-time.sleep(0.2)
+    print("interrupted", flush=True)
 """
 
 
@@ -56,15 +58,14 @@ def test_ctrl_c_interrupts_a_wait_and_leaves_no_key(
     lease = redis_client.lock(name, ttl=20).acquire()
     process = run(INTERRUPTED, redis_server.url, name)
     assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(0.5)
-    sent = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    assert process.stdout.readline() == "waiting\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
-    took = (int(out) - sent) / 1e9
-    assert took < 0.4, (took, err)  # 0.2 s and what a busy machine adds
+    out, err = process.communicate(timeout=60)
+    assert out == "interrupted\n", err
+    assert lease.held
     lease.release()
-    time.sleep(0.1)
+    # A grant to the one that was interrupted would keep the next one out.
+    redis_client.lock(name).acquire(wait=10).release()
     assert redis_server.client.get(lease.key) is None
 
 
@@ -124,13 +125,23 @@ def test_an_exit_right_after_a_cancellation_leaves_no_key(redis_server: Server, 
         assert redis_server.client.get(f"lock:{name}") is None
 
 
-def test_importing_is_cheap_and_imports_no_asyncio() -> None:
+def imported() -> list[list[str]]:
+    """The seconds that an import takes, and which of some modules it imports, five times."""
     code = (
         "import sys, time; b = time.perf_counter(); import redlock; e = time.perf_counter();"
         "print(e - b, *(m for m in ('asyncio', 'logging', 'threading', 'inspect') if m in sys.modules))"
     )
-    runs = [run(code).communicate(timeout=20)[0].split() for _ in range(5)]
+    return [run(code).communicate(timeout=60)[0].split() for _ in range(5)]
+
+
+def test_importing_imports_no_asyncio() -> None:
+    runs = imported()
     assert all(len(words) == 1 for words in runs), runs
+
+
+@pytest.mark.slow("measures the time that an import takes")
+def test_importing_is_cheap() -> None:
+    runs = imported()
     # Cheap is 5 ms; the rest is for a machine that does other things (`make bench`).
     assert min(float(words[0]) for words in runs) < 0.050
 

@@ -2,12 +2,13 @@
 
 import pickle
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redlock
+
+from tests.waiting import eventually
 
 from .fake import Fakes
 from .processes import run
@@ -71,14 +72,13 @@ def test_what_a_server_says_is_shown_without_the_password_and_on_one_line() -> N
 
 
 LOGS = """
-import asyncio, logging, sys, time, redlock
+import asyncio, logging, sys, redlock
 logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
 for url in sys.argv[1:]:
     with redlock.Redlock(url, node_timeout=3) as client:
         lock = client.lock("job", wait=0)
         try: lock.acquire()
         except redlock.QuorumUnavailable as error: logging.getLogger("app").warning("%s", error)
-time.sleep(0.2)
 """
 
 
@@ -109,10 +109,7 @@ def test_names_are_shown_on_one_line_and_kept_as_they_are(
             assert row["shown"] in text
             assert not OBEYED & set(text)
         client.force_release(row["name"])
-        end = time.monotonic() + 10
-        while not any("lease lost" in record.getMessage() for record in caplog.records):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        eventually(lambda: any("lease lost" in record.getMessage() for record in caplog.records))
         assert not any(OBEYED & set(record.getMessage()) for record in caplog.records)
         with pytest.raises(redlock.LockLost) as lost:
             lease.ensure_held()

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -14,6 +13,8 @@ import pytest
 import redlock
 import redlock.testing
 from redlock.testing import TestRedlock
+
+from tests.waiting import eventually, forever
 
 Call = Callable[..., Any]
 
@@ -52,7 +53,7 @@ def test_a_body_is_cancelled_by_the_loss(fake: TestRedlock) -> None:
                 lease.on_lost(lambda error: told.append(error.reason))
                 try:
                     await fake.alose("job")
-                    await asyncio.sleep(60)
+                    await forever()
                 finally:
                     assert told == ["missing"]
 
@@ -91,10 +92,7 @@ def test_time_passes_for_others_and_for_leases_that_are_renewed(
     call(fake, "pass_time", 20)
     assert (theirs.held, ours.held) == (False, True)
     call(call(fake.lock("theirs", wait=0), "acquire"), "release")
-    end = time.monotonic() + 10
-    while ours.remaining < 29:
-        assert time.monotonic() < end, "it was not renewed"
-        time.sleep(0.01)
+    eventually(lambda: ours.remaining >= 29, "it was not renewed")
     call(ours, "release")
 
 
@@ -102,7 +100,7 @@ def test_who_waits_gets_what_expires_as_time_passes(fake: TestRedlock) -> None:
     theirs = fake.hold("job", ttl=100, renew=False)
     with ThreadPoolExecutor(1) as pool:
         waiter = pool.submit(fake.lock("job", ttl=100).acquire)
-        time.sleep(0.05)
+        eventually(lambda: fake.stats().waiting == 1)
         assert not waiter.done()
         fake.pass_time(100)
         lease = waiter.result(timeout=20)
@@ -114,7 +112,7 @@ def test_a_wait_is_over_as_time_passes(fake: TestRedlock) -> None:
     theirs = fake.hold("job", ttl=100)
     with ThreadPoolExecutor(1) as pool:
         waiter = pool.submit(fake.lock("job").acquire, wait=50)
-        time.sleep(0.05)
+        eventually(lambda: fake.stats().waiting == 1)
         fake.pass_time(60)
         with pytest.raises(redlock.LockTimeout):
             waiter.result(timeout=20)

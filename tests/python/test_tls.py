@@ -2,7 +2,6 @@
 
 import asyncio
 import pickle
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -58,10 +57,8 @@ def locks(call: Call, url: str, wait: float = 10, **options: Any) -> None:
 
 
 def refused(call: Call, url: str, **options: Any) -> str:
-    begun = time.monotonic()
     with pytest.raises(redlock.QuorumUnavailable) as caught:
         locks(call, url, wait=0.5, **options)
-    assert time.monotonic() - begun < 3
     (node,) = caught.value.nodes
     return str(node.error)
 

@@ -13,6 +13,8 @@ import pytest
 import redlock
 import trio
 
+from tests.waiting import aeventually, eventually
+
 from .servers import Server
 
 Main = Callable[[], Awaitable[Any]]
@@ -25,6 +27,12 @@ def run(request: pytest.FixtureRequest) -> Callable[[Main], Any]:
         return lambda main: trio.run(main)
     backend = request.param.removeprefix("anyio-")
     return lambda main: anyio.run(main, backend=backend)
+
+
+async def nothing_is_left(client: redlock.Redlock) -> None:
+    """A cancellation that is still on its way to this task would end it here."""
+    async with client.lock("nothing-is-left", wait=60):
+        await anyio.sleep(0)
 
 
 def test_every_verb_that_waits(run: Any, client: redlock.Redlock, name: str) -> None:
@@ -60,16 +68,21 @@ def test_waiters_are_served_in_order_while_other_tasks_run(
     run: Any, client: redlock.Redlock, name: str
 ) -> None:
     lock, served, beats = client.lock(name), list[int](), list[float]()
+    in_line: list[bool] = []
 
     async def work(number: int) -> None:
         async with lock:
             served.append(number)
-            await anyio.sleep(0.02)
+            if number == 0:
+                await aeventually(lambda: in_line, sleep=anyio.sleep)
+
+    async def waiting(count: int) -> None:
+        await aeventually(lambda: client.stats().waiting == count, sleep=anyio.sleep)
 
     async def beat() -> None:
         while True:
             beats.append(time.monotonic())
-            await anyio.sleep(0.01)
+            await anyio.sleep(0)
 
     async def main() -> None:
         async with anyio.create_task_group() as outer:
@@ -77,7 +90,11 @@ def test_waiters_are_served_in_order_while_other_tasks_run(
             async with anyio.create_task_group() as group:
                 for number in range(8):
                     group.start_soon(work, number)
-                    await anyio.sleep(0.005)
+                    if number:
+                        await waiting(number)
+                    else:
+                        await aeventually(lambda: served, sleep=anyio.sleep)
+                in_line.append(True)
             outer.cancel_scope.cancel()
 
     run(main)
@@ -137,7 +154,7 @@ def test_loss_cancels_the_body(run: Any, client: redlock.Redlock, name: str) -> 
                 async with entered():
                     await client.aforce_release(name)
                     try:
-                        await anyio.sleep(60)
+                        await anyio.sleep_forever()
                     finally:
                         seen.append("cleaned up")
             assert caught.value.reason == "missing"
@@ -146,9 +163,9 @@ def test_loss_cancels_the_body(run: Any, client: redlock.Redlock, name: str) -> 
         with pytest.raises(redlock.LockLost):
             async with lease:
                 await client.aforce_release(name)
-                await anyio.sleep(60)
+                await anyio.sleep_forever()
         # Nothing of the cancellation is left.
-        await anyio.sleep(0.01)
+        await nothing_is_left(client)
 
     run(main)
     assert len(seen) == 2
@@ -159,15 +176,15 @@ def test_loss_that_the_body_does_not_hear_of(run: Any, name: str) -> None:
 
     async def main() -> None:
         with pytest.raises(redlock.LockLost):
-            async with client.lock(name, ttl=0.2, renew=False):
-                time.sleep(0.3)
-        await anyio.sleep(0.01)
+            async with client.lock(name, ttl=0.2, renew=False) as lease:
+                eventually(lambda: not lease.held)
+        await nothing_is_left(client)
         with pytest.raises(KeyError) as caught:
-            async with client.lock(name, ttl=0.2, renew=False):
-                time.sleep(0.3)
+            async with client.lock(name, ttl=0.2, renew=False) as lease:
+                eventually(lambda: not lease.held)
                 raise KeyError("body")
         assert "redlock" in caught.value.__notes__[0]
-        await anyio.sleep(0.01)
+        await nothing_is_left(client)
 
     run(main)
 
@@ -182,7 +199,7 @@ def test_two_scopes_of_which_one_is_lost(run: Any, client: redlock.Redlock, name
                 try:
                     async with client.lock(inner):
                         await client.aforce_release(lost)
-                        await anyio.sleep(60)
+                        await anyio.sleep_forever()
                 except redlock.LockLost:
                     heard = "inner"
                     raise
@@ -198,14 +215,14 @@ def test_loss_in_a_group_and_around_one(run: Any, client: redlock.Redlock, name:
 
     async def sleeper() -> None:
         try:
-            await anyio.sleep(60)
+            await anyio.sleep_forever()
         finally:
             ended.append("sleeper")
 
     async def around() -> None:
         async with client.lock(name), anyio.create_task_group() as group:
             group.start_soon(sleeper)
-            await anyio.sleep(0.01)
+            await anyio.wait_all_tasks_blocked()
             await client.aforce_release(name)
 
     async def inside() -> None:
@@ -215,9 +232,9 @@ def test_loss_in_a_group_and_around_one(run: Any, client: redlock.Redlock, name:
 
     async def holder() -> None:
         async with client.lock(name):
-            await anyio.sleep(0.01)
+            await anyio.wait_all_tasks_blocked()
             await client.aforce_release(name)
-            await anyio.sleep(60)
+            await anyio.sleep_forever()
 
     with pytest.raises(redlock.LockLost):
         run(around)
@@ -233,7 +250,7 @@ def test_a_cancelled_holder_releases(run: Any, redis_client: redlock.Redlock, na
     async def main() -> None:
         with anyio.move_on_after(0.05) as scope:
             async with lock:
-                await anyio.sleep(60)
+                await anyio.sleep_forever()
         assert scope.cancelled_caught
         # Its release was sent before.
         await (await lock.aacquire(wait=2)).arelease()
@@ -252,20 +269,19 @@ def test_a_blocked_loop_does_not_get_an_expired_lease(run: Any, name: str) -> No
     lock = client.lock(name, ttl=0.2, renew=False)
 
     async def block() -> None:
-        await anyio.sleep(0.05)
-        time.sleep(0.4)
+        # The acquire is under way. The loop is blocked until its lease was granted and has expired.
+        eventually(lambda: client.stats().granted == 1)
+        eventually(lambda: not lock.inspect().held)
+        blocked.append(True)
 
     async def main() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(block)
-            held = await lock.aacquire()
-            # Given back while the loop is blocked: granted, and over before anybody looks.
-            await anyio.sleep(0)
-            held.release()
-            for _ in range(3):
-                async with lock as lease:
-                    assert lease.held
+            async with lock as lease:
+                assert blocked
+                assert lease.held
 
+    blocked: list[bool] = []
     run(main)
 
 
@@ -276,16 +292,14 @@ def test_on_lost_runs_in_the_host_and_takes_coroutine_functions(
 
     async def main() -> None:
         async def slow(error: redlock.LockLost) -> None:
-            await anyio.sleep(0.01)
+            await anyio.sleep(0)
             told.append(error.reason)
 
         lease = await client.lock(name).aacquire()
         lease.on_lost(lambda error: told.append(error.reason))
         lease.on_lost(slow)
         await client.aforce_release(name)
-        with anyio.fail_after(10):
-            while len(told) < 2:
-                await anyio.sleep(0.01)
+        await aeventually(lambda: len(told) >= 2, sleep=anyio.sleep)
         with pytest.raises(redlock.LockLost):
             await lease.arelease()
 
@@ -307,9 +321,9 @@ def test_a_callback_that_raises_is_logged_and_ends_nothing(
         lease.on_lost(fails)
         lease.on_lost(slow)
         await client.aforce_release(name)
-        with trio.fail_after(10):
-            while len([one for one in caplog.records if one.exc_info]) < 2:
-                await trio.sleep(0.01)
+        await aeventually(
+            lambda: len([one for one in caplog.records if one.exc_info]) >= 2, sleep=trio.sleep
+        )
         with pytest.raises(redlock.LockLost):
             await lease.arelease()
 
@@ -381,11 +395,14 @@ def test_one_run_after_another_and_one_in_each_thread(client: redlock.Redlock, n
 
 
 INTERRUPTED = """
-import sys, redlock, {library}
+import sys, threading, redlock, {library}
 client = redlock.Redlock(sys.argv[1])
+def says_when_it_waits():
+    while client.stats().waiting == 0: pass
+    print("waits", flush=True)
 async def main():
     async with client.lock(sys.argv[2], ttl=30) as lease:
-        print("held", flush=True)
+        threading.Thread(target=says_when_it_waits, daemon=True).start()
         await client.lock(sys.argv[2]).aacquire()
 try:
     {run}
@@ -410,8 +427,7 @@ def test_ctrl_c_ends_a_wait_and_leaves_no_key(
     for _ in range(3):
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None
-            assert process.stdout.readline() == b"held\n"
-            time.sleep(0.2)
+            assert process.stdout.readline() == b"waits\n"
             os.kill(process.pid, signal.SIGINT)
             out, err = process.communicate(timeout=30)
             assert (out, err) == (b"interrupted\n", b"")

@@ -1,7 +1,6 @@
 """The option limits, error codes and foreign keys that every language has in common: tests/vectors."""
 
 import logging
-import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,8 @@ from typing import Any
 
 import pytest
 import redlock
+
+from tests.waiting import eventually
 
 from .servers import Server, Silent
 
@@ -108,12 +109,9 @@ def test_warnings_are_logged_once(
     with redlock.Redlock("memory://") as client:
         for _ in range(3):
             client.lock(name, **options(case)).acquire().release()
-    end = time.monotonic() + 5
-    found: list[logging.LogRecord] = []
-    while not found and time.monotonic() < end:
-        time.sleep(0.02)
-        found = [record for record in caplog.records if f"lock:{name}" in record.getMessage()]
-    (record,) = found
+    (record,) = eventually(
+        lambda: [record for record in caplog.records if f"lock:{name}" in record.getMessage()]
+    )
     assert (record.name, record.levelno) == ("redlock.acquire", logging.WARNING)
     for word in case["warning"]:
         assert word in record.getMessage()

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from .servers import Server
 
 FOLDER = Path(__file__).parents[2] / "examples" / "server" / "fastapi"
@@ -71,6 +73,7 @@ async def waves(ports: list[int], path: str) -> list[tuple[Counter[int], float]]
     return answers
 
 
+@pytest.mark.slow("five waves, a second each")
 def test_one_of_a_hundred_gets_the_lock_in_each_wave(redis_server: Server) -> None:
     """On two servers at once, in an async handler and in one that runs in a thread."""
 

@@ -8,7 +8,6 @@ mod floods;
 mod fuzz;
 #[cfg(target_os = "linux")]
 mod limit;
-mod pushes;
 mod replies;
 mod scarce;
 mod support;

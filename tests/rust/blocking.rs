@@ -1,11 +1,11 @@
 //! Without a runtime: threads that block, and leave what they do not wait for to the background thread.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redlock::ErrorKind;
 
-use crate::support::{Server, builder, client, millis};
+use crate::support::{Server, builder, client, eventually_blocking, millis};
 
 #[test]
 fn threads_without_a_runtime_take_turns() {
@@ -34,20 +34,20 @@ fn what_nobody_waits_for_goes_on() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let lease = one.lock("job").ttl(millis(600)).acquire_blocking().unwrap();
-    let begun = Instant::now();
-    // Both have just waited; from now on nobody does, but for its own work.
-    while begun.elapsed() < millis(1500) {
+    // Both have just waited. From now on a thread waits only for its own work.
+    eventually_blocking("renewals", || {
         assert!(two.lock("other").try_acquire_blocking().unwrap().is_some(), "dropped each time");
-        thread::sleep(millis(20));
-    }
+        one.stats().renewed >= 6
+    });
     lease.ensure_held().unwrap();
     let refused = two.lock("job").wait(Duration::ZERO).acquire_blocking().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Timeout, "{refused}");
     lease.extend_blocking(millis(60_000)).unwrap();
-    let taken = thread::spawn(move || two.lock("job").wait(millis(20_000)).acquire_blocking());
-    thread::sleep(millis(200));
+    let other = two.clone();
+    let taken = thread::spawn(move || other.lock("job").wait(millis(20_000)).acquire_blocking());
+    eventually_blocking("a waiter", || two.stats().waiting == 1);
     drop(lease);
-    // Pushed: the fallback alone would take longer than the sleep before, and the ttl longer than the wait.
+    // The TTL is longer than the wait.
     assert!(taken.join().unwrap().unwrap().held());
 }
 

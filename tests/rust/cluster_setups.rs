@@ -3,64 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use redlock::{Credentials, ErrorKind, Redlock};
 
-use crate::support::{Cluster, Server, alone, free_port, millis, wait};
-use crate::tls::{Papers, locks, trusting};
-
-fn url(server: &Server) -> String {
-    server.url().replacen("redis", "redis+cluster", 1)
-}
-
-#[tokio::test]
-async fn several_clusters_are_a_quorum() {
-    let mut clusters: Vec<Server> = (0..3).map(|_| alone(&[])).collect();
-    let client = || {
-        let urls: Vec<String> = clusters.iter().map(url).collect();
-        Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap()
-    };
-    let (one, two) = (client(), client());
-    let lease = one.lock("job").ttl(millis(3000)).fencing(true).acquire().await.unwrap();
-    let token = lease.fencing_token().unwrap();
-    clusters[0].kill();
-    tokio::time::sleep(millis(1500)).await;
-    lease.extend(millis(5000)).await.unwrap();
-    assert!(two.lock("job").try_acquire().await.unwrap().is_none());
-    let waiting = tokio::spawn(two.lock("job").fencing(true).wait(millis(5000)).acquire());
-    tokio::time::sleep(millis(100)).await;
-    lease.release().await.unwrap();
-    let next = waiting.await.unwrap().unwrap();
-    assert!(next.fencing_token().unwrap() > token);
-    next.release().await.unwrap();
-    clusters[1].kill();
-    let error = one.lock("job").wait(millis(500)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    // Nothing is left behind where a vote was given.
-    wait(|| clusters[2].ask("EXISTS lock:job") == ":0");
-}
-
-#[tokio::test]
-async fn what_a_cluster_s_replica_does_not_have_is_no_grant() {
-    let cluster = Cluster::start(1, true);
-    let client = Redlock::builder([cluster.url()]).min_replicas(1).build().unwrap();
-    let lease = client.lock("job").ttl(millis(1500)).acquire().await.unwrap();
-    assert_eq!(cluster.replicas[0].ask("DBSIZE"), ":1");
-    cluster.replicas[0].signal(libc::SIGSTOP);
-    let cut = Instant::now();
-    let error = tokio::time::timeout(millis(6000), lease.lost()).await.expect("told in time");
-    assert_eq!(error.reason(), Some("expired"), "{error}");
-    assert!(cut.elapsed() < millis(1500), "{:?}", cut.elapsed());
-    let lock = client.lock("other").node_timeout(millis(500)).wait(Duration::ZERO);
-    let error = lock.acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.nodes()[0].error.clone().unwrap().contains("reached 0 of 1 replicas"), "{error}");
-    wait(|| cluster.masters[0].ask("EXISTS lock:other") == ":0");
-    cluster.replicas[0].signal(libc::SIGCONT);
-    let back = client.lock("other").wait(millis(10_000)).acquire().await.unwrap();
-    back.release().await.unwrap();
-}
+use crate::support::{Cluster, alone, free_port, millis};
+use crate::support::{Papers, locks, trusting};
 
 #[tokio::test]
 async fn a_cluster_over_tls() {
@@ -111,8 +58,14 @@ async fn each_of_a_cluster_s_servers_is_logged_in_to_as_the_program_says() {
         master.ask("ACL SETUSER app resetpass >second");
         master.ask("CLIENT KILL USER app");
     }
-    let error = client.lock("job").wait(millis(500)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    let text = format!("{error} {error:?}");
+    let text = loop {
+        let error = client.lock("job").wait(millis(500)).acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let text = format!("{error} {error:?}");
+        // A busy machine may not have noticed the closed connections in time to log in again.
+        if !text.contains("the server closed the connection") {
+            break text;
+        }
+    };
     assert!(text.contains("WRONGPASS") && !text.contains("first"), "{text}");
 }

@@ -4,7 +4,8 @@
 
 use redlock::{ErrorKind, Redlock};
 
-use crate::replicas::{calls, refused, taken_back};
+use crate::replicas::{refused, taken_back};
+use crate::support::replicas::calls;
 use crate::support::{Server, builder, millis};
 
 fn on_disk(url: String) -> Redlock {

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redlock::{ErrorKind, Redlock};
 
-use crate::support::{Proxy, Server, builder, client, millis, servers};
+use crate::support::{Server, builder, client, eventually, millis, servers};
 
 fn memory() -> Redlock {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -21,7 +21,7 @@ async fn whoever_runs_under_a_lease_that_release_all_took_is_told() {
         let lease = redlock.lock("job").acquire().await.unwrap();
         let lost = tokio::spawn(lease.lost());
         let next = tokio::spawn(redlock.lock("job").wait(millis(5000)).acquire());
-        tokio::time::sleep(millis(50)).await;
+        eventually("a waiter", || redlock.stats().waiting == 1).await;
         assert_eq!(redlock.release_all().await.unwrap(), 1);
         let error = tokio::time::timeout(millis(5000), lost).await.unwrap().unwrap();
         assert_eq!(error.reason(), Some("released"), "{error}");
@@ -50,7 +50,7 @@ async fn ended_ends_however_a_lease_does() {
     let redlock = memory();
     let lease = redlock.lock("job").acquire().await.unwrap();
     let ended = tokio::spawn(lease.ended());
-    tokio::time::sleep(millis(20)).await;
+    tokio::task::yield_now().await;
     assert!(!ended.is_finished());
     assert!(lease.into_handle().abandon());
     assert!(tokio::time::timeout(millis(5000), ended).await.unwrap().unwrap().is_none());
@@ -99,13 +99,12 @@ async fn a_shutdown_refuses_waits_and_gives_back() {
     let long = redlock.lock("long").acquire().await.unwrap();
     let foreign = other.lock("foreign").acquire().await.unwrap();
     let waiting = tokio::spawn(redlock.lock("foreign").acquire());
-    tokio::time::sleep(millis(50)).await;
+    eventually("a waiter", || redlock.stats().waiting == 1).await;
     let lost = long.lost();
     let down = tokio::spawn(redlock.shutdown(millis(600)));
     let refused = redlock.lock("new").acquire().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Closed);
     assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
-    tokio::time::sleep(millis(100)).await;
     assert!(long.held() && !down.is_finished(), "bodies have their time");
     short.release().await.unwrap();
     assert_eq!(down.await.unwrap().unwrap(), 1);
@@ -122,7 +121,7 @@ async fn a_shutdown_ends_as_soon_as_nothing_is_held() {
     let redlock = memory();
     let lease = redlock.lock("job").acquire().await.unwrap();
     let down = tokio::spawn(redlock.shutdown(Duration::from_secs(60)));
-    tokio::time::sleep(millis(30)).await;
+    tokio::task::yield_now().await;
     drop(lease);
     assert_eq!(tokio::time::timeout(millis(5000), down).await.unwrap().unwrap().unwrap(), 0);
 }
@@ -133,33 +132,11 @@ async fn a_shutdown_does_not_wait_for_a_server_that_is_gone() {
     let redlock = client([&server]);
     let lease = redlock.lock("job").acquire().await.unwrap();
     server.kill();
-    let begun = Instant::now();
-    let error = redlock.shutdown(Duration::ZERO).await.unwrap_err();
+    let down = tokio::time::timeout(millis(20_000), redlock.shutdown(Duration::ZERO)).await;
+    let error = down.expect("it does not wait").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(begun.elapsed() < millis(5000));
     assert_eq!(redlock.lock("job").acquire().await.unwrap_err().kind(), ErrorKind::Closed);
     drop(lease);
-}
-
-#[tokio::test]
-async fn a_shutdown_waits_within_its_timeout_for_a_node_that_it_owes_a_delete() {
-    let servers = servers(3);
-    let proxy = Proxy::to(servers[2].port);
-    let urls = [servers[0].url(), servers[1].url(), proxy.url()];
-    let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
-    let lease = redlock.lock("job").ttl(Duration::from_secs(60)).acquire().await.unwrap();
-    while servers[2].ask("EXISTS lock:job") != ":1" {
-        tokio::time::sleep(millis(10)).await;
-    }
-    proxy.refuse(true);
-    lease.release().await.unwrap();
-    tokio::time::sleep(millis(100)).await;
-    let down = tokio::spawn(redlock.shutdown(Duration::from_secs(30)));
-    tokio::time::sleep(millis(2500)).await;
-    assert!(!down.is_finished(), "a delete is owed, and the node may be back");
-    proxy.refuse(false);
-    tokio::time::timeout(millis(10_000), down).await.unwrap().unwrap().unwrap();
-    assert_eq!(servers[2].ask("EXISTS lock:job"), ":0");
 }
 
 #[tokio::test]
@@ -168,10 +145,9 @@ async fn a_shutdown_does_not_wait_for_a_node_that_it_owes_nothing() {
     servers[2].kill();
     let redlock = client(&servers);
     let lease = redlock.lock("job").ttl(Duration::from_secs(60)).acquire().await.unwrap();
-    let begun = Instant::now();
     lease.release().await.unwrap();
-    redlock.shutdown(Duration::from_secs(30)).await.unwrap();
-    assert!(begun.elapsed() < millis(8000), "{:?}", begun.elapsed());
+    let down = tokio::time::timeout(millis(20_000), redlock.shutdown(Duration::from_secs(60)));
+    down.await.expect("it does not wait").unwrap();
 }
 
 #[test]
@@ -217,21 +193,4 @@ fn a_lease_dropped_as_the_program_ends_leaves_no_key() {
         server.ask("DEL lock:job") != ":0"
     });
     assert_eq!(left.count(), 0, "of 30 programs left their key");
-}
-
-/// Each would else ask because the other one wrote, and write by that.
-#[tokio::test]
-async fn two_clients_of_one_token_leave_each_other_in_peace() {
-    let server = Server::start();
-    let (one, two) = (client([&server]), client([&server]));
-    let first = one.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
-    let second = two.lock("job").ttl(millis(30_000)).attach(first.token()).await.unwrap();
-    let commands = || -> u32 {
-        server.info("stats", "total_commands_processed").unwrap().trim().parse().unwrap()
-    };
-    let before = commands();
-    tokio::time::sleep(millis(1000)).await;
-    let asked = commands() - before;
-    assert!(asked < 200, "{asked} commands in a second");
-    assert!(first.held() && second.held());
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 use redlock::{Builder, Error, ErrorKind, Redlock, TlsOptions};
 
+use crate::support::Papers;
 use crate::support::{Server, millis};
-use crate::tls::Papers;
 
 fn taken(info: &ConnectionInfo) -> Result<Redlock, Error> {
     Redlock::from_connection_info([info])

@@ -66,10 +66,8 @@ fn a_test_that_hangs_is_named() {
     let mut this = std::process::Command::new(std::env::current_exe().unwrap());
     let hangs = this.args(["limit::hangs_if_asked_to", "limit::nothing", "--test-threads=2"]);
     CHOSEN.iter().for_each(|name| _ = hangs.env_remove(name));
-    let began = Instant::now();
     let done = hangs.env("REDLOCK_TEST_HANG", "1").env("REDLOCK_TEST_LIMIT", "0.5").output();
     let done = done.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(30));
     assert_eq!(done.status.code(), Some(101));
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("test limit::hangs_if took longer than 500ms"), "{said}");

@@ -10,7 +10,7 @@ mod support;
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redlock::clock::{Clock, Sleep, SystemClock};
 use redlock::{LossReason, Redlock};
@@ -19,7 +19,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Metadata, Subscriber, span};
 use tracing_core::span::Current;
 
-use support::{Proxy, RIGHTS, Server, block_on, client, millis, within};
+use support::{Proxy, RIGHTS, Server, block_on, client, eventually_blocking, millis, within};
 
 /// What the subscriber does with an event.
 #[derive(Clone, Copy, PartialEq)]
@@ -123,17 +123,12 @@ fn mood(next: Mood) {
 
 /// The lines so far that say this, once there are so many.
 fn said(words: &str, least: usize) -> Vec<String> {
-    let end = Instant::now() + millis(10_000);
-    loop {
-        let lines = lock(&LINES);
-        let found: Vec<_> = lines.iter().filter(|line| line.contains(words)).cloned().collect();
-        if found.len() >= least {
-            return found;
-        }
-        assert!(Instant::now() < end, "{words:?}: {lines:?}");
-        drop(lines);
-        std::thread::sleep(millis(5));
-    }
+    let mut found = Vec::new();
+    eventually_blocking(words, || {
+        found = lock(&LINES).iter().filter(|line| line.contains(words)).cloned().collect();
+        found.len() >= least
+    });
+    found
 }
 
 #[test]
@@ -149,7 +144,8 @@ fn one_that_blocks_delays_no_renewal_and_no_answer() {
     mood(Mood::Blocks);
     server.ask("DEL lock:gone");
     said("lock:gone", 1); // it is blocked from here on
-    std::thread::sleep(millis(1500));
+    let before = redlock.stats().renewed;
+    eventually_blocking("renewals", || redlock.stats().renewed >= before + 6);
     let again = redlock.clone();
     within(millis(5000), move || {
         assert!(kept.held(), "{:?}", kept.loss());
@@ -190,7 +186,8 @@ fn one_that_panics_ends_no_connection_and_no_lease() {
     mood(Mood::Panics);
     proxy.reset();
     said("no connection", 1);
-    std::thread::sleep(millis(2500));
+    let before = redlock.stats().renewed;
+    eventually_blocking("renewals", || redlock.stats().renewed >= before + 4);
     assert!(kept.held(), "{:?}", kept.loss());
     block_on(kept.release()).unwrap();
     drop(block_on(redlock.lock("next").acquire()).unwrap());
@@ -219,28 +216,20 @@ fn what_has_no_room_is_dropped_and_counted() {
         }
         holds
     });
-    let end = Instant::now() + millis(10_000);
-    while !redlock.leases().is_empty() {
-        assert!(Instant::now() < end, "leases whose keys are gone are lost");
-        std::thread::sleep(millis(10));
-    }
+    eventually_blocking("leases whose keys are gone are lost", || redlock.leases().is_empty());
     mood(Mood::Writes);
     let number = |line: &String| -> usize {
         let word = line.split_whitespace().find_map(|word| word.strip_prefix("dropped="));
         word.unwrap().parse().unwrap()
     };
-    let end = Instant::now() + millis(10_000);
-    loop {
-        let dropped: usize = said("were dropped", 1).iter().map(number).sum();
-        let logged = said("lease lost", 1).len();
-        // Other tests' clients may have something to say as well.
-        if logged + dropped >= lost {
-            assert!(dropped > 100 && logged > 100, "{dropped} {logged}");
-            return;
-        }
-        assert!(Instant::now() < end, "{dropped} and {logged} are not {lost}");
-        std::thread::sleep(millis(10));
-    }
+    let (mut dropped, mut logged) = (0, 0);
+    // Other tests' clients may log as well.
+    eventually_blocking("each is logged or counted", || {
+        dropped = said("were dropped", 1).iter().map(number).sum();
+        logged = said("lease lost", 1).len();
+        logged + dropped >= lost
+    });
+    assert!(dropped > 100 && logged > 100, "{dropped} {logged}");
 }
 
 #[test]

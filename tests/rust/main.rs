@@ -5,7 +5,6 @@
 
 mod api;
 mod attempt;
-mod back;
 mod blocking;
 mod cluster;
 mod cluster_setups;
@@ -26,13 +25,9 @@ mod imports;
 mod imports_node;
 mod imports_python;
 mod keeping;
-mod late;
 #[cfg(target_os = "linux")]
 mod limit;
 mod load;
-#[cfg(target_os = "linux")]
-mod looks;
-mod minority;
 mod options;
 mod polling;
 mod proxies;
@@ -56,8 +51,8 @@ mod support;
 mod testing;
 mod tick;
 mod tidy;
+mod timing;
 mod tls;
-mod tls_stall;
 mod together;
 mod urls;
 mod vectors;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use redlock::{ErrorKind, Redlock};
 
 use recorder::{Mood, Turn, block, called, described_names, mood, threads};
-use support::{Server, block_on, client, free_port, millis, within};
+use support::{Server, block_on, client, eventually_blocking, free_port, millis, within};
 
 const GRANTED: &str = "redlock_acquires_total outcome=granted";
 
@@ -98,7 +98,8 @@ fn one_that_blocks_delays_no_renewal_and_no_answer_and_misses_no_count() {
     block();
     let work = redlock.clone();
     within(millis(20_000), move || {
-        std::thread::sleep(millis(1500));
+        let before = work.stats().renewed;
+        eventually_blocking("renewals", || work.stats().renewed >= before + 6);
         assert!(kept.held(), "{:?}", kept.loss());
         block_on(async {
             // More than there is room for.
@@ -112,14 +113,13 @@ fn one_that_blocks_delays_no_renewal_and_no_answer_and_misses_no_count() {
     mood(Mood::Records);
     turn.hear(GRANTED, 5001.0);
     // The queue is full of durations, which the next test must not hear: what is left last is heard last.
-    for at in 0.. {
+    let mut at = 0;
+    eventually_blocking("a duration", || {
+        at += 1;
         let last = redlock.lock(format!("last-{at}")).acquire_blocking().unwrap();
-        assert!(last.into_handle().abandon() && at < 50);
-        std::thread::sleep(millis(200));
-        if turn.heard("redlock_hold_duration_seconds end=abandoned count") > 0.0 {
-            break;
-        }
-    }
+        assert!(last.into_handle().abandon());
+        turn.heard("redlock_hold_duration_seconds end=abandoned count") > 0.0
+    });
 }
 
 #[test]

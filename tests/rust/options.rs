@@ -12,7 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::support::Silent;
+use crate::support::{Silent, eventually};
 use crate::vectors::read;
 
 type Times = Option<BTreeMap<String, Number>>;
@@ -219,9 +219,7 @@ async fn warnings_are_logged_once() {
             last.acquire().await.unwrap().release().await.unwrap();
             let heard =
                 || lines.0.lock().unwrap().last().is_some_and(|line| line.contains("lock:last"));
-            while !heard() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            eventually("the last line", heard).await;
             let mut said = std::mem::take(&mut *lines.0.lock().unwrap());
             said.pop();
             let [line] = &said[..] else { panic!("{}: {said:?}", case.about) };

@@ -2,30 +2,9 @@
 
 use std::time::Duration;
 
-use redlock::{ErrorKind, Redlock};
+use redlock::ErrorKind;
 
-use crate::support::{Proxy, Server, client, millis};
-
-#[tokio::test]
-async fn a_server_without_client_info_and_ping_still_keeps_locks() {
-    let hidden = ["CLIENT", "INFO", "PING", "GETRANGE", "MGET", "EXISTS", "HELLO"];
-    let renamed: Vec<&str> =
-        hidden.iter().flat_map(|name| ["--rename-command", name, ""]).collect();
-    let server = Server::with(&renamed);
-    let proxy = Proxy::to(server.port);
-    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
-    let lease = redlock.lock("job").ttl(millis(1000)).acquire().await.unwrap();
-    let waiting = tokio::spawn(redlock.lock("job").wait(millis(10_000)).acquire());
-    // Renewed, also over the next connection.
-    tokio::time::sleep(millis(1500)).await;
-    proxy.reset();
-    tokio::time::sleep(millis(1500)).await;
-    lease.ensure_held().unwrap();
-    lease.release().await.unwrap();
-    waiting.await.unwrap().unwrap().release().await.unwrap();
-    let several = redlock.lock(["a", "b"]).acquire().await.unwrap();
-    several.release().await.unwrap();
-}
+use crate::support::{Server, client};
 
 #[tokio::test]
 async fn a_command_that_every_lock_needs_and_nobody_knows_is_named_at_connect() {
@@ -38,22 +17,4 @@ async fn a_command_that_every_lock_needs_and_nobody_knows_is_named_at_connect() 
         assert!(error.to_string().contains(&words), "{hidden}: {error}");
         assert_eq!(server.ask("DBSIZE"), ":0", "{hidden}");
     }
-}
-
-#[tokio::test]
-async fn connections_that_are_cut_when_idle_cost_no_lease() {
-    let server = Server::with(&["--timeout", "1"]);
-    let redlock = client([&server]);
-    let lock = redlock.lock("job").ttl(millis(30_000));
-    let lease = lock.acquire().await.unwrap();
-    for _ in 0..3 {
-        tokio::time::sleep(millis(2500)).await;
-        lease.ensure_held().unwrap();
-        assert_eq!(server.ask("GET lock:job"), lease.token());
-        // Nobody else, neither.
-        assert!(lock.try_acquire().await.unwrap().is_none());
-    }
-    lease.release().await.unwrap();
-    assert_eq!(server.ask("EXISTS lock:job"), ":0");
-    lock.acquire().await.unwrap().release().await.unwrap();
 }

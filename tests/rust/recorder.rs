@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
-use std::time::Instant;
 
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
@@ -11,7 +10,7 @@ use metrics::{
 };
 use redlock::Redlock;
 
-use crate::support::millis;
+use crate::support::eventually_blocking;
 
 /// What the recorder does with a number.
 #[derive(Clone, Copy, PartialEq)]
@@ -149,13 +148,8 @@ impl Turn {
     }
 
     fn until(&self, name: &str, wanted: &str, good: impl Fn(f64) -> bool) {
-        let end = Instant::now() + millis(10_000);
-        while !good(self.heard(name)) {
-            let (before, now) = (&self.before, lock(&HEARD));
-            assert!(Instant::now() < end, "{name}: {wanted} more than {before:#?}: {now:#?}");
-            drop(now);
-            std::thread::sleep(millis(10));
-        }
+        let what = format!("{name}: {wanted} more");
+        eventually_blocking(&what, || good(self.heard(name)));
     }
 }
 
@@ -174,21 +168,14 @@ pub(crate) fn mood(next: Mood) {
 pub(crate) fn block() {
     BLOCKED.store(false, Ordering::Relaxed);
     mood(Mood::Blocks);
-    let end = Instant::now() + millis(10_000);
-    while !BLOCKED.load(Ordering::Relaxed) {
-        assert!(Instant::now() < end, "it is called");
-        std::thread::sleep(millis(10));
-    }
+    eventually_blocking("it is called", || BLOCKED.load(Ordering::Relaxed));
 }
 
 /// Waits until the recorder was called so many times more.
 pub(crate) fn called(times: u64) {
     let calls = || lock(&CALLS).values().sum::<u64>();
-    let (before, end) = (calls(), Instant::now() + millis(10_000));
-    while calls() < before + times {
-        assert!(Instant::now() < end, "it is called");
-        std::thread::sleep(millis(10));
-    }
+    let before = calls();
+    eventually_blocking("it is called", || calls() >= before + times);
 }
 
 /// The names that were described.

@@ -25,7 +25,9 @@ pub(crate) async fn verdict<T: Debug>(
     call: impl Future<Output = Result<T, Error>>,
 ) -> Option<String> {
     let started = Instant::now();
-    let outcome = call.await;
+    let Ok(outcome) = tokio::time::timeout(patience + SLACK, call).await else {
+        return Some(format!("{}: it took too long", row.about));
+    };
     let took = started.elapsed();
     let shown = format!("{outcome:?} {redlock:?}");
     let said = match &outcome {
@@ -34,7 +36,6 @@ pub(crate) async fn verdict<T: Debug>(
         Err(error) if error.nodes()[0].state != NodeState::Fault => "no fault",
         Err(error) if !names(error, words) => "another cause",
         Err(_) if shown.contains("s3cret") => "the password is shown",
-        Err(_) if took > patience + SLACK => "it took too long",
         Err(_) => return None,
     };
     Some(format!("{}: {said}, after {took:?}: {shown}", row.about))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock::{ErrorKind, Redlock};
 
-use crate::support::{RIGHTS, Server, millis};
+use crate::support::{RIGHTS, Server, eventually, millis};
 
 fn as_user(server: &Server, rights: &str) -> Redlock {
     let set = format!("ACL SETUSER app reset on >s3cret-word {rights}");
@@ -21,16 +21,17 @@ async fn the_least_rights_are_enough_for_everything() {
     let lock = redlock.lock("job").fencing(true).ttl(millis(600));
     let lease = lock.acquire().await.unwrap();
     let token = lease.fencing_token().unwrap();
-    tokio::time::sleep(millis(900)).await;
+    eventually("renewals", || redlock.stats().renewed >= 4).await;
     lease.extend(millis(700)).await.unwrap();
     assert!(lock.inspect().await.unwrap().held && lease.held());
     let waiting = tokio::spawn(redlock.lock(["job", "other"]).acquire());
-    tokio::time::sleep(millis(100)).await;
+    eventually("a waiter", || redlock.stats().waiting == 1).await;
     lease.release().await.unwrap();
     // Pushed, not polled.
     let both = tokio::time::timeout(millis(5000), waiting).await.unwrap().unwrap().unwrap();
     assert!(redlock.force_release("other").await.unwrap());
     tokio::time::timeout(millis(5000), both.lost()).await.expect("told by push");
+    assert_eq!(both.release().await.unwrap_err().kind(), ErrorKind::Lost);
     let plain = redlock.lock("plain").acquire().await.unwrap();
     let attached = redlock.lock("plain").attach(plain.token()).await.unwrap();
     attached.abandon();

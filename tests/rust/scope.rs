@@ -9,7 +9,7 @@ use std::time::Duration;
 use redlock::{Error, ErrorKind, LeaseHandle, Redlock};
 use tokio::time::timeout;
 
-use crate::support::{Server, Silent, builder, client, millis};
+use crate::support::{Server, Silent, builder, client, eventually, eventually_blocking, millis};
 
 fn memory() -> Redlock {
     Redlock::builder(["memory://scope"]).build().unwrap()
@@ -113,9 +113,7 @@ async fn a_body_is_stopped_when_its_lease_is_lost() {
         std::future::pending::<()>().await;
     });
     let body = tokio::spawn(body);
-    while server.ask("EXISTS lock:body") != ":1" {
-        tokio::time::sleep(millis(5)).await;
-    }
+    eventually("it is held", || server.ask("EXISTS lock:body") == ":1").await;
     assert!(redlock.force_release("body").await.unwrap());
     let error = timeout(millis(10_000), body).await.unwrap().unwrap().unwrap_err();
     assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("missing")), "{error}");
@@ -126,8 +124,9 @@ async fn a_body_is_stopped_when_its_lease_is_lost() {
 async fn a_body_that_ended_without_its_lock_is_lost() {
     let redlock = memory();
     let lock = redlock.lock("late").ttl(millis(100)).renew(false);
-    // It keeps the thread: nobody could stop it.
-    let error = lock.using(async |_| std::thread::sleep(millis(300))).await.unwrap_err();
+    // It keeps the thread: nothing could stop it.
+    let late = async |lease: LeaseHandle| eventually_blocking("the loss", || !lease.held());
+    let error = lock.using(late).await.unwrap_err();
     assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("expired")), "{error}");
 }
 

@@ -1,8 +1,20 @@
 //! Throw-away servers, a proxy that misbehaves, and small helpers.
 
+#[allow(dead_code, reason = "not every test program needs all of it")]
 mod cluster;
+mod eventually;
+#[allow(dead_code, reason = "not every test program needs all of it")]
+pub(crate) mod many;
+#[allow(dead_code, reason = "not every test program needs all of it")]
+mod papers;
+#[allow(dead_code, reason = "not every test program needs all of it")]
 mod proxy;
+#[allow(dead_code, reason = "not every test program needs all of it")]
+pub(crate) mod replicas;
+#[allow(dead_code, reason = "not every test program needs all of it")]
+pub(crate) mod runtimes;
 mod sentinel;
+#[allow(dead_code, reason = "not every test program needs all of it")]
 mod server;
 
 use std::net::TcpListener;
@@ -13,6 +25,10 @@ use redlock::{Builder, Redlock};
 
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use cluster::{Cluster, alone, wait};
+#[allow(unused_imports, reason = "not every test program needs all of it")]
+pub(crate) use eventually::{eventually, eventually_blocking};
+#[allow(unused_imports, reason = "not every test program needs all of it")]
+pub(crate) use papers::{Papers, locks, trusting};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use proxy::{DELAY, Mode, Proxy};
 #[allow(unused_imports, reason = "not every test program needs all of it")]

@@ -6,35 +6,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redlock::{Lease, Lock, LossReason, Redlock};
 
-use crate::support::{RIGHTS, Server, millis};
-
-const LEASES: usize = 250;
-const TTL: u64 = 1500;
-
-/// Without pushes: what became of a key is found by the renewal.
-fn quiet(server: &Server) -> Redlock {
-    let url = format!("{}?protocol=2", server.url());
-    Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap()
-}
-
-async fn take(redlock: &Redlock, count: usize) -> Vec<Lease> {
-    let one = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(TTL)).acquire();
-    join_all((0..count).map(one)).await.into_iter().map(Result::unwrap).collect()
-}
-
-/// So many requests at most renew so many leases so often: redis 6 has no `GT`, and the user of `make test-acl` no `MGET`.
-fn limit(server: &Server, renewed: usize) -> usize {
-    let version = server.info("server", "redis_version").unwrap_or_default();
-    let alone = version.starts_with("6.") || std::env::var_os("REDLOCK_TEST_ACL").is_some();
-    if alone { renewed + LEASES } else { renewed / 4 }
-}
-
-/// How often a command was carried out.
-fn count(server: &Server, command: &str) -> usize {
-    let said = server.info("commandstats", &format!("cmdstat_{command}")).unwrap_or_default();
-    let calls = said.split(',').find_map(|part| part.strip_prefix("calls="));
-    calls.map_or(0, |calls| calls.parse().unwrap())
-}
+use crate::support::many::{LEASES, TTL, count, limit, locks_of, quiet, release, take, told};
+use crate::support::{RIGHTS, Server, eventually, millis};
 
 #[tokio::test]
 async fn leases_that_are_due_together_are_renewed_by_one_script() {
@@ -42,7 +15,7 @@ async fn leases_that_are_due_together_are_renewed_by_one_script() {
     let redlock = quiet(&server);
     let leases = take(&redlock, LEASES).await;
     let before = count(&server, "evalsha");
-    tokio::time::sleep(millis(2 * TTL)).await;
+    eventually("renewals", || redlock.stats().renewed >= 4 * LEASES as u64).await;
     assert!(leases.iter().all(Lease::held));
     let (scripts, renewed) = (count(&server, "evalsha") - before, count(&server, "pexpire"));
     // Each was renewed five times or so. A slow machine may have them come apart.
@@ -70,7 +43,8 @@ async fn one_that_is_lost_costs_the_others_nothing() {
             assert_eq!(told.loss_reason(), reason, "{at}");
         }
     }
-    tokio::time::sleep(millis(TTL)).await;
+    let before = redlock.stats().renewed;
+    eventually("renewals", || redlock.stats().renewed >= before + 3 * LEASES as u64).await;
     for (at, lease) in leases.iter().enumerate() {
         assert_eq!(lease.held(), lost.iter().all(|(gone, _)| *gone != at), "{at}");
     }
@@ -82,18 +56,6 @@ async fn one_that_is_lost_costs_the_others_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_lost_its_scripts_is_given_them_again() {
-    let server = Server::start();
-    let redlock = quiet(&server);
-    let leases = take(&redlock, LEASES).await;
-    for _ in 0..4 {
-        server.ask("SCRIPT FLUSH");
-        tokio::time::sleep(millis(TTL / 2)).await;
-    }
-    assert!(leases.iter().all(Lease::held));
-}
-
-#[tokio::test]
 async fn who_lacks_a_right_for_it_renews_one_by_one() {
     let server = Server::start();
     let set = format!("ACL SETUSER app reset on >s3cret-word {RIGHTS}");
@@ -101,7 +63,7 @@ async fn who_lacks_a_right_for_it_renews_one_by_one() {
     let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);
     let redlock = Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap();
     let leases = take(&redlock, LEASES).await;
-    tokio::time::sleep(millis(2 * TTL)).await;
+    eventually("renewals", || redlock.stats().renewed >= 4 * LEASES as u64).await;
     assert!(leases.iter().all(Lease::held));
     // It was tried once. Redis 6 does not count what it refuses a script.
     let said = server.info("commandstats", "cmdstat_mget").unwrap_or_default();
@@ -109,58 +71,6 @@ async fn who_lacks_a_right_for_it_renews_one_by_one() {
     let refused: usize = refused.map_or(0, |calls| calls.parse().unwrap());
     let old = server.info("server", "redis_version").is_some_and(|all| all.starts_with("6."));
     assert!(refused <= LEASES / 10 && (refused > 0 || old), "{said}");
-}
-
-#[tokio::test]
-async fn a_release_while_it_is_renewed_leaves_no_key() {
-    let server = Server::start();
-    let redlock = quiet(&server);
-    for round in 0..6 {
-        let leases = take(&redlock, LEASES).await;
-        // At about the time of the first renewal.
-        tokio::time::sleep(millis(TTL / 3 - 6 + 2 * round)).await;
-        let released = join_all(leases.into_iter().map(Lease::release)).await;
-        assert!(released.into_iter().all(|released| released.is_ok()));
-        assert_eq!(server.ask("DBSIZE"), ":0");
-    }
-}
-
-#[tokio::test]
-async fn what_was_renewed_with_others_is_still_told_of() {
-    let server = Server::start();
-    let redlock = Redlock::builder([server.url()]).restart_guard(Duration::ZERO).build().unwrap();
-    let one = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(12_000)).acquire();
-    let leases: Vec<_> =
-        join_all((0..LEASES).map(one)).await.into_iter().map(Result::unwrap).collect();
-    // Renewed after 4 s, and after 4 s more.
-    tokio::time::sleep(millis(5000)).await;
-    let (scripts, renewed) = (count(&server, "evalsha"), count(&server, "pexpire"));
-    assert!(scripts < limit(&server, renewed), "{scripts} scripts for {renewed} renewals");
-    for at in [0, LEASES / 2, LEASES - 1] {
-        server.ask(&format!("DEL lock:job-{at}"));
-        tokio::time::timeout(millis(700), leases[at].lost()).await.expect("told at once");
-    }
-    assert_eq!(leases.iter().filter(|lease| lease.held()).count(), LEASES - 3);
-}
-
-/// What the tasks of one thread ask in one turn goes out in one write.
-fn told(server: &Server) -> Redlock {
-    let url = format!("{}?protocol=2", server.url());
-    let builder = Redlock::builder([url]).restart_guard(Duration::ZERO);
-    builder.runtime(tokio::runtime::Handle::current()).build().unwrap()
-}
-
-/// Those that are somebody's are not waited for; where there may be no time for a second question, a script is asked at once.
-fn locks_of(redlock: &Redlock, taken: &[usize]) -> Vec<Lock> {
-    let one = |at: usize| {
-        let lock = redlock.lock(format!("job-{at}")).ttl(millis(TTL));
-        if taken.contains(&at) { lock.wait(millis(700)) } else { lock }
-    };
-    (0..LEASES).map(one).collect()
-}
-
-async fn release(leases: Vec<Lease>) -> Vec<redlock::Result<()>> {
-    join_all(leases.into_iter().map(Lease::release)).await
 }
 
 #[tokio::test]
@@ -247,47 +157,6 @@ async fn one_that_is_taken_is_refused_and_the_others_are_granted() {
     assert_eq!(server.ask("DBSIZE"), format!(":{LEASES}"));
     release(leases).await.into_iter().for_each(Result::unwrap);
     assert_eq!(server.ask("DBSIZE"), ":3");
-}
-
-/// Of all but one, for whoever waits for it in vain, some times over.
-async fn all_but_one(redlock: &Redlock) {
-    for _ in 0..4 {
-        let locks = locks_of(redlock, &[3]);
-        let acquired = join_all(locks.iter().map(Lock::acquire)).await;
-        let leases: Vec<_> = acquired.into_iter().filter_map(Result::ok).collect();
-        assert_eq!(leases.len(), LEASES - 1);
-        release(leases).await.into_iter().for_each(Result::unwrap);
-    }
-}
-
-/// More than any token has; more than any answer has that a lock can have.
-const LONG: [usize; 2] = [5_000, 3 << 20];
-
-#[tokio::test]
-async fn somebodys_data_under_the_name_of_a_lock_is_not_read_with_others() {
-    for length in LONG {
-        let server = Server::start();
-        server.ask(&format!("SETRANGE lock:job-3 {} x", length - 1));
-        let redlock = told(&server);
-        all_but_one(&redlock).await;
-        assert_eq!(redlock.stats().reconnects, 0);
-        assert_eq!(server.ask("DBSIZE"), ":1");
-    }
-}
-
-#[tokio::test]
-async fn data_that_came_where_a_lock_was_is_read_once_at_most() {
-    for length in LONG {
-        let server = Server::start();
-        let redlock = told(&server);
-        release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
-        server.ask(&format!("SETRANGE lock:job-3 {} x", length - 1));
-        all_but_one(&redlock).await;
-        let (alone, together) = (count(&server, "getrange"), count(&server, "mget"));
-        assert!(alone > 2 * LEASES, "{alone} reads for one, {together} for many");
-        assert!(redlock.stats().reconnects <= 1, "{}", redlock.stats().reconnects);
-        assert_eq!(server.ask("DBSIZE"), ":1");
-    }
 }
 
 #[tokio::test]

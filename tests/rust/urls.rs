@@ -7,8 +7,8 @@ use redlock::ffi::{ClientArgs, Unit};
 use redlock::{ErrorKind, Pem, Redlock, TlsOptions};
 use serde::Deserialize;
 
+use crate::support::{Papers, locks, trusting};
 use crate::support::{Server, Silent, millis};
-use crate::tls::{Papers, locks, trusting};
 use crate::vectors::read;
 
 #[derive(Deserialize)]

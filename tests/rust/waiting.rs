@@ -1,116 +1,10 @@
 //! Waiters: whom they keep waiting, and what keeps them waiting.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redlock::{ErrorKind, Lock, Redlock};
-use tokio::task::JoinHandle;
+use redlock::ErrorKind;
 
-use crate::support::{Server, client, millis, servers};
-
-const SOON: Duration = Duration::from_secs(4);
-
-fn memory() -> Redlock {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let name = NEXT.fetch_add(1, Ordering::Relaxed);
-    Redlock::builder([format!("memory://waiting-{name}")]).build().unwrap()
-}
-
-/// An acquire under way, which the nodes have refused by now.
-async fn waiting(lock: Lock) -> JoinHandle<redlock::Result<redlock::Lease>> {
-    let acquire = tokio::spawn(lock.wait(Duration::from_secs(20)).acquire());
-    tokio::time::sleep(millis(150)).await;
-    assert!(!acquire.is_finished());
-    acquire
-}
-
-async fn soon(lock: Lock) -> redlock::Lease {
-    tokio::time::timeout(SOON, lock.acquire()).await.expect("it was free").unwrap()
-}
-
-#[tokio::test]
-async fn a_waiter_for_two_names_holds_nobody_back_from_the_one_that_is_free() {
-    let nodes = servers(3);
-    for redlock in [client(&nodes[..1]), client(&nodes), memory()] {
-        let a = redlock.lock("a").acquire().await.unwrap();
-        let both = waiting(redlock.lock(["a", "b"])).await;
-        // The holder of one asks for the other.
-        let b = soon(redlock.lock("b")).await;
-        b.release().await.unwrap();
-        let tried = redlock.lock("b").try_acquire().await.unwrap();
-        tried.expect("nobody has it").release().await.unwrap();
-        a.release().await.unwrap();
-        drop(tokio::time::timeout(SOON, both).await.unwrap().unwrap().unwrap());
-    }
-}
-
-#[tokio::test]
-async fn a_waiter_that_waits_for_its_turn_holds_nobody_back() {
-    let server = Server::start();
-    for redlock in [client([&server]), memory()] {
-        let a = redlock.lock("a").acquire().await.unwrap();
-        let first = waiting(redlock.lock("a")).await;
-        // Behind the first in one line, at the head of the other.
-        let both = waiting(redlock.lock(["b", "a"])).await;
-        soon(redlock.lock("b")).await.release().await.unwrap();
-        a.release().await.unwrap();
-        first.await.unwrap().unwrap().release().await.unwrap();
-        drop(tokio::time::timeout(SOON, both).await.unwrap().unwrap().unwrap());
-    }
-}
-
-#[tokio::test]
-async fn arrival_order_stays_among_those_who_want_the_key_that_is_taken() {
-    let server = Server::start();
-    for redlock in [client([&server]), memory()] {
-        let a = redlock.lock("a").acquire().await.unwrap();
-        let both = waiting(redlock.lock(["a", "b"])).await;
-        let late = waiting(redlock.lock("a")).await;
-        assert!(redlock.lock("a").try_acquire().await.unwrap().is_none());
-        a.release().await.unwrap();
-        let lease = tokio::time::timeout(SOON, both).await.unwrap().unwrap().unwrap();
-        tokio::time::sleep(millis(50)).await;
-        assert!(!late.is_finished());
-        lease.release().await.unwrap();
-        drop(tokio::time::timeout(SOON, late).await.unwrap().unwrap().unwrap());
-    }
-}
-
-#[tokio::test]
-async fn a_key_on_a_minority_starves_no_waiter() {
-    for stale in ["SET lock:job stale", "SET lock:job stale PX 60000"] {
-        let nodes = servers(5);
-        let (one, two) = (client(&nodes), client(&nodes));
-        let lease = one.lock("job").acquire().await.unwrap();
-        let waiter = waiting(two.lock("job")).await;
-        nodes[0].ask(stale);
-        tokio::time::sleep(millis(150)).await;
-        lease.release().await.unwrap();
-        let lease = tokio::time::timeout(SOON, waiter).await.expect("four of five are free");
-        lease.unwrap().unwrap().release().await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_key_on_a_minority_starves_no_waiter_though_others_wake_it_all_the_time() {
-    let nodes = servers(5);
-    let (one, two) = (client(&nodes), client(&nodes));
-    let lease = one.lock("job").acquire().await.unwrap();
-    let waiter = waiting(two.lock("job")).await;
-    nodes[0].ask("SET lock:job stale PX 60000");
-    tokio::time::sleep(millis(150)).await;
-    lease.release().await.unwrap();
-    let end = Instant::now() + SOON;
-    let mut left = 60_000;
-    while !waiter.is_finished() {
-        assert!(Instant::now() < end, "four of five are free");
-        // Each changes the key's end and wakes whoever waits for it.
-        left -= 100;
-        nodes[0].ask(&format!("PEXPIRE lock:job {left}"));
-        tokio::time::sleep(millis(50)).await;
-    }
-    waiter.await.unwrap().unwrap().release().await.unwrap();
-}
+use crate::support::{client, millis, servers};
 
 #[tokio::test]
 async fn a_type_error_or_a_stranger_on_a_minority_is_no_invalid_option() {
@@ -124,25 +18,6 @@ async fn a_type_error_or_a_stranger_on_a_minority_is_no_invalid_option() {
     nodes[1].ask("LPUSH lock:job data");
     let invalid = one.lock("job").wait(Duration::from_secs(5)).acquire().await.unwrap_err();
     assert_eq!(invalid.kind(), ErrorKind::Invalid, "{invalid}");
-}
-
-#[tokio::test]
-async fn wait_alone_decides_how_long_nodes_may_fail() {
-    let mut server = Server::start();
-    let redlock = client([&server]);
-    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
-    server.kill();
-    let begun = Instant::now();
-    let lock = redlock.lock("job").ttl(millis(300));
-    let error = lock.clone().wait(millis(1500)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(begun.elapsed() >= millis(1500), "{error}");
-    assert!(error.to_string().contains("no quorum for 1."), "since when: {error}");
-    let waiter = tokio::spawn(lock.acquire());
-    tokio::time::sleep(millis(1200)).await;
-    assert!(!waiter.is_finished(), "without an end it goes on");
-    server.restart();
-    drop(tokio::time::timeout(Duration::from_secs(10), waiter).await.unwrap().unwrap().unwrap());
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ fn none(promise: Promise, count: u64) {
 
 /// The same, where fewer seeds are enough.
 fn none_of(promise: Promise) {
-    none(promise, seeds(1000).min(20_000));
+    none(promise, seeds(300).min(20_000));
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn time_is_kept_from_one_wait_to_the_next() {
     let mut waits = 0;
     while wait(both.as_mut(), Duration::from_millis(7)).unwrap().is_pending() {
         waits += 1;
-        assert!(begun.elapsed() < LONG, "after {waits} waits");
+        assert!(waits < 10_000, "the timers never end");
     }
     assert!(begun.elapsed() >= Duration::from_millis(120) && waits > 1);
 }

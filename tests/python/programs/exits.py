@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable
 
@@ -32,7 +31,7 @@ def cycles() -> None:
 def holds() -> None:
     with client.lock(f"{name}-{threading.get_ident()}", ttl=1):
         begun.set()
-        time.sleep(60)
+        threading.Event().wait()
 
 
 def extends() -> None:
@@ -71,8 +70,7 @@ bodies: dict[str, Callable[[], None]] = {
 held = client.lock(name, ttl=1).acquire()
 for _ in range(4):
     threading.Thread(target=bodies[what], daemon=True).start()
-begun.wait(10)
-time.sleep(0.02)
+begun.wait()
 print("done", flush=True)
 
 
@@ -85,7 +83,7 @@ def leave(how: str) -> None:
             raise ValueError("on purpose")
         case "ctrl-c" | "sigterm":
             os.kill(os.getpid(), signal.SIGINT if how == "ctrl-c" else signal.SIGTERM)
-            time.sleep(60)
+            signal.pause()
         case "os._exit after fork":
             child = os.fork()
             if not child:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.waiting import eventually
+
 from ..servers import Server
 from .cases import Source
 
@@ -121,7 +123,7 @@ def test_aioredlock_lock_with_first_failed_try_two_instances(
     timer.start()
     began = time.monotonic()
     lease = call(pair_of_two[0].lock(name), "acquire", wait=30)
-    assert 0.2 < time.monotonic() - began < 20
+    assert time.monotonic() - began > 0.2
     timer.join()
     assert lease.held
     call(lease, "release")
@@ -196,11 +198,8 @@ def gives_up_and_leaves_nothing(
         [server.url for server in servers], key_prefix="", restart_guard=0, node_timeout=0.2
     ) as client:
         with pytest.raises(error):
-            call(client.lock(name, ttl=1), "acquire", wait=0.5)
-        end = time.monotonic() + 5
-        while servers[0].client.exists(name) and time.monotonic() < end:
-            time.sleep(0.01)
-        assert not servers[0].client.exists(name)
+            call(client.lock(name, ttl=600), "acquire", wait=0.5)
+        eventually(lambda: not servers[0].client.exists(name))
 
 
 @asks("retries", ALGORITHM)
@@ -309,19 +308,17 @@ def test_context_manager(ours: redlock.Redlock, r: Any, name: str, within: Call)
 def test_destroy_lock_manager(redis_server: Server, r: Any, name: str, call: Call) -> None:
     client = redlock.Redlock(redis_server.url, key_prefix="", client_name=name)
     lease = call(client.lock(name, ttl=1), "acquire")
-    assert call(client, "shutdown") == 1
+    assert call(client, "shutdown", 0.1) == 1
     assert (lease.held, r.exists(name)) == (False, 0)
     # What ended with it is the last that knows of the connection.
     del lease
-    end = time.monotonic() + 5
-    while any(each["name"] == name for each in r.client_list()) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not any(each["name"] == name for each in r.client_list())
+    eventually(lambda: not any(each["name"] == name for each in r.client_list()))
 
 
 @asks("renewal", ALGORITHM)
 def test_auto_extend(ours: redlock.Redlock, r: Any, name: str, call: Call) -> None:
-    lease = call(ours.lock(name, ttl=0.3), "acquire")
-    time.sleep(0.9)
+    lease = call(ours.lock(name, ttl=1), "acquire")
+    # By then its ttl is over.
+    eventually(lambda: ours.stats().renewed >= 4)
     assert (lease.held, r.get(name)) == (True, lease.token)
     call(lease, "release")

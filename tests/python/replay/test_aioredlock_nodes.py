@@ -1,7 +1,6 @@
 """aioredlock 0.7: tests/ut/test_redis.py, test_sentinel.py and test_utility.py."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 import redlock
 
 from tests.ports import free_port
+from tests.waiting import eventually
 
 from ..servers import Server
 from .cases import Source
@@ -103,9 +103,7 @@ def test_lock(trio_of_nodes: list[Server], name: str, call: Call) -> None:
                 assert server.client.get(name) == lease.token
                 assert 9000 < server.client.pttl(name) <= 10000
             call(lease, "release")
-            end = time.monotonic() + 5
-            while any(server.client.exists(name) for server in servers):
-                assert time.monotonic() < end
+            eventually(lambda: not any(server.client.exists(name) for server in servers))  # noqa: B023
 
 
 def has_time_left(ours: redlock.Redlock, name: str, call: Call) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.waiting import eventually
+
 from .. import processes
 from ..servers import Server
 from .cases import Source
@@ -75,7 +77,7 @@ def test_timeout(ours: redlock.Redlock, another: redlock.Redlock, name: str, cal
     began = time.monotonic()
     with pytest.raises(redlock.LockTimeout):
         call(another.lock(name), "acquire", wait=0.3)
-    assert 0.29 < time.monotonic() - began < 10
+    assert time.monotonic() - began > 0.29
     call(lease, "release")
 
 
@@ -177,8 +179,7 @@ def test_extend(ours: redlock.Redlock, r: Any, name: str, call: Call) -> None:
 @asks("extend_to", THEIR_OWN)
 def test_extend_lock_default_expire(ours: redlock.Redlock, r: Any, name: str, call: Call) -> None:
     lease = call(ours.lock(name, ttl=1000, renew=False), "acquire")
-    time.sleep(0.2)
-    assert r.pttl(name) <= 999_800
+    eventually(lambda: r.pttl(name) <= 999_800)
     call(lease, "extend")
     assert 999_800 < r.pttl(name) <= 1_000_000
     call(lease, "release")
@@ -239,21 +240,24 @@ def test_enter_already_acquired_with_not_blocking(
 
 @asks("with", THEIR_OWN)
 def test_plain(ours: redlock.Redlock, r: Any, name: str, within: Call) -> None:
-    within(ours.lock(name), lambda _: time.sleep(0.01))
+    within(ours.lock(name), lambda _: None)
     assert r.get(name) is None
 
 
 @asks("crowd", THEIR_OWN)
 @pytest.mark.limit(200)
+@pytest.mark.slow("a crowd of processes that begin together")
 def test_no_overlap(redis_server: Server, name: str) -> None:
     words = said(redis_server.url, name, "crowd", "", str(CROWD))
-    assert words == ["1"] * CROWD, words
+    assert words == ["1"] * CROWD, f"two holders: {words}"
 
 
 @asks("crowd", THEIR_OWN)
 @pytest.mark.limit(200)
+@pytest.mark.slow("a crowd of processes of which one keeps the lock")
 def test_no_overlap2(redis_server: Server, name: str) -> None:
-    assert said(redis_server.url, name, "keep", "", str(CROWD)) == ["1"]
+    words = said(redis_server.url, name, "keep", "", str(CROWD))
+    assert words == ["1"], f"two holders: {words}"
 
 
 @asks("reset", THEIR_OWN)
@@ -329,9 +333,8 @@ def test_release_from_nonblocking_leaving_garbage(
 def test_no_auto_renewal(ours: redlock.Redlock, r: Any, name: str, call: Call) -> None:
     call(ours.lock(name, ttl=0.3, renew=False), "acquire").abandon()
     lease = call(ours.lock(name, ttl=0.3, renew=False), "acquire", wait=20)
-    time.sleep(0.35)
-    assert r.get(name) is None
-    assert not lease.held
+    eventually(lambda: not lease.held)
+    eventually(lambda: r.get(name) is None)
 
 
 @asks("extends_without_end", THEIR_OWN)
@@ -344,8 +347,10 @@ def test_auto_renewal_bad_values(ours: redlock.Redlock, name: str) -> None:
 def test_auto_renewal(ours: redlock.Redlock, r: Any, name: str, call: Call) -> None:
     ours.lock(f"{name}-first").acquire().release()
     before = threading.active_count()
-    lease = call(ours.lock(name, ttl=0.3), "acquire")
-    time.sleep(0.9)
+    lease = call(ours.lock(name, ttl=1), "acquire")
+    # By then its ttl is over.
+    renewed = ours.stats().renewed
+    eventually(lambda: ours.stats().renewed >= renewed + 4)
     assert r.get(name) == lease.token
     assert threading.active_count() <= before
     call(lease, "release")
@@ -370,10 +375,10 @@ def test_reset_signalizes(ours: redlock.Redlock, another: redlock.Redlock, name:
     lease = ours.lock(name, ttl=60).acquire()
     timer = threading.Timer(0.3, ours.force_release, [name])
     timer.start()
-    # Far below the ttl: it was told.
-    assert 0.2 < waits(another.lock(name)) < 20
+    # Below the ttl: it was told.
+    assert waits(another.lock(name)) > 0.2
     timer.join()
-    assert not lease.held
+    eventually(lambda: not lease.held)
 
 
 @asks("reset_all", THEIR_OWN)
@@ -387,8 +392,7 @@ def test_auto_renewal_stops_after_gc(ours: redlock.Redlock, r: Any, name: str) -
     with pytest.warns(ResourceWarning, match=name):
         del lease
         gc.collect()
-    time.sleep(0.7)
-    assert r.get(name) is None
+    eventually(lambda: r.get(name) is None)
 
 
 @asks("token", THEIR_OWN)

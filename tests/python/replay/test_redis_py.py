@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.waiting import eventually
+
 from .cases import Source
 
 Call = Callable[..., Any]
@@ -110,7 +112,7 @@ def gives_up(another: redlock.Redlock, name: str, call: Call) -> None:
     began = time.monotonic()
     with pytest.raises(redlock.LockTimeout):
         call(another.lock(name, wait=0.2), "acquire")
-    assert 0.19 < time.monotonic() - began < 5
+    assert time.monotonic() - began > 0.19
 
 
 @asks("timeout")
@@ -145,17 +147,21 @@ def test_context_manager_raises_when_locked_not_acquired(
         within(ours.lock(name, wait=0.1), lambda _: pytest.fail("nobody gave it"))
 
 
+def expires(lease: redlock.Lease) -> None:
+    eventually(lambda: not lease.held)
+
+
 @asks("with_lost_option")
 def test_context_manager_not_raise_on_release_lock_not_owned_error(
     ours: redlock.Redlock, name: str, within: Call
 ) -> None:
     lock = ours.lock(name, ttl=0.1, renew=False)
     with pytest.raises(redlock.LockLost):
-        within(lock, lambda _: time.sleep(0.15))
+        within(lock, expires)
     with contextlib.suppress(redlock.LockLost):
-        within(lock, lambda _: time.sleep(0.15))
+        within(lock, expires)
     with pytest.raises(KeyError, match="the body's"):
-        within(lock, lambda _: [time.sleep(0.15), {}["the body's"]])
+        within(lock, lambda lease: [expires(lease), {}["the body's"]])
 
 
 @asks("with_released")
@@ -236,7 +242,7 @@ def test_context_manager_reacquiring_lock_no_longer_owned_raises_error(
 
 def extended(ours: redlock.Redlock, r: Any, name: str, call: Call, ttl: float) -> None:
     lease = call(ours.lock(name, ttl=ttl, renew=False), "try_acquire")
-    time.sleep(0.1)
+    eventually(lambda: r.pttl(name) < ttl * 1000 - 90)
     call(lease, "extend", ttl)
     # From now on, and not beyond.
     assert ttl * 1000 - 90 < r.pttl(name) <= ttl * 1000

@@ -1,12 +1,12 @@
 //! What is better here.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redlock::{Error, ErrorKind, LossReason, NodeState, Redlock};
 use tokio::sync::oneshot;
 
 use super::{all_gone, all_have, on, three};
-use crate::support::{Server, free_port, millis};
+use crate::support::{Server, eventually, free_port, millis};
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -28,8 +28,9 @@ async fn release_preserves_a_different_owner() {
     all_have(&nodes, "lock:owner", lease.token());
     nodes.iter().for_each(|node| assert_eq!(node.ask("SET lock:owner new PX 10000"), "+OK"));
     assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
-    // A delete that was sent nevertheless would have come by now.
-    tokio::time::sleep(millis(100)).await;
+    // A delete that was sent nevertheless comes before what is sent after it.
+    let after = client.lock("lock:after").ttl(LONG).acquire().await.unwrap();
+    all_have(&nodes, "lock:after", after.token());
     nodes.iter().for_each(|node| assert_eq!(node.ask("GET lock:owner"), "new"));
 }
 
@@ -37,8 +38,7 @@ async fn release_preserves_a_different_owner() {
 async fn cancelling_using_leaves_key() {
     let (nodes, client) = three();
     let (ready, entered) = oneshot::channel();
-    let began = Instant::now();
-    let using = client.lock("lock:cancelled").ttl(LONG).using(async move |_| {
+    let using = client.lock("lock:cancelled").ttl(LONG * 60).using(async move |_| {
         ready.send(()).unwrap();
         std::future::pending::<()>().await;
     });
@@ -50,16 +50,13 @@ async fn cancelling_using_leaves_key() {
     assert!(on(&nodes).lock("lock:cancelled").try_acquire().await.unwrap().is_none());
     drop(using);
     all_gone(&nodes, "lock:cancelled");
-    assert!(began.elapsed() < LONG, "it expired");
 }
 
 #[tokio::test]
 async fn dropping_guard_leaves_key_until_ttl() {
     let (nodes, client) = three();
-    let began = Instant::now();
-    drop(client.lock("lock:dropped").ttl(LONG).acquire().await.unwrap());
+    drop(client.lock("lock:dropped").ttl(LONG * 60).acquire().await.unwrap());
     all_gone(&nodes, "lock:dropped");
-    assert!(began.elapsed() < LONG, "it expired");
 
     // Who wants it to stay says so.
     let lease = client.lock("lock:left").ttl(millis(2000)).acquire().await.unwrap();
@@ -96,13 +93,12 @@ async fn changed(by: &str, reason: LossReason) {
     assert!(told.is_err() && lease.held() && lock.inspect().await.unwrap().held);
     assert!(on(&nodes).lock("lock:job").try_acquire().await.unwrap().is_none());
 
-    let end = Instant::now() + LONG;
-    // Again where a busy machine took so long between two that the first was mended.
-    while lease.held() {
-        assert!(Instant::now() < end, "it is not told");
+    // Again, where a busy machine was so slow between two servers that the first one was repaired.
+    eventually("it is notified", || {
         nodes.iter().for_each(|node| _ = node.ask(by));
-        tokio::time::sleep(millis(20)).await;
-    }
+        !lease.held()
+    })
+    .await;
     // Who looks while they are being changed finds it with some still.
     let told = lease.loss().unwrap().loss_reason().unwrap();
     assert!([reason, LossReason::Quorum].contains(&told), "{told:?}");

@@ -11,6 +11,7 @@ use redlock::Redlock;
 use crate::support::{Server, millis};
 
 const ROUNDS: usize = 5000;
+
 const URL: &str = "LEAKS_URL";
 
 async fn cycle(redlock: &Redlock, at: usize) {
@@ -85,6 +86,7 @@ async fn bursts(url: &str) {
     println!("flat: {seen:?}");
 }
 
+// Slow: memory is measured over thousands of acquires, in a process of its own.
 #[tokio::test]
 async fn nothing_grows() {
     if let Ok(url) = std::env::var(URL) {
@@ -137,6 +139,7 @@ async fn hours(redlock: &Redlock, seen: bool) -> usize {
 }
 
 #[cfg(target_env = "gnu")]
+// Slow: memory is measured over thousands of acquires, in a process of its own.
 #[tokio::test]
 async fn nothing_of_long_leases_waits_for_their_end() {
     let Ok(url) = std::env::var(URL) else {

@@ -2,10 +2,9 @@
 
 use std::net::TcpListener;
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
-use super::free_port;
 use super::server::Server;
+use super::{eventually_blocking, free_port};
 
 /// Slots of every cluster.
 const SLOTS: usize = 16_384;
@@ -51,11 +50,7 @@ impl Cluster {
 
     fn until(&self, what: &str, ready: impl Fn(&Server) -> bool) {
         let all = || self.masters.iter().chain(&self.replicas).all(&ready);
-        let end = Instant::now() + Duration::from_secs(20);
-        while !all() {
-            assert!(Instant::now() < end, "{what}: not in time");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually_blocking(what, all);
     }
 
     /// All masters as seeds.
@@ -99,11 +94,7 @@ impl Cluster {
 
 /// Waits for something for as long as a busy machine may take.
 pub(crate) fn wait(ready: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !ready() {
-        assert!(Instant::now() < end, "not in time");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually_blocking("the cluster is ready", ready);
 }
 
 /// A server that is a whole cluster.

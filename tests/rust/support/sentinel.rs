@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::server::{program, user};
-use super::{Server, free_port};
+use super::{Server, eventually_blocking, free_port};
 
 /// A service in which a primary fails over to one of its replicas.
 pub(crate) struct Service {
@@ -96,11 +96,8 @@ impl Sentinels {
         }
         lines.push(format!("sentinel monitor service-0 127.0.0.1 {primary} 1"));
         let child = run(&folder.join("sentinel.conf"), &lines);
-        let end = Instant::now() + Duration::from_secs(20);
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < end, "the sentinel does not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        eventually_blocking("the sentinel starts", listens);
         let (ports, services) = (vec![port], Vec::new());
         Self { children: vec![child], ports, folder, services, password: None }
     }
@@ -150,28 +147,20 @@ impl Sentinels {
 
     /// Has one of a service's replicas promoted, as soon as the sentinels can; ends when it was begun.
     pub(crate) fn fail_over(&self, service: usize) {
-        let (name, end) = (&self.services[service].name, Instant::now() + Duration::from_secs(20));
-        while !self.ask(self.ports[0], &["SENTINEL", "FAILOVER", name]).starts_with("OK") {
-            assert!(Instant::now() < end, "no replica can be promoted");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let command = ["SENTINEL", "FAILOVER", &self.services[service].name];
+        let begun = || self.ask(self.ports[0], &command).starts_with("OK");
+        eventually_blocking("a replica can be promoted", begun);
     }
 
     /// Waits until all sentinels name another primary than this; answers which.
     pub(crate) fn wait_switched(&self, service: usize, from: u16) -> u16 {
-        let (name, end) = (&self.services[service].name, Instant::now() + Duration::from_secs(30));
-        loop {
-            let named: Vec<_> =
-                self.ports.iter().filter_map(|port| self.primary_by(*port, name)).collect();
-            if let [first, rest @ ..] = &named[..]
-                && *first != from
-                && rest.iter().all(|port| port == first)
-            {
-                return *first;
-            }
-            assert!(Instant::now() < end, "no failover: {named:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let name = &self.services[service].name;
+        let mut named = Vec::new();
+        eventually_blocking("a failover", || {
+            named = self.ports.iter().filter_map(|port| self.primary_by(*port, name)).collect();
+            named.first().is_some_and(|first| *first != from && named.iter().all(|it| it == first))
+        });
+        named[0]
     }
 
     /// The service's server at this port.

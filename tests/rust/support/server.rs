@@ -3,9 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use super::free_port;
+use super::{eventually_blocking, free_port};
 
 /// A redis-server of the test's own, killed when dropped.
 pub(crate) struct Server {
@@ -36,16 +35,11 @@ impl Server {
     }
 
     fn wait_ready(&self) {
-        let end = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(Instant::now() < end, "redis-server did not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let listens = || TcpStream::connect(("127.0.0.1", self.port)).is_ok();
+        eventually_blocking("redis-server starts", listens);
         // It listens before it has read what it has on disk.
-        while self.ask("PING").starts_with("-LOADING") {
-            assert!(Instant::now() < end, "redis-server did not load its data");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let loaded = || !self.ask("PING").starts_with("-LOADING");
+        eventually_blocking("redis-server loads its data", loaded);
     }
 
     pub(crate) fn url(&self) -> String {
@@ -67,11 +61,8 @@ impl Server {
     pub(crate) fn replica_of(primary: &Self) -> Self {
         let port = primary.port.to_string();
         let replica = Self::with(&["--replicaof", "127.0.0.1", &port]);
-        let end = Instant::now() + Duration::from_secs(20);
-        while replica.info("replication", "master_link_status").as_deref() != Some("up") {
-            assert!(Instant::now() < end, "the replica does not follow");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let link = || replica.info("replication", "master_link_status");
+        eventually_blocking("the replica follows", || link().as_deref() == Some("up"));
         replica
     }
 

@@ -4,14 +4,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
 
 use redlock::{Error, ErrorKind, Redlock};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::{LONG, all_gone, on, three};
-use crate::support::{Cluster, Server, builder, millis};
+use crate::support::{Cluster, Server, builder, eventually_blocking, millis};
 
 /// Acquired, extended, given back.
 pub(super) async fn basic(client: &Redlock) -> Result<(), Error> {
@@ -52,7 +51,6 @@ async fn readme() {
     let (nodes, client) = three();
     let lock = client.lock("lock:my_mutex").ttl(millis(1000)).renew(false);
     let lease = lock.acquire().await.unwrap();
-    tokio::time::sleep(millis(300)).await;
     lease.extend(millis(1000)).await.unwrap();
     // From now, and not from when it would have been over.
     let remaining = lease.remaining();
@@ -85,10 +83,11 @@ fn alone<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T
     thread::spawn(run).join().unwrap()
 }
 
-async fn later(time: Duration) {
+/// Without timers of the executor, which has none.
+async fn renewed(client: Redlock, times: u64) {
     let (send, receive) = oneshot::channel();
     thread::spawn(move || {
-        thread::sleep(time);
+        eventually_blocking("renewals", || client.stats().renewed >= times);
         let _ = send.send(());
     });
     receive.await.unwrap();
@@ -106,7 +105,7 @@ fn smol_without_tokio_runtime() {
         lease.release().await.unwrap();
         lock.acquire().await.unwrap().release().await.unwrap();
         let using = client.lock("lock:using").ttl(millis(800)).using(async |_| {
-            later(millis(1100)).await;
+            renewed(client.clone(), 4).await;
             42
         });
         assert_eq!(using.await.unwrap(), 42);

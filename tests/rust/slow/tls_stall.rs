@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use redlock::Redlock;
 
 use crate::support::millis;
-use crate::tls::{Papers, trusting};
+use crate::support::{Papers, trusting};
 
 const NAME: usize = 12_000;
 
@@ -27,6 +27,7 @@ fn room() -> usize {
     taken
 }
 
+// Slow: a server is frozen 20 times.
 #[tokio::test]
 async fn what_was_asked_while_the_server_paused_is_sent_when_it_goes_on() {
     let papers = Papers::new();

@@ -60,6 +60,7 @@ fn acquire(lock: Lock, leases: &Leases) -> Pin<Box<dyn Future<Output = ()> + Sen
     })
 }
 
+// Slow: wake-ups are counted for four seconds.
 #[tokio::test]
 async fn renewals_wake_no_loop() {
     let server = Server::start();

@@ -58,6 +58,7 @@ fn invalidates(key: &str) -> String {
     format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n${}\r\n{key}\r\n", key.len())
 }
 
+// Slow: 1,000 leases are renewed while a server sends pushes without a pause.
 #[tokio::test]
 async fn a_node_that_says_all_the_time_that_keys_changed_costs_no_lease_and_no_memory() {
     const LEASES: usize = 1000;

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 
 use crate::support::{Mode, Proxy, Server, builder, client, millis, servers};
 
+// Slow: a connection must stay silent until it is given up, and 11,000 pairs follow.
 #[tokio::test]
 async fn votes_that_were_never_sent_push_no_debt_out() {
     let nodes = servers(3);
@@ -44,6 +45,7 @@ fn scripts(server: &Server) -> u64 {
     said.strip_prefix("calls=").map_or(0, |said| said.split(',').next().unwrap().parse().unwrap())
 }
 
+// Slow: commands are counted for four seconds.
 #[tokio::test]
 async fn a_node_that_stays_down_has_no_lease_checked_again_and_again() {
     let mut nodes = servers(3);

@@ -134,6 +134,7 @@ async fn rolled_back(server: &Server, proxy: &Holding, lock: Lock) {
     proxy.deliver();
 }
 
+// Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
 async fn a_vote_that_arrives_after_its_own_delete_is_not_given() {
     let server = Server::start();
@@ -146,6 +147,7 @@ async fn a_vote_that_arrives_after_its_own_delete_is_not_given() {
     assert_eq!(server.ask("EXISTS lock:job"), ":0", "given, for its whole ttl");
 }
 
+// Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
 async fn where_no_connection_may_be_killed_its_votes_are_deleted_again() {
     let server = Server::start();
@@ -164,6 +166,7 @@ async fn where_no_connection_may_be_killed_its_votes_are_deleted_again() {
     warm(&redlock).await;
 }
 
+// Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
 async fn a_force_release_that_failed_deletes_nobodys_lock_later() {
     for word in ["", "EVALSHA"] {
@@ -186,6 +189,7 @@ async fn a_force_release_that_failed_deletes_nobodys_lock_later() {
     }
 }
 
+// Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
 async fn a_force_release_still_works_and_tells_the_holder_who_asked() {
     let server = Server::start();
@@ -196,6 +200,7 @@ async fn a_force_release_still_works_and_tells_the_holder_who_asked() {
     assert_eq!(lost.reason(), Some("missing"));
 }
 
+// Slow: the server is frozen for longer than the TTL.
 #[tokio::test]
 async fn a_debt_is_paid_however_long_its_server_was_frozen() {
     let server = Server::start();
@@ -235,6 +240,7 @@ fn greet_and_be_silent(mut stream: TcpStream) -> &'static str {
     }
 }
 
+// Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
 async fn a_connection_that_broke_is_reset_and_one_that_ends_is_not() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -7,6 +7,7 @@ use redlock::ErrorKind;
 
 use crate::support::{Mode, Proxy, Server, Silent, builder, client, millis, servers};
 
+// Slow: the client waits for seconds while a server is down.
 #[tokio::test]
 async fn an_idle_client_finds_a_server_that_is_back_at_once() {
     let mut server = Server::start();
@@ -25,6 +26,7 @@ async fn an_idle_client_finds_a_server_that_is_back_at_once() {
     }
 }
 
+// Slow: an upper bound on a duration is the subject.
 #[tokio::test]
 async fn who_comes_while_an_attempt_hangs_has_another_one_begin() {
     let server = Server::start();
@@ -47,6 +49,7 @@ async fn who_comes_while_an_attempt_hangs_has_another_one_begin() {
     lease.release().await.unwrap();
 }
 
+// Slow: the client waits for seconds while a server is down.
 #[tokio::test]
 async fn a_node_known_to_be_down_is_a_fault_at_once() {
     let mut nodes = servers(2);
@@ -67,6 +70,7 @@ async fn a_node_known_to_be_down_is_a_fault_at_once() {
     assert!(slow < tries / 10, "{slow} of {tries} waited");
 }
 
+// Slow: the servers must be older than the restart guard.
 #[tokio::test]
 async fn another_server_behind_a_known_url_begins_a_new_guard() {
     let (nodes, others) = (servers(3), servers(2));
@@ -104,6 +108,7 @@ async fn another_server_behind_a_known_url_begins_a_new_guard() {
     assert!(switched.elapsed() >= guard, "{:?}", switched.elapsed());
 }
 
+// Slow: the client waits for seconds while a server is down.
 #[tokio::test]
 async fn an_age_that_could_not_be_read_is_read_again() {
     let server = Server::start();

@@ -1,0 +1,22 @@
+//! One free key is asked for in the cheapest way; whatever else it is, a script has the last word.
+
+use redlock::Redlock;
+
+use crate::support::{Mode, Proxy, Server, client, millis};
+
+// Slow: the waiter waits for longer than its TTL over a link that delays each reply.
+#[tokio::test]
+async fn a_link_too_slow_for_two_questions_waits_all_the_same() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let slow = Redlock::builder([proxy.url()]).node_timeout(millis(250)).build().unwrap();
+    slow.lock("job").inspect().await.unwrap();
+    let lease = client([&server]).lock("job").acquire().await.unwrap();
+    proxy.set(Mode::Delay); // 150 ms for each answer
+    let waiter = tokio::spawn(slow.lock("job").ttl(millis(1000)).acquire());
+    tokio::time::sleep(millis(2500)).await;
+    assert!(!waiter.is_finished(), "unavailable for a whole ttl: {:?}", waiter.await);
+    lease.release().await.unwrap();
+    let acquired = tokio::time::timeout(millis(10_000), waiter).await.expect("woken").unwrap();
+    assert!(acquired.unwrap().held());
+}

@@ -1,0 +1,62 @@
+//! Clusters in each set-up that the documents name: several as a quorum, with replicas that must have what is granted,
+//! over TLS, and with logins that change.
+
+use std::time::{Duration, Instant};
+
+use redlock::{ErrorKind, Redlock};
+
+use crate::support::{Cluster, Server, alone, millis, wait};
+
+fn url(server: &Server) -> String {
+    server.url().replacen("redis", "redis+cluster", 1)
+}
+
+// Slow: servers are killed, and the lease is held for half its TTL after that.
+#[tokio::test]
+async fn several_clusters_are_a_quorum() {
+    let mut clusters: Vec<Server> = (0..3).map(|_| alone(&[])).collect();
+    let client = || {
+        let urls: Vec<String> = clusters.iter().map(url).collect();
+        Redlock::builder(urls).restart_guard(Duration::ZERO).build().unwrap()
+    };
+    let (one, two) = (client(), client());
+    let lease = one.lock("job").ttl(millis(3000)).fencing(true).acquire().await.unwrap();
+    let token = lease.fencing_token().unwrap();
+    clusters[0].kill();
+    tokio::time::sleep(millis(1500)).await;
+    lease.extend(millis(5000)).await.unwrap();
+    assert!(two.lock("job").try_acquire().await.unwrap().is_none());
+    let waiting = tokio::spawn(two.lock("job").fencing(true).wait(millis(5000)).acquire());
+    tokio::time::sleep(millis(100)).await;
+    lease.release().await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    assert!(next.fencing_token().unwrap() > token);
+    next.release().await.unwrap();
+    clusters[1].kill();
+    let error = one.lock("job").wait(millis(500)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    // Nothing is left behind where a vote was given.
+    wait(|| clusters[2].ask("EXISTS lock:job") == ":0");
+}
+
+// Slow: a replica is frozen, and an upper bound on a duration is the subject.
+#[tokio::test]
+async fn what_a_cluster_s_replica_does_not_have_is_no_grant() {
+    let cluster = Cluster::start(1, true);
+    let client = Redlock::builder([cluster.url()]).min_replicas(1).build().unwrap();
+    let lease = client.lock("job").ttl(millis(1500)).acquire().await.unwrap();
+    assert_eq!(cluster.replicas[0].ask("DBSIZE"), ":1");
+    cluster.replicas[0].signal(libc::SIGSTOP);
+    let cut = Instant::now();
+    let error = tokio::time::timeout(millis(6000), lease.lost()).await.expect("told in time");
+    assert_eq!(error.reason(), Some("expired"), "{error}");
+    assert!(cut.elapsed() < millis(1500), "{:?}", cut.elapsed());
+    let lock = client.lock("other").node_timeout(millis(500)).wait(Duration::ZERO);
+    let error = lock.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.nodes()[0].error.clone().unwrap().contains("reached 0 of 1 replicas"), "{error}");
+    wait(|| cluster.masters[0].ask("EXISTS lock:other") == ":0");
+    cluster.replicas[0].signal(libc::SIGCONT);
+    let back = client.lock("other").wait(millis(10_000)).acquire().await.unwrap();
+    back.release().await.unwrap();
+}

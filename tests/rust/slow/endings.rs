@@ -1,0 +1,45 @@
+//! How leases and clients end: given back under a holder, in order, in a hurry, at once.
+
+use std::time::Duration;
+
+use crate::support::{Proxy, Server, builder, client, millis, servers};
+
+// Slow: the node is away for two seconds.
+#[tokio::test]
+async fn a_shutdown_waits_within_its_timeout_for_a_node_that_it_owes_a_delete() {
+    let servers = servers(3);
+    let proxy = Proxy::to(servers[2].port);
+    let urls = [servers[0].url(), servers[1].url(), proxy.url()];
+    let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
+    let lease = redlock.lock("job").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    while servers[2].ask("EXISTS lock:job") != ":1" {
+        tokio::time::sleep(millis(10)).await;
+    }
+    proxy.refuse(true);
+    lease.release().await.unwrap();
+    tokio::time::sleep(millis(100)).await;
+    let down = tokio::spawn(redlock.shutdown(Duration::from_secs(30)));
+    tokio::time::sleep(millis(2500)).await;
+    assert!(!down.is_finished(), "a delete is owed, and the node may be back");
+    proxy.refuse(false);
+    tokio::time::timeout(millis(10_000), down).await.unwrap().unwrap().unwrap();
+    assert_eq!(servers[2].ask("EXISTS lock:job"), ":0");
+}
+
+/// Each would else ask because the other one wrote, and write by that.
+// Slow: commands are counted for a second.
+#[tokio::test]
+async fn two_clients_of_one_token_leave_each_other_in_peace() {
+    let server = Server::start();
+    let (one, two) = (client([&server]), client([&server]));
+    let first = one.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
+    let second = two.lock("job").ttl(millis(30_000)).attach(first.token()).await.unwrap();
+    let commands = || -> u32 {
+        server.info("stats", "total_commands_processed").unwrap().trim().parse().unwrap()
+    };
+    let before = commands();
+    tokio::time::sleep(millis(1000)).await;
+    let asked = commands() - before;
+    assert!(asked < 200, "{asked} commands in a second");
+    assert!(first.held() && second.held());
+}

@@ -1,0 +1,46 @@
+//! Managed servers and proxies that lack commands, or cut connections: each is told of at connect or does without.
+
+use redlock::Redlock;
+
+use crate::support::{Proxy, Server, client, millis};
+
+// Slow: the lease is held for three times its TTL, over two connections.
+#[tokio::test]
+async fn a_server_without_client_info_and_ping_still_keeps_locks() {
+    let hidden = ["CLIENT", "INFO", "PING", "GETRANGE", "MGET", "EXISTS", "HELLO"];
+    let renamed: Vec<&str> =
+        hidden.iter().flat_map(|name| ["--rename-command", name, ""]).collect();
+    let server = Server::with(&renamed);
+    let proxy = Proxy::to(server.port);
+    let redlock = Redlock::builder([proxy.url()]).build().unwrap();
+    let lease = redlock.lock("job").ttl(millis(1000)).acquire().await.unwrap();
+    let waiting = tokio::spawn(redlock.lock("job").wait(millis(10_000)).acquire());
+    // Renewed, also over the next connection.
+    tokio::time::sleep(millis(1500)).await;
+    proxy.reset();
+    tokio::time::sleep(millis(1500)).await;
+    lease.ensure_held().unwrap();
+    lease.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    let several = redlock.lock(["a", "b"]).acquire().await.unwrap();
+    several.release().await.unwrap();
+}
+
+// Slow: the server cuts connections that are idle for a second.
+#[tokio::test]
+async fn connections_that_are_cut_when_idle_cost_no_lease() {
+    let server = Server::with(&["--timeout", "1"]);
+    let redlock = client([&server]);
+    let lock = redlock.lock("job").ttl(millis(30_000));
+    let lease = lock.acquire().await.unwrap();
+    for _ in 0..3 {
+        tokio::time::sleep(millis(2500)).await;
+        lease.ensure_held().unwrap();
+        assert_eq!(server.ask("GET lock:job"), lease.token());
+        // Nobody else, neither.
+        assert!(lock.try_acquire().await.unwrap().is_none());
+    }
+    lease.release().await.unwrap();
+    assert_eq!(server.ask("EXISTS lock:job"), ":0");
+    lock.acquire().await.unwrap().release().await.unwrap();
+}

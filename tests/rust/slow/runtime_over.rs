@@ -1,0 +1,126 @@
+//! A client that was told of its runtime, once that is blocked, idle, over, or another process's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redlock::Lease;
+
+use crate::support::runtimes::{client_of, in_task, pairs, runtimes};
+use crate::support::{Server, block_on, millis, within};
+
+/// The background thread renews, and is told of losses, whatever the runtime does.
+// Slow: the runtime is blocked for three seconds.
+#[test]
+fn a_runtime_that_is_blocked_loses_no_lease_and_no_word_of_a_loss() {
+    for runtime in runtimes() {
+        let server = Arc::new(Server::start());
+        let client = client_of(runtime.handle(), &server);
+        in_task(&runtime, async move {
+            let kept = client.lock("kept").ttl(millis(1000)).acquire().await.unwrap();
+            let gone = client.lock("gone").ttl(millis(30_000)).acquire().await.unwrap();
+            let handle = gone.handle();
+            let admin = Arc::clone(&server);
+            let told = thread::spawn(move || {
+                thread::sleep(millis(500));
+                admin.ask("DEL lock:gone");
+                let begun = Instant::now();
+                while handle.held() && begun.elapsed() < millis(2000) {
+                    thread::sleep(millis(5));
+                }
+                begun.elapsed()
+            });
+            // Another task's, too, which asks just before.
+            let asked = tokio::spawn(client.lock("asked").try_acquire());
+            thread::sleep(millis(3000));
+            kept.ensure_held().unwrap();
+            let told = told.join().unwrap();
+            assert!(told < millis(500), "{told:?}");
+            assert_eq!(gone.lost().await.code(), "lost");
+            assert!(asked.await.unwrap().unwrap().is_some());
+            kept.release().await.unwrap();
+            pairs(&client, "after", 20).await;
+        });
+    }
+}
+
+/// What was asked in it, its leases and its waiters: another runtime goes on with the same client.
+// Slow: the lease is held for two TTLs after the runtime has ended.
+#[test]
+fn a_runtime_that_ends_takes_nothing_along() {
+    for runtime in runtimes() {
+        let server = Server::start();
+        let client = client_of(runtime.handle(), &server);
+        let kept: Lease = in_task(&runtime, {
+            let lock = client.lock("kept").ttl(millis(800));
+            async move { lock.acquire().await.unwrap() }
+        });
+        let started = Arc::new(AtomicU32::new(0));
+        for number in 0..32 {
+            let (client, started) = (client.clone(), Arc::clone(&started));
+            runtime.spawn(async move {
+                loop {
+                    pairs(&client, &format!("job-{}", number % 20), 1).await;
+                    started.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let other = thread::spawn({
+            let client = client.clone();
+            move || block_on(async move { pairs(&client, "other", 500).await })
+        });
+        while started.load(Ordering::Relaxed) < 200 {
+            runtime.block_on(async { tokio::time::sleep(millis(10)).await });
+        }
+        // In the midst of it.
+        drop(runtime);
+        within(Duration::from_secs(20), move || {
+            block_on(async move {
+                let names: Vec<_> = (0..20).map(|number| format!("job-{number}")).collect();
+                join_all(names.iter().map(|name| pairs(&client, name, 5))).await;
+                tokio::time::sleep(millis(1600)).await;
+                kept.ensure_held().unwrap();
+                kept.release().await.unwrap();
+            });
+        });
+        other.join().unwrap();
+        assert_eq!(server.ask("DBSIZE"), ":0");
+    }
+}
+
+/// The time that this thread has worked so far.
+#[cfg(target_os = "linux")]
+fn worked() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: there is room for the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap())
+}
+
+/// A connection that ends is nothing to look at again and again.
+#[cfg(target_os = "linux")]
+// Slow: the CPU time of a second without a server is measured.
+#[test]
+fn a_server_that_goes_and_comes_back_keeps_nobody_busy() {
+    let [runtime, _] = runtimes();
+    let mut server = Server::start();
+    let client = client_of(runtime.handle(), &server);
+    runtime.block_on(async {
+        for _ in 0..2 {
+            pairs(&client, "job", 50).await;
+            let lock = client.lock("job").wait(millis(30_000));
+            server.ask("SET lock:job somebody PX 60000");
+            let waiting = tokio::spawn(lock.acquire());
+            tokio::time::sleep(millis(100)).await;
+            let before = worked();
+            server.kill();
+            tokio::time::sleep(millis(1000)).await;
+            let busy = worked().saturating_sub(before);
+            assert!(busy < millis(200), "{busy:?}");
+            server.restart();
+            waiting.await.unwrap().unwrap().release().await.unwrap();
+        }
+    });
+}

@@ -1,0 +1,55 @@
+//! Primaries that Sentinel manages, over real servers and sentinels: found, followed, and not believed when they are none.
+
+use std::time::{Duration, Instant};
+
+use redlock::{NodeState, Redlock};
+
+use crate::support::{Sentinels, builder, millis};
+
+/// What a failover takes, with time to spare.
+const LONG: Duration = Duration::from_secs(30);
+
+fn client(sentinels: &Sentinels) -> Redlock {
+    builder([sentinels.url(0)]).build().unwrap()
+}
+
+// Slow: the sentinels must be older than the restart guard.
+#[tokio::test]
+async fn a_quorum_of_services_keeps_a_new_primary_out_of_first_votes() {
+    let sentinels = Sentinels::start(3, 1);
+    let urls = || (0..3).map(|service| sentinels.url(service));
+    let guard = millis(8000);
+    let made = || builder(urls()).restart_guard(guard).build().unwrap();
+    let redlock = made();
+    // The sentinels are young, too: they cannot have seen these primaries for longer than the guard.
+    tokio::time::sleep(guard + millis(3500)).await;
+    let lease = redlock.lock("job").ttl(millis(5000)).wait(LONG).acquire().await.unwrap();
+    let old = sentinels.services[0].servers[0].port;
+    sentinels.fail_over(0);
+    sentinels.wait_switched(0, old);
+    let switched = Instant::now();
+    // Who was there, and who comes now and sees an old server: both know that it is a new primary.
+    for client in [&redlock, &made()] {
+        let votes = client
+            .lock("other")
+            .ttl(millis(5000))
+            .try_acquire()
+            .await
+            .unwrap()
+            .expect("two of three");
+        let seen = client.lock("other").ttl(millis(5000)).inspect().await.unwrap();
+        let states: Vec<_> = seen.nodes.iter().map(|node| node.state.as_str()).collect();
+        assert_eq!(states, ["free", "held", "held"], "{:?}", switched.elapsed());
+        votes.release().await.unwrap();
+    }
+    assert!(switched.elapsed() < guard, "too slow to see anything");
+    // What was held goes on, there too.
+    lease.extend(millis(7000)).await.unwrap();
+    tokio::time::sleep(guard.saturating_sub(switched.elapsed()) + millis(3500)).await;
+    for client in [&redlock, &made()] {
+        let lease = client.lock("other").ttl(millis(5000)).try_acquire().await.unwrap().unwrap();
+        let seen = client.lock("other").ttl(millis(5000)).inspect().await.unwrap();
+        assert!(seen.nodes.iter().all(|node| node.state == NodeState::Held), "{seen:?}");
+        lease.release().await.unwrap();
+    }
+}

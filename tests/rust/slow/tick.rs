@@ -1,0 +1,69 @@
+//! `at_least`: after a release the key stays, held by nobody and had by nobody, until so long after the acquire.
+
+use std::time::{Duration, Instant};
+
+use redlock::ffi::{self, Acquire, ClientArgs, LockArgs, Unit};
+use redlock::{ErrorKind, Lock, Redlock};
+
+use crate::support::{Server, client, millis, servers};
+
+const LONG: Duration = Duration::from_secs(20);
+
+const STAY: Duration = Duration::from_millis(1500);
+
+fn tick(redlock: &Redlock) -> Lock {
+    redlock.lock("tick").ttl(LONG).at_least(STAY)
+}
+
+/// Released at once, it is nobody's until its time, and then whoever waits has it.
+async fn stays(one: Redlock, two: Redlock) {
+    let begun = Instant::now();
+    let lease = tick(&one).acquire().await.unwrap().into_handle();
+    // Waiting since before the release, for what was then the rest of the ttl.
+    let waiter = tokio::spawn(tick(&two).wait(LONG).acquire());
+    let local = tokio::spawn(one.lock("tick").wait(LONG).acquire());
+    tokio::time::sleep(millis(200)).await;
+    lease.release().await.unwrap();
+    assert!(lease.released() && !lease.held() && lease.remaining().is_zero());
+    lease.release().await.unwrap();
+    assert!(two.lock("tick").try_acquire().await.unwrap().is_none());
+    let error = one.lock("tick").wait(Duration::ZERO).acquire().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Timeout && error.remaining() <= Some(STAY * 2), "{error}");
+    let (first, second) = tokio::select! {
+        biased;
+        lease = waiter => (lease.unwrap().unwrap(), None),
+        lease = local => (lease.unwrap().unwrap(), Some(())),
+    };
+    let after = begun.elapsed();
+    assert!(after >= STAY * 99 / 100 && after < LONG / 2, "{after:?} {second:?}");
+    drop(first);
+}
+
+// Slow: the key stays for its minimum hold time on real servers.
+#[tokio::test]
+async fn a_key_stays_on_a_server_in_memory_and_on_a_quorum() {
+    let memory = || Redlock::builder(["memory://tick"]).build().unwrap();
+    stays(memory(), memory()).await;
+    let server = Server::start();
+    stays(client([&server]), client([&server])).await;
+    let five = servers(5);
+    stays(client(&five), client(&five)).await;
+}
+
+// Slow: the minimum hold time must pass on a real server.
+#[tokio::test]
+async fn it_is_only_a_delete_once_the_time_is_over_or_where_nothing_was_done() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lease = redlock.lock("tick").at_least(millis(150)).acquire().await.unwrap();
+    tokio::time::sleep(millis(200)).await;
+    lease.release().await.unwrap();
+    assert_eq!(server.ask("EXISTS lock:tick"), ":0");
+    // Granted to a caller of another language who is gone by then.
+    let client = ffi::client(vec![server.url()], &ClientArgs::of_client(Unit::Seconds)).unwrap();
+    let args = LockArgs::of_lock(Unit::Seconds).with("at_least", Some(5.0));
+    let lock = ffi::lock(&client, vec!["tick".into()], &args).unwrap();
+    drop(Acquire::once(&lock).ask().await.unwrap().unwrap());
+    tokio::time::sleep(millis(100)).await;
+    assert_eq!(server.ask("EXISTS lock:tick"), ":0");
+}

@@ -1,0 +1,100 @@
+//! Renewals, and releases, of many leases in one script, and attempts with one read: what one of them is, or lacks, costs the
+//! others nothing.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redlock::{Lease, Lock, Redlock};
+
+use crate::support::many::{LEASES, TTL, count, limit, locks_of, quiet, release, take, told};
+use crate::support::{Server, millis};
+
+// Slow: the scripts are flushed between renewals for two TTLs.
+#[tokio::test]
+async fn a_server_that_lost_its_scripts_is_given_them_again() {
+    let server = Server::start();
+    let redlock = quiet(&server);
+    let leases = take(&redlock, LEASES).await;
+    for _ in 0..4 {
+        server.ask("SCRIPT FLUSH");
+        tokio::time::sleep(millis(TTL / 2)).await;
+    }
+    assert!(leases.iter().all(Lease::held));
+}
+
+// Slow: the releases must meet the renewals within milliseconds.
+#[tokio::test]
+async fn a_release_while_it_is_renewed_leaves_no_key() {
+    let server = Server::start();
+    let redlock = quiet(&server);
+    for round in 0..6 {
+        let leases = take(&redlock, LEASES).await;
+        // At about the time of the first renewal.
+        tokio::time::sleep(millis(TTL / 3 - 6 + 2 * round)).await;
+        let released = join_all(leases.into_iter().map(Lease::release)).await;
+        assert!(released.into_iter().all(|released| released.is_ok()));
+        assert_eq!(server.ask("DBSIZE"), ":0");
+    }
+}
+
+// Slow: the first renewal of a lease of 12 seconds must pass.
+#[tokio::test]
+async fn what_was_renewed_with_others_is_still_told_of() {
+    let server = Server::start();
+    let redlock = Redlock::builder([server.url()]).restart_guard(Duration::ZERO).build().unwrap();
+    let one = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(12_000)).acquire();
+    let leases: Vec<_> =
+        join_all((0..LEASES).map(one)).await.into_iter().map(Result::unwrap).collect();
+    // Renewed after 4 s, and after 4 s more.
+    tokio::time::sleep(millis(5000)).await;
+    let (scripts, renewed) = (count(&server, "evalsha"), count(&server, "pexpire"));
+    assert!(scripts < limit(&server, renewed), "{scripts} scripts for {renewed} renewals");
+    for at in [0, LEASES / 2, LEASES - 1] {
+        server.ask(&format!("DEL lock:job-{at}"));
+        tokio::time::timeout(millis(700), leases[at].lost()).await.expect("told at once");
+    }
+    assert_eq!(leases.iter().filter(|lease| lease.held()).count(), LEASES - 3);
+}
+
+/// Of all but one, for whoever waits for it in vain, some times over.
+async fn all_but_one(redlock: &Redlock) {
+    for _ in 0..4 {
+        let locks = locks_of(redlock, &[3]);
+        let acquired = join_all(locks.iter().map(Lock::acquire)).await;
+        let leases: Vec<_> = acquired.into_iter().filter_map(Result::ok).collect();
+        assert_eq!(leases.len(), LEASES - 1);
+        release(leases).await.into_iter().for_each(Result::unwrap);
+    }
+}
+
+/// More than any token has; more than any answer has that a lock can have.
+const LONG: [usize; 2] = [5_000, 3 << 20];
+
+// Slow: an acquire waits in vain eight times.
+#[tokio::test]
+async fn somebodys_data_under_the_name_of_a_lock_is_not_read_with_others() {
+    for length in LONG {
+        let server = Server::start();
+        server.ask(&format!("SETRANGE lock:job-3 {} x", length - 1));
+        let redlock = told(&server);
+        all_but_one(&redlock).await;
+        assert_eq!(redlock.stats().reconnects, 0);
+        assert_eq!(server.ask("DBSIZE"), ":1");
+    }
+}
+
+// Slow: an acquire waits in vain eight times.
+#[tokio::test]
+async fn data_that_came_where_a_lock_was_is_read_once_at_most() {
+    for length in LONG {
+        let server = Server::start();
+        let redlock = told(&server);
+        release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
+        server.ask(&format!("SETRANGE lock:job-3 {} x", length - 1));
+        all_but_one(&redlock).await;
+        let (alone, together) = (count(&server, "getrange"), count(&server, "mget"));
+        assert!(alone > 2 * LEASES, "{alone} reads for one, {together} for many");
+        assert!(redlock.stats().reconnects <= 1, "{}", redlock.stats().reconnects);
+        assert_eq!(server.ask("DBSIZE"), ":1");
+    }
+}

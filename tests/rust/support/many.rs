@@ -1,0 +1,57 @@
+//! Many leases that are acquired, renewed and released together.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redlock::{Lease, Lock, Redlock};
+
+use super::{Server, millis};
+
+pub(crate) const LEASES: usize = 250;
+
+pub(crate) const TTL: u64 = 1500;
+
+/// Without pushes: what became of a key is found by the renewal.
+pub(crate) fn quiet(server: &Server) -> Redlock {
+    let url = format!("{}?protocol=2", server.url());
+    Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap()
+}
+
+/// What the tasks of one thread ask in one turn goes out in one write.
+pub(crate) fn told(server: &Server) -> Redlock {
+    let url = format!("{}?protocol=2", server.url());
+    let builder = Redlock::builder([url]).restart_guard(Duration::ZERO);
+    builder.runtime(tokio::runtime::Handle::current()).build().unwrap()
+}
+
+pub(crate) async fn take(redlock: &Redlock, count: usize) -> Vec<Lease> {
+    let one = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(TTL)).acquire();
+    join_all((0..count).map(one)).await.into_iter().map(Result::unwrap).collect()
+}
+
+pub(crate) async fn release(leases: Vec<Lease>) -> Vec<redlock::Result<()>> {
+    join_all(leases.into_iter().map(Lease::release)).await
+}
+
+/// So many requests at most renew so many leases so often: redis 6 has no `GT`, and the user of `make test-acl` no `MGET`.
+pub(crate) fn limit(server: &Server, renewed: usize) -> usize {
+    let version = server.info("server", "redis_version").unwrap_or_default();
+    let alone = version.starts_with("6.") || std::env::var_os("REDLOCK_TEST_ACL").is_some();
+    if alone { renewed + LEASES } else { renewed / 4 }
+}
+
+/// How often a command was carried out.
+pub(crate) fn count(server: &Server, command: &str) -> usize {
+    let said = server.info("commandstats", &format!("cmdstat_{command}")).unwrap_or_default();
+    let calls = said.split(',').find_map(|part| part.strip_prefix("calls="));
+    calls.map_or(0, |calls| calls.parse().unwrap())
+}
+
+/// Those that are somebody's are not waited for; where there may be no time for a second question, a script is asked at once.
+pub(crate) fn locks_of(redlock: &Redlock, taken: &[usize]) -> Vec<Lock> {
+    let one = |at: usize| {
+        let lock = redlock.lock(format!("job-{at}")).ttl(millis(TTL));
+        if taken.contains(&at) { lock.wait(millis(700)) } else { lock }
+    };
+    (0..LEASES).map(one).collect()
+}

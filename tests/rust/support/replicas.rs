@@ -1,0 +1,23 @@
+//! A primary with a replica, and clients that require one.
+
+use redlock::Redlock;
+
+use super::{Server, builder};
+
+/// A primary whose replica, if it runs, has everything within 0.1 s.
+pub(crate) fn pair() -> (Server, Server) {
+    let primary = Server::with(&["--repl-diskless-sync-delay", "0"]);
+    let replica = Server::replica_of(&primary);
+    (primary, replica)
+}
+
+pub(crate) fn one_replica(url: String) -> Redlock {
+    builder([url]).min_replicas(1).build().unwrap()
+}
+
+/// How often the server was asked for this.
+pub(crate) fn calls(server: &Server, command: &str) -> usize {
+    let said = server.info("commandstats", &format!("cmdstat_{command}"));
+    let number = |said: &str| said.strip_prefix("calls=")?.split(',').next()?.parse().ok();
+    said.as_deref().and_then(number).unwrap_or(0)
+}

@@ -1,0 +1,45 @@
+"""Waits for events. The sleeps of this file are the only ones that the first tier needs to poll."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+#: Seconds until a condition that does not come true fails the test. Generous, for a busy machine.
+DEADLINE = 60.0
+#: Seconds between two looks at the condition.
+INTERVAL = 0.002
+
+
+def eventually(condition: Callable[[], T], what: object = "the condition did not come true") -> T:
+    """Returns the first true value of the condition, or fails with `what` at the deadline.
+
+    `what` may be a function, for a text that depends on what was seen last.
+    """
+    end = time.monotonic() + DEADLINE
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise AssertionError(what() if callable(what) else what)
+        time.sleep(INTERVAL)
+    return value
+
+
+async def aeventually(
+    condition: Callable[[], T],
+    what: object = "the condition did not come true",
+    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+) -> T:
+    """`eventually` for a coroutine. Other hosts than asyncio pass their own `sleep`."""
+    end = time.monotonic() + DEADLINE
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise AssertionError(what() if callable(what) else what)
+        await sleep(INTERVAL)
+    return value
+
+
+async def forever() -> None:
+    """Waits until the task is cancelled."""
+    await asyncio.Event().wait()
