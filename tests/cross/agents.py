@@ -29,26 +29,28 @@ def now() -> int:
     return time.clock_gettime_ns(CLOCK)
 
 
+#: Builds the Rust programs that tests start. With an example in it cargo takes the features of `cargo test`.
+#: Without, it would build every dependency once more.
+BUILD = ["cargo", "build", "--quiet", "--workspace", "--bin=agent", "--example=quickstart"]
+
+
 @cache
-def built(*target: str) -> str:
-    """The path of a Rust program, built first if need be. The whole workspace decides on features, as
-    in `cargo test --workspace`: otherwise cargo would build the dependencies once more.
-    """
-    build = subprocess.run(
-        ["cargo", "build", "--quiet", "--workspace", *target, "--message-format", "json"],
-        cwd=ROOT,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def built(name: str) -> str:
+    """The path of a Rust program, built first if need be."""
+    command = [*BUILD, "--message-format=json"]
+    build = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     artifacts = [json.loads(line) for line in build.stdout.splitlines()]
-    return next(str(a["executable"]) for a in artifacts if a.get("executable"))
+    return next(
+        str(one["executable"])
+        for one in artifacts
+        if one.get("executable") and one["target"]["name"] == name
+    )
 
 
 def command_line(language: str) -> list[str]:
     match language:
         case "rust":
-            return [built("--bin", "agent")]
+            return [built("agent")]
         case "python":
             return [sys.executable, str(FOLDER / "agent.py")]
         case _:

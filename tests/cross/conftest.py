@@ -14,7 +14,7 @@ from .servers import Server
 @pytest.fixture(scope="session", autouse=True)
 def rust_agent() -> None:
     """Builds the Rust agent before any test's clock runs."""
-    built("--bin", "agent")
+    built("agent")
 
 
 @pytest.fixture(scope="session")

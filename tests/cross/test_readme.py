@@ -41,7 +41,7 @@ def run(extension: str, source: str, folder: Path) -> str:
     """Runs an example from a copy beside the original, so that its imports mean the same."""
     match extension:
         case "rs":
-            command = [built("--example", "quickstart")]
+            command = [built("quickstart")]
         case "py":
             command = [sys.executable, "-c", source]
         case _:

@@ -20,7 +20,7 @@ CASES = [
 @pytest.fixture(scope="session")
 def rust_agent() -> None:
     """Builds the Rust agent before any test's clock runs."""
-    built("--bin", "agent")
+    built("agent")
 
 
 @pytest.fixture(scope="session")

@@ -89,7 +89,8 @@ async fn ends_for_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) 
     let twin = two.lock("tick").ttl(millis(3000)).attach(&token).await.unwrap().into_handle();
     lease.release().await.unwrap();
     let lost = tokio::time::timeout(LONG, twin.lost()).await.unwrap();
-    assert_eq!(lost.reason(), Some("missing"), "{lost}");
+    // Over several nodes a check may see the release on some of them only.
+    assert!(matches!(lost.reason(), Some("missing" | "quorum")), "{lost}");
     assert!(twin.extend(LONG).await.is_err());
     assert_eq!(two.lock("tick").attach(&token).await.unwrap_err().kind(), ErrorKind::Lost);
     let kept = format!("kept:{token}");
