@@ -4,13 +4,40 @@
 //! It counts; sending and retrying go on elsewhere, on the background thread, which runs until the very end.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, Weak};
 
-use crate::per_process::fork_generation;
+use crate::per_process::{PerProcess, fork_generation};
 
 /// Deletes of this process that were given to a connection and not answered yet.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 /// Whose they are: a forked child waits for none of its parent's.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// A connection, whose commands may be held back until the event loop that requested them ends its turn.
+pub(crate) trait Flush: Send + Sync {
+    /// Sends them at once. Called at the end of the process: it must not wait.
+    fn flush(&self);
+}
+
+/// This process's connections.
+static CONNECTIONS: PerProcess<Mutex<Vec<Weak<dyn Flush>>>> = PerProcess::new();
+
+/// Has this connection send what it holds back when the process ends: its event loop may never end that turn.
+pub(crate) fn flush_at_exit(connection: Weak<dyn Flush>) {
+    let connections = CONNECTIONS.get_or_make(Mutex::default);
+    let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+    connections.retain(|known| known.strong_count() > 0);
+    connections.push(connection);
+}
+
+/// Flushes all connections of this process.
+#[cfg(unix)]
+fn flush_all() {
+    let Some(connections) = CONNECTIONS.get() else { return };
+    // Not waited for: another thread holds it only while it makes a client.
+    let Ok(connections) = connections.try_lock() else { return };
+    connections.iter().filter_map(Weak::upgrade).for_each(|connection| connection.flush());
+}
 
 /// One delete that was given to a connection and not answered yet.
 ///
@@ -49,9 +76,12 @@ fn at_exit() {
     const MOMENT: Duration = Duration::from_millis(200);
     static HOOKED: AtomicBool = AtomicBool::new(false);
 
-    /// Not called after `abort` or `_exit`. It must not panic, nor take a lock that an ended thread may hold.
+    /// Not called after `abort` or `_exit`. It must not panic, nor wait for a lock that an ended thread may hold.
     extern "C" fn a_moment() {
         let begun = Instant::now();
+        if UNDER_WAY.load(Ordering::Relaxed) > 0 {
+            flush_all();
+        }
         while UNDER_WAY.load(Ordering::Relaxed) > 0
             && GENERATION.load(Ordering::Relaxed) == fork_generation()
             && begun.elapsed() < MOMENT
@@ -60,7 +90,7 @@ fn at_exit() {
         }
     }
     if !HOOKED.load(Ordering::Relaxed) && !HOOKED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the hook only reads atomics and sleeps.
+        // SAFETY: the hook reads atomics, wakes the background thread and sleeps.
         unsafe {
             libc::atexit(a_moment);
         }

@@ -27,7 +27,7 @@ mod wait;
 mod watched;
 mod way;
 
-pub(crate) use here::{Here, Timed, asked, timer};
+pub(crate) use here::{Here, Parked, Timed, asked, timer};
 pub(crate) use on_runtime::{OnRuntime, flush};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use poller::{Poller, Ring};

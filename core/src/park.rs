@@ -59,6 +59,8 @@ impl Wake for Parker {
 
 /// Sleeps; the background thread does all that is to be done meanwhile.
 fn park<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Output> {
+    // `about_to_wait` promised that this thread does its own work. It cannot.
+    let _parked = crate::foreground::Parked::begin();
     let parker = Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(true) });
     let waker = Waker::from(Arc::clone(&parker));
     let end = Instant::now() + time;

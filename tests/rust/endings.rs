@@ -194,3 +194,28 @@ fn a_lease_dropped_as_the_program_ends_leaves_no_key() {
     });
     assert_eq!(left.count(), 0, "of 30 programs left their key");
 }
+
+const EXIT_IN_TASK: &str = "ENDINGS_EXIT_IN_TASK_URL";
+
+#[test]
+fn leases_dropped_in_a_task_that_ends_the_process_leave_no_key() {
+    const COUNT: usize = 20;
+    if let Ok(url) = std::env::var(EXIT_IN_TASK) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let redlock = builder([url]).runtime(runtime.handle().clone()).build().unwrap();
+        runtime.block_on(async {
+            let locks = (0..COUNT).map(|number| redlock.lock(format!("job-{number}")));
+            let leases = futures_util::future::join_all(locks.map(|lock| lock.acquire())).await;
+            drop(leases.into_iter().collect::<Result<Vec<_>, _>>().unwrap());
+            std::process::exit(0);
+        });
+    }
+    let server = Server::start();
+    let name = "endings::leases_dropped_in_a_task_that_ends_the_process_leave_no_key";
+    for _ in 0..10 {
+        let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+        program.args([name, "--exact", "--nocapture"]).env(EXIT_IN_TASK, server.url());
+        assert!(program.stdout(std::process::Stdio::null()).status().unwrap().success());
+        assert_eq!(server.ask("DBSIZE"), ":0");
+    }
+}

@@ -81,7 +81,8 @@ fn where_the_runtime_is_not_run_the_background_thread_reads() {
     runtime.block_on(pairs(&client, "warm", 50));
     within(Duration::from_secs(10), move || {
         let _inside = runtime.enter();
-        parked(pairs(&client, "job", 3));
+        parked(pairs(&client, "job", 10));
+        parked(pairs(&client_of(runtime.handle(), &server), "cold", 10));
     });
 }
 

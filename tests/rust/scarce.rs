@@ -73,3 +73,62 @@ fn no_threads() {
     // So large a stack that no thread can have one; the test's own is the main thread's.
     run("threads", |child| child.env("RUST_MIN_STACK", (1_u64 << 47).to_string()));
 }
+
+/// Run again by the test below, in a process of its own.
+#[test]
+fn a_process_whose_threads_cannot_wait_by_themselves() {
+    let Ok(url) = std::env::var(THREADS_URL) else { return };
+    let redlock = Redlock::builder([url]).node_timeout(Duration::from_secs(5)).build().unwrap();
+    let pair = |name: String| {
+        let lease = redlock.lock(name).wait(Duration::from_secs(20)).acquire_blocking().unwrap();
+        lease.extend_blocking(Duration::from_secs(30)).unwrap();
+        lease.release_blocking().unwrap();
+    };
+    pair("main".into());
+    // Too little stack for the work of a connection.
+    std::thread::scope(|scope| {
+        let small = std::thread::Builder::new().stack_size(64 << 10);
+        small.spawn_scoped(scope, || pair("small".into())).unwrap().join().unwrap();
+    });
+    // No descriptor for the thread's waker.
+    let files = all_files();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            scope.spawn(move || pair(format!("many-{number}")));
+        }
+    });
+    drop(files);
+    // More threads that stay than there are descriptors.
+    let (stay, leave) = std::sync::mpsc::channel::<()>();
+    let leave = std::sync::Mutex::new(leave);
+    std::thread::scope(|scope| {
+        let (done, threads) = std::sync::mpsc::channel();
+        for number in 0..100 {
+            let (pair, done, leave) = (&pair, done.clone(), &leave);
+            scope.spawn(move || {
+                pair(format!("stays-{number}"));
+                done.send(()).unwrap();
+                let _ = leave.lock().unwrap().recv();
+            });
+            threads.recv().unwrap();
+        }
+        let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        println!("{open} descriptors are open");
+        drop(stay);
+    });
+    println!("as it should be");
+}
+
+const THREADS_URL: &str = "SCARCE_THREADS_URL";
+
+#[test]
+fn threads_without_stack_or_descriptor_keep_their_deadlines() {
+    let server = Server::start();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let name = "scarce::a_process_whose_threads_cannot_wait_by_themselves";
+    child.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    let out = child.env(THREADS_URL, server.url()).output().unwrap();
+    let said = format!("{out:?}");
+    assert!(said.contains("as it should be") && !said.contains("panicked"), "{said}");
+    assert_eq!(server.ask("DBSIZE"), ":0");
+}

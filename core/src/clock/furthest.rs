@@ -13,6 +13,12 @@ use crate::per_process::fork_generation;
 /// of this. Not at each reading: the second clock costs as much again, and the moments between the two readings add up.
 const STRETCH: u64 = 1_000_000;
 
+/// A thread that is suspended between the readings of the two clocks would count that pause by both. It reads both again where
+/// they lie further apart than this, in nanoseconds.
+const LONGEST_GAP: u64 = 20_000;
+/// How often it does, at most: a machine may be that slow.
+const MAX_READINGS: u32 = 16;
+
 /// Where a stretch began: by our own count, and by the two clocks, in nanoseconds.
 struct Start {
     /// What we had told by then.
@@ -42,7 +48,7 @@ impl Furthest {
         loop {
             let stretch = self.stretch.load(Ordering::Acquire);
             let (count, clocks) = self.starts[at(stretch)].load();
-            let one = first();
+            let mut one = first();
             // What was read is of one stretch only if its number still stands: a reader never waits for a
             // writer.
             fence(Ordering::Acquire);
@@ -51,8 +57,9 @@ impl Furthest {
             }
             let mut ran = one.saturating_sub(clocks[0]);
             if ran > STRETCH || stretch == 0 {
-                let two = second();
-                ran = ran.max(two.saturating_sub(clocks[1]));
+                let two;
+                (one, two) = both(one, &first, &second);
+                ran = one.saturating_sub(clocks[0]).max(two.saturating_sub(clocks[1]));
                 // It begins with the first clock's own count, which other programs know too.
                 let count = if stretch == 0 { one } else { count.saturating_add(ran) };
                 self.begin(stretch, count, [one, two]);
@@ -85,6 +92,19 @@ impl Furthest {
         }
         self.writer.store(0, Ordering::Release);
     }
+}
+
+/// Both clocks, read close to each other; `one` is what the first says now.
+fn both(mut one: u64, first: impl Fn() -> u64, second: impl Fn() -> u64) -> (u64, u64) {
+    for _ in 1..MAX_READINGS {
+        let two = second();
+        let after = first();
+        if after.saturating_sub(one) <= LONGEST_GAP {
+            return (one, two);
+        }
+        one = after;
+    }
+    (one, second())
 }
 
 /// Where a stretch is kept: in turns, so that the one being read is not the one being written.
@@ -157,6 +177,28 @@ mod tests {
                 counted(&[(5000, [slow, 1.0]), (60_000, [1.0, 0.0]), (5000, [slow, 1.0])], step),
                 70_000.0,
             );
+        }
+    }
+
+    #[test]
+    fn a_pause_between_the_two_readings_counts_once() {
+        let (furthest, time, pauses) =
+            (Furthest::new(), Cell::new(5_000_000_000), Cell::new(false));
+        let pass = |nanos: u64| time.set(time.get() + nanos);
+        let second = || {
+            if pauses.take() {
+                pass(1_000_000_000);
+            }
+            time.get() - 4_000_000_000
+        };
+        let now = || furthest.now(|| time.get(), second);
+        let (began, from) = (now(), time.get());
+        for _ in 0..10 {
+            pass(3_000_000);
+            pauses.set(true);
+            now();
+            pass(3_000_000);
+            assert_eq!(now() - began, time.get() - from);
         }
     }
 

@@ -92,7 +92,11 @@ impl<T> OnLoop<T> {
             if alone || work.asked.0 % ENOUGH == 0 {
                 work.watched.write();
             }
-            (done, alone || !work.watched.is_unwritten())
+            let written = alone || !work.watched.is_unwritten();
+            if !written {
+                work.watched.look_after();
+            }
+            (done, written)
         });
         done.unwrap_or((Vec::new(), true))
     }

@@ -5,25 +5,50 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::task::Wake;
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use crate::per_process::fork_generation;
+use crate::per_process::{Made, PerProcess, fork_generation};
+
+/// How many threads keep their descriptor between two waits. Any other thread opens one for each wait: a process with many
+/// threads must not run out of descriptors because each of them has waited once.
+const MAX_KEPT: usize = 64;
+
+/// How many do.
+static KEPT: PerProcess<AtomicUsize> = PerProcess::new();
 
 /// One thread's bell. It outlives the thread for as long as somebody may ring.
 pub(super) struct Bell {
     hears: File,
-    /// The same where one descriptor is both.
-    rings: File,
+    /// `None`: one descriptor is both.
+    rings: Option<File>,
     /// A child's rings would wake its parent, and its look take the parent's away.
     generation: u32,
 }
 
 thread_local! {
-    /// This thread's last one.
-    static LAST: RefCell<Option<Arc<Ringer>>> = const { RefCell::new(None) };
+    /// This thread's last one, if it may keep one.
+    static LAST: RefCell<Option<(Arc<Ringer>, Slot)>> = const { RefCell::new(None) };
+}
+
+/// The right of one thread to keep its descriptor between two waits.
+struct Slot(Arc<Made<AtomicUsize>>);
+
+impl Slot {
+    /// `None`: as many threads as may already do.
+    fn take() -> Option<Self> {
+        let kept = KEPT.get_or_make(AtomicUsize::default);
+        let more = |count: usize| (count < MAX_KEPT).then_some(count + 1);
+        kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok().then_some(Self(kept))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Bell {
@@ -36,7 +61,7 @@ impl Bell {
         }
         // SAFETY: it is open, and nobody else has it.
         let hears = unsafe { File::from_raw_fd(descriptor) };
-        Ok(Self { rings: hears.try_clone()?, hears, generation: fork_generation() })
+        Ok(Self { hears, rings: None, generation: fork_generation() })
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -55,7 +80,7 @@ impl Bell {
         }
         // SAFETY: they are open, and nobody else has them.
         let [hears, rings] = ends.map(|end| unsafe { File::from_raw_fd(end) });
-        Ok(Self { hears, rings, generation: fork_generation() })
+        Ok(Self { hears, rings: Some(rings), generation: fork_generation() })
     }
 
     /// What to sleep on.
@@ -71,7 +96,8 @@ impl Bell {
 
     fn ring(&self) {
         // A full one rings already.
-        let _ = (&self.rings).write(&1_u64.to_ne_bytes());
+        let mut rings = self.rings.as_ref().unwrap_or(&self.hears);
+        let _ = rings.write(&1_u64.to_ne_bytes());
     }
 }
 
@@ -97,18 +123,25 @@ impl Ringer {
     pub(super) fn mine() -> Option<Arc<Self>> {
         LAST.try_with(|last| {
             let mut last = last.try_borrow_mut().ok()?;
-            let known = last.as_ref().filter(|last| last.bell.generation == fork_generation());
+            // A child leaves its parent's alone.
+            if last.as_ref().is_some_and(|(last, _)| last.bell.generation != fork_generation()) {
+                std::mem::forget(last.take());
+            }
             // Nearly always: who was to wake this thread has done so, or does not know it any more.
-            if let Some(known) = known.filter(|known| Arc::strong_count(known) == 1) {
+            if let Some((known, _)) = &*last
+                && Arc::strong_count(known) == 1
+            {
                 known.state.store(RUNG, Ordering::SeqCst);
                 return Some(Arc::clone(known));
             }
-            let bell = match known {
-                Some(known) => Arc::clone(&known.bell),
-                None => Arc::new(Bell::make().ok()?),
+            let (bell, slot) = match last.take() {
+                Some((known, slot)) => (Arc::clone(&known.bell), Some(slot)),
+                None => (Arc::new(Bell::make().ok()?), Slot::take()),
             };
-            let new = Self { bell, thread: thread::current(), state: AtomicU8::new(RUNG) };
-            Some(Arc::clone(last.insert(Arc::new(new))))
+            let new =
+                Arc::new(Self { bell, thread: thread::current(), state: AtomicU8::new(RUNG) });
+            *last = slot.map(|slot| (Arc::clone(&new), slot));
+            Some(new)
         })
         .ok()?
     }

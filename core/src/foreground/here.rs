@@ -94,6 +94,36 @@ impl Here {
     }
 }
 
+/// A thread that parks writes nothing and keeps no time, whatever it was about to do: the background thread does both until this
+/// is dropped.
+pub(crate) struct Parked {
+    before: (u32, bool),
+    /// It is this thread that parks.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Parked {
+    /// From now on the background thread does what this thread has requested, and what it requests next.
+    pub(crate) fn begin() -> Self {
+        let taken = with(|thread| {
+            let before =
+                (std::mem::take(&mut thread.waits), std::mem::take(&mut thread.keeps_time));
+            (before, std::mem::take(&mut thread.asked), std::mem::take(&mut thread.timers))
+        });
+        let (before, asked, timers) = taken.unwrap_or_default();
+        asked.iter().for_each(|way| way.help());
+        // Each is polled once more and goes on as a timer of the background thread.
+        timers.into_iter().for_each(|timer| timer.waker.wake());
+        Self { before, _thread: PhantomData }
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        with(|thread| (thread.waits, thread.keeps_time) = self.before);
+    }
+}
+
 /// What was asked since the last turn goes out in any case, and somebody else reads the answers.
 impl Drop for Here {
     fn drop(&mut self) {

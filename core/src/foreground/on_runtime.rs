@@ -67,6 +67,13 @@ impl OnRuntime {
         let before = ASKED.try_with(|asked| asked.replace(Weak::clone(&this))).unwrap_or_default();
         let mut asked = shared.asked();
         let Some(asking) = &mut *asked else { return false };
+        if !asking.is_driven() {
+            drop(asked);
+            // Once it is driven again, its reader has a turn and says so. Until then the background thread does its work.
+            shared.hand_over();
+            shared.bell.wake();
+            return false;
+        }
         let same = |known: &Arc<dyn Way>| std::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(way));
         if !asking.ways.iter().any(same) {
             asking.ways.push(Arc::clone(way) as Arc<dyn Way>);

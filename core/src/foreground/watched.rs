@@ -55,6 +55,12 @@ impl Watched {
         self.places.iter().flatten().any(|place| place.unwritten)
     }
 
+    /// Has the background thread write what is not written within its next tick: this loop may be blocked until then.
+    pub(crate) fn look_after(&self) {
+        let unwritten = self.places.iter().flatten().filter(|place| place.unwritten);
+        unwritten.for_each(|place| place.way.look_after());
+    }
+
     /// Writes whatever was asked.
     pub(crate) fn write(&mut self) {
         for (at, place) in self.places.iter_mut().enumerate() {

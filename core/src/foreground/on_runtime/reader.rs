@@ -105,7 +105,11 @@ impl Reader {
 
     /// Writes what was asked, once all that were woken before had their turn; its end is the client's.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.shared.asked().as_ref().map(|asked| asked.ways.is_empty()) {
+        let asked = self.shared.asked().as_mut().map(|asked| {
+            asked.seen();
+            asked.ways.is_empty()
+        });
+        match asked {
             None => return Poll::Ready(()),
             Some(true) => return Poll::Pending,
             Some(false) => {}

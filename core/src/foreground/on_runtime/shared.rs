@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use smallvec::SmallVec;
@@ -10,6 +11,7 @@ use tokio::runtime::{Handle, Id};
 use super::super::stack::is_roomy;
 use super::super::watched::{ENOUGH, Watched};
 use super::super::way::Way;
+use crate::clock::{Instant, machine};
 use crate::per_process::fork_generation;
 
 /// Between the tasks that ask and the one that reads.
@@ -35,7 +37,12 @@ pub(super) struct Asked {
     pub(super) unwritten: usize,
     /// The same since the reader read last, and before.
     pub(super) count: (usize, usize),
+    /// When a task asked first after the reader's last turn.
+    unseen_since: Option<Instant>,
 }
+
+/// A runtime whose reader had no turn for so long is blocked, or no thread drives it.
+const LONGEST_TURN: Duration = Duration::from_millis(100);
 
 impl Shared {
     /// Of this runtime; nothing is asked yet.
@@ -111,6 +118,12 @@ impl Shared {
         })
     }
 
+    /// Has the background thread write what was asked so far, and read the replies.
+    pub(super) fn hand_over(&self) {
+        let ways = self.asked().as_mut().map(Asked::take);
+        ways.into_iter().flatten().for_each(|way| way.help());
+    }
+
     /// Nobody looks any more at what is asked: somebody else does what is still to be done.
     pub(super) fn end(&self) {
         let asked = self.asked().take();
@@ -122,6 +135,21 @@ impl Asked {
     /// Whether one alone asks, or enough have.
     fn is_due(&self) -> bool {
         (self.count.0 <= 1 && self.count.1 <= 1) || self.unwritten >= ENOUGH
+    }
+
+    /// Whether the reader has its turns.
+    pub(super) fn is_driven(&mut self) -> bool {
+        // Not each time: the clock costs a hundredth of a pair.
+        if self.count.0 > 1 && self.count.0 % ENOUGH != 0 {
+            return true;
+        }
+        let now = machine::now();
+        now.since(*self.unseen_since.get_or_insert(now)) <= LONGEST_TURN
+    }
+
+    /// The reader has a turn.
+    pub(super) fn seen(&mut self) {
+        self.unseen_since = None;
     }
 
     fn take(&mut self) -> SmallVec<[Arc<dyn Way>; 2]> {

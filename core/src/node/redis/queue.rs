@@ -6,6 +6,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::in_flight::InFlight;
 use super::lane::Lane;
+use crate::exit;
 use crate::foreground::{self, OnRuntime};
 
 /// The asking end. Its last copy's end is the client's.
@@ -26,6 +27,8 @@ pub(super) fn queue(
 ) -> (Queue, UnboundedReceiver<InFlight>, Arc<Lane>) {
     let (commands, taken) = unbounded_channel();
     let lane = Arc::new(Lane::new());
+    let weak = Arc::downgrade(&lane);
+    exit::flush_at_exit(weak);
     let sender = Sender { commands: Some(commands), lane: Arc::clone(&lane), runtime };
     (Queue(Arc::new(sender)), taken, lane)
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::{Lane, NOWHERE};
+use crate::exit::Flush;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::foreground::Poller;
 use crate::foreground::{Seat, Way};
@@ -133,6 +134,12 @@ impl Way for Lane {
             *watcher = Some(Arc::clone(poller));
         }
         added
+    }
+}
+
+impl Flush for Lane {
+    fn flush(&self) {
+        self.help();
     }
 }
 

@@ -54,10 +54,12 @@ impl Session {
                 Ok(count) => {
                     read.much |= count > READ / 4;
                     self.understand_read(count);
-                    (read.some, read.all) = (true, count < READ);
+                    read.some = true;
                     if !self.socket.is_tls() {
+                        read.all = count < READ;
                         break;
                     }
+                    // A short read says nothing over TLS: it hands out a few records at a time.
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     read.all = true;
