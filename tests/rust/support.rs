@@ -24,7 +24,7 @@ use std::time::Duration;
 use redlock::{Builder, Redlock};
 
 #[allow(unused_imports, reason = "not every test program needs all of it")]
-pub(crate) use cluster::{Cluster, alone, wait};
+pub(crate) use cluster::{Cluster, alone, member, wait};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use eventually::{eventually, eventually_blocking};
 #[allow(unused_imports, reason = "not every test program needs all of it")]

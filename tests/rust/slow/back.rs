@@ -73,8 +73,19 @@ async fn a_node_known_to_be_down_is_a_fault_at_once() {
 // Slow: the servers must be older than the restart guard.
 #[tokio::test]
 async fn another_server_behind_a_known_url_begins_a_new_guard() {
+    begins_a_new_guard(Mode::Pass).await;
+}
+
+// Slow: the servers must be older than the restart guard.
+#[tokio::test]
+async fn a_server_that_may_be_another_one_begins_a_new_guard() {
+    begins_a_new_guard(Mode::Nameless).await;
+}
+
+async fn begins_a_new_guard(mode: Mode) {
     let (nodes, others) = (servers(3), servers(2));
     let proxies: Vec<_> = nodes.iter().map(|node| Proxy::to(node.port)).collect();
+    proxies.iter().for_each(|proxy| proxy.set(mode));
     let guard = millis(3000);
     let urls = proxies.iter().map(Proxy::url);
     let redlock = builder(urls).restart_guard(guard).build().unwrap();

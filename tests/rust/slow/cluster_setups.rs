@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redlock::{ErrorKind, Redlock};
 
-use crate::support::{Cluster, Server, alone, millis, wait};
+use crate::support::{Cluster, Server, alone, member, millis, wait};
 
 fn url(server: &Server) -> String {
     server.url().replacen("redis", "redis+cluster", 1)
@@ -37,6 +37,45 @@ async fn several_clusters_are_a_quorum() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     // Nothing is left behind where a vote was given.
     wait(|| clusters[2].ask("EXISTS lock:job") == ":0");
+}
+
+// Slow: the servers must be older than the restart guard.
+#[tokio::test]
+async fn a_replica_that_joined_unseen_takes_no_first_vote_when_it_takes_over() {
+    let mut clusters: Vec<Server> = (0..3).map(|_| alone(&[])).collect();
+    let replica = member(&[]);
+    let guard = millis(3000);
+    tokio::time::sleep(millis(5100)).await; // all are old enough
+    let urls: Vec<String> = clusters.iter().map(url).collect();
+    let client = Redlock::builder(urls).restart_guard(guard).build().unwrap();
+    let lock = client.lock("job").ttl(millis(2000));
+    // The client looks at the map now, which has no replica.
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let master = &clusters[0];
+    assert_eq!(replica.ask(&format!("CLUSTER MEET 127.0.0.1 {}", master.port)), "+OK");
+    let id = master.ask("CLUSTER MYID");
+    wait(|| {
+        replica.text("CLUSTER NODES").contains(&id)
+            && replica.ask("CLUSTER INFO") == "cluster_state:ok"
+    });
+    assert_eq!(replica.ask(&format!("CLUSTER REPLICATE {id}")), "+OK");
+    wait(|| replica.info("replication", "master_link_status").as_deref() == Some("up"));
+    assert_eq!(replica.ask("CLUSTER FAILOVER TAKEOVER"), "+OK");
+    wait(|| master.info("replication", "role").as_deref() == Some("slave"));
+    // Its vote is needed.
+    clusters[1].kill();
+    let (begun, mut said) = (Instant::now(), false);
+    loop {
+        match lock.try_acquire().await {
+            Ok(Some(_)) => break,
+            Ok(None) => {}
+            Err(error) => said |= error.to_string().contains("votes again in"),
+        }
+        assert!(begun.elapsed() < millis(20_000), "it never votes again");
+        tokio::time::sleep(millis(50)).await;
+    }
+    assert!(said, "nobody was told why");
+    assert!(begun.elapsed() >= guard, "{:?}", begun.elapsed());
 }
 
 // Slow: a replica is frozen, and an upper bound on a duration is the subject.

@@ -17,9 +17,9 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start(masters: usize, replicas: bool) -> Self {
-        let masters: Vec<Server> = (0..masters).map(|_| server(&[])).collect();
+        let masters: Vec<Server> = (0..masters).map(|_| member(&[])).collect();
         let replicas: Vec<Server> =
-            (0..if replicas { masters.len() } else { 0 }).map(|_| server(&[])).collect();
+            (0..if replicas { masters.len() } else { 0 }).map(|_| member(&[])).collect();
         for (at, master) in masters.iter().enumerate() {
             add_slots(master, at * SLOTS / masters.len()..(at + 1) * SLOTS / masters.len());
             assert_eq!(master.ask(&format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1)), "+OK");
@@ -99,7 +99,7 @@ pub(crate) fn wait(ready: impl Fn() -> bool) {
 
 /// A server that is a whole cluster.
 pub(crate) fn alone(extra: &[&str]) -> Server {
-    let server = server(extra);
+    let server = member(extra);
     add_slots(&server, 0..SLOTS);
     wait(|| server.ask("CLUSTER INFO") == "cluster_state:ok");
     server
@@ -113,8 +113,8 @@ fn add_slots(server: &Server, slots: Range<usize>) {
     }
 }
 
-/// Its servers talk to each other over its port and 10,000 more, which Redis 6.2 cannot be talked out of.
-fn server(extra: &[&str]) -> Server {
+/// A server of a cluster. Servers talk to each other over its port and 10,000 more, which Redis 6.2 cannot be talked out of.
+pub(crate) fn member(extra: &[&str]) -> Server {
     let bus_too = |port: &u16| {
         port.checked_add(10_000).is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok())
     };

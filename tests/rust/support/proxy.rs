@@ -22,6 +22,8 @@ pub(crate) enum Mode {
     Delay,
     /// No server tells its age: it is below zero, or no number.
     Ageless,
+    /// No server says which run it is.
+    Nameless,
 }
 
 pub(crate) const DELAY: Duration = Duration::from_millis(150);
@@ -109,11 +111,14 @@ impl Proxy {
 fn pump(mut from: TcpStream, mut to: TcpStream, mode: &AtomicU8, swallow: fn(u8) -> bool) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
-        if mode.load(Ordering::Relaxed) == Mode::Ageless as u8 {
-            let age = b"uptime_in_seconds:";
-            let at = buffer[..count].windows(age.len()).position(|word| word == age);
-            at.into_iter().for_each(|at| buffer[at + age.len()] = b'-');
-        }
+        let (word, at) = match mode.load(Ordering::Relaxed) {
+            mode if mode == Mode::Ageless as u8 => ("uptime_in_seconds:", 18),
+            mode if mode == Mode::Nameless as u8 => ("run_id:", 0),
+            _ => ("", 0),
+        };
+        let found =
+            buffer[..count].windows(word.len().max(1)).position(|part| part == word.as_bytes());
+        found.into_iter().for_each(|found| buffer[found + at] = b'-');
         if !swallow(mode.load(Ordering::Relaxed)) && to.write_all(&buffer[..count]).is_err() {
             break;
         }

@@ -131,7 +131,7 @@ impl Connection {
         let votes_from = context.votes_from(greeting, &opening.found);
         context.link.opened(pushes, greeting.deletes_by, votes_from);
         connected(context, self.outage.take());
-        if let Some(fault) = context.link.guard_fault(|| context.clock.now()) {
+        if let Some(fault) = context.link.guard_fault(|| None, || context.clock.now()) {
             context.warn(&fault);
         }
         if !pushes && !self.polling_said {

@@ -20,11 +20,12 @@ use super::strays::{Outlet, Redirect, Stray};
 use crate::clock::{Clock, Instant};
 use crate::foreground::OnRuntime;
 use crate::log;
-use crate::node::{Fault, Watch};
+use crate::node::{Fault, Watch, slot};
 
 /// By then whoever can hear of a switch has left the old primary, which may have granted something until then.
-/// Sentinels are asked every second, and tell before that.
-const HEARD: Duration = Duration::from_secs(2);
+/// Sentinels are asked every second, and tell before that. In a cluster a master that is cut off stops by itself about when
+/// its successor is elected.
+pub(super) const HEARD: Duration = Duration::from_secs(2);
 
 /// Where a connection goes, and what it must find there.
 #[derive(Clone)]
@@ -94,8 +95,8 @@ pub(super) struct Context {
     pub(super) commands: UnboundedReceiver<InFlight>,
     /// Deletes that no connection has had confirmed.
     pub(super) debts: Debts,
-    /// The run of the server that was behind the URL last.
-    run_id: Option<String>,
+    /// The run of the server that was behind the URL last, as far as it said which; `None`: none was reached yet.
+    run_id: Option<Option<String>>,
     /// Before then a server that took another's place takes no first vote.
     not_before: Option<Instant>,
 }
@@ -199,7 +200,8 @@ impl Context {
     /// restarted.
     pub(super) fn guard_fault(&self, in_flight: &InFlight) -> Option<Fault> {
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
-        if first { self.link.guard_fault(|| self.clock.now()) } else { None }
+        let slot = || in_flight.command.key().map(|key| slot(&key));
+        if first { self.link.guard_fault(slot, || self.clock.now()) } else { None }
     }
 
     /// From when on the server takes first votes: not before it is old enough, by its own word and by ours.
@@ -210,12 +212,11 @@ impl Context {
             let old = self.clock.now() + (guard_time(guard) + HEARD).saturating_sub(age);
             self.not_before = self.not_before.max(Some(old));
         }
-        if let Some(run_id) = &greeting.run_id {
-            let known = self.run_id.replace(run_id.clone());
-            if known.is_some_and(|known| known != *run_id) {
-                // Of whatever age, it may lack what the one before it knew: a replica that was promoted.
-                self.not_before = self.not_before.max(Some(self.clock.now() + guard_time(guard)));
-            }
+        let known = self.run_id.replace(greeting.run_id.clone());
+        // Of whatever age, it may lack what the one before it knew: a replica that was promoted. A server that does not
+        // say which run it is may be another one.
+        if known.is_some_and(|known| known.is_none() || known != greeting.run_id) {
+            self.not_before = self.not_before.max(Some(self.clock.now() + guard_time(guard)));
         }
         match greeting.votes_in {
             // No guard: its age does not matter, read or not.

@@ -2,6 +2,7 @@
 //!
 //! Written by the connection's task, read by anybody: hence atomics and a mutex that is held for a copy only.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -30,8 +31,9 @@ pub(super) struct Link {
     deletes_by: Mutex<Option<Delete>>,
     /// From when on the server takes first votes.
     votes_from: Mutex<VotesFrom>,
-    /// Whatever its age: before then it may lack what another server had granted whose place it took.
-    not_before: Mutex<Option<Instant>>,
+    /// From when on the server takes first votes in hash slots that another server had before. Until then it may lack
+    /// what that server granted last.
+    slots_from: Mutex<HashMap<u16, Instant>>,
     /// Deletes that were asked over this connection and have no answer yet.
     deletes: AtomicUsize,
     /// Some key holds more than any token has: no values are read that are not cut short.
@@ -68,11 +70,19 @@ impl Link {
         *self.deletes_by.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why the server takes no first vote now, if it does not.
+    /// Why the server takes no first vote now, if it does not. `slot`: that of the vote's keys.
     ///
     /// Its text says when it will, for whoever waits for a quorum meanwhile.
-    pub(super) fn guard_fault(&self, now: impl FnOnce() -> Instant) -> Option<Fault> {
-        let not_before = *self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn guard_fault(
+        &self,
+        slot: impl FnOnce() -> Option<u16>,
+        now: impl FnOnce() -> Instant,
+    ) -> Option<Fault> {
+        let slots = self.slots_from.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nearly always empty, and then the slot need not be known.
+        let not_before = if slots.is_empty() { None } else { slot() };
+        let not_before = not_before.and_then(|slot| slots.get(&slot).copied());
+        drop(slots);
         let left = match self.votes_from() {
             VotesFrom::Now => not_before?.since(now()),
             VotesFrom::Never => {
@@ -94,10 +104,16 @@ impl Link {
         *self.votes_from.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It took another's place: no first vote before then.
-    pub(super) fn votes_not_before(&self, at: Instant) {
-        let mut not_before = self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
-        *not_before = (*not_before).max(Some(at));
+    /// The slots came from another server `now`: no first vote in them before `from`.
+    pub(super) fn guard_slots(
+        &self,
+        slots: impl Iterator<Item = u16>,
+        now: Instant,
+        from: Instant,
+    ) {
+        let mut slots_from = self.slots_from.lock().unwrap_or_else(PoisonError::into_inner);
+        slots_from.retain(|_, from| *from > now);
+        slots_from.extend(slots.map(|slot| (slot, from)));
     }
 
     /// Its age was read.

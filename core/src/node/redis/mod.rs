@@ -63,7 +63,7 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use super::{
-    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, Watch,
+    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, Watch, slot,
 };
 use crate::{background, clock::Clock};
 use commands::{attempt, ping};
@@ -174,8 +174,8 @@ impl Node for RedisNode {
         self.link.pushes()
     }
 
-    fn guard_fault(&self, _key: &str) -> Option<Fault> {
-        self.link.guard_fault(|| self.clock.now())
+    fn guard_fault(&self, key: &str) -> Option<Fault> {
+        self.link.guard_fault(|| Some(slot(key)), || self.clock.now())
     }
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {

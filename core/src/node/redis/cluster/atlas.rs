@@ -79,7 +79,7 @@ impl Atlas {
 
     /// A server says who has a slot: the map has it so if it was that server's by the map, and who it is said to be is
     /// asked for the rest.
-    pub(super) fn believe(&mut self, from: &Address, slot: u16, to: &Address) -> Arc<Member> {
+    pub(super) fn believe(&mut self, from: &Address, slot: u16, to: &Address) {
         let to = self.members.get(&to.or_host_of(from));
         let ours = self.map.load().owner(slot).address.as_ref() == Some(from);
         if ours && slot < SLOTS {
@@ -87,7 +87,6 @@ impl Atlas {
             self.members.prefer(&to);
             self.survey.want();
         }
-        to
     }
 
     /// Every slot's owner, as a server says; of a slot that it does not name nobody is.
@@ -109,8 +108,12 @@ impl Atlas {
         let next = Arc::new(next);
         let old = self.map.swap(Arc::clone(&next));
         let now = self.clock.now();
-        for slot in &moved {
-            self.members.guard(*slot, next.owner(*slot), old.owner(*slot), now);
+        // The first map takes no slot from anybody.
+        if !old.servers().is_empty() {
+            for server in next.servers() {
+                let its = |slot: &u16| Arc::ptr_eq(next.owner(*slot), server);
+                self.members.guard(moved.iter().copied().filter(its), server, now);
+            }
         }
         next.lobby().node.link.paying();
         for command in self.debts.take() {

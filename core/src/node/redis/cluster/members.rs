@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::super::context::HEARD;
 use super::super::handshake::guard_time;
 use super::super::in_flight::InFlight;
 use super::super::strays::{Address, Outlet, Stray};
@@ -152,17 +153,12 @@ impl Members {
         self.down.retain(|address| owned.contains_key(address));
     }
 
-    /// A server that took the place of the one it copied may lack what that one had granted last: the restart guard
-    /// begins anew there. One that got the slot by a migration has all of it.
-    pub(super) fn guard(&self, slot: u16, to: &Member, from: &Member, now: Instant) {
-        let (Some(new), Some(old)) = (&to.address, &from.address) else { return };
-        let copied = self.ranges.iter().any(|range| {
-            (range.first..=range.last).contains(&slot)
-                && range.owner == *old
-                && range.replicas.contains(new)
-        });
-        if copied && !self.maker.guard.is_zero() {
-            to.node.link.votes_not_before(now + guard_time(self.maker.guard));
+    /// The server has these slots from now on, which another one had before: it takes no first vote in them until all
+    /// leases have ended that the other one may have granted last. Nothing says whether that one gave them away with all
+    /// their keys, or failed and a replica took its place.
+    pub(super) fn guard(&self, slots: impl Iterator<Item = u16>, to: &Member, now: Instant) {
+        if !self.maker.guard.is_zero() {
+            to.node.link.guard_slots(slots, now, now + guard_time(self.maker.guard) + HEARD);
         }
     }
 }

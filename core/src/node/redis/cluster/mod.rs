@@ -11,6 +11,8 @@ mod onward;
 mod router;
 mod seeds;
 mod survey;
+#[cfg(test)]
+mod tests;
 mod topology;
 
 use std::sync::Arc;

@@ -183,7 +183,12 @@ impl Router {
             Onward::AtOnce | Onward::Later => {}
         }
         let to = match redirect {
-            Redirect::Moved(slot, to) => Some(self.atlas.believe(from, slot, &to)),
+            // To the owner by the map, which has a guard where that is new: `to` may have lost the slot again.
+            Redirect::Moved(slot, to) => {
+                self.atlas.believe(from, slot, &to);
+                slot_of(&in_flight.command)
+                    .map(|slot| Arc::clone(self.atlas.map.load().owner(slot)))
+            }
             Redirect::Ask(to) => {
                 in_flight.detour.asking = true;
                 Some(self.atlas.members.get(&to.or_host_of(from)))

@@ -69,8 +69,7 @@ impl Sentinels {
         // What was heard by then has to do.
         let _ = timeout(ALL, self.ask_all(&mut heard)).await;
         let word = self.judge(&heard)?;
-        self.known.settle(&word);
-        Ok(word)
+        Ok(self.known.settle(&word))
     }
 
     /// Every news is told here from now on.

@@ -1,0 +1,107 @@
+//! What a client makes of the maps that servers report, without any server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::super::strays::Address;
+use super::atlas::Atlas;
+use super::members::{Maker, Members};
+use super::seeds::Seeds;
+use super::topology::Range;
+use super::{Map, Member, RedisNode, Route, queue};
+use crate::clock::{Clock, SystemClock};
+use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
+
+/// In slot 15,495, which the third server has.
+const KEY: &str = "a";
+
+fn server(number: u16) -> Address {
+    Address::new("server", number)
+}
+
+/// These servers have a third of the slots each.
+fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
+    let range = |at: u16| Range {
+        first: at * 5461,
+        last: (at * 5461 + 5460).min(16_383) + u16::from(at == 2),
+        owner: server(owners[usize::from(at)]),
+        replicas: replicas[usize::from(at)].iter().map(|number| server(*number)).collect(),
+    };
+    (0..3).map(range).collect()
+}
+
+/// A client's knowledge of a cluster, with a restart guard of a minute.
+fn atlas() -> Atlas {
+    let seeds = Seeds::parse("redis+cluster://server:1").unwrap();
+    let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
+    let needs = Needs { key_prefix, durability, scripts };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let watch = Arc::new(Watch::new(Arc::default()));
+    let (to_lobby, ..) = queue(None);
+    let place = ("url".to_owned(), Route::Fixed(seeds.first()));
+    let node = RedisNode::leading_to(to_lobby, place, &needs, Arc::clone(&clock));
+    let map = Map::new(Arc::new(Member { address: None, node }));
+    let maker = Maker {
+        url: "url".to_owned(),
+        seeds,
+        guard: Duration::from_secs(60),
+        needs,
+        run_ids: Arc::default(),
+        clock: Arc::clone(&clock),
+        watch: Arc::clone(&watch),
+        runtime: None,
+        strays: unbounded_channel().0,
+    };
+    Atlas::new(Arc::new(ArcSwap::from_pointee(map)), Members::new(maker), clock, watch)
+}
+
+/// A survey found this.
+fn learn(atlas: &mut Atlas, ranges: Vec<Range>) {
+    atlas.apply(&ranges);
+    let map = atlas.map.load_full();
+    atlas.members.learn(ranges, &map, atlas.clock.now());
+}
+
+/// Why the key's owner takes no first vote.
+fn guard_fault(atlas: &Atlas, key: &str) -> Option<Fault> {
+    atlas.map.load().owner(slot(key)).node.guard_fault(key)
+}
+
+#[tokio::test]
+async fn a_replica_that_joined_after_the_last_survey_is_guarded_when_it_takes_over() {
+    let mut atlas = atlas();
+    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
+    assert_eq!(guard_fault(&atlas, KEY), None, "the first map takes no slot from anybody");
+    learn(&mut atlas, thirds([1, 2, 4], [&[], &[], &[]]));
+    let fault = guard_fault(&atlas, KEY).expect("a server that was not known as the master");
+    assert!(fault.to_string().contains("took another server's place"), "{fault}");
+    // The other servers kept their slots.
+    assert_eq!(guard_fault(&atlas, "lock:job"), None);
+}
+
+#[tokio::test]
+async fn a_slot_that_nobody_had_for_a_while_is_guarded_with_its_next_owner() {
+    let mut atlas = atlas();
+    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[4]]));
+    let mut without = thirds([1, 2, 3], [&[], &[], &[]]);
+    without.pop();
+    learn(&mut atlas, without);
+    learn(&mut atlas, thirds([1, 2, 4], [&[], &[], &[]]));
+    assert!(guard_fault(&atlas, KEY).is_some());
+}
+
+#[tokio::test]
+async fn a_master_of_other_slots_is_guarded_in_those_that_are_new_to_it() {
+    let mut atlas = atlas();
+    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
+    atlas.believe(&server(3), slot(KEY), &server(2));
+    assert!(guard_fault(&atlas, KEY).is_some());
+    let (owner, slots) = (server(2), 5461..10_922);
+    let other = (0..99).map(|at| format!("lock:{at}")).find(|key| slots.contains(&slot(key)));
+    let map = atlas.map.load_full();
+    assert_eq!(map.owner(6000).address.as_ref(), Some(&owner));
+    assert_eq!(guard_fault(&atlas, &other.unwrap()), None);
+}
