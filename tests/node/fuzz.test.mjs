@@ -51,6 +51,6 @@ test("URLs and options of pieces", { timeout: MOST ? 3_600_000 : 90_000 }, () =>
   const nodes = fc.array(url, { minLength: 1, maxLength: 3 });
   const name = fc.oneof(fc.constantFrom("job", "", "a\nb"), fc.string({ unit: "binary" }));
   // The same ones in every run of the suite.
-  const runs = MOST ? { numRuns: Number(MOST) } : { numRuns: 2000, seed: 1 };
+  const runs = MOST ? { numRuns: Number(MOST) } : { numRuns: 500, seed: 1 };
   fc.assert(fc.property(nodes, options(CLIENT), name, options(LOCK), tries), runs);
 });

@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { Redlock } from "redlock-native";
 import { parse } from "smol-toml";
 import { after, before } from "./testing.mjs";
 
@@ -181,6 +182,42 @@ export async function eventually(check, patience = 10_000) {
       await sleep(20);
     }
   }
+}
+
+/** Resolves once this many acquires of the client are in progress. */
+export async function waiting(redlock, count = 1) {
+  await eventually(() => assert.equal(redlock.stats().waiting, count));
+}
+
+/** Asserts that a lock that is held cannot be acquired again. */
+export async function assertRefused(lock, options) {
+  const second = await lock.tryAcquire(options);
+  assert.equal(second, null, `two holders: ${lock.key} was acquired while it was held`);
+}
+
+/** Resolves once the client has reported a loss that happened after this call. Earlier losses were reported before it. */
+export async function laterLoss(redlock) {
+  const name = fresh("later");
+  const lease = await redlock.lock(name).acquire();
+  let reported = false;
+  lease.onLost(() => {
+    reported = true;
+  });
+  await redlock.forceRelease(name);
+  await eventually(() => assert.ok(reported));
+}
+
+/**
+ * Asserts that the client of this `clientName` has no connection to the server. Another client's commands come first: the
+ * background thread has begun what it had to do before.
+ */
+export async function assertNotConnected(server, clientName) {
+  const other = new Redlock(server.url, { clientName: `${clientName}-other` });
+  await (await other.lock(fresh()).acquire()).release();
+  const clients = await server.cli("CLIENT", "LIST");
+  assert.ok(clients.includes(` name=${clientName}-other `), clients);
+  assert.ok(!clients.includes(` name=${clientName} `), clients);
+  other.close();
 }
 
 /** Blocks this thread, timers and all. */

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { Redlock } from "redlock-native";
-import { fresh, program, serverForSuite } from "./helper.mjs";
+import { eventually, fresh, program, serverForSuite } from "./helper.mjs";
 import { slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -21,13 +21,18 @@ async function warm(client) {
   for (let turn = 0; turn < 200; turn += 1) await (await client.lock("warm").acquire()).release();
 }
 
-test("a pair wakes no other thread", linux, async () => {
-  const pairs = 1000;
-  const { code, stderr, lines } = await program("lanes", [shared.server.url, pairs]);
-  assert.equal(code, 0, stderr);
-  // Its own rhythm, a few times a second; it was 2,000 and more as long as it did the reading.
-  assert.ok(Number(lines[0]) < pairs / 4, lines[0]);
-});
+slow(
+  "it counts wake-ups, of which a busy machine adds some",
+  "a pair wakes no other thread",
+  linux,
+  async () => {
+    const pairs = 1000;
+    const { code, stderr, lines } = await program("lanes", [shared.server.url, pairs]);
+    assert.equal(code, 0, stderr);
+    // The thread wakes a few times a second on its own. If it reads the replies, it wakes 2,000 times and more.
+    assert.ok(Number(lines[0]) < pairs / 4, lines[0]);
+  },
+);
 
 slow(
   "it blocks the thread for real seconds",
@@ -69,8 +74,9 @@ for (const way of ["released", "aborted"]) {
   test(`what was ${way} right before the process ended leaves no key`, async () => {
     const { code, stderr } = await program("leaves", [shared.server.url, way]);
     assert.equal(code, 0, stderr);
-    // The server reads what was sent, whoever sent it is gone.
-    await sleep(50);
+    // The server executes what it received before it closes the connection.
+    const clients = () => shared.server.cli("CLIENT", "LIST");
+    await eventually(async () => assert.doesNotMatch(await clients(), / name=left-/));
     assert.equal(await shared.server.cli("EXISTS", `lock:left-${way}`), "0");
   });
 }

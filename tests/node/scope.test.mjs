@@ -1,8 +1,8 @@
 // Scopes: using(), Symbol.asyncDispose, and how a loss is told.
 import assert from "node:assert/strict";
-import { setTimeout as sleep } from "node:timers/promises";
+import { EventEmitter, once } from "node:events";
 import { LockLost, Redlock } from "redlock-native";
-import { block, eventually, fresh, Server, serverForSuite } from "./helper.mjs";
+import { assertRefused, block, eventually, fresh, Server, serverForSuite } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -23,7 +23,7 @@ describe("using()", () => {
     const result = await redlock.using(name, { ttl: 1000 }, async (lease) => {
       seen = lease;
       assert.equal(lease.held, true);
-      assert.equal(await redlock.lock(name).tryAcquire(), null);
+      await assertRefused(redlock.lock(name));
       return 42;
     });
     assert.equal(result, 42);
@@ -101,11 +101,10 @@ describe("a loss", () => {
   test("aborts at the end of validity when the server is gone", async () => {
     const server = await Server.start();
     const lease = await new Redlock(server.url).lock(fresh(), { ttl: 800 }).acquire();
-    const started = performance.now();
     await server.stop();
     await aborted(lease.signal);
     assert.equal(lease.signal.reason.code, "lost");
-    assert.ok(performance.now() - started < 1500);
+    assert.equal(lease.held, false);
   });
 
   test("using() rejects with LockLost when the body did not fail", async () => {
@@ -134,7 +133,7 @@ describe("a loss", () => {
     await assert.rejects(redlock.using(fresh(), { ttl: 600 }, fails), (error) => error === failure);
     const passes = async ({ key, signal }) => {
       await server.cli("DEL", key);
-      await sleep(60_000, undefined, { signal });
+      await once(new EventEmitter(), "never", { signal });
     };
     await assert.rejects(redlock.using(fresh(), { ttl: 600 }, passes), (error) => {
       assert.equal(error.name, "AbortError");
@@ -182,7 +181,7 @@ describe("Symbol.asyncDispose", () => {
       const body = async (held) => {
         await redlock.forceRelease(name);
         // Told first: a release that finds the key gone by itself is the end that the body wanted.
-        while (held.held) await new Promise((told) => setTimeout(told, 1));
+        await eventually(() => assert.equal(held.held, false));
         await fails(held);
       };
       await assert.rejects(redlock.using(name, body), { code: "lost" });

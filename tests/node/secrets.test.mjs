@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
 import { Fake } from "./fake.mjs";
-import { camel, serverForSuite, table } from "./helper.mjs";
+import { camel, eventually, serverForSuite, table } from "./helper.mjs";
 import { test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -85,9 +85,7 @@ for (const { about, name, shown } of secrets.name) {
     await redlock.forceRelease(name);
     await lost;
     check(lease.signal.reason, [shown]);
-    while (!warnings.some((text) => text.includes(shown))) {
-      await new Promise((resolve) => setTimeout(resolve, 5));
-    }
+    await eventually(() => assert.ok(warnings.some((text) => text.includes(shown))));
     for (const text of warnings) assert.doesNotMatch(text, OBEYED);
     process.off("warning", listen);
     redlock.close();

@@ -2,7 +2,7 @@
 import { Redlock } from "redlock-native";
 
 const [node, way] = process.argv.slice(2);
-const client = new Redlock(node);
+const client = new Redlock(node, { clientName: `left-${way}` });
 const lock = client.lock(`left-${way}`, { ttl: 60_000 });
 // From here on there is a connection that this thread may read.
 for (let turn = 0; turn < 200; turn += 1) await (await lock.acquire()).release();
