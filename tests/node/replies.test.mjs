@@ -1,4 +1,4 @@
-// What a sick or hostile server says is a fault with its cause, in time, whatever was asked.
+// What a sick or hostile server says is a fault with its cause, whatever was asked.
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";

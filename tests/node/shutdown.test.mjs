@@ -1,8 +1,16 @@
 // The orderly end: who runs under a lease that is given back is told, and no key is left behind.
 import assert from "node:assert/strict";
-import { setTimeout as sleep } from "node:timers/promises";
 import { LockLost, Redlock } from "redlock-native";
-import { eventually, fresh, program, refusal, Server, serverForSuite } from "./helper.mjs";
+import {
+  eventually,
+  fresh,
+  laterLoss,
+  program,
+  refusal,
+  Server,
+  serverForSuite,
+  waiting,
+} from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -32,14 +40,15 @@ for (const [kind, url] of Object.entries(kinds)) {
       const { entered, leave, scope, told } = running(redlock, name);
       const lease = await entered;
       const { signal } = lease;
-      const waiting = other
+      const acquiring = other
         .lock(name)
         .acquire()
         .then((next) => [next, lease.held, signal.aborted]);
-      await sleep(50);
+      await waiting(other);
       assert.equal(await redlock.releaseAll(), 1);
-      const [next, held, aborted] = await waiting;
-      assert.deepEqual([held, aborted], [false, true]);
+      const [next, held, aborted] = await acquiring;
+      assert.equal(held, false, "two holders: the lease is held after another acquire");
+      assert.equal(aborted, true);
       assert.ok(signal.reason instanceof LockLost);
       assert.equal(signal.reason.reason, "released");
       assert.match(signal.reason.message, /releaseAll, shutdown or another lease/);
@@ -57,7 +66,7 @@ for (const [kind, url] of Object.entries(kinds)) {
         ({ signal } = lease);
         await lease.release();
         assert.equal(await redlock.releaseAll(), 0);
-        await sleep(20);
+        await laterLoss(redlock);
         return "done";
       });
       assert.equal(await scope, "done");
@@ -69,27 +78,30 @@ for (const [kind, url] of Object.entries(kinds)) {
       const name = fresh();
       const first = await redlock.lock(name).acquire();
       const second = await redlock.attach(name, first.token);
-      const told = new Promise((resolve) => first.onLost(resolve));
+      const told = [];
+      first.onLost(({ reason }) => told.push(reason));
       await second.release();
       await eventually(() => assert.equal(first.held, false));
-      // Waiting for a loss keeps no process alive.
-      const stay = setTimeout(() => undefined, 10_000);
-      assert.equal((await told).reason, "released");
-      clearTimeout(stay);
+      await eventually(() => assert.deepEqual(told, ["released"]));
     });
 
     test("shutdown() ends what waits, lets bodies end, and resolves with 0", async () => {
-      const redlock = new Redlock(url());
+      const node = url();
+      const redlock = new Redlock(node);
       const name = fresh();
       const { entered, leave, scope, told } = running(redlock, name);
       const lease = await entered;
-      const waiting = assert.rejects(redlock.lock(name).acquire(), { code: "closed" });
-      await sleep(20);
-      const ended = redlock.shutdown();
-      await waiting;
+      const refused = assert.rejects(redlock.lock(name).acquire(), { code: "closed" });
+      await waiting(redlock);
+      let over = false;
+      const ended = redlock.shutdown().finally(() => {
+        over = true;
+      });
+      await refused;
       await assert.rejects(redlock.lock(fresh()).acquire(), { name: "ClientClosed" });
       assert.equal(lease.held, true);
-      assert.equal(await Promise.race([ended, sleep(100, "waits")]), "waits");
+      await laterLoss(new Redlock(node));
+      assert.equal(over, false, "shutdown() did not wait for the body");
       leave();
       assert.equal(await scope, "done");
       assert.equal(await ended, 0);

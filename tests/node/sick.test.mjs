@@ -1,4 +1,4 @@
-// Real servers that are sick: each is a fault with its own cause within `wait`.
+// Real servers that are sick: each is a fault with its own cause.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { inspect } from "node:util";
@@ -77,7 +77,7 @@ const sick = {
 for (const [cause, start] of Object.entries(sick)) {
   const own = ["NOAUTH", "NOPERM"].includes(cause.trim()) ? unlessLeast("a user of its own") : {};
   test(
-    `${cause.trim()}: acquire and tryAcquire say so in time, and inspect sees no holder`,
+    `${cause.trim()}: acquire and tryAcquire say so, and inspect sees no holder`,
     own,
     async () => {
       const redlock = new Redlock(await start());
@@ -86,21 +86,19 @@ for (const [cause, start] of Object.entries(sick)) {
       const reads = ["READONLY", "OOM"].includes(cause);
       if (reads) assert.equal((await lock.inspect()).held, false);
       for (const verb of ["acquire", "tryAcquire", ...(reads ? [] : ["inspect"])]) {
-        const begun = performance.now();
         await assert.rejects(lock[verb](), (error) => {
           assert.equal(error.code, "unavailable");
           assert.ok(error.nodes[0].error.includes(cause), error.nodes[0].error);
           assert.ok(!inspect([error, redlock], { depth: null }).includes("s3cret"));
           return true;
         });
-        assert.ok(performance.now() - begun < 6000);
       }
       redlock.close();
     },
   );
 }
 
-test("a cluster is named at once, however long an acquire may wait", async () => {
+test("a cluster ends an acquire that waits without a limit", async () => {
   // One of two nodes: the other one has all keys.
   const cluster = () => started("--cluster-enabled", "yes");
   const [one, two] = await Promise.all([cluster(), cluster()]);
@@ -109,11 +107,9 @@ test("a cluster is named at once, however long an acquire may wait", async () =>
   await one.cli("CLUSTER", "MEET", "127.0.0.1", two.port);
   await eventually(async () => assert.match(await one.cli("GET", "key"), /MOVED/), 20_000);
   const redlock = new Redlock(one.url);
-  const begun = performance.now();
   for (const verb of ["acquire", "tryAcquire"]) {
     const says = { code: "invalid", message: /Redis Cluster.*use redis\+cluster:\/\// };
     await assert.rejects(redlock.lock(fresh())[verb](), says);
   }
-  assert.ok(performance.now() - begun < 6000);
   redlock.close();
 });

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { Redlock } from "redlock-native";
-import { fresh, program, serverForSuite } from "./helper.mjs";
+import { eventually, fresh, program, serverForSuite } from "./helper.mjs";
 import { describe, slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -35,10 +35,12 @@ describe("a worker thread", () => {
     const lease = await lock.acquire();
     const worker = start("wait", name);
     await once(worker, "message");
-    await sleep(100);
+    const connected = async () => (await server.cli("CLIENT", "LIST")).includes(` name=${name} `);
+    await eventually(async () => assert.ok(await connected()));
     await worker.terminate();
+    // Without a connection it takes no lock that is released later.
+    await eventually(async () => assert.ok(!(await connected())));
     await lease.release();
-    await sleep(300);
     assert.equal(await server.cli("EXISTS", lock.key), "0");
     await (await lock.tryAcquire()).release();
   });

@@ -3,7 +3,8 @@ import { parentPort, workerData } from "node:worker_threads";
 import { Redlock } from "redlock-native";
 
 const { node, name, task } = workerData;
-const lock = new Redlock(node).lock(name, { ttl: 1000 });
+const client = new Redlock(node, { clientName: name });
+const lock = client.lock(name, { ttl: 1000 });
 
 if (task === "use") {
   const lease = await lock.acquire();
@@ -24,5 +25,6 @@ if (task === "use") {
   for (;;) await Promise.all([pair(), pair(), pair()]);
 } else {
   lock.acquire().then(() => parentPort.postMessage("acquired"));
+  while (client.stats().waiting === 0) await new Promise((resolve) => setImmediate(resolve));
   parentPort.postMessage("waiting");
 }
