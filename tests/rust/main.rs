@@ -33,6 +33,7 @@ mod polling;
 mod proxies;
 mod quorum;
 mod receiving;
+mod refused_deletes;
 mod replay;
 mod replicas;
 mod rights;

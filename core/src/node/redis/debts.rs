@@ -17,6 +17,34 @@ const MOST: usize = 10_000;
 /// So many votes that were never sent are remembered; the delete of a forgotten one is owed for nothing.
 const MOST_UNSENT: usize = 32_768;
 
+/// The longest delay between two attempts to carry out the pending deletes of an open connection, in chores.
+const LONGEST_DELAY: u32 = 8;
+
+/// When an open connection sends its pending deletes again: after 1, 2, 4 and 8 chores, then after every 8.
+pub(super) struct Retry {
+    delay: u32,
+    left: u32,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { delay: 1, left: 1 }
+    }
+}
+
+impl Retry {
+    /// Called once per chore.
+    pub(super) fn is_due(&mut self) -> bool {
+        self.left -= 1;
+        if self.left > 0 {
+            return false;
+        }
+        self.delay = (2 * self.delay).min(LONGEST_DELAY);
+        self.left = self.delay;
+        true
+    }
+}
+
 /// What one node's connections owe, across reconnects.
 #[derive(Default)]
 pub(super) struct Debts {
@@ -192,6 +220,13 @@ mod tests {
         debts.owe(delete("healed"), now);
         assert_eq!(owed(&mut debts), ["b", "a", "asked twice", "healed"]);
         assert!(debts.is_empty());
+    }
+
+    #[test]
+    fn the_delay_between_retries_grows_up_to_its_limit() {
+        let mut retry = Retry::default();
+        let due: Vec<_> = (1..40).filter(|_| retry.is_due()).collect();
+        assert_eq!(due, [1, 3, 7, 15, 23, 31, 39]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::answers::{GIVEN_BACK, denied_delete, fits, given_back, leads_to, lost
 use super::commands::plain;
 use super::confirm::Confirm;
 use super::context::Context;
+use super::debts::Retry;
 use super::handshake::load_scripts;
 use super::hearer::Hearer;
 use super::in_flight::{Command, InFlight, Purpose};
@@ -40,11 +41,13 @@ pub(super) struct Dialogue {
     pub(super) hearer: Arc<Hearer>,
     /// The server's age could not be read, and may be later.
     ageless: bool,
-    /// How many times they were done.
+    /// How many times the chores were done.
     chores: u32,
     /// How many answers to many in a row lacked most of what was asked.
     odd: u32,
-    /// It was said that the server refuses deletes.
+    /// When the pending deletes are sent again.
+    retry: Retry,
+    /// It was logged that the server refuses deletes.
     refusal_said: bool,
 }
 
@@ -66,6 +69,7 @@ impl Dialogue {
             hearer,
             ageless,
             chores: 0,
+            retry: Retry::default(),
             odd: 0,
             refusal_said: false,
             context,
@@ -189,8 +193,13 @@ impl Dialogue {
     /// Hands an answer to whoever asked.
     fn deliver(&mut self, in_flight: InFlight, value: Value) {
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
+            if let Some(fault) = self.refused_delete(&value) {
+                self.context.refuse(in_flight, &fault);
+                // Afterwards, so that the delete is counted as pending at every moment.
+                self.context.link.delete_answered();
+                return;
+            }
             self.context.link.delete_answered();
-            self.note_refusal(&value);
         }
         if let Some(next) = leads_to(&in_flight, &value) {
             let keys = in_flight.command.forced_keys();
@@ -213,18 +222,26 @@ impl Dialogue {
         self.confirm.deliver(in_flight, value);
     }
 
-    /// A key that the server does not delete stays until its ttl is over: a quorum may have confirmed the release, and nobody
-    /// else would be told. Said once; what is no lock's key is none of ours.
-    fn note_refusal(&mut self, answer: &Value) {
-        if !matches!(answer, Value::ServerError(_)) || self.refusal_said {
-            return;
+    /// Why the server did not carry out a delete. The delete stays pending: the server may be busy, unable to write, or lack a
+    /// right for now. `None`: it was carried out, or the error says that the key is not a lock's key on this server.
+    fn refused_delete(&mut self, answer: &Value) -> Option<Fault> {
+        if !matches!(answer, Value::ServerError(_)) {
+            return None;
         }
         let fault = self.context.target.route.redact_fault(reply::unexpected(answer));
-        if !fault.is_invalid() {
-            self.refusal_said = true;
-            let text = format!("a key that was given back stays until its ttl is over: {fault}");
+        if fault.is_invalid() {
+            return None;
+        }
+        if !std::mem::replace(&mut self.refusal_said, true) {
+            let text = format!(
+                "a released key is not deleted yet; retrying until its ttl is over: {fault}"
+            );
             self.context.warn(&Fault::new(text));
         }
+        if self.context.debts.is_empty() {
+            self.retry = Retry::default();
+        }
+        Some(fault)
     }
 
     /// The connection broke: what has no answer is refused, and what was never sent is not owed.

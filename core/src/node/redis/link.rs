@@ -40,7 +40,7 @@ pub(super) struct Link {
     long_values: AtomicBool,
     /// How many connections there were so far.
     opened: AtomicU64,
-    /// Until when deletes are owed on the next one: the keys expire by then.
+    /// Until when deletes are to be sent again: the keys expire by then.
     owed_until: Mutex<Option<Instant>>,
 }
 
@@ -140,7 +140,12 @@ impl Link {
 
     /// Whether a key may be left behind if nobody waits: a delete is under way, or owed until the node is back.
     pub(super) fn owes(&self, now: Instant) -> bool {
-        self.has_deletes() || self.owed().is_some_and(|until| until > now)
+        self.has_deletes() || self.has_pending_deletes(now)
+    }
+
+    /// Whether a delete waits to be sent again, and can still have something to delete.
+    pub(super) fn has_pending_deletes(&self, now: Instant) -> bool {
+        self.owed().is_some_and(|until| until > now)
     }
 
     /// Whether deletes have no answer yet.
@@ -158,7 +163,7 @@ impl Link {
         self.deletes.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A delete must wait for the next connection.
+    /// A delete is to be sent again.
     pub(super) fn owe(&self, until: Instant) {
         let mut owed = self.owed();
         *owed = (*owed).max(Some(until));

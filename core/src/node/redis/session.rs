@@ -181,7 +181,7 @@ impl Session {
         Standing {
             open,
             gone: !self.more,
-            idle: !self.more && !open && !unwritten,
+            idle: !self.more && !open && !unwritten && !self.dialogue.has_refused_deletes(),
             chores: self.dialogue.has_chores(),
             kept: self.is_kept(),
         }

@@ -13,17 +13,22 @@ const AGE: u32 = 5;
 impl Dialogue {
     /// Whether there is something to do from time to time that nobody asks for.
     pub(crate) fn has_chores(&self) -> bool {
-        self.ageless || (self.unkilled.is_some() && !self.context.debts.is_empty())
+        self.ageless || !self.context.debts.is_empty()
     }
 
-    /// Reads the server's age, where it could not be read; pays again what a former connection may have made anew.
+    /// Whether the server has refused deletes that are retried over this connection.
+    pub(crate) fn has_refused_deletes(&self) -> bool {
+        self.context.link.has_pending_deletes(self.context.clock.now())
+    }
+
+    /// Reads the server's age, where it could not be read, and sends pending deletes again: those that the server refused, and
+    /// those whose keys a former connection that lives on may have set again.
     pub(crate) fn do_chores(&mut self) {
         if self.ageless && self.chores.is_multiple_of(AGE) {
             self.ask(InFlight::unheard(plain(&about("server"), Purpose::Age)));
         }
         self.chores += 1;
-        // What was paid may be made anew by a connection that lives on: paid again, ever more rarely, for a ttl.
-        if self.unkilled.is_some() && self.chores.is_power_of_two() {
+        if !self.context.debts.is_empty() && self.retry.is_due() {
             let now = self.context.clock.now();
             self.context.debts.forget_expired(now);
             self.pay_debts();
