@@ -39,12 +39,18 @@ pub const CREDENTIALS: i32 = -3;
 #[napi]
 pub const STEP: i32 = -4;
 
+/// The number of a call, of the lease that a call acquires, or of a credentials function.
+///
+/// Numbers count up and are never used again, so no lease can take the place of another. JavaScript's numbers are exact
+/// up to 2^53: at a million calls a second that is 285 years.
+pub(crate) type Number = i64;
+
 /// One call, as JavaScript wrote it.
 pub(crate) struct Call {
     /// One of those above.
     pub(crate) operation: u32,
     /// Number of a lock or of a lease.
-    pub(crate) of: u32,
+    pub(crate) of: Number,
     /// Who hears of the outcome.
     pub(crate) slot: u32,
     /// If one was given.
@@ -73,6 +79,17 @@ impl Row {
     pub(crate) fn plain(slot: f64, value: f64) -> Self {
         Self { slot, value, token: [0; 4], fence: 0.0 }
     }
+
+    /// Names a lease, or a credentials function.
+    pub(crate) fn numbered(slot: f64, number: Number) -> Self {
+        Self::plain(slot, column(number))
+    }
+}
+
+/// As a column of a row.
+#[allow(clippy::cast_precision_loss, reason = "numbers and times in µs stay below 2^53")]
+pub(crate) fn column(number: Number) -> f64 {
+    number as f64
 }
 
 /// Memory of an array that JavaScript owns, and keeps for as long as it can be called or calls.
@@ -128,7 +145,7 @@ impl Batch {
         // SAFETY: JavaScript does not run while this does.
         let [operation, of, slot, argument] = unsafe { row.read() };
         let argument = (!argument.is_nan()).then_some(argument);
-        Some(Call { operation: operation as u32, of: of as u32, slot: slot as u32, argument })
+        Some(Call { operation: operation as u32, of: of as Number, slot: slot as u32, argument })
     }
 
     /// Writes an outcome into this row, if there is one.

@@ -67,7 +67,7 @@ impl NativeClient {
 
     /// The numbers of what this client holds now.
     #[napi(catch_unwind)]
-    pub fn leases(&self) -> Vec<u32> {
+    pub fn leases(&self) -> Vec<i64> {
         self.local.held.ids_of(&self.client.leases())
     }
 

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use napi_derive::napi;
 use redlock::ffi::{Answer, Ask, Credentials, Unit};
 
+use crate::batch::Number;
 use crate::outcome::{Ended, Outcome};
 use crate::runtime::{Local, Runtime};
 
 /// The function of this number, asked by way of its event loop.
 struct Asker {
-    source: u32,
+    source: Number,
     push: Box<dyn Fn(Ended) + Send + Sync>,
 }
 
@@ -25,7 +26,7 @@ impl Ask for Asker {
 }
 
 /// Asks the function that JavaScript knows by this number.
-pub(crate) fn asker(local: &Local, source: u32) -> Arc<dyn Ask> {
+pub(crate) fn asker(local: &Local, source: Number) -> Arc<dyn Ask> {
     Arc::new(Asker { source, push: Box::new(local.pusher()) })
 }
 

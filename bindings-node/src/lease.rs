@@ -11,7 +11,7 @@ use crate::runtime::{Local, Runtime};
 
 impl Local {
     /// Sends the release now; its outcome comes with those of the calls around it.
-    pub(crate) fn release(&self, slot: u32, id: u32) {
+    pub(crate) fn release(&self, slot: u32, id: i64) {
         match self.held.ask(id, LeaseHandle::release) {
             Some(release) => {
                 let outcome = move |done: Result<_, _>| {
@@ -28,33 +28,33 @@ impl Local {
 impl Runtime {
     /// Whether the lease is valid now.
     #[napi(catch_unwind)]
-    pub fn lease_held(&self, id: u32) -> bool {
+    pub fn lease_held(&self, id: i64) -> bool {
         self.local.held.ask(id, LeaseHandle::held).unwrap_or(false)
     }
 
     /// Milliseconds that are left for sure.
     #[napi(catch_unwind)]
-    pub fn lease_remaining(&self, id: u32) -> f64 {
+    pub fn lease_remaining(&self, id: i64) -> f64 {
         let left = self.local.held.ask(id, LeaseHandle::remaining);
         left.map_or(0.0, millis)
     }
 
     /// Why the lease is not held; nothing while it is.
     #[napi(catch_unwind)]
-    pub fn lease_failure(&self, id: u32) -> Option<Failure> {
+    pub fn lease_failure(&self, id: i64) -> Option<Failure> {
         let answer = self.local.held.ask(id, LeaseHandle::ensure_held)?;
         answer.err().as_ref().map(Failure::from)
     }
 
     /// The owner's token; nothing once it is over. A lease that was acquired here has it in its outcome.
     #[napi(catch_unwind)]
-    pub fn lease_token(&self, id: u32) -> Option<String> {
+    pub fn lease_token(&self, id: i64) -> Option<String> {
         self.local.held.ask(id, |lease| lease.token().to_owned())
     }
 
     /// The fencing token; nothing if none was asked for, or once the lease is over. As with the token.
     #[napi(catch_unwind)]
-    pub fn lease_fence(&self, id: u32) -> Option<i64> {
+    pub fn lease_fence(&self, id: i64) -> Option<i64> {
         let fence = self.local.held.ask(id, LeaseHandle::fencing_token)?;
         // Microseconds since 1970: exact in a double until the year 2255.
         fence.ok().and_then(|fence| i64::try_from(fence).ok())
@@ -62,31 +62,31 @@ impl Runtime {
 
     /// The exact Redis key; nothing once it is over.
     #[napi(catch_unwind)]
-    pub fn lease_key(&self, id: u32) -> Option<String> {
+    pub fn lease_key(&self, id: i64) -> Option<String> {
         self.local.held.ask(id, LeaseHandle::key)
     }
 
     /// The exact Redis keys; nothing once it is over.
     #[napi(catch_unwind)]
-    pub fn lease_keys(&self, id: u32) -> Option<Vec<String>> {
+    pub fn lease_keys(&self, id: i64) -> Option<Vec<String>> {
         self.local.held.ask(id, |lease| lease.keys().to_vec())
     }
 
     /// Milliseconds that each renewal makes it last; nothing once it is over.
     #[napi(catch_unwind)]
-    pub fn lease_ttl(&self, id: u32) -> Option<f64> {
+    pub fn lease_ttl(&self, id: i64) -> Option<f64> {
         self.local.held.ask(id, LeaseHandle::ttl).map(exact_millis)
     }
 
     /// Notes where it was acquired, for core's messages.
     #[napi(catch_unwind)]
-    pub fn lease_call_site(&self, id: u32, call_site: String) {
+    pub fn lease_call_site(&self, id: i64, call_site: String) {
         self.local.held.ask(id, |lease| ffi::note_call_site(lease, call_site));
     }
 
     /// Starts an extension to at least `ttl` from now; the lease's own ttl if not given. False if the lease is over.
     #[napi(catch_unwind)]
-    pub fn lease_extend(&self, slot: u32, id: u32, ttl: Option<f64>) -> napi::Result<bool> {
+    pub fn lease_extend(&self, slot: u32, id: i64, ttl: Option<f64>) -> napi::Result<bool> {
         let Some(lease) = self.local.held.get(id) else {
             return Ok(false);
         };
@@ -101,7 +101,7 @@ impl Runtime {
 
     /// Starts waiting for the loss, which does not keep the process alive and is told as a `LOSS`. False if the lease is over.
     #[napi(catch_unwind)]
-    pub fn lease_watch(&self, id: u32) -> bool {
+    pub fn lease_watch(&self, id: i64) -> bool {
         let Some(lease) = self.local.held.get(id) else {
             return false;
         };
@@ -111,7 +111,7 @@ impl Runtime {
 
     /// Ends renewal and forgets the lease; its key lives out its ttl. True if it was still held.
     #[napi(catch_unwind)]
-    pub fn lease_abandon(&self, id: u32) -> bool {
+    pub fn lease_abandon(&self, id: i64) -> bool {
         self.local.held.remove(id).is_some_and(|lease| lease.abandon())
     }
 }

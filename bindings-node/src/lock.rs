@@ -8,6 +8,7 @@ use napi_derive::napi;
 use redlock::Redlock;
 use redlock::ffi::{self, Acquire, Unit};
 
+use crate::batch::Number;
 use crate::errors::{exact_millis, throw};
 use crate::options::lock_args;
 use crate::outcome::Outcome;
@@ -15,9 +16,10 @@ use crate::runtime::{Local, Runtime};
 
 impl Local {
     /// Acquires the lock of this number; sent with the calls around it.
-    pub(crate) fn acquire(&self, slot: u32, lock: u32, wait: Option<f64>) {
+    pub(crate) fn acquire(&self, slot: u32, lock: Number, wait: Option<f64>) {
         let new = |lock: &redlock::Lock| Acquire::new(lock, wait, Unit::Milliseconds, None);
-        let acquire = self.locks.borrow().get(lock as usize).map(new);
+        let acquire =
+            usize::try_from(lock).ok().and_then(|lock| self.locks.borrow().get(lock).map(new));
         match acquire {
             Some(Ok(acquire)) => self.ask(slot, acquire),
             Some(Err(error)) => self.enqueue(slot, async { Outcome::Failed(error) }),
@@ -31,7 +33,7 @@ impl Runtime {
     /// Asks again, for this slot, for a lease that ended before its caller could run; within the budget of the first
     /// time. Only while outcomes are delivered. False for any other lease.
     #[napi(catch_unwind)]
-    pub fn acquire_again(&self, slot: u32, id: u32) -> bool {
+    pub fn acquire_again(&self, slot: u32, id: i64) -> bool {
         let Some(acquire) = self.local.delivered(id) else {
             return false;
         };

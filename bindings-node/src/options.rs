@@ -9,6 +9,8 @@ use redlock::ffi::{
     self, Args, Ask, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row, Unit,
 };
 
+use crate::batch::Number;
+
 /// One option of the table.
 #[napi(object, object_from_js = false)]
 pub struct OptionRow {
@@ -56,7 +58,7 @@ impl<T> From<&Row<T>> for OptionRow {
 /// `ask` makes of a function's number who asks it.
 pub(crate) fn client_args(
     given: &Object<'_>,
-    ask: impl Fn(u32) -> Arc<dyn Ask>,
+    ask: impl Fn(Number) -> Arc<dyn Ask>,
 ) -> napi::Result<ClientArgs> {
     read(ClientArgs::of_client(Unit::Milliseconds), CLIENT_OPTIONS, given, |number| {
         Some(ask(number))
@@ -72,7 +74,7 @@ fn read<T>(
     mut args: Args<T>,
     table: &[Row<T>],
     given: &Object<'_>,
-    ask: impl Fn(u32) -> Option<Arc<dyn Ask>>,
+    ask: impl Fn(Number) -> Option<Arc<dyn Ask>>,
 ) -> napi::Result<Args<T>> {
     for row in table {
         let (to, name) = (row.name, ffi::spelled(row.name));
@@ -83,7 +85,7 @@ fn read<T>(
             Kind::Switch(_) => args.with(to, given.get::<bool>(&name)?),
             Kind::Text(_) => args.with(to, given.get::<String>(&name)?),
             Kind::Pem(_) => args.with(to, pem(given, &name)?),
-            Kind::Credentials(_) => args.with(to, given.get::<u32>(&name)?.and_then(&ask)),
+            Kind::Credentials(_) => args.with(to, given.get::<Number>(&name)?.and_then(&ask)),
         };
     }
     Ok(args)

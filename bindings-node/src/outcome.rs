@@ -4,6 +4,7 @@ use napi::bindgen_prelude::{Null, ToNapiValue};
 use napi::sys;
 use redlock::ffi::{Answer, Record};
 
+use crate::batch::Number;
 use crate::errors::Failure;
 use crate::inspection::Inspection;
 use crate::step::Step;
@@ -13,7 +14,7 @@ pub(crate) struct Ended {
     /// Where JavaScript waits for it.
     pub(crate) slot: u32,
     /// Which of the slot's calls it is.
-    pub(crate) number: u32,
+    pub(crate) number: Number,
     /// What it came to.
     pub(crate) outcome: Outcome,
 }
@@ -25,7 +26,7 @@ pub enum Outcome {
     /// As a lease, of another process perhaps: one that nobody picks up is left as it is.
     Attached(redlock::LeaseHandle),
     /// The lease of this number is over, as its owner wished.
-    Released(u32),
+    Released(Number),
     /// An answer.
     Yes(bool),
     /// An answer.
@@ -37,7 +38,7 @@ pub enum Outcome {
     /// It failed.
     Failed(redlock::Error),
     /// The lease of this number, and why. No call's outcome.
-    Lost(u32, redlock::Error),
+    Lost(Number, redlock::Error),
     /// Something that the program should know. No call's outcome.
     Warning(String),
     /// What was done, and how many such steps were dropped before it. No call's outcome.

@@ -1,5 +1,4 @@
-//! A deliberate panic, for the test that none crosses into JavaScript as anything but an exception. Not in
-//! what is shipped.
+//! What only tests call: a deliberate panic, and numbers as after billions of calls. Not in what is shipped.
 
 use napi_derive::napi;
 
@@ -14,5 +13,11 @@ impl Runtime {
         let Some(slot) = slot else { panic!("a deliberate panic") };
         self.local.start(slot, async { panic!("a deliberate panic in a future") });
         Ok(())
+    }
+
+    /// The next call has the number after this one.
+    #[napi(js_name = "__setLastNumberForTests", skip_typescript, catch_unwind)]
+    pub fn set_last_number_for_tests(&self, number: i64) {
+        self.local.set_last_number(number);
     }
 }

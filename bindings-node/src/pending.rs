@@ -2,10 +2,12 @@
 
 use redlock::ffi::{Acquire, Job};
 
+use crate::batch::Number;
+
 /// A call that JavaScript waits for.
 pub(crate) struct Call {
     /// Slots are used again: an outcome that is late for its own call must not pass for the next one's.
-    pub(crate) number: u32,
+    pub(crate) number: Number,
     /// Ends the call when it is dropped; none for one that cannot be cancelled.
     #[expect(dead_code, reason = "it is there to be dropped")]
     pub(crate) job: Option<Job>,
@@ -37,7 +39,7 @@ impl Pending {
     }
 
     /// The call of this slot and number, which has its outcome; nothing if it was not waited for.
-    pub(crate) fn settle(&mut self, slot: u32, number: u32) -> Option<Call> {
+    pub(crate) fn settle(&mut self, slot: u32, number: Number) -> Option<Call> {
         let place = self.calls.get_mut(slot as usize)?;
         let call = place.take_if(|call| call.number == number)?;
         self.taken -= 1;

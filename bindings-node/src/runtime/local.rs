@@ -15,7 +15,7 @@ use super::event_loop::EventLoop;
 use super::host::Host;
 use super::turn::Turns;
 use super::wake::Callback;
-use crate::batch::Batch;
+use crate::batch::{Batch, Number};
 use crate::held::Held;
 use crate::outcome::{Ended, Outcome};
 use crate::pending::{Call, Pending};
@@ -40,14 +40,14 @@ pub(crate) struct Local {
     /// The unresolved calls: while there are any, the process stays alive, and so does who hears of them.
     pending: RefCell<Pending>,
     /// The acquires whose leases JavaScript was told of last: it hands them out one after the other, and may be late.
-    pub(super) delivered: RefCell<Vec<(u32, Acquire)>>,
+    pub(super) delivered: RefCell<Vec<(Number, Acquire)>>,
     /// Started with the first call: an import starts no thread.
     host: OnceCell<Host>,
     /// Where this thread's event loop can be had to watch connections.
     turns: Option<Turns>,
     /// The loop's turn is ours: what is waited for may change many times until it is over.
     in_turn: Cell<bool>,
-    last_number: Cell<u32>,
+    last_number: Cell<Number>,
     /// What JavaScript was asked and has not answered.
     pub(super) questions: RefCell<Slab<Answer>>,
 }
@@ -135,7 +135,7 @@ impl Local {
     }
 
     /// Waits for the loss of a lease without keeping the process alive, for as long as it is held.
-    pub(crate) fn watch<F>(&self, lease: u32, lost: F)
+    pub(crate) fn watch<F>(&self, lease: Number, lost: F)
     where
         F: Future<Output = redlock::Error> + Send + 'static,
     {
@@ -200,12 +200,17 @@ impl Local {
         self.questions.borrow_mut().try_remove(question as usize)
     }
 
-    /// A number that no other call, and no other lease, has.
-    fn number(&self) -> u32 {
-        // 31 bits, and never 0, which says in an outcome's row that there is no lease.
-        let number = (self.last_number.get() % 0x7fff_ffff) + 1;
+    /// A number that no other call and no other lease has or had. Never 0: in an outcome's row that means no lease.
+    fn number(&self) -> Number {
+        let number = self.last_number.get() + 1;
         self.last_number.set(number);
         number
+    }
+
+    /// The next call has the number after this one.
+    #[cfg(feature = "panics")]
+    pub(crate) fn set_last_number(&self, number: Number) {
+        self.last_number.set(number);
     }
 
     /// Changes what is waited for; the process may end once that is nothing.

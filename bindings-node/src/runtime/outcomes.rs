@@ -8,7 +8,7 @@ use redlock::ffi::{Acquire, fence};
 
 use super::local::Local;
 use super::log;
-use crate::batch::{CREDENTIALS, LOSS, Row, STEP, WARNING, integers};
+use crate::batch::{CREDENTIALS, LOSS, Number, Row, STEP, WARNING, column, integers};
 use crate::outcome::{Ended, Outcome};
 use crate::pending::Call;
 
@@ -48,7 +48,7 @@ impl Local {
             Outcome::Asked(answer) => {
                 let question = self.questions.borrow_mut().insert(answer);
                 let question = u32::try_from(question).ok().map(Outcome::Count);
-                return Some((Row::plain(CREDENTIALS.into(), number.into()), question));
+                return Some((Row::numbered(CREDENTIALS.into(), number), question));
             }
             outcome => outcome,
         };
@@ -61,7 +61,7 @@ impl Local {
                 return Some((Row::plain(STEP.into(), Row::ANSWER), Some(step)));
             }
             Outcome::Lost(lease, _) => {
-                return Some((Row::plain(LOSS.into(), lease.into()), Some(outcome)));
+                return Some((Row::numbered(LOSS.into(), lease), Some(outcome)));
             }
             _ => {}
         }
@@ -84,7 +84,7 @@ impl Local {
     fn acquired(
         &self,
         slot: u32,
-        number: u32,
+        number: Number,
         call: Call,
         granted: redlock::Result<Option<redlock::Lease>>,
     ) -> Option<(Row, Option<Outcome>)> {
@@ -106,7 +106,7 @@ impl Local {
     }
 
     /// The acquire whose lease, of this number, JavaScript was told of last, if the lease is over already.
-    pub(crate) fn delivered(&self, lease: u32) -> Option<Acquire> {
+    pub(crate) fn delivered(&self, lease: Number) -> Option<Acquire> {
         if self.held.ask(lease, LeaseHandle::held)? {
             return None;
         }
@@ -115,15 +115,11 @@ impl Local {
         Some(delivered.swap_remove(at).1)
     }
 
-    fn lease_row(&self, slot: u32, number: u32, lease: LeaseHandle) -> Row {
-        #[allow(
-            clippy::cast_precision_loss,
-            reason = "microseconds since 1970: exact until the year 2255"
-        )]
-        let fence = fence(&lease).map_or(0.0, |fence| fence as f64);
+    fn lease_row(&self, slot: u32, number: Number, lease: LeaseHandle) -> Row {
+        let fence = fence(&lease).and_then(|fence| fence.try_into().ok()).map_or(0.0, column);
         let token = integers(lease.token()).unwrap_or_default();
         self.held.insert(number, lease);
-        Row { slot: slot.into(), value: number.into(), token, fence }
+        Row { slot: slot.into(), value: column(number), token, fence }
     }
 }
 

@@ -1,0 +1,60 @@
+// Numbers of calls, leases and credentials functions: one that is in use is never given out again.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { eventually, fresh } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
+
+const require = createRequire(import.meta.url);
+// The hook is not exported, so the modules are loaded themselves.
+const { Redlock } = require("../../bindings-node/dist/client.js");
+const { native } = require("../../bindings-node/dist/runtime.js");
+
+/** The next call gets the number after this one. */
+const setLastNumber = (number) => native().__setLastNumberForTests(number);
+
+/** Numbers of 31, 32 and 33 bits end here. */
+for (const limit of [2 ** 31, 2 ** 32, 2 ** 33]) {
+  describe(`after ${limit} calls`, () => {
+    test("a new lease does not replace one that is held", async () => {
+      const client = new Redlock(`memory://${fresh()}`);
+      const acquire = () => client.lock(fresh()).acquire();
+      // The numbers that a counter would give out again after it wraps.
+      setLastNumber(0);
+      const first = [await acquire(), await acquire(), await acquire(), await acquire()];
+      setLastNumber(limit - 3);
+      const later = [];
+      for (let at = 0; at < 8; at += 1) later.push(await acquire());
+      assert.equal(client.leases().length, 12);
+      for (const lease of later) {
+        await lease.release();
+        const name = lease.key.slice("lock:".length);
+        assert.equal((await client.lock(name).inspect()).held, false);
+      }
+      for (const lease of first) assert.ok(lease.held, lease.key);
+      const lost = [];
+      for (const lease of first) lease.onLost(({ resource }) => lost.push(resource));
+      client.close();
+      await eventually(() => assert.equal(lost.length, 4));
+      assert.deepEqual(lost.sort(), first.map(({ key }) => key).sort());
+      setLastNumber(limit + 1000);
+    });
+
+    test("a cancelled call does not settle a later one", async () => {
+      const client = new Redlock(`memory://${fresh()}`);
+      const lock = client.lock(fresh());
+      const lease = await lock.acquire();
+      setLastNumber(limit - 2);
+      const stop = new AbortController();
+      const stopped = lock.acquire({ signal: stop.signal });
+      const waiting = lock.acquire();
+      stop.abort();
+      await assert.rejects(stopped, { name: "AbortError" });
+      await lease.release();
+      const next = await waiting;
+      assert.ok(next.held);
+      await next.release();
+      assert.equal(client.stats().held, 0);
+      setLastNumber(limit + 2000);
+    });
+  });
+}
