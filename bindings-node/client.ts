@@ -10,11 +10,28 @@ import { leasesOf } from "./listed.js";
 import { Lock } from "./lock.js";
 import { printable } from "./looks.js";
 import { NativeClient, type Stats } from "./native.js";
-import type { LockOptions, RedlockOptions, UsingOptions } from "./options.js";
-import { CLIENT, checked, LOCK, nativeOptions, noSignal, SHUTDOWN } from "./options.js";
+import type { LockOptions, RedlockOptions, ShownOptions, UsingOptions } from "./options.js";
+import {
+  CLIENT,
+  checked,
+  LOCK,
+  nativeOptions,
+  noSignal,
+  SHUTDOWN,
+  shownOptions,
+} from "./options.js";
 import { native } from "./runtime.js";
 import { type Body, bodyOf } from "./scope.js";
-import { NODE_REDLOCK_ACQUIRE, NODES, nameList } from "./values.js";
+import { isObject, NODE_REDLOCK_ACQUIRE, NODES, nameList, notOurs } from "./values.js";
+
+/** What stands behind a client. */
+interface Parts {
+  native: NativeClient;
+  /** What its connections ask for credentials. */
+  kept: Kept | undefined;
+  /** What `toJSON` shows: the options themselves may hold secrets. */
+  shown: ShownOptions;
+}
 
 /**
  * The client: nodes and options. Cheap to share; nothing connects before the first use.
@@ -26,10 +43,7 @@ import { NODE_REDLOCK_ACQUIRE, NODES, nameList } from "./values.js";
  * ```
  */
 export class Redlock {
-  readonly #native: NativeClient;
-  /** What its connections ask for credentials. */
-  readonly #kept: Kept | undefined;
-  readonly #options: RedlockOptions;
+  readonly #parts: Parts;
 
   /**
    * A client over these nodes: one URL, or several of independent servers: `redis://[user:password@]host[:port][/db]`,
@@ -38,10 +52,16 @@ export class Redlock {
    */
   constructor(nodes: string | readonly string[], options?: RedlockOptions) {
     const urls = nameList(nodes, NODES, "Redlock()");
-    this.#options = checked(options, CLIENT, "Redlock()");
-    const [args, kept] = nativeOptions(this.#options);
-    this.#kept = kept;
-    this.#native = attempt(() => new NativeClient(native(), urls, args));
+    const given = checked(options, CLIENT, "Redlock()");
+    const shown = shownOptions(given, CLIENT);
+    const [args, kept] = nativeOptions(given);
+    this.#parts = { native: attempt(() => new NativeClient(native(), urls, args)), kept, shown };
+  }
+
+  /** The parts of a client, which may be anything where a method was detached from its object. */
+  static #of(client: Redlock): Parts {
+    if (isObject(client) && #parts in client) return client.#parts;
+    throw notOurs("Redlock", client);
   }
 
   /**
@@ -66,7 +86,7 @@ export class Redlock {
    * ```
    */
   get nodes(): string[] {
-    return this.#native.nodes;
+    return Redlock.#of(this).native.nodes;
   }
 
   /**
@@ -83,10 +103,11 @@ export class Redlock {
     names: string | readonly string[],
     options?: LockOptions<Fencing>,
   ): Lock<Fencing> {
+    const { native, kept } = Redlock.#of(this);
     const list = nameList(names, "the name", "lock()");
     const args = checked(options, LOCK, "lock()");
-    const locked = attempt(() => this.#native.lock(list, args));
-    return new Lock(new Bound(locked, list, args, this.#kept));
+    const locked = attempt(() => native.lock(list, args));
+    return new Lock(new Bound(locked, list, args, kept));
   }
 
   /** @internal What node-redlock has here. */
@@ -112,6 +133,7 @@ export class Redlock {
     second: UsingOptions | Body<T>,
     third?: Body<T>,
   ): Promise<T> {
+    Redlock.#of(this);
     const { options, signal, body } = bodyOf(second, third);
     return await this.lock(names, options).run(body, { signal }, this.using);
   }
@@ -128,6 +150,7 @@ export class Redlock {
     token: string,
     options?: LockOptions,
   ): Promise<Lease<false>> {
+    Redlock.#of(this);
     return await this.lock(names, options).continued(token, this.attach);
   }
 
@@ -140,9 +163,10 @@ export class Redlock {
    */
   async forceRelease(names: string | readonly string[]): Promise<boolean>;
   async forceRelease(names: string | readonly string[], none?: unknown): Promise<boolean> {
+    const ready = Redlock.#ready(this);
     noSignal(none, "forceRelease()");
     const list = nameList(names, "the name", "forceRelease()");
-    return unwrap(await settled((slot) => this.#ready().forceRelease(slot, list)));
+    return unwrap(await settled((slot) => ready.forceRelease(slot, list)));
   }
 
   /**
@@ -153,7 +177,7 @@ export class Redlock {
    * ```
    */
   stats(): Stats {
-    return this.#ready().stats();
+    return Redlock.#ready(this).stats();
   }
 
   /**
@@ -164,7 +188,7 @@ export class Redlock {
    * ```
    */
   leases(): Lease[] {
-    return leasesOf(this.#ready().leases(), this.#kept);
+    return leasesOf(Redlock.#ready(this).leases(), Redlock.#of(this).kept);
   }
 
   /**
@@ -177,8 +201,9 @@ export class Redlock {
    */
   async releaseAll(): Promise<number>;
   async releaseAll(none?: unknown): Promise<number> {
+    const ready = Redlock.#ready(this);
     noSignal(none, "releaseAll()");
-    return unwrap(await settled((slot) => this.#ready().releaseAll(slot)));
+    return unwrap(await settled((slot) => ready.releaseAll(slot)));
   }
 
   /**
@@ -193,9 +218,10 @@ export class Redlock {
    */
   async shutdown(timeout?: number): Promise<number>;
   async shutdown(timeout = 10_000, none?: unknown): Promise<number> {
+    const ready = Redlock.#ready(this);
     noSignal(none, "shutdown()");
     checked({ timeout }, SHUTDOWN, "shutdown()");
-    const begin = (slot: number) => attempt(() => this.#ready().shutdown(slot, timeout));
+    const begin = (slot: number) => attempt(() => ready.shutdown(slot, timeout));
     return unwrap(await settled(begin));
   }
 
@@ -209,7 +235,7 @@ export class Redlock {
    * ```
    */
   close(): void {
-    this.#ready().close();
+    Redlock.#ready(this).close();
   }
 
   /**
@@ -220,25 +246,28 @@ export class Redlock {
    * ```
    */
   async [Symbol.asyncDispose](): Promise<void> {
+    Redlock.#of(this);
     await endOfScope(this.shutdown(0), "the keys end with their ttl");
   }
 
   /**
-   * What may be logged of it: `nodes` without passwords, and `options` without `credentials`. `util.inspect` shows the same.
+   * Returns what may be logged of the client: `nodes` without passwords and `options` without secrets. Certificates and
+   * keys are shown as their size, `credentials` are left out. `util.inspect` shows the same.
    * @example
    * ```js
    * JSON.stringify(new Redlock("redis://:pw@a")); // '{"nodes":["redis://a:6379"],"options":{}}'
    * ```
    */
-  toJSON(): { nodes: string[]; options: Omit<RedlockOptions, "credentials"> } {
-    const { credentials, ...options } = this.#options;
-    return { nodes: this.nodes, options };
+  toJSON(): { nodes: string[]; options: Record<string, number | boolean | string> } {
+    // To log a Proxy of it must not throw.
+    if (!(#parts in this)) return {} as never;
+    return { nodes: this.nodes, options: { ...this.#parts.shown } };
   }
 
   /** The native client, once the native part knows of every call so far. */
-  #ready(): NativeClient {
+  static #ready(client: Redlock): NativeClient {
     native();
-    return this.#native;
+    return Redlock.#of(client).native;
   }
 }
 

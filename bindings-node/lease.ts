@@ -7,7 +7,7 @@ import type { LockLost } from "./errors.js";
 import { LeaseHandle, type Locked } from "./handle.js";
 import { printable } from "./looks.js";
 import { noSignal } from "./options.js";
-import { callback as checkedCallback } from "./values.js";
+import { callback as checkedCallback, isObject, notOurs } from "./values.js";
 
 /**
  * What you hold: made by `lock.acquire()`, ended by `release()`.
@@ -38,6 +38,12 @@ export class Lease<Fencing extends boolean = boolean> {
     if (site !== undefined) watchOver(this, this.#handle);
   }
 
+  /** The handle of a lease, which may be anything where a method was detached from its object. */
+  static #of(lease: Lease): LeaseHandle {
+    if (isObject(lease) && #handle in lease) return lease.#handle;
+    throw notOurs("Lease", lease);
+  }
+
   /**
    * The exact Redis keys: one, unless the lock has several names.
    *
@@ -47,7 +53,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get keys(): string[] {
-    return this.#handle.keys;
+    return Lease.#of(this).keys;
   }
 
   /**
@@ -59,7 +65,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get ttl(): number {
-    return this.#handle.ttl;
+    return Lease.#of(this).ttl;
   }
 
   /**
@@ -71,7 +77,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get token(): string {
-    return this.#handle.token;
+    return Lease.#of(this).token;
   }
 
   /**
@@ -87,7 +93,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get fencingToken(): Fencing extends true ? number : unknown {
-    return this.#handle.fencingToken as Fencing extends true ? number : unknown;
+    return Lease.#of(this).fencingToken as Fencing extends true ? number : unknown;
   }
 
   /**
@@ -99,7 +105,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get held(): boolean {
-    return this.#handle.held;
+    return Lease.#of(this).held;
   }
 
   /**
@@ -111,7 +117,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get remaining(): number {
-    return this.#handle.remaining;
+    return Lease.#of(this).remaining;
   }
 
   /**
@@ -125,7 +131,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   ensureHeld(): void {
-    this.#handle.ensureHeld();
+    Lease.#of(this).ensureHeld();
   }
 
   /**
@@ -142,7 +148,7 @@ export class Lease<Fencing extends boolean = boolean> {
   extend(ttl?: number): Promise<void>;
   async extend(ttl?: number, none?: unknown): Promise<void> {
     noSignal(none, "extend()");
-    await this.#handle.extend(ttl);
+    await Lease.#of(this).extend(ttl);
   }
 
   /**
@@ -157,7 +163,7 @@ export class Lease<Fencing extends boolean = boolean> {
    */
   release(): Promise<void>;
   release(none?: unknown): Promise<void> {
-    return this.#handle.release(none);
+    return Lease.#of(this).release(none);
   }
 
   /**
@@ -171,7 +177,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   abandon(): boolean {
-    return this.#handle.abandon();
+    return Lease.#of(this).abandon();
   }
 
   /**
@@ -188,7 +194,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   get signal(): AbortSignal {
-    return this.#handle.loss.signal;
+    return Lease.#of(this).loss.signal;
   }
 
   /**
@@ -196,7 +202,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * @internal
    */
   stop(reason: unknown): void {
-    this.#handle.loss.stop(reason);
+    Lease.#of(this).loss.stop(reason);
   }
 
   /**
@@ -211,7 +217,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   onLost(callback: (error: LockLost) => void): () => void {
-    return this.#handle.loss.listen(checkedCallback(callback, "onLost()"));
+    return Lease.#of(this).loss.listen(checkedCallback(callback, "onLost()"));
   }
 
   /**
@@ -223,6 +229,8 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   toJSON(): { key: string; held: boolean; remaining: number; ttl: number } {
+    // To log a Proxy of it must not throw.
+    if (!(#handle in this)) return {} as never;
     const { key, held, remaining, ttl } = this;
     return { key, held, remaining, ttl };
   }
@@ -238,7 +246,8 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.end(this.#handle.told);
+    const { told } = Lease.#of(this);
+    await this.end(told);
   }
 
   /** @internal */

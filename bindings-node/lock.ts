@@ -11,8 +11,10 @@ import {
   ACQUIRE,
   type AcquireOptions,
   checked,
+  LOCK,
   type LockOptions,
   noSignal,
+  shownOptions,
   TRY,
   type TryAcquireOptions,
 } from "./options.js";
@@ -20,7 +22,7 @@ import { Failed } from "./pending.js";
 import { acquire, acquireAgain, now } from "./runtime.js";
 import { type Body, runUnder } from "./scope.js";
 import { isHeard, traced } from "./trace.js";
-import { callback, tokenText } from "./values.js";
+import { callback, isObject, notOurs, tokenText } from "./values.js";
 
 /** Whose frame is the last of ours: the caller's comes below it. */
 type Way = (...args: never[]) => unknown;
@@ -48,6 +50,12 @@ export class Lock<Fencing extends boolean = boolean> {
     this.#described = described;
   }
 
+  /** What a lock is made of; it may be anything where a method was detached from its object. */
+  static #of(lock: Lock): Described {
+    if (isObject(lock) && #described in lock) return lock.#described;
+    throw notOurs("Lock", lock);
+  }
+
   /**
    * The names, without the client's prefix.
    *
@@ -57,7 +65,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   get names(): string[] {
-    return [...this.#described.names];
+    return [...Lock.#of(this).names];
   }
 
   /**
@@ -69,7 +77,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   get key(): string {
-    return this.#described.bind().locked.key;
+    return Lock.#of(this).bind().locked.key;
   }
 
   /**
@@ -81,7 +89,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   get keys(): string[] {
-    return [...this.#described.bind().locked.keys];
+    return [...Lock.#of(this).bind().locked.keys];
   }
 
   /**
@@ -97,6 +105,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   acquire(options?: AcquireOptions): Promise<Lease<Fencing>> {
+    Lock.#of(this);
     return this.#ask(options, this.#here(this.acquire), false) as Promise<Lease<Fencing>>;
   }
 
@@ -112,7 +121,7 @@ export class Lock<Fencing extends boolean = boolean> {
         ? checked(options, TRY, "tryAcquire()")
         : checked(options, ACQUIRE, "acquire()");
       if (signal?.aborted) throw reasonOf(signal);
-      const bound = this.#described.bind();
+      const bound = Lock.#of(this).bind();
       let forget: (() => void) | undefined;
       const hear = (slot: number) => {
         if (signal !== undefined) forget = cancelOn(signal, slot, reject);
@@ -143,6 +152,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   tryAcquire(options?: TryAcquireOptions): Promise<Lease<Fencing> | null> {
+    Lock.#of(this);
     return this.#ask(options, this.#here(this.tryAcquire), true);
   }
 
@@ -157,6 +167,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   async using<T>(body: Body<T, Fencing>, options?: AcquireOptions): Promise<T> {
+    Lock.#of(this);
     return await this.run(body, options, this.using);
   }
 
@@ -185,6 +196,7 @@ export class Lock<Fencing extends boolean = boolean> {
    */
   async attach(token: string): Promise<Lease<false>>;
   async attach(token: string, none?: unknown): Promise<Lease<false>> {
+    Lock.#of(this);
     noSignal(none, "attach()");
     return await this.continued(token, this.attach);
   }
@@ -193,7 +205,7 @@ export class Lock<Fencing extends boolean = boolean> {
   async continued(token: string, below: Way): Promise<Lease<false>> {
     const site = this.#here(below);
     const text = tokenText(token);
-    const bound = this.#described.bind();
+    const bound = Lock.#of(this).bind();
     const outcome = await settled((slot) => bound.native.attach(slot, text));
     return new Lease(unwrap<Grant>(outcome).id, bound.locked, site);
   }
@@ -210,7 +222,7 @@ export class Lock<Fencing extends boolean = boolean> {
   async inspect(): Promise<Inspection>;
   async inspect(none?: unknown): Promise<Inspection> {
     noSignal(none, "inspect()");
-    const bound = this.#described.bind();
+    const bound = Lock.#of(this).bind();
     return unwrap(await settled((slot) => bound.native.inspect(slot)));
   }
 
@@ -223,10 +235,12 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   toJSON(): { names: string[]; key?: string; options: LockOptions<Fencing> } {
-    const options = this.#described.options as LockOptions<Fencing>;
-    const key = this.#described.known()?.locked.key;
+    // To log a Proxy of it must not throw.
+    if (!(#described in this)) return {} as never;
+    const options = shownOptions(Lock.#of(this).options, LOCK) as LockOptions<Fencing>;
+    const key = Lock.#of(this).known()?.locked.key;
     const found = key === undefined ? {} : { key };
-    return { names: this.names, ...found, options: { ...options } };
+    return { names: this.names, ...found, options };
   }
 
   /** The caller's frame. Looking it up costs more than sending the request does, so it serves for a moment. */

@@ -147,6 +147,24 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
   return read as T;
 }
 
+/** Options as `toJSON` shows them. */
+export type ShownOptions = Record<string, number | boolean | string>;
+
+/** The text options that may be shown. Text in any other option could be a secret. */
+const SHOWN_TEXTS = ["keyPrefix", "tlsServerName", "clientName"];
+
+/** Lists the options that may be shown: numbers, switches, some texts, and the sizes of certificates and keys. */
+export function shownOptions(options: object, rules: Rules): ShownOptions {
+  const shown: ShownOptions = {};
+  for (const [name, value] of Object.entries(options)) {
+    const kind = rules[name];
+    if (kind === "milliseconds" || kind === "count" || kind === "boolean") shown[name] = value;
+    else if (kind === "pem") shown[name] = isUint8Array(value) ? `${value.length} bytes` : "a path";
+    else if (SHOWN_TEXTS.includes(name)) shown[name] = value;
+  }
+  return shown;
+}
+
 /** A signal that would not be listened to. */
 function strayed(what: string, call: string): InvalidOption {
   const text = "A signal is for one acquire, tryAcquire or using: give it there as { signal }";
@@ -171,8 +189,10 @@ function unknownOption(name: string, rules: Rules, call: string): InvalidOption 
 }
 
 function checkValue(name: string, value: unknown, kind: Kind, call: string): void {
+  // Text in place of a certificate or a key may be the key itself.
+  const seen = kind === "pem" && typeof value === "string" ? "a string" : printed(value);
   const fail = (rule: string) =>
-    new InvalidOption(`${call}: ${name} is ${printed(value)}: it must be ${rule}`);
+    new InvalidOption(`${call}: ${name} is ${seen}: it must be ${rule}`);
   if (kind === "milliseconds") {
     if (!Number.isInteger(value) && value !== Number.POSITIVE_INFINITY) {
       throw fail(`a whole number of milliseconds; ${name} is in milliseconds`);

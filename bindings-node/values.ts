@@ -84,3 +84,15 @@ export function callback<T>(given: T, call: string): T {
   if (typeof given === "function") return given;
   throw new InvalidOption(`${call}: ${printed(given)} stands where a function belongs`);
 }
+
+/** Whether private names can be looked for in it. */
+export function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
+}
+
+/** For a method that was called on something else than an object of its class. */
+export function notOurs(kind: string, given: unknown): InvalidOption {
+  const way = "Call it on the object itself: lock.acquire(), not const { acquire } = lock";
+  const text = `a method of ${kind} was called on ${kindOf(given)}, or on a Proxy. ${way}`;
+  return new InvalidOption(text);
+}
