@@ -9,6 +9,8 @@ use std::ptr::NonNull;
 use napi::bindgen_prelude::Float64ArraySlice;
 use napi_derive::napi;
 
+use crate::number::{Number, column};
+
 /// Whose rows these are: another version of the package may write others.
 #[napi]
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -38,12 +40,6 @@ pub const CREDENTIALS: i32 = -3;
 /// Not a call's outcome, but a step for whoever listens.
 #[napi]
 pub const STEP: i32 = -4;
-
-/// The number of a call, of the lease that a call acquires, or of a credentials function.
-///
-/// Numbers count up and are never used again, so no lease can take the place of another. JavaScript's numbers are exact
-/// up to 2^53: at a million calls a second that is 285 years.
-pub(crate) type Number = i64;
 
 /// One call, as JavaScript wrote it.
 pub(crate) struct Call {
@@ -84,12 +80,6 @@ impl Row {
     pub(crate) fn numbered(slot: f64, number: Number) -> Self {
         Self::plain(slot, column(number))
     }
-}
-
-/// As a column of a row.
-#[allow(clippy::cast_precision_loss, reason = "numbers and times in µs stay below 2^53")]
-pub(crate) fn column(number: Number) -> f64 {
-    number as f64
 }
 
 /// Memory of an array that JavaScript owns, and keeps for as long as it can be called or calls.

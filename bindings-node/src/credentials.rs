@@ -8,7 +8,7 @@ use std::sync::Arc;
 use napi_derive::napi;
 use redlock::ffi::{Answer, Ask, Credentials, Unit};
 
-use crate::batch::Number;
+use crate::number::Number;
 use crate::outcome::{Ended, Outcome};
 use crate::runtime::{Local, Runtime};
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use redlock::LeaseHandle;
 use redlock::ffi::{self, Job};
 
-use crate::batch::Number;
+use crate::number::Number;
 
 struct Entry {
     lease: LeaseHandle,

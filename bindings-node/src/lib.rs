@@ -19,6 +19,7 @@ mod held;
 mod inspection;
 mod lease;
 mod lock;
+mod number;
 mod options;
 mod outcome;
 #[cfg(feature = "panics")]

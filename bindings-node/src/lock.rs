@@ -8,8 +8,8 @@ use napi_derive::napi;
 use redlock::Redlock;
 use redlock::ffi::{self, Acquire, Unit};
 
-use crate::batch::Number;
 use crate::errors::{exact_millis, throw};
+use crate::number::Number;
 use crate::options::lock_args;
 use crate::outcome::Outcome;
 use crate::runtime::{Local, Runtime};

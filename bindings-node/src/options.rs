@@ -9,7 +9,7 @@ use redlock::ffi::{
     self, Args, Ask, CLIENT_OPTIONS, ClientArgs, Kind, LOCK_OPTIONS, LockArgs, Row, Unit,
 };
 
-use crate::batch::Number;
+use crate::number::Number;
 
 /// One option of the table.
 #[napi(object, object_from_js = false)]

@@ -4,9 +4,9 @@ use napi::bindgen_prelude::{Null, ToNapiValue};
 use napi::sys;
 use redlock::ffi::{Answer, Record};
 
-use crate::batch::Number;
 use crate::errors::Failure;
 use crate::inspection::Inspection;
+use crate::number::Number;
 use crate::step::Step;
 
 /// A call that came to its end.

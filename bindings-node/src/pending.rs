@@ -2,7 +2,7 @@
 
 use redlock::ffi::{Acquire, Job};
 
-use crate::batch::Number;
+use crate::number::Number;
 
 /// A call that JavaScript waits for.
 pub(crate) struct Call {

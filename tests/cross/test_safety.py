@@ -24,7 +24,7 @@ def test_frozen_beyond_the_ttl(
     """The next holder's lock is not touched, and the late one hears that it lost its own."""
     nodes = [server.url for server in five[:count]]
     with Agent(language, nodes) as sleeper, Agent("rust", nodes) as successor:
-        sleeper.must("acquire", name=name, ttl_ms=1000, wait_ms=0)
+        sleeper.must("acquire", name=name, ttl_ms=1000, wait_ms=5000)
         sleeper.pause()
         second = successor.must("acquire", name=name, ttl_ms=20_000, wait_ms=5000)
         sleeper.resume()

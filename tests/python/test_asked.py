@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redlock
 
-from tests.waiting import forever
+from tests.waiting import eventually, forever
 
 from .processes import run
 from .servers import Server
@@ -254,3 +254,25 @@ def test_a_loop_runs_within_a_task_that_has_gone_on(redis_server: Server, when: 
     program = run(NESTED, redis_server.url, when)
     said, wrong = program.communicate(timeout=40)
     assert (said, wrong, program.returncode) == ("done\n", "", 0)
+
+
+def test_releases_of_one_turn_are_sent_while_the_loop_is_blocked(
+    redis_server: Server, client: redlock.Redlock, name: str
+) -> None:
+    names = [f"{name}-{number}" for number in range(3)]
+
+    async def main() -> None:
+        leases = await asyncio.gather(*(client.lock(name).aacquire() for name in names))
+        keys = [lease.key for lease in leases]
+
+        async def release(lease: redlock.Lease) -> None:
+            await lease.arelease()
+
+        releases = [asyncio.create_task(release(lease)) for lease in leases]
+        # In the turn of the releases, after them: nothing else of this loop runs until the keys are gone.
+        asyncio.get_running_loop().call_soon(
+            eventually, lambda: not redis_server.client.exists(*keys), "the releases were not sent"
+        )
+        await asyncio.gather(*releases)
+
+    asyncio.run(main())

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Deserialize;
 
@@ -44,8 +44,7 @@ pub(crate) fn rows() -> (Vec<Row>, Vec<Row>) {
 pub(crate) struct Fake {
     port: u16,
     sick: Arc<AtomicBool>,
-    said: Arc<AtomicBool>,
-    accepted: Arc<AtomicUsize>,
+    granted: Arc<AtomicBool>,
     /// Weak ones are its connections.
     open: Arc<()>,
 }
@@ -56,24 +55,21 @@ impl Fake {
         let port = listener.local_addr().unwrap().port();
         let sick = Arc::new(AtomicBool::new(sick));
         let (row, is_sick, open) = (row.clone(), Arc::clone(&sick), Arc::new(()));
-        let said = Arc::<AtomicBool>::default();
-        let has_said = Arc::clone(&said);
-        let accepted = Arc::<AtomicUsize>::default();
-        let count = Arc::clone(&accepted);
+        let granted = Arc::<AtomicBool>::default();
+        let has_granted = Arc::clone(&granted);
         let connection = Arc::downgrade(&open);
         crate::support::aside(move || {
             for stream in listener.incoming().flatten() {
-                count.fetch_add(1, Ordering::Relaxed);
                 let (row, sick) = (row.clone(), Arc::clone(&is_sick));
-                let said = Arc::clone(&has_said);
+                let granted = Arc::clone(&has_granted);
                 let connection = connection.clone();
                 std::thread::spawn(move || {
-                    let _ = converse(&row, &sick, &said, stream);
+                    let _ = converse(&row, &sick, &granted, stream);
                     drop(connection);
                 });
             }
         });
-        Self { port, sick, said, accepted, open }
+        Self { port, sick, granted, open }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -84,14 +80,9 @@ impl Fake {
         Arc::weak_count(&self.open)
     }
 
-    /// Whether a connection was given up, and another one made.
-    pub(crate) fn called_again(&self) -> bool {
-        self.accepted.load(Ordering::Relaxed) > 1
-    }
-
-    /// Whether it has given its sick answer to a command.
-    pub(crate) fn said(&self) -> bool {
-        self.said.load(Ordering::Relaxed)
+    /// Whether it has granted a lock by the acquire script.
+    pub(crate) fn granted(&self) -> bool {
+        self.granted.load(Ordering::Relaxed)
     }
 
     pub(crate) fn fall_ill(&self) {
@@ -99,7 +90,12 @@ impl Fake {
     }
 }
 
-fn converse(row: &Row, sick: &AtomicBool, said: &AtomicBool, mut stream: TcpStream) -> Option<()> {
+fn converse(
+    row: &Row,
+    sick: &AtomicBool,
+    granted: &AtomicBool,
+    mut stream: TcpStream,
+) -> Option<()> {
     let mut asked = BufReader::new(stream.try_clone().ok()?);
     if row.to == "connect" && sick.load(Ordering::Relaxed) {
         say(row, &[], &mut stream)?;
@@ -109,9 +105,12 @@ fn converse(row: &Row, sick: &AtomicBool, said: &AtomicBool, mut stream: TcpStre
         // Whether the user may do this is asked at connect; the rows are about what follows.
         let trial = words.iter().any(|word| word.contains("redlock-rights"));
         if words[0] == row.to && !trial && sick.load(Ordering::Relaxed) {
-            said.store(true, Ordering::Relaxed);
             say(row, &words, &mut stream)?;
         } else {
+            // A release has no ttl behind its token.
+            if words[0] == "EVALSHA" && words.len() > 5 {
+                granted.store(true, Ordering::Relaxed);
+            }
             stream.write_all(politely(row, &words).as_bytes()).ok()?;
         }
     }

@@ -142,7 +142,8 @@ async fn one_node_that_says_anything_changes_nothing() {
         let _ = bounded(kept.extend(millis(2000))).await;
         tokio::time::sleep(millis(20)).await;
         let grown = rss().saturating_sub(before);
-        assert!(grown < 64 << 20, "{grown} bytes more");
+        // Each of 16 clients keeps up to 10,000 deletes that the liar refuses, and retries them.
+        assert!(grown < 192 << 20, "{grown} bytes more");
     }
     over.store(true, Ordering::Relaxed);
     for task in tasks {

@@ -33,6 +33,7 @@ const RUST: &[&str] = &[
     "step",
     "options",
     "errors",
+    "number",
 ];
 
 /// The files of `bindings-node`, top down.

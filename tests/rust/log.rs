@@ -321,11 +321,11 @@ fn a_delete_that_one_of_several_servers_refuses_is_said_once() {
             assert_eq!(servers[0].ask("ACL SETUSER app -evalsha"), "+OK");
             // A quorum has confirmed it.
             lease.release().await.unwrap();
-            said("stays until its ttl is over", 1);
+            said("is not deleted yet", 1);
             assert_eq!(servers[0].ask(&format!("EXISTS lock:{name}")), ":1");
         }
     });
-    let lines = said("stays until its ttl is over", 1);
+    let lines = said("is not deleted yet", 1);
     assert_eq!(lines.len(), 1, "{lines:?}");
     let line = &lines[0];
     assert!(line.starts_with("WARN") && line.contains("NOPERM"), "{line}");

@@ -15,8 +15,9 @@ use super::event_loop::EventLoop;
 use super::host::Host;
 use super::turn::Turns;
 use super::wake::Callback;
-use crate::batch::{Batch, Number};
+use crate::batch::Batch;
 use crate::held::Held;
+use crate::number::Number;
 use crate::outcome::{Ended, Outcome};
 use crate::pending::{Call, Pending};
 

@@ -8,7 +8,8 @@ use redlock::ffi::{Acquire, fence};
 
 use super::local::Local;
 use super::log;
-use crate::batch::{CREDENTIALS, LOSS, Number, Row, STEP, WARNING, column, integers};
+use crate::batch::{CREDENTIALS, LOSS, Row, STEP, WARNING, integers};
+use crate::number::{Number, column};
 use crate::outcome::{Ended, Outcome};
 use crate::pending::Call;
 

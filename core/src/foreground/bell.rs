@@ -40,8 +40,10 @@ impl Slot {
     /// `None`: as many threads as may already do.
     fn take() -> Option<Self> {
         let kept = KEPT.get_or_make(AtomicUsize::default);
-        let more = |count: usize| (count < MAX_KEPT).then_some(count + 1);
-        kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok().then_some(Self(kept))
+        let more = |count: usize| (count < MAX_KEPT).then(|| count + 1);
+        let taken = kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        // Not `then_some`: dropping a slot that was not taken would free another thread's.
+        taken.then(|| Self(kept))
     }
 }
 

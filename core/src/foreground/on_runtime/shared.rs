@@ -140,7 +140,7 @@ impl Asked {
     /// Whether the reader has its turns.
     pub(super) fn is_driven(&mut self) -> bool {
         // Not each time: the clock costs a hundredth of a pair.
-        if self.count.0 > 1 && self.count.0 % ENOUGH != 0 {
+        if self.count.0 > 1 && !self.count.0.is_multiple_of(ENOUGH) {
             return true;
         }
         let now = machine::now();
