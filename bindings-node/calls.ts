@@ -80,8 +80,13 @@ function abortAll(this: AbortSignal): void {
 }
 
 /** Signals of other packages than Node's own may have none. */
-export function reasonOf({ reason }: AbortSignal): unknown {
-  return reason ?? new DOMException("This operation was aborted", "AbortError");
+export function reasonOf(signal: AbortSignal): unknown {
+  try {
+    return signal.reason ?? new DOMException("This operation was aborted", "AbortError");
+  } catch (thrown) {
+    // What waits must end, whatever a signal of another package does.
+    return thrown;
+  }
 }
 
 /** Calls `hear` when the signal aborts, until what this returns is called. */
@@ -95,7 +100,12 @@ export function listen(signal: AbortSignal, hear: () => void): () => void {
   set.add(hear);
   return () => {
     set.delete(hear);
-    if (set.size === 0) signal.removeEventListener("abort", abortAll);
+    if (set.size > 0) return;
+    try {
+      signal.removeEventListener("abort", abortAll);
+    } catch {
+      // A signal of another package. Nobody listens any more, and outcomes are being delivered.
+    }
   };
 }
 
@@ -111,12 +121,9 @@ export function cancelOn(
     abandonCall(slot);
     reject(reasonOf(signal));
   };
-  if (signal.aborted) {
-    cancel();
-    return forget;
-  }
   try {
-    forget = listen(signal, cancel);
+    if (signal.aborted) cancel();
+    else forget = listen(signal, cancel);
   } catch (thrown) {
     // The call is under way: nobody would have what it brings.
     abandonCall(slot);

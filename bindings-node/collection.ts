@@ -4,6 +4,7 @@ import { setTimeout } from "node:timers";
 import { forget } from "./loss.js";
 import { shown, weakly } from "./native.js";
 import { native } from "./runtime.js";
+import { firstFrame } from "./stack.js";
 import { warn } from "./warnings.js";
 
 /**
@@ -11,15 +12,15 @@ import { warn } from "./warnings.js";
  * @internal
  */
 export interface CallSite {
-  stack?: string;
+  stack?: unknown;
   /** How many acquires were put down to it. */
   uses: number;
 }
 
 /** The caller's own line, as messages show it. */
-export function where({ stack = "", uses }: CallSite): string {
-  const frame = stack.split("\n").at(-1)?.trim().replace(/^at /, "");
-  return uses === 1 ? `${frame}` : `${frame}, or by the same Lock within that moment`;
+export function where(site: CallSite): string {
+  const frame = firstFrame(site);
+  return site.uses === 1 ? frame : `${frame}, or by the same Lock within that moment`;
 }
 
 /** What is left of a lease's object. */

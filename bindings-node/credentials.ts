@@ -44,8 +44,15 @@ export async function asked(number: number): Promise<Told> {
     return read(await kept.ask());
   } catch (error) {
     // Its text is the program's, and may hold the secret.
-    const name = error instanceof Error ? error.constructor.name : typeof error;
-    return [`raised ${name}, whose text is not shown`];
+    return [`raised ${classOf(error)}, whose text is not shown`];
+  }
+}
+
+function classOf(error: unknown): string {
+  try {
+    return error instanceof Error ? String(error.constructor.name) : typeof error;
+  } catch {
+    return "an object that cannot be read";
   }
 }
 

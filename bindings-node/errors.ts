@@ -1,7 +1,7 @@
 /** The exception classes: one per code, the same codes in every language. */
 
 import { withoutAddresses } from "./addresses.js";
-import { Taken, takeNone } from "./stack.js";
+import { limitFrames, Taken } from "./stack.js";
 
 /** What one node had to say. */
 export interface NodeReport {
@@ -63,10 +63,16 @@ export class LockError extends Error {
   readonly #taken: Taken;
 
   constructor(message: string, details: LockErrorDetails = {}) {
-    const limit = takeNone();
+    const limit = limitFrames(0);
     super(message, "cause" in details ? { cause: details.cause } : undefined);
     this.#taken = new Taken(new.target, limit);
-    Object.defineProperty(this, "stack", STACK);
+    try {
+      Object.defineProperty(this, "stack", STACK);
+    } catch {
+      // The platform asks the program's `Error.prepareStackTrace` for the stack that is replaced, and it threw.
+      delete this.stack;
+      Object.defineProperty(this, "stack", STACK);
+    }
     this.resource = details.resource;
     this.waited = details.waited;
     this.remaining = details.remaining;
@@ -219,11 +225,11 @@ export function toError(thrown: unknown): Error {
 function causeOf(nodes: readonly NodeReport[]): Error | undefined {
   const faults = nodes.filter(({ state }) => state === "fault");
   if (faults.length === 0) return undefined;
-  const limit = takeNone();
+  const limit = limitFrames(0);
   try {
     const errors = faults.map(({ url, error }) => new Error(`${url}: ${error ?? "no answer"}`));
     return errors.length === 1 ? errors[0] : new AggregateError(errors, "the nodes that failed");
   } finally {
-    Error.stackTraceLimit = limit;
+    limitFrames(limit);
   }
 }

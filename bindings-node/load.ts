@@ -40,13 +40,13 @@ function isMusl(): boolean {
   if (!report) return false;
   const { excludeNetwork } = report;
   try {
-    report.excludeNetwork = true;
+    Reflect.set(report, "excludeNetwork", true);
     const { header } = report.getReport() as { header?: { glibcVersionRuntime?: string } };
     return header?.glibcVersionRuntime === undefined;
   } catch {
     return false;
   } finally {
-    if (excludeNetwork !== undefined) report.excludeNetwork = excludeNetwork;
+    if (excludeNetwork !== undefined) Reflect.set(report, "excludeNetwork", excludeNetwork);
   }
 }
 

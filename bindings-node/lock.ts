@@ -21,6 +21,7 @@ import {
 import { Failed } from "./pending.js";
 import { acquire, acquireAgain, now } from "./runtime.js";
 import { type Body, runUnder } from "./scope.js";
+import { capture, limitFrames } from "./stack.js";
 import { isHeard, traced } from "./trace.js";
 import { callback, isObject, notOurs, tokenText } from "./values.js";
 
@@ -133,7 +134,14 @@ export class Lock<Fencing extends boolean = boolean> {
         const grant = outcome as Grant;
         const again = acquireAgain(grant, receive);
         if (again === undefined) resolve(new Lease<Fencing>(grant.id, bound.locked, site, grant));
-        else hear(again);
+        else hearAgain(again);
+      };
+      const hearAgain = (slot: number) => {
+        try {
+          hear(slot);
+        } catch (thrown) {
+          reject(thrown);
+        }
       };
       if (once) hear(begin((slot) => bound.native.tryAcquire(slot), receive));
       else hear(acquire(bound.number, wait, receive));
@@ -248,10 +256,9 @@ export class Lock<Fencing extends boolean = boolean> {
     const at = now();
     if (this.#site === undefined || at - this.#sited > SAME_PLACE) {
       const site: CallSite = { uses: 0 };
-      const limit = Error.stackTraceLimit;
-      Error.stackTraceLimit = 1;
-      Error.captureStackTrace(site, below);
-      Error.stackTraceLimit = limit;
+      const limit = limitFrames(1);
+      capture(site, below);
+      limitFrames(limit);
       this.#site = site;
       this.#sited = at;
     }

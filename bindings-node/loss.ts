@@ -1,12 +1,11 @@
 /** The loss of leases: a signal for each, and callbacks. */
 
 import { AsyncResource } from "node:async_hooks";
-import { nextTick } from "node:process";
 import { type LockLost, toError } from "./errors.js";
 import type { Failure } from "./native.js";
 import { native, unwatch, watch } from "./runtime.js";
 import { tellOfLoss } from "./trace.js";
-import { listens } from "./warnings.js";
+import { listens, throwLater } from "./warnings.js";
 
 /** Who is told of the loss of one lease. It knows nothing of the lease's object, which can still be collected. */
 export class Loss {
@@ -63,10 +62,8 @@ export class Loss {
       try {
         called(error);
       } catch (thrown) {
-        // As of an event's listener: the others are told all the same.
-        nextTick(() => {
-          throw thrown;
-        });
+        // The others are told all the same.
+        throwLater(thrown);
       }
     }
     this.#callbacks.clear();

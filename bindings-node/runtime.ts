@@ -25,7 +25,7 @@ import {
 import { outside } from "./outside.js";
 import { deliver, Failed, hearInstead, type Receiver, slotFor, vacate } from "./pending.js";
 import { tellOfStep, wantedSteps } from "./steps.js";
-import { pass } from "./warnings.js";
+import { pass, throwLater } from "./warnings.js";
 
 /**
  * So many calls go out before all are written down: the servers work on them while JavaScript goes on. With a core each that
@@ -146,8 +146,17 @@ function settle(rows: number, beside = NONE): void {
   else void settleAll(copyOutcomes(rows), beside);
 }
 
-/** Settles the outcome in the row that begins here; what it has beside it is the first of `beside`, and taken out. */
+/** Settles the outcome in the row that begins here. An exception of the program's own code leaves the other rows alone. */
 function settleOne(batch: Float64Array, at: number, beside: unknown[]): void {
+  try {
+    settleRow(batch, at, beside);
+  } catch (thrown) {
+    throwLater(thrown);
+  }
+}
+
+/** Takes what the row has beside it, the first of `beside`, out of that. */
+function settleRow(batch: Float64Array, at: number, beside: unknown[]): void {
   const slot = batch[at] as number;
   const value = batch[at + 1] as number;
   if (slot < 0) unasked(slot, value, beside.shift());

@@ -11,9 +11,9 @@ export class Taken {
   /** Down from the caller of `below`; `limit` is what the program wants to see. */
   constructor(below: abstract new (...args: never[]) => unknown, limit: number) {
     this.#limit = limit;
-    Error.stackTraceLimit = limit + OURS;
-    Error.captureStackTrace(this.#source as object, below as never);
-    Error.stackTraceLimit = limit;
+    limitFrames(limit + OURS);
+    capture(this.#source as object, below as never);
+    limitFrames(limit);
   }
 
   /** As the stack of this error. */
@@ -26,11 +26,35 @@ export class Taken {
   }
 }
 
-/** Errors made from now on take no stack; gives the limit until now. */
-export function takeNone(): number {
+/**
+ * Sets how many frames new stacks have, and returns the limit until now. Where a program has frozen `Error` the limit
+ * stays, and an assignment would throw.
+ */
+export function limitFrames(frames: number): number {
   const limit = Error.stackTraceLimit;
-  Error.stackTraceLimit = 0;
+  Reflect.set(Error, "stackTraceLimit", frames);
   return limit;
+}
+
+/** Takes the stack below this function. It stays empty where a program's replacement of the platform's function fails. */
+export function capture(target: { stack?: unknown }, below: (...args: never[]) => unknown): void {
+  try {
+    Error.captureStackTrace(target, below);
+  } catch {}
+}
+
+/**
+ * The first frame of a stack that `capture` took. It is made by the program's own `Error.prepareStackTrace`, if there is
+ * one, which may return call sites or anything else, and may throw.
+ */
+export function firstFrame(target: { readonly stack?: unknown }): string {
+  try {
+    const { stack } = target;
+    if (Array.isArray(stack)) return String(stack[0]);
+    const [, frame] = /^\s+at (.*)$/m.exec(stack as string) ?? [];
+    if (frame !== undefined) return frame;
+  } catch {}
+  return "a line that Error.prepareStackTrace does not tell";
 }
 
 /** How many frames of ours an error may have on top. */

@@ -6,7 +6,7 @@ import { weakly } from "./native.js";
 import { callback } from "./values.js";
 
 /** Warnings of this package carry this code. */
-const KIND = { type: "RedlockWarning", code: "REDLOCK" };
+const KIND = { name: "RedlockWarning", code: "REDLOCK" };
 /** How many of a kind are said within a moment; the others are counted. */
 const MOST = 10;
 /** Milliseconds. */
@@ -34,20 +34,29 @@ export function onWarning(told: WarningListener | null): void {
 }
 
 function say(text: string): void {
-  const told = listener;
-  if (told === null) {
-    process.emitWarning(text, KIND);
-    return;
-  }
-  const warning = Object.assign(new Error(text), { name: KIND.type, code: KIND.code });
-  try {
-    told(warning);
-  } catch (thrown) {
-    // Whoever has something to say must not end by it.
-    nextTick(() => {
-      throw thrown;
+  const warning = new Error(text) as Error & { code: string };
+  // An assignment would throw where a program has frozen `Error.prototype`.
+  for (const [name, value] of Object.entries(KIND)) {
+    Object.defineProperty(warning, name, {
+      value,
+      configurable: true,
+      enumerable: true,
+      writable: true,
     });
   }
+  try {
+    if (listener === null) process.emitWarning(warning);
+    else listener(warning);
+  } catch (thrown) {
+    throwLater(thrown);
+  }
+}
+
+/** Throws what the program's own code threw as an uncaught exception, as an `EventTarget` does for its listeners. */
+export function throwLater(thrown: unknown): void {
+  nextTick(() => {
+    throw thrown;
+  });
 }
 
 /** Of a kind, within the moment that it began in. */

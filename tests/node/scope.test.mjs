@@ -204,7 +204,7 @@ describe("Symbol.asyncDispose", () => {
     await assert.rejects(explicit.release(), { code: "unavailable" });
     const warned = context.mock.method(process, "emitWarning", () => undefined);
     await scoped[Symbol.asyncDispose]();
-    const [text, { code }] = warned.mock.calls.at(-1).arguments;
+    const [{ message: text, code }] = warned.mock.calls.at(-1).arguments;
     assert.ok(text.includes(scoped.key));
     assert.equal(code, "REDLOCK");
   });

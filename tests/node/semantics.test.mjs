@@ -161,7 +161,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       const lease = await redlock.lock(fresh(), { ttl: 4500 }).acquire();
       // Never shortens: it stays held, however busy the machine is.
       await lease.extend(100);
-      const texts = () => warned.mock.calls.map((call) => call.arguments[0]);
+      const texts = () => warned.mock.calls.map((call) => call.arguments[0].message);
       const mine = () => texts().filter((text) => text.includes(lease.key));
       await eventually(() => assert.equal(mine().length, 1, texts().join("\n")));
       // Each renewal looks whether it is held for long.

@@ -151,7 +151,7 @@ test("without a server shutdown() rejects in time, and the end of a scope warns"
   await assert.rejects(one.lock(fresh()).acquire(), { code: "closed" });
   const warned = context.mock.method(process, "emitWarning", () => undefined);
   await two[Symbol.asyncDispose]();
-  const texts = warned.mock.calls.map((call) => call.arguments[0]);
+  const texts = warned.mock.calls.map((call) => call.arguments[0].message);
   const ours = texts.filter((text) => text.includes("the keys end with their ttl"));
   assert.equal(ours.length, 1, texts.join("\n"));
   assert.ok(ours[0].includes(lease.key));

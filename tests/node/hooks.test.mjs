@@ -1,0 +1,116 @@
+// Hooks and globals of the program that throw, are frozen or return something odd: locks work as ever.
+import assert from "node:assert/strict";
+import { Redlock } from "redlock-native";
+import { eventually, fresh, program } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
+
+const UNKNOWN = /acquired at a line that Error\.prepareStackTrace does not tell/;
+const KNOWN = /acquired at .*hooks\.mjs:\d+:\d+/;
+
+/** What the program does, and which line its messages name. */
+const HOOKS = {
+  none: KNOWN,
+  callSites: KNOWN,
+  throws: UNKNOWN,
+  nothing: UNKNOWN,
+  symbol: UNKNOWN,
+  noLimit: KNOWN,
+  deletedLimit: KNOWN,
+  refusedLimit: KNOWN,
+  noCapture: UNKNOWN,
+  frozenError: KNOWN,
+  frozen: KNOWN,
+  emitWarning: KNOWN,
+  stderr: KNOWN,
+};
+/** The hooks whose exceptions become uncaught ones, as those of listeners do. */
+const THROWN = { emitWarning: ["from emitWarning"], stderr: ["from stderr"] };
+
+async function check(how, line, flags) {
+  const env = how === "stderr" ? { NODE_DEBUG: "redlock" } : {};
+  const { code, stderr, lines } = await program("hooks", [how], { flags, env });
+  assert.equal(code, 0, stderr);
+  const found = JSON.parse(lines.at(-1));
+  assert.deepEqual([found.used, found.held, found.changed], ["used", true, false]);
+  assert.deepEqual([found.refused.name, found.refused.code], ["LockTimeout", "timeout"]);
+  assert.match(found.refused.message, line);
+  assert.equal(found.invalid.code, "invalid");
+  assert.equal(found.reason.name, "LockLost");
+  assert.equal(found.stats.lost.missing, 2);
+  assert.deepEqual([...new Set(found.thrown)], THROWN[how] ?? []);
+  if (how === "emitWarning") return;
+  assert.deepEqual([found.warnings[0].name, found.warnings[0].code], ["RedlockWarning", "REDLOCK"]);
+  assert.match(found.warnings[0].message, /lease lost key=lock:warned/);
+}
+
+describe("a program's hook or global", { concurrency: 4 }, () => {
+  for (const [how, line] of Object.entries(HOOKS)) test(how, () => check(how, line, []));
+  test("--frozen-intrinsics", () => check("none", KNOWN, ["--frozen-intrinsics", "--no-warnings"]));
+});
+
+describe("a signal of another package that throws", () => {
+  const odd = (parts) => ({
+    aborted: false,
+    addEventListener: () => undefined,
+    removeEventListener: () => undefined,
+    ...parts,
+  });
+  const fail = () => {
+    throw new Error("from the signal");
+  };
+
+  test("when it is not listened to any more: other outcomes of the same turn arrive", async () => {
+    const client = new Redlock(`memory://${fresh()}`);
+    const signal = odd({ removeEventListener: fail });
+    const acquiring = Array.from({ length: 8 }, () => client.lock(fresh()).acquire({ signal }));
+    const leases = await Promise.all(acquiring);
+    await Promise.all(leases.map((lease) => lease.release()));
+    assert.equal(client.stats().released, 8);
+  });
+
+  test("when its reason is read: the call ends and leaves no key", async () => {
+    const client = new Redlock(`memory://${fresh()}`);
+    const lock = client.lock(fresh());
+    const lease = await lock.acquire();
+    const target = new EventTarget();
+    const signal = Object.defineProperty(target, "reason", { get: fail });
+    Object.assign(signal, { aborted: false });
+    const waiting = lock.acquire({ signal });
+    signal.dispatchEvent(new Event("abort"));
+    await assert.rejects(waiting, { message: "from the signal" });
+    await lease.release();
+    await (await lock.tryAcquire()).release();
+  });
+
+  test("when it is asked whether it is aborted after the call began: no key stays", async () => {
+    const client = new Redlock(`memory://${fresh()}`);
+    const lock = client.lock(fresh());
+    let asked = 0;
+    const signal = Object.defineProperty(odd({}), "aborted", {
+      get() {
+        asked += 1;
+        if (asked > 2) fail();
+        return false;
+      },
+    });
+    await assert.rejects(lock.acquire({ signal }), { message: "from the signal" });
+    await eventually(async () => {
+      const lease = await lock.tryAcquire();
+      assert.ok(lease);
+      await lease.release();
+    });
+  });
+});
+
+test("a credentials function that throws what cannot be read fails the connection at once", async () => {
+  const odd = Object.create(Error.prototype, { constructor: { value: null } });
+  const credentials = () => {
+    throw odd;
+  };
+  const client = new Redlock("redis://127.0.0.1:1", { credentials });
+  const failed = await client
+    .lock(fresh(), { wait: 0, nodeTimeout: 60_000, ttl: 300_000 })
+    .acquire()
+    .catch((error) => error);
+  assert.equal(failed.code, "unavailable");
+});
