@@ -8,7 +8,7 @@ import { takenOver } from "./existing.js";
 import type { Lease } from "./lease.js";
 import { leasesOf } from "./listed.js";
 import { Lock } from "./lock.js";
-import { printable } from "./looks.js";
+import { printable, uncloneable } from "./looks.js";
 import { NativeClient, type Stats } from "./native.js";
 import type { LockOptions, RedlockOptions, ShownOptions, UsingOptions } from "./options.js";
 import {
@@ -23,6 +23,8 @@ import {
 import { native } from "./runtime.js";
 import { type Body, bodyOf } from "./scope.js";
 import { isObject, NODE_REDLOCK_ACQUIRE, NODES, nameList, notOurs } from "./values.js";
+
+const UNCLONEABLE = uncloneable("a client", "make another one there");
 
 /** What stands behind a client. */
 interface Parts {
@@ -43,6 +45,8 @@ interface Parts {
  * ```
  */
 export class Redlock {
+  /** @internal */
+  readonly uncloneable = UNCLONEABLE;
   readonly #parts: Parts;
 
   /**
@@ -220,8 +224,8 @@ export class Redlock {
   async shutdown(timeout = 10_000, none?: unknown): Promise<number> {
     const ready = Redlock.#ready(this);
     noSignal(none, "shutdown()");
-    checked({ timeout }, SHUTDOWN, "shutdown()");
-    const begin = (slot: number) => attempt(() => ready.shutdown(slot, timeout));
+    const given = checked({ timeout }, SHUTDOWN, "shutdown()");
+    const begin = (slot: number) => attempt(() => ready.shutdown(slot, given.timeout));
     return unwrap(await settled(begin));
   }
 

@@ -7,7 +7,7 @@ import type { Kept } from "./credentials.js";
 import { InvalidOption, LockLost, toError } from "./errors.js";
 import { forget, type Loss, lossOf } from "./loss.js";
 import { type Failure, shown } from "./native.js";
-import { checked, LOCK, noSignal } from "./options.js";
+import { checked, LOCK, type LockOptions, noSignal } from "./options.js";
 import { Failed } from "./pending.js";
 import { native, release } from "./runtime.js";
 import { isHeard, lossesAreHeard, traced } from "./trace.js";
@@ -112,8 +112,8 @@ export class LeaseHandle implements Watched {
     return isHeard("extend") ? traced("extend", this.#lock, call) : call();
   }
 
-  async #extend(ttl?: number): Promise<void> {
-    checked({ ttl }, LOCK, "extend()");
+  async #extend(given?: number): Promise<void> {
+    const { ttl } = checked<LockOptions>({ ttl: given }, LOCK, "extend()");
     const begin = (slot: number) => {
       if (!attempt(() => native().leaseExtend(slot, this.id, ttl))) throw this.#over();
     };

@@ -1,5 +1,7 @@
 // The CommonJS build under its names: one copy of the package, whichever way it is loaded.
-import redlock from "./dist/index.js";
+import tried from "./dist/tried.js";
+
+if (tried.loaded === undefined) throw tried.thrown;
 
 export const {
   ClientClosed,
@@ -15,4 +17,4 @@ export const {
   QuorumUnavailable,
   Redlock,
   using,
-} = redlock;
+} = tried.loaded;

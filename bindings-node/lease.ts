@@ -5,9 +5,11 @@ import { endOfScope } from "./calls.js";
 import { type CallSite, watchOver } from "./collection.js";
 import type { LockLost } from "./errors.js";
 import { LeaseHandle, type Locked } from "./handle.js";
-import { printable } from "./looks.js";
+import { printable, uncloneable } from "./looks.js";
 import { noSignal } from "./options.js";
 import { callback as checkedCallback, isObject, notOurs } from "./values.js";
+
+const UNCLONEABLE = uncloneable("a lease", "pass lease.token on and attach() to it there");
 
 /**
  * What you hold: made by `lock.acquire()`, ended by `release()`.
@@ -29,6 +31,8 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   readonly key: string;
+  /** @internal */
+  readonly uncloneable = UNCLONEABLE;
   readonly #handle: LeaseHandle;
 
   /** @internal */

@@ -5,7 +5,7 @@ import type { Described } from "./bound.js";
 import { begin, cancelOn, failing, reasonOf, settled, unwrap } from "./calls.js";
 import type { CallSite } from "./collection.js";
 import { Lease } from "./lease.js";
-import { printable } from "./looks.js";
+import { printable, uncloneable } from "./looks.js";
 import type { Inspection } from "./native.js";
 import {
   ACQUIRE,
@@ -29,6 +29,8 @@ import { callback, isObject, notOurs, tokenText } from "./values.js";
 type Way = (...args: never[]) => unknown;
 type Asked<Fencing extends boolean> = Promise<Lease<Fencing> | null>;
 
+const UNCLONEABLE = uncloneable("a lock", "make another one there, of its names and options");
+
 /** For how long (ms) a lock's acquires are taken to come from one place; only warnings show it. */
 const SAME_PLACE = 50;
 
@@ -42,6 +44,8 @@ const SAME_PLACE = 50;
  * ```
  */
 export class Lock<Fencing extends boolean = boolean> {
+  /** @internal */
+  readonly uncloneable = UNCLONEABLE;
   readonly #described: Described;
   #site: CallSite | undefined;
   #sited = Number.NEGATIVE_INFINITY;

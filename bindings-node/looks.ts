@@ -28,3 +28,11 @@ export function printable(kind: { prototype: { toJSON(): object } }, name: strin
   // Whatever the bundler calls it.
   Object.defineProperty(kind, "name", { value: name, configurable: true });
 }
+
+/**
+ * The value of a property that makes `structuredClone`, `postMessage` and the like refuse the object, with this text. They
+ * would copy an empty object. Node 20 has no other way to refuse.
+ */
+export function uncloneable(kind: string, instead: string): symbol {
+  return Symbol(`${kind} belongs to its thread: ${instead}`);
+}

@@ -6,7 +6,7 @@ import { InvalidOption } from "./errors.js";
 import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "./native.js";
 import { attemptTo, isList, isSignal, kindOf, LONE_SURROGATE, printed } from "./values.js";
 
-/** Options of a client. Times are whole milliseconds. */
+/** Options of a client. Times are in milliseconds, rounded to whole ones. */
 export interface RedlockOptions {
   /** Goes before every name. Default `lock:`. An empty one shares keys with other libraries. */
   keyPrefix?: string | undefined;
@@ -50,7 +50,7 @@ export interface RedlockOptions {
   credentials?: CredentialsSource | undefined;
 }
 
-/** Options of a lock. Times are whole milliseconds. */
+/** Options of a lock. Times are in milliseconds, rounded to whole ones. */
 export interface LockOptions<Fencing extends boolean = boolean> {
   /** How long the lease lives without renewal. Default 10 s, at least 100 ms. */
   ttl?: number | undefined;
@@ -132,8 +132,7 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
     );
   }
   const names = attemptTo(() => Object.keys(given), call, "options");
-  if (names.length === 0 && isSignal(given))
-    throw strayed("a signal stands where options belong", call);
+  if (names.length === 0) checkEmpty(given, call);
   for (const name of names) {
     if (!Object.hasOwn(rules, name)) throw unknownOption(name, rules, call);
   }
@@ -142,9 +141,18 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
     const value = attemptTo(() => Reflect.get(given, name), call, name);
     if (value === undefined) continue;
     checkValue(name, value, kind, call);
-    read[name] = value;
+    read[name] = kind === "milliseconds" ? Math.round(value as number) : value;
   }
   return read as T;
+}
+
+/** A signal, or a `Map` and the like, would have no effect. */
+function checkEmpty(given: object, call: string): void {
+  if (isSignal(given)) throw strayed("a signal stands where options belong", call);
+  const tag = attemptTo(() => Object.prototype.toString.call(given), call, "options");
+  if (tag === "[object Object]" || tag === "[object Module]") return;
+  const way = "Its properties are not read as options: give an object, { ttl: 10_000 }";
+  throw new InvalidOption(`${call}: options are ${kindOf(given)}. ${way}`);
 }
 
 /** Options as `toJSON` shows them. */
@@ -194,9 +202,9 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
   const fail = (rule: string) =>
     new InvalidOption(`${call}: ${name} is ${seen}: it must be ${rule}`);
   if (kind === "milliseconds") {
-    if (!Number.isInteger(value) && value !== Number.POSITIVE_INFINITY) {
-      throw fail(`a whole number of milliseconds; ${name} is in milliseconds`);
-    }
+    // Seconds look like 0.5.
+    const rounded = typeof value === "number" && (value === 0 || Math.abs(value) >= 1);
+    if (!rounded) throw fail(`a number, 0 or at least 1; ${name} is in milliseconds`);
   } else if (kind === "count") {
     if (!Number.isInteger(value)) throw fail("a whole number");
   } else if (kind === "signal") {

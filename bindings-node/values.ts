@@ -33,6 +33,7 @@ export function isSignal(value: unknown): value is AbortSignal {
 
 export function printed(value: unknown): string {
   if (["object", "function"].includes(typeof value)) return kindOf(value);
+  if (typeof value === "bigint") return `${value}n, a BigInt`;
   return typeof value === "string" ? shown(JSON.stringify(value)) : String(value);
 }
 

@@ -120,6 +120,28 @@ describe("values in the wrong place are refused:", () => {
     assert.throws(() => client().lock("job", { ttl: 0.5 }), refusal(["ttl is in milliseconds"]));
   });
 
+  test("a BigInt, by that name", async () => {
+    const words = ["ttl is 5000n, a BigInt", "must be a number"];
+    assert.throws(() => client().lock("job", { ttl: 5000n }), refusal(words));
+  });
+
+  test("an object whose properties are no options", async () => {
+    const lists = [
+      new Map([["ttl", 5000]]),
+      new Set(),
+      new URLSearchParams("ttl=5000"),
+      new Date(),
+    ];
+    for (const given of [...lists, Promise.resolve({ ttl: 5000 }), new Number(5000)]) {
+      const words = refusal([`an object of class ${given.constructor.name}`, "give an object"]);
+      assert.throws(() => client().lock("job", given), words);
+      assert.throws(() => lock("job", given), words);
+      assert.throws(() => new Redlock("memory://", given), words);
+      await assert.rejects(client().lock("job").acquire(given), words);
+      await assert.rejects(client().using("job", given, body), words);
+    }
+  });
+
   test("a signal that is none", async () => {
     const words = refusal(["signal is", "AbortSignal"]);
     await assert.rejects(client().lock("job").acquire({ signal: {} }), words);
@@ -195,4 +217,16 @@ describe("one server under two urls", () => {
     const twice = new Redlock(nodes, { restartGuard: 0 }).lock(fresh(), { wait: 500 });
     await assert.rejects(twice.acquire(), refusal(["same server as", "independent"]));
   });
+});
+
+test("times that are calculated are rounded to the millisecond", async () => {
+  const redlock = new Redlock(`memory://${fresh()}`, { nodeTimeout: 0.57 * 1000 });
+  assert.equal(redlock.toJSON().options.nodeTimeout, 570);
+  const described = redlock.lock(fresh(), { ttl: 1.1 * 1000, wait: 10_000 / 3, maxHold: 1e7 / 3 });
+  assert.deepEqual(described.toJSON().options, { ttl: 1100, wait: 3333, maxHold: 3_333_333 });
+  const lease = await described.acquire({ wait: 0.07 * 1000 });
+  assert.equal(lease.ttl, 1100);
+  await lease.extend(10_000 / 3);
+  assert.equal(lease.ttl, 3333);
+  assert.equal(await redlock.shutdown(0.57 * 1000 - 569), 1);
 });

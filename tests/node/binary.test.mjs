@@ -116,6 +116,23 @@ describe("a missing binary says what is wrong:", () => {
     });
   });
 
+  test("to a program that catches the import, and goes on", async () => {
+    const place = await installed();
+    for (const entry of ["redlock-native", "redlock-native/testing"]) {
+      // Node 20 reported the exception of a statically imported module a second time, as uncaught.
+      await writeFile(join(place, "library.mjs"), `export * from "${entry}";`);
+      for (const imported of [entry, "./library.mjs"]) {
+        const program = `
+          await import("${imported}").catch(({ code }) => console.log("caught", code));
+          setImmediate(() => console.log("goes on"));
+        `;
+        await writeFile(join(place, "program.mjs"), program);
+        const { stdout } = await run(process.execPath, ["program.mjs"], { cwd: place });
+        assert.equal(stdout, "caught ERR_REDLOCK_BINARY\ngoes on\n");
+      }
+    }
+  });
+
   test("node_modules was installed elsewhere", async () => {
     const place = await installed({ platforms: { "darwin-arm64": "text", "win32-x64-msvc": "" } });
     const { message } = await told(place);

@@ -159,7 +159,7 @@ test("without a server shutdown() rejects in time, and the end of a scope warns"
 
 test("a timeout that is none", async () => {
   const redlock = new Redlock("memory://");
-  for (const timeout of [-1, 1.5, "1s", null, {}, Number.NaN, 10n]) {
+  for (const timeout of [-1, 0.5, "1s", null, {}, Number.NaN, 10n]) {
     await assert.rejects(redlock.shutdown(timeout), refusal(["timeout is ", "must be"]));
   }
   await assert.rejects(

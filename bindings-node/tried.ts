@@ -1,0 +1,14 @@
+/**
+ * The package, or why it cannot be loaded, for `index.mjs`. Where an ES module imports a CommonJS module that throws, Node 20
+ * ends the process, even if the program catches the exception. An ES module may throw.
+ */
+
+let loaded: typeof import("./index.js") | undefined;
+let thrown: unknown;
+try {
+  loaded = require("./index.js") as typeof import("./index.js");
+} catch (error) {
+  thrown = error;
+}
+
+export { loaded, thrown };

@@ -1,0 +1,43 @@
+// What copies an object's properties, or hands them to another thread, refuses ours by name.
+import assert from "node:assert/strict";
+import { serialize } from "node:v8";
+import { MessageChannel, Worker } from "node:worker_threads";
+import { Redlock } from "redlock-native";
+import { TestRedlock } from "redlock-native/testing";
+import { fresh } from "./helper.mjs";
+import { describe, test } from "./testing.mjs";
+
+const WAYS = {
+  structuredClone,
+  serialize,
+  postMessage(value) {
+    const { port1 } = new MessageChannel();
+    try {
+      port1.postMessage(value);
+    } finally {
+      port1.close();
+    }
+  },
+  workerData: (value) => new Worker("", { eval: true, workerData: value }),
+};
+
+const client = new Redlock(`memory://${fresh()}`);
+const lock = client.lock(fresh());
+const OBJECTS = {
+  lease: [await lock.acquire(), /a lease belongs to its thread: pass lease\.token on and attach/],
+  lock: [lock, /a lock belongs to its thread: make another one there, of its names and options/],
+  client: [client, /a client belongs to its thread: make another one there/],
+  "client for a test": [new TestRedlock(), /a client belongs to its thread/],
+};
+
+for (const [way, copy] of Object.entries(WAYS)) {
+  describe(`${way} refuses`, () => {
+    for (const [kind, [object, words]] of Object.entries(OBJECTS)) {
+      test(`a ${kind}`, () => {
+        for (const value of [object, { object }, [object]]) {
+          assert.throws(() => copy(value), words);
+        }
+      });
+    }
+  });
+}
