@@ -39,6 +39,7 @@ const RUST: &[&str] = &[
 /// The files of `bindings-node`, top down.
 const TYPESCRIPT: &[&str] = &[
     "testing.ts",
+    "tried.ts",
     "index.ts",
     "load.ts",
     "binary.ts",
