@@ -35,6 +35,7 @@ export class LeaseHandle implements Watched {
   #released = false;
   #loss: Loss | undefined;
   #told = false;
+  #entered = false;
 
   constructor(id: number, lock: Locked, site?: CallSite, grant?: Grant) {
     this.id = id;
@@ -105,6 +106,18 @@ export class LeaseHandle implements Watched {
       throw toError(failure);
     }
     if (!this.held) throw this.#over();
+  }
+
+  /** Begins a scope whose end releases the lease. */
+  enter(): void {
+    this.ensureHeld();
+    if (this.#entered) {
+      const { key } = this.#lock;
+      const text =
+        "this lease is already in a scope, which releases it: use it there without 'using'";
+      throw new InvalidOption(`${shown(key)}: ${text}`, { resource: key });
+    }
+    this.#entered = true;
   }
 
   extend(ttl?: number): Promise<void> {

@@ -240,8 +240,11 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * The end of a scope: as `release()`, but unreachable nodes are only warned of, since the key ends by itself, and a loss
-   * that `ensureHeld`, `extend` or `release` has thrown already is not thrown again.
+   * The function that `await using` calls at the end of a scope: as `release()`, but unreachable nodes are only warned of,
+   * since the key ends by itself, and a loss that `ensureHeld`, `extend` or `release` has thrown already is not thrown again.
+   *
+   * `await using` reads this property when the scope begins. So reading it throws `LockLost` when the lease is over, and
+   * `InvalidOption` when another scope releases the lease: an earlier `await using`, or `using()`.
    *
    * @example
    * ```js
@@ -249,9 +252,15 @@ export class Lease<Fencing extends boolean = boolean> {
    * lease.held; // false
    * ```
    */
-  async [Symbol.asyncDispose](): Promise<void> {
-    const { told } = Lease.#of(this);
-    await this.end(told);
+  get [Symbol.asyncDispose](): () => Promise<void> {
+    const handle = Lease.#of(this);
+    handle.enter();
+    return () => this.end(handle.told);
+  }
+
+  /** @internal */
+  enter(): void {
+    Lease.#of(this).enter();
   }
 
   /** @internal */

@@ -50,6 +50,7 @@ export async function runUnder<T, Fencing extends boolean>(
   { signal }: AcquireOptions,
 ): Promise<T> {
   const lease = await acquiring;
+  lease.enter();
   let result: T;
   try {
     result = await (signal === undefined ? body(lease) : runUntil(signal, lease, body));

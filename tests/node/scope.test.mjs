@@ -1,11 +1,20 @@
 // Scopes: using(), Symbol.asyncDispose, and how a loss is told.
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
+import { transformSync } from "esbuild";
 import { LockLost, Redlock } from "redlock-native";
 import { assertRefused, block, eventually, fresh, Server, serverForSuite } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
+
+const ENTER = `export default async (lease, body) => {
+  await using entered = lease;
+  await body(entered);
+};`;
+/** Runs the body in a scope of the lease, by `await using`, which Node.js 20 cannot parse. */
+const { code } = transformSync(ENTER, { target: "es2022" });
+const { default: enter } = await import(`data:text/javascript,${encodeURIComponent(code)}`);
 
 /** Resolves when the signal aborts. */
 const aborted = (signal) =>
@@ -150,7 +159,6 @@ describe("Symbol.asyncDispose", () => {
     const lease = await lock.acquire();
     await lease[Symbol.asyncDispose]();
     assert.equal(lease.held, false);
-    await lease[Symbol.asyncDispose]();
     await (await lock.tryAcquire()).release();
   });
 
@@ -158,8 +166,9 @@ describe("Symbol.asyncDispose", () => {
     const redlock = new Redlock("memory://");
     const name = fresh();
     const lease = await redlock.lock(name).acquire();
+    const dispose = lease[Symbol.asyncDispose];
     await redlock.forceRelease(name);
-    await assert.rejects(lease[Symbol.asyncDispose](), { code: "lost" });
+    await assert.rejects(dispose(), { code: "lost" });
   });
 
   const KNOWN = {
@@ -174,9 +183,10 @@ describe("Symbol.asyncDispose", () => {
       const redlock = new Redlock("memory://");
       const name = fresh();
       const lease = await redlock.lock(name).acquire();
+      const dispose = lease[Symbol.asyncDispose];
       await redlock.forceRelease(name);
       await fails(lease);
-      await lease[Symbol.asyncDispose]();
+      await dispose();
       assert.equal(lease.held, false);
       const body = async (held) => {
         await redlock.forceRelease(name);
@@ -190,9 +200,44 @@ describe("Symbol.asyncDispose", () => {
 
   test("after ensureHeld of a lease that was released is a release that does nothing", async () => {
     const lease = await new Redlock("memory://").lock(fresh()).acquire();
+    const dispose = lease[Symbol.asyncDispose];
     await lease.release();
     assert.throws(() => lease.ensureHeld(), { code: "lost", reason: undefined });
-    await lease[Symbol.asyncDispose]();
+    await dispose();
+    await dispose();
+  });
+
+  test("await using of a lease that is over does not run the body", async () => {
+    const redlock = new Redlock("memory://");
+    const name = fresh();
+    const ended = {
+      released: (lease) => lease.release(),
+      abandoned: (lease) => lease.abandon(),
+      lost: () => redlock.forceRelease(name),
+    };
+    for (const [way, end] of Object.entries(ended)) {
+      const lease = await redlock.lock(name).acquire();
+      await end(lease);
+      await eventually(() => assert.equal(lease.held, false));
+      const body = () => assert.fail(`the body of a lease that was ${way} ran`);
+      await assert.rejects(enter(lease, body), { name: "LockLost" });
+      await redlock.forceRelease(name);
+    }
+  });
+
+  test("await using of a lease in another scope is refused, and the outer one goes on", async () => {
+    const redlock = new Redlock("memory://");
+    const refused = async (lease) => {
+      const inner = enter(lease, () => assert.fail("entered again"));
+      await assert.rejects(inner, { name: "InvalidOption", message: /already in a scope/ });
+      assert.equal(lease.held, true);
+      return lease;
+    };
+    const lease = await redlock.lock(fresh()).acquire();
+    await enter(lease, refused);
+    assert.equal(lease.held, false);
+    assert.equal((await redlock.using(fresh(), refused)).held, false);
+    assert.equal((await redlock.lock(fresh()).using(refused)).held, false);
   });
 
   test("of a lease whose server is gone warns, where release() rejects", async (context) => {

@@ -133,6 +133,19 @@ describe("a closed client refuses", () => {
   }
 });
 
+describe("a lease is not entered after", () => {
+  for (const verb of table("errors").not_entered_after) {
+    test(verb, async () => {
+      const client = new Redlock("memory://");
+      const name = fresh();
+      const lease = await client.lock(name).acquire();
+      await (verb === "force_release" ? client.forceRelease(name) : lease[verb]());
+      await eventually(() => assert.equal(lease.held, false));
+      assert.throws(() => lease[Symbol.asyncDispose], { name: "LockLost", resource: lease.key });
+    });
+  }
+});
+
 describe("keys that are no lock of ours:", () => {
   const shared = serverForSuite();
   for (const { about, set, code, says } of table("keys").key) {

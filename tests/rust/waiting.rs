@@ -12,7 +12,7 @@ async fn a_type_error_or_a_stranger_on_a_minority_is_no_invalid_option() {
     nodes[0].ask("LPUSH lock:job data");
     let (one, two) = (client(&nodes), client(&nodes));
     let lease = one.lock("job").acquire().await.unwrap();
-    let timeout = two.lock("job").wait(millis(100)).acquire().await.unwrap_err();
+    let timeout = two.lock("job").wait(millis(1000)).acquire().await.unwrap_err();
     assert_eq!(timeout.kind(), ErrorKind::Timeout, "{timeout}");
     lease.release().await.unwrap();
     nodes[1].ask("LPUSH lock:job data");

@@ -114,7 +114,7 @@ class _Acquire(_AcquireBase):  # type: ignore[misc]
             )
         body = _body()
         lease = await self
-        lease._set_body(body)
+        lease._enter(body)
         _begin(body, lease)
         self.hold(lease)
         return lease
@@ -213,10 +213,8 @@ class Lease(_Lease):  # type: ignore[misc]
     """What `redlock.Lease` has from here."""
 
     async def __aenter__(self) -> "_Lease":
-        if self._body is not None:
-            raise RuntimeError(f"{self!r} is entered already")
         body = _body()
-        self._set_body(body)
+        self._enter(body)
         _begin(body, self)
         return self
 
@@ -226,9 +224,7 @@ class Lease(_Lease):  # type: ignore[misc]
         error: BaseException | None,
         trace: "TracebackType | None",
     ) -> "Coroutine[Any, Any, None]":
-        body = self._body
-        self._set_body(None)
-        return _leave(self, body, error)
+        return _leave(self, self._leave(), error)
 
 
 for _ours, _theirs in (

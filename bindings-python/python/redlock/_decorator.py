@@ -141,19 +141,27 @@ class _Kept:
         self.lease: Lease | None = lease
         self.awaitable = awaitable
 
-    def __del__(self) -> None:
-        if self.lease is not None:
-            self.lease._let_go()
+    def drop(self) -> None:
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            lease._let_go()
             if inspect.iscoroutine(self.awaitable):
                 # One warning of what was never awaited is enough.
                 self.awaitable.close()
 
+    __del__ = drop
+
 
 async def _under(kept: _Kept) -> Any:
-    lease, kept.lease = kept.lease, None
+    lease = kept.lease
     assert lease is not None
-    async with lease:
-        return await kept.awaitable
+    try:
+        async with lease:
+            kept.lease = None
+            return await kept.awaitable
+    finally:
+        # A lease that is over is not entered.
+        kept.drop()
 
 
 def _awaitable(kept: _Kept, function: Any) -> Any:

@@ -61,7 +61,8 @@ class Lease:
     """
     What you hold: renewed in the background until released, lost, or collected.
 
-    `with lease:` and `async with lease:` release it at the end. A lease that is collected without a release is not
+    `with lease:` and `async with lease:` release it at the end. They raise LockLost if it is over, and RuntimeError if a with
+    statement has entered it already. A lease that is collected without a release is not
     released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
 
         >>> with client.lock("job").acquire() as lease:
@@ -78,6 +79,14 @@ class Lease:
         """
         The body of an `async with` that runs under this lease.
         """
+    def _enter(self, /, body: "object") -> "None":
+        """
+        Begins an `async with` over the lease itself.
+        """
+    def _leave(self, /) -> "typing.Any":
+        """
+        Ends it, and returns its body.
+        """
     def _let_go(self, /) -> None:
         """
         Sends the release and does not wait.
@@ -89,10 +98,6 @@ class Lease:
     def _on_lost(self, /, callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> "None":
         """
         The same for what needs neither its context nor an end.
-        """
-    def _set_body(self, /, body: "object") -> None:
-        """
-        `None`: it has ended.
         """
     def abandon(self, /) -> bool:
         """

@@ -42,11 +42,18 @@ impl Lease {
         lock(&self.body).as_ref().map(|body| body.clone_ref(py))
     }
 
-    /// `None`: it has ended.
-    #[pyo3(signature = (body: "object"))]
-    fn _set_body(&self, body: Option<Py<PyAny>>) {
-        let old = std::mem::replace(&mut *lock(&self.body), body);
-        drop(old);
+    /// Begins an `async with` over the lease itself.
+    #[pyo3(signature = (body: "object") -> "None")]
+    fn _enter(&self, py: Python<'_>, body: Py<PyAny>) -> PyResult<()> {
+        self.enter(py)?;
+        *lock(&self.body) = Some(body);
+        Ok(())
+    }
+
+    /// Ends it, and returns its body.
+    #[pyo3(signature = () -> "typing.Any")]
+    fn _leave(&self) -> Option<Py<PyAny>> {
+        lock(&self.body).take()
     }
 
     /// Why it was lost, if it was.

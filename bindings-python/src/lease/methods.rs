@@ -130,8 +130,9 @@ impl Lease {
         held
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: &Bound<'_, Self>) -> PyResult<Py<Self>> {
+        slf.get().enter(slf.py())?;
+        Ok(slf.clone().unbind())
     }
 
     #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None")]
@@ -145,7 +146,7 @@ impl Lease {
         Self::leave(slf, error)
     }
 
-    fn __repr__(&self) -> String {
+    pub(super) fn __repr__(&self) -> String {
         let state = match (self.hold.held(), self.hold.released(), self.hold.loss()) {
             (true, ..) => format!("{:.3} s left", self.hold.remaining().as_secs_f64()),
             (_, true, _) => "released".to_owned(),

@@ -4,10 +4,10 @@ mod asyncio;
 mod methods;
 mod watching;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pyo3::exceptions::PyResourceWarning;
+use pyo3::exceptions::{PyResourceWarning, PyRuntimeError};
 use pyo3::prelude::*;
 use redlock::ffi::{self, Level, Record, Topic};
 use redlock::{LeaseHandle, LossReason};
@@ -15,7 +15,7 @@ use redlock::{LeaseHandle, LossReason};
 use crate::call_site::warn_in_drop;
 use crate::caller::Caller;
 use crate::credentials::Kept;
-use crate::errors::conclude;
+use crate::errors::{check, conclude};
 use crate::owner::Owner;
 use crate::registry;
 use crate::runtime::wait::wait;
@@ -26,7 +26,8 @@ static ID: AtomicU64 = AtomicU64::new(1);
 
 /// What you hold: renewed in the background until released, lost, or collected.
 ///
-/// `with lease:` and `async with lease:` release it at the end. A lease that is collected without a release is not
+/// `with lease:` and `async with lease:` release it at the end. They raise LockLost if it is over, and RuntimeError if a with
+/// statement has entered it already. A lease that is collected without a release is not
 /// released: its renewal ends, the key lives out its ttl, and a ResourceWarning names it.
 ///
 ///     >>> with client.lock("job").acquire() as lease:
@@ -41,6 +42,8 @@ pub(crate) struct Lease {
     id: u64,
     /// Who is to be told of its loss.
     watches: Mutex<Vec<Arc<Watch>>>,
+    /// Whether the end of a with statement will release it.
+    entered: AtomicBool,
     /// Of an `async with` over the lease itself.
     body: Mutex<Option<Py<PyAny>>>,
     /// What its renewals may have to ask for credentials.
@@ -55,10 +58,28 @@ impl Lease {
         ffi::note_call_site(&hold, caller.call_site.clone());
         ffi::note_owner(&hold, owner.plain());
         let id = ID.fetch_add(1, Ordering::Relaxed);
-        let (watches, body) = Default::default();
-        let lease = Bound::new(py, Self { hold, lock, owner, id, watches, body, kept })?;
+        let (watches, entered, body) = Default::default();
+        let lease = Bound::new(py, Self { hold, lock, owner, id, watches, entered, body, kept })?;
         registry::add(id, client, &lease.get().hold, lease.as_any())?;
         Ok(lease.unbind())
+    }
+
+    /// Begins a with statement over the lease itself. Its end releases the lease, so each lease is entered once.
+    fn enter(&self, py: Python<'_>) -> PyResult<()> {
+        check(py, self.hold.ensure_held())?;
+        if self.entered.swap(true, Ordering::Relaxed) {
+            return Err(PyRuntimeError::new_err(format!(
+                "{} is already entered: the with statement that entered it releases it. \
+                 Use the lease in that block without entering it again",
+                self.__repr__()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Notes whether the end of a with statement over its lock will release it.
+    pub(crate) fn set_entered(&self, entered: bool) {
+        self.entered.store(entered, Ordering::Relaxed);
     }
 
     /// Who acquired it.

@@ -32,6 +32,7 @@ impl Entries {
     pub(super) fn add(&self, frame: &Bound<'_, PyAny>, lease: Py<Lease>, body: Option<Py<PyAny>>) {
         static ID: AtomicU64 = AtomicU64::new(1);
         let (id, frame) = (ID.fetch_add(1, Ordering::Relaxed), frame.clone().unbind());
+        lease.get().set_entered(true);
         lock(&self.0).push(Entry { id, frame, lease: Some(lease), body });
     }
 
@@ -80,6 +81,7 @@ impl Entries {
             .rfind(|entry| is(&entry.lease))
             .and_then(|entry| entry.lease.take());
         drop(held);
+        lease.get().set_entered(false);
     }
 
     /// For the garbage collector.

@@ -1,0 +1,147 @@
+"""`with lease:` and `async with lease:` check that the lease is held, and that no other with statement releases it."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redlock
+import trio
+
+from tests.waiting import eventually
+
+from .test_vectors import ERRORS
+
+#: The ways to enter a lease: each calls `body` inside of the with statement.
+Enter = Callable[[redlock.Lease, Callable[[], object]], object]
+
+
+def by_with(lease: redlock.Lease, body: Callable[[], object]) -> None:
+    with lease:
+        body()
+
+
+def by_stack(lease: redlock.Lease, body: Callable[[], object]) -> None:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(lease)
+        body()
+
+
+async def by_async_with(lease: redlock.Lease, body: Callable[[], object]) -> None:
+    async with lease:
+        body()
+
+
+async def by_async_stack(lease: redlock.Lease, body: Callable[[], object]) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(lease)
+        body()
+
+
+@pytest.fixture(params=["with", "stack", "asyncio", "asyncio stack", "trio"])
+def enter(request: pytest.FixtureRequest) -> Iterator[Enter]:
+    if request.param in ("with", "stack"):
+        yield by_with if request.param == "with" else by_stack
+        return
+    if request.param == "trio":
+        yield lambda lease, body: trio.run(by_async_with, lease, body)
+        return
+    by = by_async_with if request.param == "asyncio" else by_async_stack
+    with asyncio.Runner() as runner:
+        yield lambda lease, body: runner.run(by(lease, body))
+
+
+def end(client: redlock.Redlock, lease: redlock.Lease, verb: str) -> None:
+    """Has the lease end in the way that the row names."""
+    if verb == "force_release":
+        client.force_release(lease.key.removeprefix("lock:"))
+        eventually(lambda: not lease.held)
+    else:
+        getattr(lease, verb)()
+
+
+@pytest.mark.parametrize("verb", ERRORS["not_entered_after"])
+def test_a_lease_that_is_over_is_not_entered(
+    client: redlock.Redlock, name: str, enter: Enter, verb: str
+) -> None:
+    lease = client.lock(name).acquire()
+    end(client, lease, verb)
+    with pytest.raises(redlock.LockLost):
+        enter(lease, lambda: pytest.fail("the body ran without the lock"))
+
+
+def test_a_lease_of_a_closed_client_is_not_entered(name: str, enter: Enter) -> None:
+    client = redlock.Redlock("memory://")
+    lease = client.lock(name).acquire()
+    client.close()
+    with pytest.raises(redlock.LockLost):
+        enter(lease, lambda: pytest.fail("the body ran without the lock"))
+
+
+def test_an_entered_lease_is_not_entered_again(
+    client: redlock.Redlock, name: str, enter: Enter
+) -> None:
+    lease = client.lock(name).acquire()
+
+    def outer() -> None:
+        with pytest.raises(RuntimeError, match=f"{name}.*already entered"), lease:
+            pytest.fail("entered again")
+        assert lease.held
+        assert client.lock(name).inspect().held
+
+    enter(lease, outer)
+    assert not lease.held
+
+
+def test_a_lease_that_its_lock_entered_is_not_entered_again(
+    client: redlock.Redlock, name: str, enter: Enter
+) -> None:
+    lock = client.lock(name)
+    with lock as lease:
+        with pytest.raises(RuntimeError, match="already entered"):
+            enter(lease, lambda: pytest.fail("entered again"))
+        assert lease.held
+    assert not lease.held
+
+
+@pytest.mark.parametrize("way", ["lock", "aacquire", "lease"])
+@pytest.mark.parametrize("inner", ["with", "async with"])
+def test_an_async_scope_is_not_left_by_an_inner_one(
+    client: redlock.Redlock, name: str, way: str, inner: str
+) -> None:
+    async def main() -> None:
+        lock = client.lock(name)
+        outer: Any = {"lock": lambda: lock, "aacquire": lock.aacquire}.get(way, lock.acquire)()
+        async with outer as lease:
+            with pytest.raises(RuntimeError, match="already entered"):
+                if inner == "with":
+                    by_with(lease, lambda: pytest.fail("entered again"))
+                else:
+                    await by_async_with(lease, lambda: pytest.fail("entered again"))
+            assert lease.held
+        assert not lease.held
+
+    if way == "lease":
+        with pytest.warns(RuntimeWarning, match="blocks the event loop"):
+            asyncio.run(main())
+    else:
+        asyncio.run(main())
+
+
+def test_a_decorated_call_whose_lease_was_lost_does_not_run(
+    client: redlock.Redlock, name: str
+) -> None:
+    """What the function returned is awaited later, when the lock may be somebody else's."""
+    ran = []
+
+    async def body() -> None:
+        ran.append(1)
+
+    decorated = client.lock(name)(lambda: body())
+    coroutine = decorated()
+    (lease,) = client.leases()
+    end(client, lease, "force_release")
+    with pytest.raises(redlock.LockLost):
+        asyncio.run(coroutine)
+    assert ran == []
