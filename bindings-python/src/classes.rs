@@ -9,6 +9,6 @@ use pyo3::prelude::*;
 pub(crate) fn make(py: Python<'_>) -> PyResult<()> {
     crate::lease::make_classes(py);
     crate::credentials::make_classes(py);
-    crate::runtime::make_classes(py);
+    crate::runtime::make_classes(py)?;
     crate::errors::import_classes(py)
 }

@@ -20,8 +20,8 @@ class Fakes:
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.well: set[str] = set()
-        #: Those that have given their sick answer.
-        self.said: set[str] = set()
+        #: Those that have granted a lock by the acquire script.
+        self.granted: set[str] = set()
         self.urls: dict[str, str] = {}
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -53,9 +53,11 @@ class Fakes:
                 # Whether the user may do this is asked at connect; the rows are about what follows.
                 trial = any("redlock-rights" in word for word in words)
                 if words[0] == row["to"] and not trial and row["about"] not in self.well:
-                    self.said.add(row["about"])
                     say(row, words, client)
                 else:
+                    # A release has no ttl behind its token.
+                    if words[0] == "EVALSHA" and len(words) > 5:
+                        self.granted.add(row["about"])
                     client.sendall(politely(row, words))
 
     def __enter__(self) -> Self:

@@ -53,6 +53,7 @@ const RUST: &[&str] = &[
     "runtime::dispatcher",
     "runtime::hosts",
     "runtime::wait",
+    "runtime::ending",
     "runtime::exit",
     "runtime::greenlets",
     "runtime",

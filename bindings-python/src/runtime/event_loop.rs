@@ -15,6 +15,7 @@ use redlock::ffi::fork_generation;
 use super::asked::Asked;
 use super::callback::Callback;
 use super::completions::Completions;
+use super::ending::Inside;
 use super::queue::Bell;
 use super::watch::{Place, Watch};
 use super::{dispatcher, hosts, lock, pipe};
@@ -135,6 +136,8 @@ fn by_pipe(
     let descriptor = completions.descriptor();
     let completions = Py::new(py, completions)?;
     let reader = Reader::new(py, number, &completions, false)?;
+    // It releases the GIL.
+    let _inside = Inside::begin();
     if event_loop.call_method1("add_reader", (descriptor, &reader)).is_ok() {
         return Ok(Some(completions));
     }

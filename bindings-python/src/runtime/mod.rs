@@ -41,16 +41,18 @@ mod dispatcher;
 
 pub(crate) mod wait;
 
+mod ending;
 pub(crate) mod exit;
 pub(crate) mod greenlets;
 pub(crate) mod hosts;
 
-/// The classes that no module shows.
-pub(crate) fn make_classes(py: Python<'_>) {
+/// The classes that no module shows, and what is to be done when the interpreter ends.
+pub(crate) fn make_classes(py: Python<'_>) -> PyResult<()> {
     completions::make_class(py);
     event_loop::make_class(py);
     asked::make_class(py);
     callback::make_class(py);
+    ending::wait_at_exit(py)
 }
 
 /// Locks; a panic elsewhere has not made our data wrong.

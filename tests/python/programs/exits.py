@@ -53,8 +53,9 @@ def is_told() -> None:
 def loops() -> None:
     async def main() -> None:
         while True:
+            begun.set()
             async with client.lock(f"{name}-{threading.get_ident()}", ttl=1):
-                begun.set()
+                pass
 
     asyncio.run(main())
 

@@ -6,6 +6,7 @@ use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::once::{Once, intern};
+use crate::runtime::ending::Inside;
 
 /// A callback of a future.
 pub(super) struct Waiting {
@@ -70,6 +71,9 @@ impl Waiting {
         if nests(py)? {
             return self.call_soon(event_loop, of);
         }
+        let Some(_inside) = Inside::begin() else {
+            return self.call_soon(event_loop, of);
+        };
         match context.call_method1(py, intern!(py, "run"), (&self.function, of)) {
             // Another task runs here: somebody runs a loop within it.
             Err(error) if error.is_instance_of::<PyRuntimeError>(py) => {
