@@ -12,6 +12,8 @@ export interface RedlockOptions {
   keyPrefix?: string | undefined;
   /** How long to wait for one node's answer. Default min(1 s, ttl / 5). */
   nodeTimeout?: number | undefined;
+  /** How long an attempt to connect may take: name lookup, TCP, TLS and login. Default 5 s. */
+  connectTimeout?: number | undefined;
   /**
    * Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every client;
    * 0: no guard. Default 60 s.

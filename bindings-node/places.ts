@@ -72,7 +72,10 @@ export function wayTo(place: Place, given: RedlockOptions): Way {
     client_name: textOf(named, "name"),
     commandTimeout:
       given.nodeTimeout === undefined ? timeOf(place.nodeTimeout, "commandTimeout") : undefined,
-    connectTimeout: timeOf(place.connectTimeout, "connectTimeout"),
+    connectTimeout:
+      given.connectTimeout === undefined
+        ? timeOf(place.connectTimeout, "connectTimeout")
+        : undefined,
     family: figureOf(place.family, "family", "4, 6 or 0"),
     sentinel_username: textOf(place.sentinelUsername, "sentinels' username"),
     sentinel_password: textOf(place.sentinelPassword, "sentinels' password"),

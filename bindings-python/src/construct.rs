@@ -96,6 +96,8 @@ client_functions! {
     key_prefix: "str | None",
     /// - node_timeout: how long to wait for one node's answer; default min(1, ttl / 5)
     node_timeout: "float | datetime.timedelta | None",
+    /// - connect_timeout: how long an attempt to connect may take: name lookup, TCP, TLS and login; default 5
+    connect_timeout: "float | datetime.timedelta | None",
     /// - restart_guard: over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same
     ///   on every client; 0: no guard; default 60
     restart_guard: "float | datetime.timedelta | None",

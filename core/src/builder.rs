@@ -24,6 +24,7 @@ use crate::node::{ConnectionInfo, taken_over};
 /// let client = Redlock::builder(["memory://a", "memory://b", "memory://c"])
 ///     .key_prefix("app:")
 ///     .node_timeout(Duration::from_millis(200))
+///     .connect_timeout(Duration::from_secs(10))
 ///     .restart_guard(Duration::from_secs(30))
 ///     .client_name("billing")
 ///     .min_replicas(0)
@@ -84,6 +85,15 @@ impl Builder {
     /// connection.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.0.node_timeout = Some(timeout);
+        self
+    }
+
+    /// How long an attempt to connect may take, from the name lookup to the end of the login; default 5 s. Above zero.
+    ///
+    /// What is asked once (`try_acquire`, a `wait` of zero, `inspect`, `attach`, `force_release`) waits so long for a
+    /// connection where there is none, and then `node_timeout` for the answer.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.0.connect_timeout = Some(timeout);
         self
     }
 

@@ -13,7 +13,10 @@ use crate::error::{Error, Result};
 use crate::foreground::OnRuntime;
 use crate::log;
 use crate::node::credentials::Ask;
-use crate::node::{Address, Durability, Shared, TlsOptions, client_name, several_slots, unseen};
+use crate::node::{
+    Address, CONNECT_TIMEOUT, Durability, Given, Shared, TlsOptions, client_name, several_slots,
+    unseen,
+};
 use crate::options::{Options, check_time, longest_vote};
 use crate::spelling::spelled;
 
@@ -33,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) key_prefix: String,
     /// The deadline of one vote, where one was chosen.
     pub(crate) node_timeout: Option<Duration>,
+    /// How long an attempt to connect may take.
+    pub(crate) connect_timeout: Duration,
     /// A node younger than this takes no first vote; zero: there is no guard.
     /// The same number bounds every ttl.
     pub(crate) guard: Duration,
@@ -59,6 +64,8 @@ pub struct Settings {
     pub(crate) key_prefix: Option<String>,
     /// The deadline of one vote.
     pub(crate) node_timeout: Option<Duration>,
+    /// How long an attempt to connect may take.
+    pub(crate) connect_timeout: Option<Duration>,
     /// Over several nodes, one younger than this takes no first vote.
     pub(crate) restart_guard: Option<Duration>,
     /// What must have become of a grant before it counts.
@@ -92,14 +99,7 @@ impl Settings {
         if nodes.is_empty() {
             return Err(Error::invalid("no nodes were given: a client needs at least one URL"));
         }
-        if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
-            let option = spelled("node_timeout");
-            return Err(Error::invalid(format!("{option} is 0: every node needs time to answer")));
-        }
-        let times = [("node_timeout", self.node_timeout), ("restart_guard", self.restart_guard)];
-        for (name, time) in times {
-            time.map_or(Ok(()), |time| check_time(name, time))?;
-        }
+        self.check_times()?;
         if self.client_name.as_deref().is_some_and(|name| !client_name::fits(name)) {
             let (option, rule) = (spelled("client_name"), client_name::RULE);
             return Err(Error::invalid(format!("{option} {rule}")));
@@ -110,8 +110,13 @@ impl Settings {
         // Before any file is read: the rules cost nothing.
         check_distinct(&nodes)?;
         check_durability(&nodes, self.durability)?;
-        let node_timeout = node_timeout(&nodes, self.node_timeout)?;
-        let shared = Shared::new(self.tls, self.client_name, self.credentials);
+        let node_timeout =
+            one_time(&nodes, "node_timeout", self.node_timeout, Address::node_timeout)?;
+        let connect_timeout =
+            one_time(&nodes, "connect_timeout", self.connect_timeout, Address::connect_timeout)?
+                .unwrap_or(CONNECT_TIMEOUT);
+        let (name, source) = (self.client_name, self.credentials);
+        let shared = Shared::new(self.tls, name, source, connect_timeout);
         let nodes = with_shared(nodes, &shared)?;
         let clock = self.clock.unwrap_or_else(|| clock_of(&nodes));
         // One node is a quorum by itself, which no other node's memory could correct.
@@ -120,6 +125,7 @@ impl Settings {
             nodes,
             key_prefix: self.key_prefix.unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
             node_timeout,
+            connect_timeout,
             guard: self.restart_guard.unwrap_or(guard),
             durability: self.durability,
             scripts: self.scripts,
@@ -128,6 +134,26 @@ impl Settings {
             // Behind all that may be wrong: it starts a task.
             runtime: self.runtime.as_ref().map(OnRuntime::start).transpose()?.flatten(),
         })
+    }
+
+    /// Whether each time is within its limits.
+    fn check_times(&self) -> Result<()> {
+        if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            let option = spelled("node_timeout");
+            return Err(Error::invalid(format!("{option} is 0: every node needs time to answer")));
+        }
+        if self.connect_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(Error::invalid(format!("{} must be above 0", spelled("connect_timeout"))));
+        }
+        let times = [
+            ("node_timeout", self.node_timeout),
+            ("connect_timeout", self.connect_timeout),
+            ("restart_guard", self.restart_guard),
+        ];
+        for (name, time) in times {
+            time.map_or(Ok(()), |time| check_time(name, time))?;
+        }
+        Ok(())
     }
 }
 
@@ -213,18 +239,23 @@ fn check_durability(nodes: &[Address], durability: Durability) -> Result<()> {
     )))
 }
 
-/// The deadline of one vote, of the option or of the nodes' URLs: it is one for all nodes.
-fn node_timeout(nodes: &[Address], option: Option<Duration>) -> Result<Option<Duration>> {
+/// A time of the option `name` or of the nodes' URLs: it is one for all nodes.
+fn one_time(
+    nodes: &[Address],
+    name: &str,
+    option: Option<Duration>,
+    of: fn(&Address) -> Option<&Given<Duration>>,
+) -> Result<Option<Duration>> {
     let mut chosen = option;
     for node in nodes {
-        let Some(given) = node.node_timeout() else { continue };
+        let Some(given) = of(node) else { continue };
         if chosen.is_some_and(|chosen| chosen != given.value) {
             return Err(Error::invalid(format!(
                 "the parameter {} of node {} says something else than {}, or than another node's: it is one for \
                  all nodes; give it once",
                 given.by,
                 node.redacted(),
-                spelled("node_timeout")
+                spelled(name)
             )));
         }
         chosen = Some(given.value);

@@ -63,6 +63,9 @@ pub(crate) async fn inspection(
     keys: &[String],
     timeout: Duration,
 ) -> Result<Inspection, Vec<NodeReport>> {
+    if let Err(votes) = nodes.connect(keys).await {
+        return Err(nodes.report(&votes, nodes.connect_timeout));
+    }
     let clock = &*nodes.clock;
     let deadline = clock.now() + timeout;
     let ask = |key: &String| {

@@ -36,7 +36,10 @@ function each(about, some, scene, options) {
     for (const row of some) {
       test(row.about, async () => {
         const fake = await new Fake(row).start();
-        const redlock = new Redlock(fake.url, { nodeTimeout: patience(row) });
+        const redlock = new Redlock(fake.url, {
+          nodeTimeout: patience(row),
+          connectTimeout: 2000,
+        });
         try {
           await scene(row, redlock, fake);
           assert.ok(!inspect(redlock, { depth: null }).includes("s3cret"));

@@ -80,7 +80,7 @@ for (const [cause, start] of Object.entries(sick)) {
     `${cause.trim()}: acquire and tryAcquire say so, and inspect sees no holder`,
     own,
     async () => {
-      const redlock = new Redlock(await start());
+      const redlock = new Redlock(await start(), { connectTimeout: 2000 });
       const lock = redlock.lock(fresh(), { wait: 1000 });
       // Some may still be read: they say who holds it.
       const reads = ["READONLY", "OOM"].includes(cause);

@@ -45,7 +45,8 @@ def each(request: pytest.FixtureRequest) -> Each:
 
     def play(fakes: Fakes, rows: list[Row], scene: Callable[..., Any]) -> None:
         def client(row: Row) -> redlock.Redlock:
-            return redlock.Redlock(fakes.urls[row["about"]], node_timeout=patience(row))
+            url = fakes.urls[row["about"]]
+            return redlock.Redlock(url, node_timeout=patience(row), connect_timeout=2)
 
         async def awaited() -> list[Any]:
             async def one(row: Row) -> Any:

@@ -33,7 +33,7 @@ async fn behind_an_error_stands_what_the_system_said() {
 async fn where_the_system_said_nothing_the_node_is_all_there_is() {
     let node = Silent::listen();
     let lock = builder([node.url()]).build().unwrap().lock("job");
-    let lock = lock.node_timeout(millis(100)).wait(Duration::ZERO);
+    let lock = lock.node_timeout(millis(100)).wait(millis(150));
     let error = lock.acquire().await.unwrap_err();
     let source = error.source().expect("the node's own word");
     assert!(source.to_string().contains("no answer within 0.100 s"), "{source}");

@@ -8,6 +8,7 @@ mod attempt;
 mod blocking;
 mod cluster;
 mod cluster_setups;
+mod connecting;
 mod crates;
 mod credentials;
 mod crowd;

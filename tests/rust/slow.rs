@@ -12,6 +12,7 @@ mod slow {
     mod back;
     mod cluster;
     mod cluster_setups;
+    mod connecting;
     mod endings;
     mod faults;
     mod keeping;

@@ -7,7 +7,7 @@ use crate::client::Redlock;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::{Engine, Running};
-use crate::node::{Durability, Node};
+use crate::node::{CONNECT_TIMEOUT, Durability, Node};
 
 use super::clock::ClientClock;
 use super::link::Link;
@@ -22,17 +22,24 @@ impl Player<'_> {
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
         let mut watched = None;
         let count = self.scenario.nodes.len();
-        let (running, watching) = Running::assemble(&shared, Arc::default(), |watch| {
-            watched = Some(Arc::clone(watch));
-            let node = |node| -> Arc<dyn Node> {
-                let url = format!("node://{node}");
-                Arc::new(SimulatedNode { world: Arc::clone(&self.world), client: id, node, url })
-            };
-            (0..count).map(node).collect()
-        });
+        let (running, watching) =
+            Running::assemble((&shared, CONNECT_TIMEOUT), Arc::default(), |watch| {
+                watched = Some(Arc::clone(watch));
+                let node = |node| -> Arc<dyn Node> {
+                    let url = format!("node://{node}");
+                    Arc::new(SimulatedNode {
+                        world: Arc::clone(&self.world),
+                        client: id,
+                        node,
+                        url,
+                    })
+                };
+                (0..count).map(node).collect()
+            });
         let config = Config {
             nodes: Vec::new(),
             key_prefix: String::new(),
+            connect_timeout: CONNECT_TIMEOUT,
             node_timeout: None,
             guard: self.scenario.guard,
             durability: Durability { min_replicas: self.scenario.replicas.1, fsync: false },

@@ -50,6 +50,7 @@ class Redlock(_Redlock):
         service: "str | None" = None,
         key_prefix: "str | None" = None,
         node_timeout: "float | timedelta | None" = None,
+        connect_timeout: "float | timedelta | None" = None,
         restart_guard: "float | timedelta | None" = None,
         min_replicas: "int | None" = None,
         fsync: "bool | None" = None,
@@ -79,6 +80,7 @@ class Redlock(_Redlock):
         options: dict[str, Any] = {
             "key_prefix": key_prefix,
             "node_timeout": node_timeout,
+            "connect_timeout": connect_timeout,
             "restart_guard": restart_guard,
             "min_replicas": min_replicas,
             "fsync": fsync,

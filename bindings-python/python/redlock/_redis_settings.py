@@ -10,7 +10,7 @@ PLACE = {"host", "port", "path", "db", "username", "password", "credential_provi
 #: As a URL's parameter, and the option that says it instead.
 TAKEN = {
     "socket_timeout": "node_timeout",
-    "socket_connect_timeout": None,
+    "socket_connect_timeout": "connect_timeout",
     "client_name": "client_name",
     "ssl_ca_certs": "tls_ca",
     "ssl_certfile": "tls_cert",

@@ -11,7 +11,7 @@ use super::patience::Patience;
 use super::queue::Ticket;
 use super::refusal::{Refusal, own_holder};
 use super::request::Request;
-use super::round::{Round, round};
+use super::round::{Round, connect, round};
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, Owner};
@@ -70,6 +70,12 @@ impl<'a> Attempt<'a> {
         // Before the first question: a change that came between the question and the pause would be missed.
         let interest = leases.watch.subscribe(keys);
         self.let_others_ask(&*clock).await;
+        if self.wait == Some(Duration::ZERO)
+            && let Err(refusal) = connect(self.request, self.acquirer).await
+        {
+            self.note(refusal, false);
+            return Err(self.failure());
+        }
         loop {
             // Read before asking: a change that comes while the nodes answer is a reason to ask again.
             let mark = interest.mark();

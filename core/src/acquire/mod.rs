@@ -35,7 +35,7 @@ use crate::meter::Began;
 use crate::node::Expect;
 use crate::spans::Spans;
 use attempt::Attempt;
-use round::{Round, round};
+use round::{Round, connect, round};
 
 pub(crate) use acquirer::Acquirer;
 pub(crate) use attach::attach;
@@ -102,8 +102,16 @@ pub(crate) async fn try_acquire(acquirer: &Acquirer, request: &Request) -> Resul
         return Ok(None);
     }
     let spans = Spans::acquire(|| request.key());
+    let connected = connect(request, acquirer).await;
     // One question rather than the cheap pair: a refusal, which is likely here, then takes one round trip.
-    match round(request, acquirer, (acquirer.clock().now(), NEVER), Expect::Unknown).await {
+    let outcome = match connected {
+        Ok(()) => {
+            let now = acquirer.clock().now();
+            round(request, acquirer, (now, NEVER), Expect::Unknown).await
+        }
+        Err(refusal) => Round::Refused(refusal),
+    };
+    match outcome {
         Round::Granted(lease) => {
             counts.granted(Duration::ZERO);
             began.came_to("granted", acquirer.clock());

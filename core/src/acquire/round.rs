@@ -20,6 +20,15 @@ pub(crate) enum Round {
     Refused(Refusal),
 }
 
+/// Waits for the connections that a single round needs: its deadline begins with them. `Err`: why there are none.
+pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<(), Refusal> {
+    let nodes = &acquirer.leases.nodes;
+    nodes.connect(&request.keys).await.map_err(|votes| match nodes.invalid(&votes) {
+        Some(text) => Refusal::Invalid(text),
+        None => Refusal::Unavailable(nodes.report(&votes, nodes.connect_timeout)),
+    })
+}
+
 /// One round under a token of its own, which began at `now`. Each vote has its deadline, and the whole round `until`.
 pub(crate) async fn round(
     request: &Request,

@@ -183,6 +183,9 @@ impl Engine {
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
         let running = self.start(|| request.key())?;
         let (nodes, timeout) = (&running.leases().nodes, request.node_timeout());
+        if let Err(votes) = nodes.connect(&request.keys).await {
+            return Err(request.unavailable(nodes.report(&votes, nodes.connect_timeout), None));
+        }
         let replies = nodes.list.iter().map(|node| node.force_release(&request.keys));
         let mut votes = Collect::new(replies, |_| Votes::Granted);
         votes.until_decided(&*nodes.clock, nodes.clock.now() + timeout).await;

@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 
@@ -34,12 +35,13 @@ pub(crate) struct Running {
 impl Running {
     /// Begins: connections, which wait for their first command, and the monitor.
     pub(crate) fn start(config: &Config, counts: Arc<Counts>) -> Self {
-        let (running, monitor) = Self::assemble(&config.clock, counts, |watch| {
-            // One for all nodes of the client: it is among them that one server may stand twice.
-            let run_ids = Arc::new(RunIds::default());
-            let nodes = config.nodes.iter();
-            nodes.map(|address| connect(address, config, watch, &run_ids)).collect()
-        });
+        let (running, monitor) =
+            Self::assemble((&config.clock, config.connect_timeout), counts, |watch| {
+                // One for all nodes of the client: it is among them that one server may stand twice.
+                let run_ids = Arc::new(RunIds::default());
+                let nodes = config.nodes.iter();
+                nodes.map(|address| connect(address, config, watch, &run_ids)).collect()
+            });
         // Only the registry: who has all leases' parts keeps the monitor from its end.
         let registry = Arc::clone(&running.leases().registry);
         let failed = Arc::clone(&running.failed);
@@ -67,7 +69,7 @@ impl Running {
 
     /// The parts over these nodes, and the monitor of leases, which somebody must run.
     pub(crate) fn assemble(
-        clock: &Arc<dyn Clock>,
+        (clock, connect_timeout): (&Arc<dyn Clock>, Duration),
         counts: Arc<Counts>,
         nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
     ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
@@ -75,7 +77,9 @@ impl Running {
         let changes = Arc::new(Changes::default());
         let watch = Arc::new(Watch::new(Arc::clone(&changes)));
         let registry = Arc::new(Registry::new());
-        let nodes = Arc::new(Nodes { list: nodes(&watch), clock: Arc::clone(clock) });
+        let clock_of_nodes = Arc::clone(clock);
+        let nodes = Nodes { list: nodes(&watch), clock: clock_of_nodes, connect_timeout };
+        let nodes = Arc::new(nodes);
         let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
         let (again, long) = (Again::new(), Said::default());
         let leases = Arc::new(Leases { nodes, watch, registry, counts, again, long });

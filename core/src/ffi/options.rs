@@ -124,6 +124,13 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
         about: "how long to wait for one node's answer",
     },
     Row {
+        name: "connect_timeout",
+        kind: Kind::Time(|settings, timeout| settings.connect_timeout = Some(timeout)),
+        default: "5 s",
+        rule: "above 0",
+        about: "how long an attempt to connect may take: name lookup, TCP, TLS and login",
+    },
+    Row {
         name: "restart_guard",
         kind: Kind::Time(|settings, guard| settings.restart_guard = Some(guard)),
         default: "60 s over several nodes, else 0: no guard",

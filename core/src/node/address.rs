@@ -74,6 +74,15 @@ impl Address {
         }
     }
 
+    /// How long an attempt to connect may take, where the URL says so.
+    pub(crate) fn connect_timeout(&self) -> Option<&Given<Duration>> {
+        match self {
+            Self::Redis(route) => route.parameters().connect_timeout.as_ref(),
+            Self::Cluster(seeds) => seeds.connect_timeout(),
+            Self::Memory(_) => None,
+        }
+    }
+
     /// The URL without its password: what errors, logs and `repr` show, and what tells two nodes apart.
     pub(crate) fn redacted(&self) -> String {
         match self {

@@ -31,7 +31,9 @@ pub(crate) use fault::Fault;
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
 pub use memory::{fail_memory, pass_memory_time};
-pub(crate) use redis::{ClusterNode, Durability, Needs, RedisNode, RunIds, Shared, Target};
+pub(crate) use redis::{
+    CONNECT_TIMEOUT, ClusterNode, Durability, Given, Needs, RedisNode, RunIds, Shared, Target,
+};
 #[cfg(test)]
 pub(crate) use redis::{
     Confirm, Detour, MOMENT, Map, Member, Onward, Place, Purpose, onward, rested,
@@ -60,6 +62,16 @@ pub(crate) trait Node: Send + Sync {
     /// Whether changes of the key are told by push at this moment.
     /// Without it waiters ask from time to time, and a holder learns of a loss at its next renewal.
     fn pushes(&self, key: &str) -> bool;
+
+    /// Whether there is a connection to the server of the key.
+    fn is_connected(&self, _key: &str) -> bool {
+        true
+    }
+
+    /// Ends once there is a connection to the server of the key, or the attempt to open one has failed.
+    fn connected(&self, _key: &str) -> Reply<()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Why it takes no first vote for the key now, if it does not: its server restarted within `restart_guard`.
     /// Only first votes are refused: extends, heals and releases always go through, or a restart would end live

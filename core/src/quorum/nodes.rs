@@ -3,13 +3,15 @@
 //! It knows how each kind of answer counts and what to call it in a report; when to ask, and what an outcome
 //! means, is the callers' to know. Each question is on its way to every node when its method returns.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::collect::{Collect, Counts};
 use crate::clock::Clock;
-use crate::error::{NodeReport, NodeState};
+use crate::error::{NodeReport, NodeState, seconds};
 use crate::node::{Claim, Extension, Node, Reply, VoteParams};
+use crate::spelling::spelled;
 
 /// The nodes of one client.
 pub(crate) struct Nodes {
@@ -17,6 +19,8 @@ pub(crate) struct Nodes {
     pub(crate) list: Vec<Arc<dyn Node>>,
     /// Every deadline comes from here.
     pub(crate) clock: Arc<dyn Clock>,
+    /// How long an attempt to connect may take.
+    pub(crate) connect_timeout: Duration,
 }
 
 impl Nodes {
@@ -58,15 +62,40 @@ impl Nodes {
         Some(format!("{}: {fault}", node.url()))
     }
 
+    /// Waits until a quorum of the nodes has a connection for the keys, within `connect_timeout`. `Err`: what each node came to.
+    ///
+    /// For what is asked once: its own deadline counts from the connection on.
+    pub(crate) async fn connect(&self, keys: &[String]) -> Result<(), Collect<()>> {
+        let key = keys.first().map_or("", String::as_str);
+        if self.list.iter().all(|node| node.is_connected(key)) {
+            return Ok(());
+        }
+        let replies = self.list.iter().map(|node| node.connected(key));
+        let mut connected = Collect::new(replies, |()| Counts::Granted);
+        // Attempts end by themselves, and say more: this is for those that began later than this.
+        let until = self.clock.now() + self.connect_timeout.mul_f64(1.1);
+        // In a box: rare, and the futures of all who may come here are moved about.
+        Box::pin(connected.until_decided(&*self.clock, until)).await;
+        if connected.tally.met() { Ok(()) } else { Err(connected) }
+    }
+
     /// What each node said, for an error. The silent were listened to for `timeout`.
     pub(crate) fn report<T>(&self, votes: &Collect<T>, timeout: Duration) -> Vec<NodeReport> {
-        let report = |(node, (state, error, cause)): (&Arc<dyn Node>, _)| NodeReport {
-            url: node.url().to_owned(),
-            state,
-            error,
-            cause,
-        };
-        self.list.iter().zip(votes.words(timeout)).map(report).collect()
+        let report =
+            |((node, answer), (state, error, cause)): ((&Arc<dyn Node>, &Option<_>), _)| {
+                let mut error: Option<String> = error;
+                if let Some(error) = error.as_mut()
+                    && answer.is_none()
+                    && !node.is_connected("")
+                {
+                    let (option, most) =
+                        (spelled("connect_timeout"), seconds(self.connect_timeout));
+                    let _ = write!(error, ": still connecting ({option} is {most})");
+                }
+                NodeReport { url: node.url().to_owned(), state, error, cause }
+            };
+        let nodes = self.list.iter().zip(&votes.answers);
+        nodes.zip(votes.words(timeout)).map(report).collect()
     }
 }
 

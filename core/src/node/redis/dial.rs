@@ -17,7 +17,7 @@ use tokio::time::timeout;
 /// The RFC's own recommendation.
 const STAGGER: Duration = Duration::from_millis(250);
 /// By when the last of many addresses has had its turn.
-/// Half of what a greeting may take, which is still to come.
+/// A fifth of the default of `connect_timeout`: the greeting is still to come.
 const ALL: Duration = Duration::from_secs(1);
 
 /// Which of a name's addresses are tried.

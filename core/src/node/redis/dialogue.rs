@@ -87,6 +87,10 @@ impl Dialogue {
     pub(super) fn take(&mut self, in_flight: InFlight) {
         #[cfg(test)]
         super::tests::may_panic(&in_flight.command);
+        if matches!(in_flight.command.purpose, Purpose::Ready) {
+            let _ = in_flight.answer.send(Ok(Value::Okay));
+            return;
+        }
         // Its caller has gone: the vote could only be deleted again.
         if in_flight.is_unwanted() {
             self.context.debts.never_sent(&in_flight.command);

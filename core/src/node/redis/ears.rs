@@ -16,7 +16,7 @@ use tokio::task::yield_now;
 
 use super::commands::plain;
 use super::endpoint::Endpoint;
-use super::handshake::{TIMEOUT, connect, named, too_long};
+use super::handshake::{connect, named, too_long};
 use super::hearer::Hearer;
 use super::in_flight::{InFlight, Purpose};
 use super::pipeline::{SILENCE, TICK};
@@ -208,7 +208,8 @@ impl Line {
 /// A second connection, which only listens; with what the server calls it. As the first one logged in, but `anew` where that
 /// does not last.
 async fn listen(endpoint: &Endpoint, anew: bool) -> Opened {
-    let opened = tokio::time::timeout(TIMEOUT, async {
+    let within = endpoint.connect_timeout;
+    let opened = tokio::time::timeout(within, async {
         let granted = if anew { endpoint.granted().await? } else { None };
         let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
         let endpoint = login.as_ref().unwrap_or(endpoint);
@@ -219,7 +220,7 @@ async fn listen(endpoint: &Endpoint, anew: bool) -> Opened {
         talk.ask(&[named(endpoint), select]).await?;
         Ok((talk, id))
     });
-    opened.await.unwrap_or_else(|_| Err(too_long(TIMEOUT)))
+    opened.await.unwrap_or_else(|_| Err(too_long(within)))
 }
 
 /// Has the server tell what it tells the connection on which this is asked to another one, of this id.

@@ -36,6 +36,8 @@ pub(crate) struct Endpoint {
     pub(super) parameters: Arc<Parameters>,
     /// How the connection is called there.
     pub(super) client_name: String,
+    /// How long an attempt to connect may take.
+    pub(super) connect_timeout: Duration,
     /// Who says as whom to log in, where the URL does not.
     pub(super) provider: Option<Provider>,
     /// Whom to trust there; filled in once the client's options were read.
@@ -52,6 +54,9 @@ pub(super) enum Place {
     /// A socket of this machine.
     Unix(PathBuf),
 }
+
+/// How long an attempt to connect may take by default: name lookup, TCP, TLS, login and greeting.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// So long credentials are waited for: connecting with them must fit into an attempt, too.
 const ASKING: Duration = Duration::from_millis(1500);
@@ -91,6 +96,7 @@ impl Endpoint {
             db: settings.db(),
             place,
             client_name: client_name::DEFAULT.to_owned(),
+            connect_timeout: CONNECT_TIMEOUT,
             provider: None,
             tls: None,
             parameters: Arc::new(parameters),
@@ -159,6 +165,7 @@ impl Endpoint {
     /// The same place, reached with the options that all nodes of a client share.
     pub(crate) fn with(mut self, shared: &Shared) -> Result<Self> {
         let url = self.redacted();
+        self.connect_timeout = shared.connect_timeout;
         if self.is_tls() {
             self.tls = Some(shared.tls(&self.parameters.tls, &url)?);
         }

@@ -4,7 +4,7 @@
 
 use redis::{Value, cmd};
 
-use super::handshake::{Greeting, TIMEOUT, too_long};
+use super::handshake::Greeting;
 use crate::node::Fault;
 
 /// A server that was left so many servers ago has no bytes of ours any more.
@@ -47,10 +47,8 @@ impl Formers {
         let Some(id) = former.id else { return Ok(false) };
         let mut kill = cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(id);
-        match tokio::time::timeout(TIMEOUT, greeting.talk.ask(&[kill])).await {
-            // How many it ended: none is as good, it is gone. An error is a right that we lack.
-            Ok(answers) => Ok(matches!(answers?[..], [Value::Int(_)])),
-            Err(_) => Err(too_long(TIMEOUT)),
-        }
+        let answers = greeting.talk.ask(&[kill]).await?;
+        // How many it ended: none is as good, it is gone. An error is a right that we lack.
+        Ok(matches!(answers[..], [Value::Int(_)]))
     }
 }

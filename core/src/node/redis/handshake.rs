@@ -19,9 +19,6 @@ use crate::error::seconds;
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
 
-/// A name that cannot be resolved or a host that drops packets would hold a connection attempt much longer.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
-
 /// A connection that is ready for locks.
 pub(super) struct Greeting {
     /// The open connection, with whatever the server has said beyond the greeting.

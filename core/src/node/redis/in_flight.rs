@@ -31,6 +31,8 @@ pub(crate) enum Purpose {
     Confirm,
     /// Nothing is owed for it.
     Plain,
+    /// Answered as soon as there is a connection, and not sent.
+    Ready,
     /// If its answer was never read, it is owed on the next connection. The keys live for `owed` at most; `until` then
     /// is set once it is owed.
     Delete { token: Arc<str>, owed: Duration, until: Option<Instant> },

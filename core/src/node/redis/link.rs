@@ -26,6 +26,8 @@ pub(super) enum VotesFrom {
 /// The connection's state, for its node.
 #[derive(Default)]
 pub(super) struct Link {
+    /// Whether there is a connection.
+    open: AtomicBool,
     /// Whether the server tells of changes by itself.
     pushes: AtomicBool,
     deletes_by: Mutex<Option<Delete>>,
@@ -45,6 +47,11 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// Whether there is a connection.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
     /// Whether changes of keys are told by push at this moment.
     pub(super) fn pushes(&self) -> bool {
         self.pushes.load(Ordering::Relaxed)
@@ -124,6 +131,7 @@ impl Link {
     /// There is a connection.
     pub(super) fn opened(&self, pushes: bool, deletes_by: Option<Delete>, votes_from: VotesFrom) {
         self.opened.fetch_add(1, Ordering::Relaxed);
+        self.open.store(true, Ordering::Relaxed);
         *self.deletes_by.lock().unwrap_or_else(PoisonError::into_inner) = deletes_by;
         self.pushes.store(pushes, Ordering::Relaxed);
         self.set_votes_from(votes_from);
@@ -134,6 +142,7 @@ impl Link {
     /// From when on it votes stays as it was: it is read anew with the next connection, before anything is
     /// asked over it.
     pub(super) fn closed(&self) {
+        self.open.store(false, Ordering::Relaxed);
         self.pushes.store(false, Ordering::Relaxed);
         self.deletes.store(0, Ordering::Relaxed);
     }

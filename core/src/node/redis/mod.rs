@@ -66,7 +66,7 @@ use super::{
     Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, Watch, slot,
 };
 use crate::{background, clock::Clock};
-use commands::{attempt, ping};
+use commands::{attempt, ping, plain};
 use connection::Connection;
 use context::Context;
 use in_flight::{Command, InFlight};
@@ -82,6 +82,7 @@ pub(crate) use {
     cluster::{ClusterNode, Seeds},
     context::Target,
     durability::Durability,
+    endpoint::CONNECT_TIMEOUT,
     query::Given,
     rights::Needs,
     route::Route,
@@ -155,6 +156,11 @@ impl RedisNode {
 
 const GONE: &str = "the client is closed, or the node's own task failed";
 
+/// Answered as soon as there is a connection; never sent.
+fn ready(key: &str) -> Command {
+    plain(redis::cmd("GETRANGE").arg(key).arg(0).arg(0), in_flight::Purpose::Ready)
+}
+
 /// Sent at the call; the future is the answer.
 fn send(
     queue: &Queue,
@@ -172,6 +178,17 @@ impl Node for RedisNode {
 
     fn pushes(&self, _key: &str) -> bool {
         self.link.pushes()
+    }
+
+    fn is_connected(&self, _key: &str) -> bool {
+        self.link.is_open()
+    }
+
+    fn connected(&self, key: &str) -> Reply<()> {
+        if self.link.is_open() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        self.ask(ready(key), |_| Ok(()))
     }
 
     fn guard_fault(&self, key: &str) -> Option<Fault> {

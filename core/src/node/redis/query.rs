@@ -13,7 +13,7 @@ use crate::spelling::spelled;
 
 /// What a URL's parameters say; `None`: nothing.
 #[derive(Clone, Default)]
-pub(super) struct Parameters {
+pub(crate) struct Parameters {
     /// The database.
     pub(super) db: Option<i64>,
     /// As whom to log in.
@@ -28,8 +28,8 @@ pub(super) struct Parameters {
     pub(super) client_name: Option<Given<String>>,
     /// The deadline of one vote.
     pub(super) node_timeout: Option<Given<Duration>>,
-    /// That of an attempt to connect.
-    pub(super) connect_timeout: Option<Duration>,
+    /// How long an attempt to connect may take.
+    pub(crate) connect_timeout: Option<Given<Duration>>,
     /// What there is for TLS.
     pub(super) tls: TlsOptions,
     /// The first parameter that is for TLS.
@@ -98,10 +98,12 @@ const UNDERSTOOD: &[Row] = &[
     row(&["commandTimeout"], TIME, |to, by, value| {
         fill(&mut to.node_timeout, time(value, 1e-3).map(|value| Given { value, by }))
     }),
-    row(&["socket_connect_timeout", "dial_timeout"], TIME, |to, _, value| {
-        fill(&mut to.connect_timeout, time(value, 1.0))
+    row(&["socket_connect_timeout", "dial_timeout"], TIME, |to, by, value| {
+        fill(&mut to.connect_timeout, time(value, 1.0).map(|value| Given { value, by }))
     }),
-    row(&["connectTimeout"], TIME, |to, _, value| fill(&mut to.connect_timeout, time(value, 1e-3))),
+    row(&["connectTimeout"], TIME, |to, by, value| {
+        fill(&mut to.connect_timeout, time(value, 1e-3).map(|value| Given { value, by }))
+    }),
     for_tls(&["ssl_ca_certs"], PATH, |to, _, value| fill(&mut to.tls.ca, Some(value.into()))),
     for_tls(&["ssl_certfile"], PATH, |to, _, value| fill(&mut to.tls.cert, Some(value.into()))),
     for_tls(&["ssl_keyfile"], PATH, |to, _, value| fill(&mut to.tls.key, Some(value.into()))),

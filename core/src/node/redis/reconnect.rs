@@ -15,7 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use super::context::{Context, Opening, Target};
 use super::endpoint::Endpoint;
 use super::formers::Formers;
-use super::handshake::{self, Greeting, TIMEOUT};
+use super::handshake::{self, Greeting};
 use super::in_flight::InFlight;
 use super::route::{Finder, Found};
 use crate::clock::Instant;
@@ -28,9 +28,14 @@ const JOIN: Duration = Duration::from_millis(50);
 /// Commands begin no attempt for this long after one that they began, and for this many times as long as it took: a
 /// node that is known to be down is a fault at once for those who ask often.
 const CALM: (Duration, u32) = (Duration::from_millis(200), 10);
-/// Longer than any attempt takes: whoever comes after so long without a command does not ask often. Without this an
+/// Who comes after so long without a command does not ask often, and begins an attempt. Without this an
 /// idle client would say for up to a second that a server is down that is back.
 const IDLE: Duration = Duration::from_millis(2500);
+
+/// An attempt that takes longer may hang on a lost packet or a dead address: another one begins beside it.
+const HANGS: Duration = Duration::from_secs(2);
+/// How many attempts run at a time, at most.
+const MOST: usize = 3;
 
 /// What an attempt comes to.
 pub(super) type Opened = Result<Opening, Fault>;
@@ -55,14 +60,35 @@ struct Attempts {
     running: FuturesUnordered<Pin<Box<dyn Future<Output = Opened> + Send>>>,
     /// When the last one began.
     begun: Option<Instant>,
+    /// Ends once that one takes long.
+    hangs: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
 impl Attempts {
     /// One attempt more, beside those that hang.
     fn begin(&mut self, context: &Context, formers: &Formers) {
+        if self.running.len() >= MOST {
+            return;
+        }
         let (target, finder) = (context.target.clone(), Arc::clone(&context.finder));
         self.running.push(Box::pin(open(target, finder, formers.clone())));
         self.begun = Some(context.clock.now());
+        self.hangs = Some(Box::pin(tokio::time::sleep(HANGS)));
+    }
+
+    /// The outcome of one. `None`: the last one hangs, and another one is to begin beside it.
+    async fn next(&mut self) -> Option<Opened> {
+        let full = self.running.len() >= MOST;
+        let hangs = async {
+            match &mut self.hangs {
+                Some(hangs) if !full => hangs.await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(opened) = self.running.next() => Some(opened),
+            () = hangs => None,
+        }
     }
 }
 
@@ -89,12 +115,12 @@ impl Reconnect {
                 attempts.begin(context, &self.formers);
             }
             tokio::select! {
-                Some(opened) = attempts.running.next() => {
+                ended = attempts.next(), if attempts.begun.is_some() => match ended {
                     // Of several the first that works; only the last one's failure is the failure.
-                    if opened.is_ok() || attempts.running.is_empty() {
-                        break opened;
-                    }
-                }
+                    Some(opened) if opened.is_ok() || attempts.running.is_empty() => break opened,
+                    Some(_) => {}
+                    None => attempts.begin(context, &self.formers),
+                },
                 // Another server is worth an attempt at once, beside one that may hang on the last.
                 () = context.news.any() => attempts.begin(context, &self.formers),
                 () = &mut pause_ends, if attempts.begun.is_none() => {
@@ -188,12 +214,16 @@ fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
     })
 }
 
-/// One attempt: find the server, connect, log in, see that it is no other node's, and have the former connection
-/// ended.
+/// One attempt, within `connect_timeout`.
 async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
-    let within = target.route.parameters().connect_timeout.unwrap_or(TIMEOUT).min(TIMEOUT);
-    let reached = tokio::time::timeout(within, reach(&target, &finder)).await;
-    let (found, mut greeting) = reached.unwrap_or_else(|_| Err(handshake::too_long(within)))?;
+    let within = target.route.connect_timeout();
+    let opened = tokio::time::timeout(within, find_and_open(&target, &finder, &formers)).await;
+    opened.unwrap_or_else(|_| Err(handshake::too_long(within)))
+}
+
+/// Finds the server, connects, logs in, checks that it is no other node's, and has the former connection ended.
+async fn find_and_open(target: &Target, finder: &Finder, formers: &Formers) -> Opened {
+    let (found, mut greeting) = reach(target, finder).await?;
     let Target { url, route, run_ids, outlet, .. } = target;
     // A server that does not say is believed: what it answers will tell.
     if let Some(clustered) = greeting.clustered
@@ -203,8 +233,8 @@ async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
     }
     if let Some(run_id) = &greeting.run_id {
         // A node of one server has one at a time, wherever that is.
-        let address = outlet.map_or_else(String::new, |outlet| outlet.from.to_string());
-        let entered = run_ids.enter(&url, &address, run_id);
+        let address = outlet.as_ref().map_or_else(String::new, |outlet| outlet.from.to_string());
+        let entered = run_ids.enter(url, &address, run_id);
         entered.map_err(|fault| route.redact_fault(fault))?;
     }
     // Before anything is paid or asked: nothing of the former one may come after it.
@@ -213,7 +243,7 @@ async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
     let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
     if eviction != "noeviction" {
         log::event!(
-            Warn, Node, { node: &*url, maxmemory_policy: route.redact(eviction) },
+            Warn, Node, { node: url.as_str(), maxmemory_policy: route.redact(eviction) },
             "the server may evict lock keys when its memory is full: use noeviction"
         );
     }

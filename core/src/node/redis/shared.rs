@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::tls::Tls;
 use super::tls::TlsOptions;
@@ -16,6 +17,8 @@ pub(crate) struct Shared {
     pub(crate) client_name: Option<String>,
     /// Who says as whom to log in, where no URL does.
     pub(crate) provider: Option<Provider>,
+    /// How long an attempt to connect may take.
+    pub(super) connect_timeout: Duration,
     /// What was read already: most nodes need the same files.
     read: RefCell<Vec<(TlsOptions, Tls)>>,
 }
@@ -26,9 +29,10 @@ impl Shared {
         options: TlsOptions,
         client_name: Option<String>,
         source: Option<Arc<dyn Ask>>,
+        connect_timeout: Duration,
     ) -> Self {
         let provider = source.map(Provider::new);
-        Self { options, client_name, provider, read: RefCell::default() }
+        Self { options, client_name, provider, connect_timeout, read: RefCell::default() }
     }
 
     /// The client's TLS with what a URL adds to it; `url`: the node, for messages.

@@ -121,6 +121,14 @@ impl Node for ClusterNode {
         self.map.load().owner(slot(key)).node.pushes(key)
     }
 
+    fn is_connected(&self, key: &str) -> bool {
+        self.map.load().owner(slot(key)).node.is_connected(key)
+    }
+
+    fn connected(&self, key: &str) -> Reply<()> {
+        self.map.load().owner(slot(key)).node.connected(key)
+    }
+
     fn guard_fault(&self, key: &str) -> Option<Fault> {
         self.map.load().owner(slot(key)).node.guard_fault(key)
     }

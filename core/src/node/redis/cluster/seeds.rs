@@ -64,6 +64,11 @@ impl Seeds {
         self.0.first()?.parameters.node_timeout.as_ref()
     }
 
+    /// How long an attempt to connect may take, where the URL says so.
+    pub(crate) fn connect_timeout(&self) -> Option<&Given<Duration>> {
+        self.0.first()?.parameters.connect_timeout.as_ref()
+    }
+
     /// The URL without user and password.
     pub(crate) fn redacted(&self) -> String {
         self.joined(&self.0.iter().map(Endpoint::redacted).collect::<Vec<_>>())

@@ -21,8 +21,8 @@ use super::topology::{Range, ranges};
 use crate::clock::{Clock, Instant};
 use crate::node::Fault;
 
-/// As long as a connection may take to be opened, and an answer after it.
-const TIMEOUT: Duration = Duration::from_secs(3);
+/// How long an answer may take once there is a connection.
+const ANSWER: Duration = Duration::from_secs(1);
 /// Between two surveys at least.
 const BETWEEN: Duration = Duration::from_millis(20);
 /// While a server is gone it is asked so often at least who took its place; and after a while, so often.
@@ -130,7 +130,8 @@ async fn ask_one(member: Arc<Member>) -> Found {
     let nowhere = Address::new("", 0);
     let address = member.address.as_ref().unwrap_or(&nowhere);
     let slots = plain(cmd("CLUSTER").arg("SLOTS"), Purpose::Plain);
-    let answer = match timeout(TIMEOUT, member.node.question(slots)).await {
+    let within = member.node.route.connect_timeout() + ANSWER;
+    let answer = match timeout(within, member.node.question(slots)).await {
         Ok(answer) => answer.and_then(|value| ranges(&value, address)),
         Err(_) => Err(Fault::new("it did not say in time which server has which slots")),
     };

@@ -68,10 +68,18 @@ impl Route {
     }
 
     /// What stands after the ? of the URL.
-    pub(super) fn parameters(&self) -> &Parameters {
+    pub(crate) fn parameters(&self) -> &Parameters {
         match self {
             Self::Fixed(endpoint) => &endpoint.parameters,
             Self::Sentinel(service) => service.parameters(),
+        }
+    }
+
+    /// How long an attempt to connect may take.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        match self {
+            Self::Fixed(endpoint) => endpoint.connect_timeout,
+            Self::Sentinel(service) => service.connect_timeout(),
         }
     }
 

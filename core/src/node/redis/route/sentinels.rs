@@ -19,9 +19,6 @@ use super::word::Word;
 use crate::background::{self, Task};
 use crate::node::Fault;
 
-/// By when there is an answer, or none.
-/// Half of what an attempt to connect may take: the server is still to come.
-const ALL: Duration = Duration::from_secs(1);
 /// How often those are asked that are listened to: an event may be lost, and a dead connection says nothing.
 const AGAIN: Duration = Duration::from_secs(1);
 /// A sentinel that answers nothing for so long is given up.
@@ -66,8 +63,8 @@ impl Sentinels {
     pub(super) async fn find(&self) -> Result<Word, Fault> {
         self.listeners.get_or_init(|| self.listen());
         let mut heard = Heard::default();
-        // What was heard by then has to do.
-        let _ = timeout(ALL, self.ask_all(&mut heard)).await;
+        // Half of what an attempt to connect may take: the server is still to come. What was heard by then has to do.
+        let _ = timeout(self.service.connect_timeout() / 2, self.ask_all(&mut heard)).await;
         let word = self.judge(&heard)?;
         Ok(self.known.settle(&word))
     }
@@ -167,7 +164,7 @@ async fn attend(
 ) -> Result<(), Fault> {
     let silent = |_| Fault::new("it was silent");
     let open = Sentinel::open(&service.sentinels[at]);
-    let mut sentinel = timeout(SILENCE, open).await.map_err(silent)??;
+    let mut sentinel = timeout(service.connect_timeout(), open).await.map_err(silent)??;
     timeout(SILENCE, sentinel.listen()).await.map_err(silent)??;
     loop {
         // After it has begun to tell: nothing falls between.

@@ -3,6 +3,7 @@
 //! Each host is read by the rules of `redis://`, so that a name, a port, a password means the same in both.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use url::{Url, form_urlencoded};
 
@@ -78,6 +79,11 @@ impl Service {
     /// What stands after the ? of the URL and is not for the sentinels alone.
     pub(super) fn parameters(&self) -> &Parameters {
         &self.server.parameters
+    }
+
+    /// How long an attempt to connect may take, to find the server included.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.server.connect_timeout
     }
 
     /// The URL without users and passwords.

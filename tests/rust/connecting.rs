@@ -1,0 +1,56 @@
+//! How long an attempt to connect may take, and who waits for it.
+
+use redlock::{ErrorKind, Redlock};
+
+use crate::support::{Mode, Proxy, Server, Silent, builder, client, millis};
+
+/// Each reply comes 150 ms late: the greeting takes at least two of them, an answer one.
+fn slow_link() -> (Server, impl Fn(u64) -> Redlock) {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    proxy.set(Mode::Delay);
+    let cold = move |node_timeout| {
+        builder([proxy.url()]).node_timeout(millis(node_timeout)).build().unwrap()
+    };
+    (server, cold)
+}
+
+#[tokio::test]
+async fn a_cold_single_round_gets_the_connect_time_on_top_of_node_timeout() {
+    let (server, cold) = slow_link();
+    let lease = cold(280).lock("tried").try_acquire().await.unwrap().expect("free");
+    let again = cold(280);
+    let lock = again.lock("tried");
+    let error = lock.wait(millis(0)).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(cold(280).lock("tried").inspect().await.unwrap().held);
+    let attached = cold(280);
+    attached.lock("tried").attach(lease.token()).await.unwrap().into_handle().abandon();
+    // It asks twice.
+    assert!(cold(450).force_release("tried").await.unwrap());
+    assert_eq!(server.ask("EXISTS lock:tried"), ":0");
+}
+
+#[tokio::test]
+async fn connect_timeout_bounds_an_attempt() {
+    let silent = Silent::listen();
+    let redlock = builder([silent.url()]).connect_timeout(millis(200)).build().unwrap();
+    let error = redlock.lock("job").try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("no connection within 0.200 s"), "{error}");
+}
+
+#[tokio::test]
+async fn an_error_says_that_the_client_was_still_connecting() {
+    let silent = Silent::listen();
+    let redlock = builder([silent.url()]).connect_timeout(millis(9000)).build().unwrap();
+    let error = redlock.lock("job").wait(millis(150)).acquire().await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("still connecting (connect_timeout is 9.000 s)"), "{text}");
+    // Of a server that is connected and silent nothing of the kind is said.
+    let server = Server::start();
+    let redlock = client([&server]);
+    redlock.lock("job").inspect().await.unwrap();
+    server.signal(libc::SIGSTOP);
+    let error = redlock.lock("job").wait(millis(150)).acquire().await.unwrap_err();
+    assert!(!error.to_string().contains("connecting"), "{error}");
+}

@@ -1,0 +1,47 @@
+//! Connections that take seconds to open.
+
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use redlock::Redlock;
+
+use crate::support::{Server, aside, millis};
+
+/// Passes nothing on for so long after each connection was accepted.
+fn late(server: &Server, delay: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let port = server.port;
+    aside(move || {
+        for client in listener.incoming().flatten() {
+            aside(move || {
+                std::thread::sleep(delay);
+                let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let copies = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                aside(move || drop(std::io::copy(&mut &client, &mut &server)));
+                drop(std::io::copy(&mut &copies.1, &mut &copies.0));
+            });
+        }
+    });
+    url
+}
+
+// Slow: the connection takes longer than any test of the first tier may wait.
+#[tokio::test]
+async fn a_connection_that_takes_three_seconds_is_made() {
+    let server = Server::start();
+    let url = late(&server, millis(3000));
+    let cold = |url: &str| Redlock::builder([url]).build().unwrap();
+    let lock = cold(&url).lock("waits").wait(millis(20_000));
+    lock.acquire().await.unwrap().release().await.unwrap();
+    assert!(cold(&url).lock("once").try_acquire().await.unwrap().is_some());
+    // Longer than the default.
+    let url = late(&server, millis(6000));
+    assert!(cold(&url).lock("late").try_acquire().await.is_err());
+    for redlock in [
+        Redlock::builder([&url]).connect_timeout(millis(9000)).build().unwrap(),
+        cold(&format!("{url}?socket_connect_timeout=9")),
+    ] {
+        assert!(redlock.lock("later").try_acquire().await.unwrap().is_some());
+    }
+}
