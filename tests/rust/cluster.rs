@@ -68,3 +68,33 @@ async fn names_of_several_slots_are_refused_before_anything_connects() {
     let error = redlock.force_release(["a", "b"]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
+
+#[tokio::test]
+async fn shutdown_waits_for_a_delete_that_no_server_takes_now() {
+    let cluster = Cluster::start(2, false);
+    let client = client(&cluster);
+    let lease = client.lock("job").ttl(millis(60_000)).acquire().await.unwrap();
+    let owner = cluster.owner_of("lock:job");
+    cluster.take_down(0);
+    drop(lease);
+    let refused = || {
+        let stats = cluster.masters[owner].text("INFO commandstats");
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+        let count = line.and_then(|line| line.split_once("rejected_calls=")?.1.split(',').next());
+        count.and_then(|count| count.parse::<u64>().ok()).unwrap_or_default()
+    };
+    eventually("the delete is refused", || refused() > 0).await;
+    let shutdown = client.shutdown(millis(60_000));
+    let mut shutdown = std::pin::pin!(shutdown);
+    // As often again as it takes for one that sees nothing to be over.
+    let more = refused() + 3;
+    let more = eventually("it is refused again", || refused() >= more);
+    tokio::select! {
+        biased;
+        ended = &mut shutdown => panic!("{ended:?} before the delete was done"),
+        () = more => {}
+    }
+    cluster.bring_up(0, 0);
+    shutdown.await.unwrap();
+    assert_eq!(cluster.masters[owner].ask("EXISTS lock:job"), ":0");
+}

@@ -120,6 +120,14 @@ pub(super) enum Action {
         shard: usize,
         ms: u64,
     },
+    /// Another one of a cluster's servers takes the place of the slot's owner, which goes on as if nothing had happened for
+    /// `stale` ms, and is cut off for `cut` ms after that.
+    FailOver {
+        node: usize,
+        shard: usize,
+        stale: u64,
+        cut: u64,
+    },
     Delete {
         node: usize,
         name: &'static str,

@@ -1,13 +1,14 @@
 //! What becomes of an answer: to whoever asked, held back until replicas have it, or to the cluster's own task.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
 
-use crate::node::{Taken, Vote};
+use crate::node::{Fault, Taken, Vote};
 
 use super::link::Open;
-use super::request::{Answer, Request};
+use super::request::{Answer, Redirect, Request};
 use super::router::Stray;
 use super::world::World;
 
@@ -53,6 +54,19 @@ impl World {
                     let _ = open.answer.send(fault.map_or(Ok(answer), Err));
                 });
             }
+            (Answer::Sent(Redirect::Nobody), request) if request.gives_up().is_none() => {
+                // The first vote made no key: `Context::send_on`.
+                if let Some(claim) = request.keeps().filter(|_| request.is_first()) {
+                    link.unsent.insert(Arc::clone(&claim.token));
+                }
+                self.stray(client, node, Stray::Told(Redirect::Nobody));
+                let _ = open.answer.send(Err(Fault::new("the cluster is down")));
+            }
+            (Answer::Sent(Redirect::Nobody), Request::Release { claim, .. })
+                if link.unsent.remove(&claim.token) =>
+            {
+                let _ = open.answer.send(Err(Fault::new("the cluster is down")));
+            }
             (Answer::Sent(redirect), Request::Attempt { .. }) => {
                 // A second question follows, and goes the same way.
                 self.stray(client, node, Stray::Told(redirect));
@@ -62,8 +76,8 @@ impl World {
             (Answer::Sent(redirect), _) => {
                 self.stray(client, node, Stray::Redirected(open, redirect));
             }
-            (Answer::Slots(owner), Request::Slots { survey }) => {
-                self.surveyed(client, *survey, owner);
+            (Answer::Slots(owner, epoch), Request::Slots { survey }) => {
+                self.reported(client, node, *survey, (owner, epoch));
             }
             (Answer::Pong, Request::Ping { age }) => self.drained(client, node, *age, true),
             (answer, _) => match (&mut link.confirm, open.confirm_by) {

@@ -46,4 +46,4 @@ impl World {
 }
 
 /// By then every client has left the server before: `context::HEARD`.
-const HEARD: Duration = Duration::from_secs(2);
+pub(super) const HEARD: Duration = Duration::from_secs(2);

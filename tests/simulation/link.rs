@@ -96,6 +96,8 @@ pub(super) struct Link {
     /// By then all that was ever slow has arrived.
     pub(super) slow_over: Time,
     pub(super) votes_from: Option<Instant>,
+    /// In the slot that it got from another server.
+    pub(super) slot_from: Option<Instant>,
     pub(super) open: VecDeque<Open>,
     pub(super) owed: VecDeque<Debt>,
     /// Tokens whose vote never went out: there is nothing to delete.
@@ -138,7 +140,10 @@ impl World {
             && !server.poisoned
             && link.up_since.max(link.slow_over).max(server.paused_until) <= since
             && server.in_step_from(self.durability.min_replicas) <= since
-            && link.votes_from.is_none_or(|from| self.clocks[client].local(since) >= from)
+            && link
+                .votes_from
+                .max(link.slot_from)
+                .is_none_or(|from| self.clocks[client].local(since) >= from)
     }
 
     /// The connection ends; what was on its way may still arrive, perhaps long after. The client reconnects after

@@ -138,6 +138,11 @@ fn slots_that_move_break_nothing() {
 }
 
 #[test]
+fn clusters_that_fail_over_break_nothing() {
+    none_of(Promise::ClustersFailOver);
+}
+
+#[test]
 fn what_survives_a_flush_is_promised() {
     none_of(Promise::FlushesAreSurvived);
 }

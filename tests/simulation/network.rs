@@ -45,7 +45,7 @@ impl World {
             // The vote could only be deleted again, if its delete did not come before it.
             return link.unsent.extend(open.request.keeps().map(|claim| Arc::clone(&claim.token)));
         }
-        let young = link.votes_from.is_some_and(|from| now < from);
+        let young = link.votes_from.max(link.slot_from).is_some_and(|from| now < from);
         let refused = match (link.up, open.request.is_first()) {
             (false, _) => Some("not connected"),
             (true, true) if young => Some("restarted too recently"),
@@ -165,7 +165,10 @@ impl World {
         };
         let (answer, told) = match (server.redirect(request, asks, now), request) {
             (Some(redirect), _) => (Answer::Sent(redirect), Vec::new()),
-            (None, Request::Slots { .. }) => (Answer::Slots(server.sees(node)), Vec::new()),
+            (None, Request::Slots { .. }) => {
+                let (owner, epoch) = server.sees(node);
+                (Answer::Slots(owner, epoch), Vec::new())
+            }
             (None, request) => server.run(request, peer, now),
         };
         let old = if self.servers[node].incarnation == incarnation { "" } else { "old " };

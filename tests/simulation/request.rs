@@ -84,6 +84,8 @@ pub(super) enum Redirect {
     Moved(usize),
     Ask(usize),
     TryAgain,
+    /// The server is cut off from its cluster.
+    Nobody,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -93,8 +95,8 @@ pub(super) enum Answer {
     Released(bool),
     /// It is served elsewhere.
     Sent(Redirect),
-    /// Where the slot is.
-    Slots(usize),
+    /// Where the slot is, and since which epoch.
+    Slots(usize, u64),
     Pong,
     /// So many replicas have it.
     Confirmed(usize),

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::node::{
-    Change, Detour, Fault, MOMENT, Map, Member, Onward, Place, Purpose, onward, rested,
+    Change, Detour, Fault, Map, Member, Onward, Place, Purpose, Ruling, onward, pause, rested,
+    ruling,
 };
 
 use super::clock::Time;
+use super::failover::HEARD;
 use super::link::Open;
 use super::request::{Redirect, Request};
 use super::world::{Event, MS, World};
@@ -37,15 +39,23 @@ pub(super) struct Cluster {
     map: Map<usize>,
     debts: Vec<Debt>,
     strays: BTreeMap<u64, (usize, Stray)>,
-    /// The survey under way, whose first answer counts.
+    /// The survey under way, and what servers have reported.
     survey: Option<u64>,
+    reports: Vec<(usize, (usize, u64))>,
     due: bool,
+    /// A server was cut off: surveys go on until then.
+    unsettled_until: Time,
 }
 
 /// They are all in one.
 const SLOT: u16 = 0;
 /// Between two surveys.
 const BETWEEN: Time = 20 * MS;
+/// The same, while something is wrong, and for how long.
+const PAUSE: Time = 250 * MS;
+const FAILOVER: Time = 30_000 * MS;
+/// A survey ends this long after it began.
+const OTHERS: Time = 300 * MS;
 /// Until a former owner is asked again whether it has answered all.
 const AGAIN: Time = 100 * MS;
 
@@ -61,7 +71,8 @@ impl Cluster {
         let first = members.values().next().map(|member| (SLOT, Arc::clone(member)));
         let (map, _) = map.moved(first.into_iter()).unwrap();
         let (debts, strays) = (Vec::new(), BTreeMap::new());
-        Self { members, map, debts, strays, survey: None, due: false }
+        let (survey, reports, due, unsettled_until) = (None, Vec::new(), false, 0);
+        Self { members, map, debts, strays, survey, reports, due, unsettled_until }
     }
 }
 
@@ -99,8 +110,11 @@ impl World {
 
     /// A connection has something to say to its cluster's own task, if it is one's.
     pub(super) fn stray(&mut self, client: usize, place: usize, stray: Stray) {
-        let id = self.new_id();
-        let later = if matches!(stray, Stray::Delayed(_)) { MOMENT } else { Duration::ZERO };
+        let (id, now) = (self.new_id(), self.clocks[client].local(self.now));
+        let later = match &stray {
+            Stray::Delayed(open) => pause(&open.detour, now),
+            _ => Duration::ZERO,
+        };
         let Some(cluster) = self.cluster(client, place) else { return };
         cluster.strays.insert(id, (place, stray));
         let at = self.now + u64::try_from(later.as_nanos()).unwrap();
@@ -121,7 +135,8 @@ impl World {
                 self.send((client, owner), open);
             }
             Some((from, Stray::Told(Redirect::Moved(to)))) => self.believe(client, from, to),
-            Some((_, Stray::Told(_) | Stray::Ended)) => self.survey(client, place),
+            Some((_, Stray::Told(Redirect::Nobody))) => self.refused(client, place),
+            Some((_, Stray::Told(_) | Stray::Ended)) => self.survey(client, place, BETWEEN),
             Some((from, Stray::Owed((request, owed, until, detour)))) => {
                 let owner = self.owner(client, node);
                 if owner != from {
@@ -149,13 +164,17 @@ impl World {
         let to = match redirect {
             Redirect::Moved(to) => {
                 self.believe(client, from, to);
-                Some(to)
+                Some(self.owner(client, from % self.nodes()))
             }
             Redirect::Ask(to) => {
                 open.detour.asking = true;
                 Some(to)
             }
             Redirect::TryAgain => None,
+            Redirect::Nobody => {
+                self.refused(client, from);
+                None
+            }
         };
         match to {
             Some(to) if onward == Onward::AtOnce => self.send((client, to), open),
@@ -166,18 +185,31 @@ impl World {
     fn believe(&mut self, client: usize, from: usize, to: usize) {
         if self.owner(client, from % self.nodes()) == from {
             self.change(client, to);
-            self.survey(client, to);
+            self.survey(client, to, BETWEEN);
         }
     }
 
-    /// This server has the slot.
+    /// A server says that it is cut off.
+    fn refused(&mut self, client: usize, place: usize) {
+        let until = self.now + FAILOVER;
+        if let Some(cluster) = self.cluster(client, place) {
+            cluster.unsettled_until = until;
+        }
+        self.survey(client, place, BETWEEN);
+    }
+
+    /// This server has the slot, and takes no first vote in it for a while, as it may lack what another one granted.
     fn change(&mut self, client: usize, to: usize) {
+        let guard = (!self.guard.is_zero()).then(|| self.guard.mul_f64(1.01) + HEARD);
+        let from = guard.map(|guard| self.clocks[client].local(self.now) + guard);
         let Some(cluster) = self.cluster(client, to) else { return };
         let member = Arc::clone(&cluster.members[&to]);
         let Some((next, _)) = cluster.map.moved([(SLOT, member)].into_iter()) else { return };
         let losers: Vec<usize> = next.losers().iter().map(|member| member.node).collect();
         let age = next.age;
         cluster.map = next;
+        self.links[client][to].slot_from = from;
+        let Some(cluster) = self.cluster(client, to) else { return };
         for debt in std::mem::take(&mut cluster.debts) {
             self.send((client, to), release(debt));
         }
@@ -202,8 +234,8 @@ impl World {
         cluster.map = cluster.map.without_former(&cluster.members[&place], age);
     }
 
-    fn survey(&mut self, client: usize, place: usize) {
-        let at = self.now + BETWEEN;
+    fn survey(&mut self, client: usize, place: usize, pause: Time) {
+        let at = self.now + pause;
         if let Some(cluster) = self.cluster(client, place)
             && !std::mem::replace(&mut cluster.due, true)
         {
@@ -213,23 +245,53 @@ impl World {
 
     /// Every server is asked who has the slot.
     pub(super) fn ask_all(&mut self, client: usize, place: usize) {
-        let survey = self.new_id();
+        let (survey, end) = (self.new_id(), self.now + OTHERS);
         let Some(cluster) = self.cluster(client, place) else { return };
         (cluster.due, cluster.survey) = (false, Some(survey));
+        cluster.reports.clear();
         let places: Vec<usize> = cluster.members.keys().copied().collect();
         for place in places {
             let question = Request::Slots { survey };
             self.send((client, place), Open::unheard(question, Duration::ZERO));
         }
+        self.at(end, Event::Surveyed { client, place, survey });
     }
 
-    /// The first answer counts.
-    pub(super) fn surveyed(&mut self, client: usize, survey: u64, owner: usize) {
-        if let Some(cluster) = self.cluster(client, owner)
+    /// A server says who has the slot. Once all have, their reports are compared.
+    pub(super) fn reported(
+        &mut self,
+        client: usize,
+        place: usize,
+        survey: u64,
+        claim: (usize, u64),
+    ) {
+        if let Some(cluster) = self.cluster(client, place)
             && cluster.survey == Some(survey)
         {
-            cluster.survey = None;
+            cluster.reports.push((place, claim));
+            if cluster.reports.len() == cluster.members.len() {
+                self.surveyed(client, place, survey);
+            }
+        }
+    }
+
+    /// The survey is over.
+    pub(super) fn surveyed(&mut self, client: usize, place: usize, survey: u64) {
+        let now = self.now;
+        let Some(cluster) = self.cluster(client, place) else { return };
+        if cluster.survey != Some(survey) {
+            return;
+        }
+        cluster.survey = None;
+        let reports: Vec<_> =
+            cluster.reports.iter().map(|(by, claim)| (Some(*by), Some(*claim))).collect();
+        let unsettled = now < cluster.unsettled_until;
+        let ruling = ruling(&reports);
+        if let Ruling::Owner(owner) = ruling {
             self.change(client, owner);
+        }
+        if unsettled || ruling == Ruling::Disputed {
+            self.survey(client, place, PAUSE);
         }
     }
 }

@@ -30,6 +30,8 @@ pub(super) enum Promise {
     ServersChange,
     /// Nodes are clusters, whose slot moves from one server to another.
     SlotsMove,
+    /// Nodes are clusters, whose masters fail over without their last writes, over a quorum with a guard.
+    ClustersFailOver,
     /// Servers change without their last writes, and every grant is on a replica that may take their place.
     ReplicasConfirm,
     /// A single server changes without its last writes.
@@ -39,7 +41,14 @@ pub(super) enum Promise {
 impl Promise {
     /// Everything is promised that ever is.
     pub(super) fn is_all(self) -> bool {
-        matches!(self, Self::Kept | Self::ServersChange | Self::ReplicasConfirm | Self::SlotsMove)
+        matches!(
+            self,
+            Self::Kept
+                | Self::ServersChange
+                | Self::ReplicasConfirm
+                | Self::SlotsMove
+                | Self::ClustersFailOver
+        )
     }
 }
 
@@ -71,17 +80,21 @@ impl Scenario {
         let nodes = match promise {
             Promise::NoGuard | Promise::FlushesAreSurvived => pick(&mut rng, &[3, 5]),
             Promise::LastWritesAreLost => 1,
+            Promise::ClustersFailOver => 3,
             Promise::ReplicasConfirm | Promise::SlotsMove => pick(&mut rng, &[1, 1, 1, 3]),
             _ => pick(&mut rng, &[1, 2, 3, 3, 3, 4, 5, 5]),
         };
         let steady = matches!(promise, Promise::FlushesAreSurvived | Promise::FreedByForce);
         let steady = steady || matches!(promise, Promise::ReplicasConfirm | Promise::SlotsMove);
-        let amnesia = promise == Promise::NoGuard || nodes > 1 && rng.bool() && !steady;
+        let fails_over = promise == Promise::ClustersFailOver;
+        let amnesia =
+            promise == Promise::NoGuard || fails_over || nodes > 1 && rng.bool() && !steady;
         let replicas = match promise {
             Promise::ReplicasConfirm => [(1, 1), (1, 1), (2, 1), (2, 2)][rng.usize(..4)],
             _ => (0, 0),
         };
         let fencing = promise == Promise::TokensDespiteDeletes || rng.u8(..3) == 0;
+        let fencing = fencing && !fails_over;
         let guard = match (promise, amnesia, fencing) {
             (Promise::NoGuard, ..) | (_, false, _) => 0,
             // Across restarts tokens need node clocks that agree within the guard less twice the slack.
@@ -97,7 +110,10 @@ impl Scenario {
             latency: pick(&mut rng, &[200_000, MS, 5 * MS, 40 * MS]),
             kills: rng.u8(..8) != 0,
             nodes: (0..nodes).map(|_| (rng.i64(-4900..=4900), rng.i64(-apart..=apart))).collect(),
-            shards: if promise == Promise::SlotsMove { rng.usize(2..=3) } else { 1 },
+            shards: match promise {
+                Promise::SlotsMove | Promise::ClustersFailOver => rng.usize(2..=3),
+                _ => 1,
+            },
             replicas,
             clients: (0..rng.usize(2..=5))
                 .map(|_| Rate {
@@ -111,7 +127,7 @@ impl Scenario {
         this.steps.iter_mut().for_each(|step| step.bound_hopeless(this.latency));
         this.some_stay(&mut Rng::with_seed(!seed));
         this.steps.sort_by_key(|step| step.at);
-        if promise == Promise::ServersChange && amnesia {
+        if promise == Promise::ServersChange && amnesia || fails_over {
             this.fail_over_one_by_one();
         }
         this
@@ -161,7 +177,7 @@ impl Scenario {
         let mut last = None;
         self.steps.retain(|step| match step.action {
             Action::Lie { stored, .. } => !stored,
-            Action::Switch { .. } => {
+            Action::Switch { .. } | Action::FailOver { .. } => {
                 let good = last.is_none_or(|last| step.at >= last + apart);
                 last = if good { Some(step.at) } else { last };
                 good

@@ -34,6 +34,10 @@ pub(super) struct Server {
     pub(super) replica: Option<(Keys, Fences)>,
     /// Of a cluster: who has what all want.
     pub(super) slot: Slot,
+    /// The configuration epoch of the slot's owner, as this server sees it.
+    pub(super) epoch: u64,
+    /// It is cut off from its cluster, and has noticed.
+    pub(super) cut_off: bool,
     /// Its replicas, where they count.
     pub(super) replicas: Vec<Replica>,
     /// Counts its writes; how far it was for each connection's last one; and how far it was sent to replicas.

@@ -37,6 +37,9 @@ impl Server {
             Request::Release { claim, .. } => claim.keys.iter().collect(),
             _ => request.keeps()?.keys.iter().chain(request.keeps()?.fences.iter()).collect(),
         };
+        if self.cut_off {
+            return Some(Redirect::Nobody);
+        }
         let missing = keys.iter().filter(|key| !self.has(key)).count();
         match self.slot {
             Slot::Here => None,
@@ -49,11 +52,11 @@ impl Server {
         }
     }
 
-    /// Who has the slot, as this server, which is there, sees it.
-    pub(super) fn sees(&self, here: usize) -> usize {
+    /// Who has the slot, as this server, which is there, sees it, and the epoch of that.
+    pub(super) fn sees(&self, here: usize) -> (usize, u64) {
         match self.slot {
-            Slot::Here | Slot::Migrating(_) => here,
-            Slot::Importing(from) | Slot::Elsewhere(from) => from,
+            Slot::Here | Slot::Migrating(_) => (here, self.epoch),
+            Slot::Importing(from) | Slot::Elsewhere(from) => (from, self.epoch),
         }
     }
 }
@@ -68,6 +71,10 @@ pub(super) enum Stage {
     Told,
     /// The old one and the others, too.
     Over,
+    /// The old owner, of which another one took the place, notices that it is cut off.
+    CutOff,
+    /// It is back, as the other one's replica.
+    Back,
 }
 
 impl World {
@@ -76,7 +83,7 @@ impl World {
         let places = (node..self.servers.len()).step_by(self.nodes());
         let has =
             |place: &usize| matches!(self.servers[*place].slot, Slot::Here | Slot::Migrating(_));
-        places.clone().find(has).unwrap_or(node)
+        places.filter(has).max_by_key(|place| self.servers[*place].epoch).unwrap_or(node)
     }
 
     /// Begins to move the slot, if it is not on its way already.
@@ -89,6 +96,27 @@ impl World {
         self.servers[to].slot = Slot::Importing(from);
         self.servers[from].slot = Slot::Migrating(to);
         self.stage(Stage::Some, from, to, length);
+    }
+
+    /// A replica takes the place of the slot's owner, which is cut off from the others, and may lack its last writes. The
+    /// owner goes on for `stale`, refuses everything until it is back after `cut`, and loses what it granted then.
+    pub(super) fn fail_over(&mut self, node: usize, shard: usize, stale: Time, cut: Time) {
+        let (from, to) = (self.place_of(node), node + shard * self.nodes());
+        if from == to || self.settled[node] == Time::MAX {
+            return;
+        }
+        self.settled[node] = Time::MAX;
+        let source = &mut self.servers[from];
+        let kept = source.replica.take();
+        let (keys, fences) = kept.unwrap_or_else(|| (source.keys.clone(), source.fences.clone()));
+        let (epoch, now) = (source.epoch + 1, self.now);
+        for place in (node..self.servers.len()).step_by(self.nodes()).filter(|at| *at != from) {
+            (self.servers[place].slot, self.servers[place].epoch) = (Slot::Elsewhere(to), epoch);
+        }
+        let server = &mut self.servers[to];
+        (server.slot, server.switched) = (Slot::Here, Some(now));
+        (server.keys, server.fences) = (keys, fences);
+        self.at(now + stale, Event::Migrates { stage: Stage::CutOff, from, to, length: cut });
     }
 
     fn stage(&mut self, stage: Stage, from: usize, to: usize, length: Time) {
@@ -111,6 +139,7 @@ impl World {
                 // What came meanwhile is there; nothing more can come to the old one, which asks the new one for all.
                 self.move_keys(from, to, false);
                 self.servers[to].slot = Slot::Here;
+                self.servers[to].epoch = self.servers[from].epoch + 1;
                 let latency = self.latency;
                 self.stage(Stage::Over, from, to, latency * 3);
             }
@@ -119,9 +148,23 @@ impl World {
                 for place in (node..self.servers.len()).step_by(self.nodes()) {
                     if place != to {
                         self.servers[place].slot = Slot::Elsewhere(to);
+                        self.servers[place].epoch = self.servers[to].epoch;
                     }
                 }
                 self.settled[node] = self.now;
+            }
+            Stage::CutOff => {
+                self.servers[from].cut_off = true;
+                let node = from % self.nodes();
+                self.settled[node] = self.now;
+                let back = Event::Migrates { stage: Stage::Back, from, to, length };
+                self.at(self.now + length, back);
+            }
+            Stage::Back => {
+                let epoch = self.servers[to].epoch;
+                let server = &mut self.servers[from];
+                (server.slot, server.epoch, server.cut_off) = (Slot::Elsewhere(to), epoch, false);
+                server.lose_data();
             }
         }
     }

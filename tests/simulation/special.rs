@@ -29,6 +29,7 @@ impl Scenario {
                     vec![Step { at, action: Action::Flush { node } }]
                 }
                 Promise::SlotsMove => self.migrations(rng, at),
+                Promise::ClustersFailOver => self.fail_over(rng, at),
                 Promise::ReplicasConfirm => self.confirmed_switch(rng, at),
                 Promise::ServersChange | Promise::LastWritesAreLost => {
                     let lost = amnesia || self.promise == Promise::LastWritesAreLost;
@@ -54,6 +55,26 @@ impl Scenario {
         let stale = if lost { late } else { 0 };
         let down = pick(rng, &longest);
         steps.push(Step { at, action: Action::Switch { node, stale, down } });
+        steps
+    }
+
+    /// A cluster's master fails over. Not back to one that was the master before: a client that missed both failovers does
+    /// not know of them (docs/cluster.md).
+    fn fail_over(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
+        let (node, mut steps) = (rng.usize(..self.nodes.len()), Vec::new());
+        let longest = [20, 300, 2000].map(|ms| rng.u64(1..ms));
+        let (lag, stale) = (pick(rng, &longest), pick(rng, &longest));
+        let before = |step: &&Step| matches!(step.action, Action::FailOver { node: other, .. } if other == node);
+        let shard = 1 + self.steps.iter().filter(before).count();
+        if shard >= self.shards {
+            return steps;
+        }
+        if rng.u8(..4) != 0 {
+            let at = at.saturating_sub(lag * MS).max(BEGIN);
+            steps.push(Step { at, action: Action::Lag { node } });
+        }
+        let cut = [1, 500, 20_000][rng.usize(..3)];
+        steps.push(Step { at, action: Action::FailOver { node, shard, stale, cut } });
         steps
     }
 

@@ -24,6 +24,7 @@ impl Player<'_> {
             Event::Stray { client, place, id } => world.route(client, place, id),
             Event::Drain { client, place, age } => world.drain(client, place, age),
             Event::Survey { client, place } => world.ask_all(client, place),
+            Event::Surveyed { client, place, survey } => world.surveyed(client, place, survey),
             Event::Migrates { stage, from, to, length } => world.migrates(stage, from, to, length),
             Event::Replicated { .. }
             | Event::Acked { .. }
@@ -120,6 +121,9 @@ impl Player<'_> {
             }
             Action::Crash { node, keep, down } => Self::crash(&mut world, node, keep, down),
             Action::Migrate { node, shard, ms } => world.migrate(node, shard, ms * MS),
+            Action::FailOver { node, shard, stale, cut } => {
+                world.fail_over(node, shard, stale * MS, cut * MS);
+            }
             Action::Isolate { node, replica, ms } => world.isolate(node, replica, ms * MS),
             Action::Lag { node } => world.servers[node].lag(),
             Action::Switch { node, stale, down } => world.switch(node, stale * MS, down * MS),

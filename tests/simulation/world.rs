@@ -98,6 +98,11 @@ pub(super) enum Event {
         client: usize,
         place: usize,
     },
+    Surveyed {
+        client: usize,
+        place: usize,
+        survey: u64,
+    },
     Migrates {
         stage: Stage,
         from: usize,

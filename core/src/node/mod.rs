@@ -36,7 +36,7 @@ pub(crate) use redis::{
 };
 #[cfg(test)]
 pub(crate) use redis::{
-    Confirm, Detour, MOMENT, Map, Member, Onward, Place, Purpose, onward, rested,
+    Confirm, Detour, Map, Member, Onward, Place, Purpose, Ruling, onward, pause, rested, ruling,
 };
 pub use redis::{Pem, TlsOptions};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};

@@ -1,6 +1,6 @@
 //! A Redis Cluster as one node: every slot, migrations and failovers under a holder, and what is refused.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redlock::Redlock;
 
@@ -76,4 +76,73 @@ async fn after_a_crash_the_new_master_has_the_lock_or_its_holder_is_told() {
     assert!(kept.held());
     assert!(two.lock("{a}kept").try_acquire().await.unwrap().is_none());
     kept.release().await.unwrap();
+}
+
+/// Names in slots that are this master's.
+fn names_at(cluster: &Cluster, master: usize) -> impl Iterator<Item = String> {
+    let is_there = move |name: &String| cluster.owner_of(&format!("lock:{name}")) == master;
+    (0..10_000).map(|at| format!("job-{at}")).filter(is_there)
+}
+
+// Slow: a cluster with distant servers, and leases that are renewed for seconds.
+#[tokio::test]
+async fn a_master_that_is_cut_off_does_not_say_who_has_its_slots() {
+    let (cluster, url) = Cluster::with_one_near();
+    let client = builder([url]).build().unwrap();
+    let name = names_at(&cluster, 0).next().unwrap();
+    let ttl = Duration::from_secs(9);
+    let lock = client.lock(&*name).ttl(ttl).wait(millis(10_000));
+    let lease = lock.acquire().await.unwrap();
+    // The client knows all servers.
+    for master in 1..3 {
+        let name = names_at(&cluster, master).next().unwrap();
+        drop(client.lock(name).ttl(ttl).wait(millis(10_000)).acquire().await.unwrap());
+    }
+    let (stale, new) = (&cluster.masters[0], &cluster.replicas[0]);
+    for other in cluster.masters[1..].iter().chain(&cluster.replicas) {
+        let id = other.ask("CLUSTER MYID");
+        assert_eq!(stale.ask(&format!("CLUSTER FORGET {id}")), "+OK");
+    }
+    assert_eq!(new.ask("CLUSTER FAILOVER TAKEOVER"), "+OK");
+    wait(|| new.info("replication", "role").as_deref() == Some("master"));
+    // What it had not got yet.
+    assert_eq!(new.ask("FLUSHALL"), "+OK");
+    let lost = tokio::time::timeout(ttl + millis(1000), lease.lost()).await.expect("notified");
+    assert_eq!(lost.reason(), Some("missing"), "{lost}");
+    lock.acquire().await.unwrap().release().await.unwrap();
+}
+
+/// Commands in a second, over some seconds.
+async fn rate(cluster: &Cluster) -> u64 {
+    tokio::time::sleep(millis(1500)).await;
+    let (before, begun) = (cluster.commands(), Instant::now());
+    tokio::time::sleep(millis(3000)).await;
+    let count = cluster.commands() - before;
+    let rate = count * 1000 / u64::try_from(begun.elapsed().as_millis()).unwrap();
+    println!("{rate} commands/s");
+    rate
+}
+
+// Slow: an upper bound on commands in a time is the subject.
+#[tokio::test]
+async fn a_cluster_that_is_down_is_asked_rarely() {
+    let cluster = Cluster::start(3, false);
+    let client = client(&cluster);
+    let (mut held, mut waiting) = (Vec::new(), Vec::new());
+    for at in 0..20 {
+        held.push(client.lock(format!("job-{at}")).ttl(millis(30_000)).acquire().await.unwrap());
+    }
+    cluster.take_down(0);
+    for at in 20..40 {
+        waiting.push(tokio::spawn(client.lock(format!("job-{at}")).ttl(millis(10_000)).acquire()));
+    }
+    held.clear();
+    let rate = rate(&cluster).await;
+    assert!(rate < 800, "{rate} commands/s");
+    cluster.bring_up(0, 0);
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+    let keys = || cluster.masters.iter().map(|master| master.ask("DBSIZE"));
+    wait(|| keys().all(|count| count == ":0"));
 }

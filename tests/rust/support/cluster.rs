@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::ops::Range;
 
+use super::proxy::{Mode, Proxy};
 use super::server::Server;
 use super::{eventually_blocking, free_port};
 
@@ -18,8 +19,29 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn start(masters: usize, replicas: bool) -> Self {
         let masters: Vec<Server> = (0..masters).map(|_| member(&[])).collect();
-        let replicas: Vec<Server> =
-            (0..if replicas { masters.len() } else { 0 }).map(|_| member(&[])).collect();
+        let replicas = (0..if replicas { masters.len() } else { 0 }).map(|_| member(&[]));
+        let replicas = replicas.collect();
+        Self::of(masters, replicas)
+    }
+
+    /// Three masters and their replicas, all but the first master far from their clients; with one that is near as the
+    /// first seed of its URL.
+    pub(crate) fn with_one_near() -> (Self, String) {
+        let (mut all, mut hosts) = (vec![member(&[])], Vec::new());
+        hosts.push(format!("127.0.0.1:{}", all[0].port));
+        for _ in 0..5 {
+            let port = member_port();
+            let proxy = Proxy::to(port);
+            proxy.set(Mode::Delay);
+            hosts.push(format!("127.0.0.1:{}", proxy.port));
+            all.push(member_at(port, &["--cluster-announce-port", &proxy.port.to_string()]));
+        }
+        hosts.truncate(3);
+        let replicas = all.split_off(3);
+        (Self::of(all, replicas), format!("redis+cluster://{}", hosts.join(",")))
+    }
+
+    fn of(masters: Vec<Server>, replicas: Vec<Server>) -> Self {
         for (at, master) in masters.iter().enumerate() {
             add_slots(master, at * SLOTS / masters.len()..(at + 1) * SLOTS / masters.len());
             assert_eq!(master.ask(&format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1)), "+OK");
@@ -58,6 +80,34 @@ impl Cluster {
         let hosts: Vec<String> =
             self.masters.iter().map(|master| format!("127.0.0.1:{}", master.port)).collect();
         format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// No master serves any slot from now on: one slot is nobody's.
+    pub(crate) fn take_down(&self, slot: u16) {
+        for master in &self.masters {
+            assert_eq!(master.ask(&format!("CLUSTER DELSLOTS {slot}")), "+OK");
+        }
+        let down = |master: &Server| master.ask("CLUSTER INFO") == "cluster_state:fail";
+        wait(|| self.masters.iter().all(down));
+    }
+
+    /// The slot is the master's again, and with it all are served.
+    pub(crate) fn bring_up(&self, slot: u16, master: usize) {
+        assert_eq!(self.masters[master].ask(&format!("CLUSTER ADDSLOTS {slot}")), "+OK");
+        self.until("the cluster is up", |server| server.ask("CLUSTER INFO") == "cluster_state:ok");
+    }
+
+    /// How many commands its masters were sent so far, those that they refused included.
+    pub(crate) fn commands(&self) -> u64 {
+        let counts = |line: &str| -> u64 {
+            let fields = line.split([':', ',']).filter_map(|field| {
+                field.strip_prefix("calls=").or(field.strip_prefix("rejected_calls="))
+            });
+            fields.filter_map(|count| count.trim().parse::<u64>().ok()).sum()
+        };
+        let of =
+            |master: &Server| -> u64 { master.text("INFO commandstats").lines().map(counts).sum() };
+        self.masters.iter().map(of).sum()
     }
 
     /// The place of the master that has the key's slot.
@@ -113,12 +163,20 @@ fn add_slots(server: &Server, slots: Range<usize>) {
     }
 }
 
-/// A server of a cluster. Servers talk to each other over its port and 10,000 more, which Redis 6.2 cannot be talked out of.
+/// A server of a cluster.
 pub(crate) fn member(extra: &[&str]) -> Server {
+    member_at(member_port(), extra)
+}
+
+/// Servers talk to each other over their port and 10,000 more, which Redis 6.2 cannot be talked out of.
+fn member_port() -> u16 {
     let bus_too = |port: &u16| {
         port.checked_add(10_000).is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok())
     };
-    let port = std::iter::repeat_with(free_port).find(bus_too).unwrap();
+    std::iter::repeat_with(free_port).find(bus_too).unwrap()
+}
+
+fn member_at(port: u16, extra: &[&str]) -> Server {
     let fixed = ["--cluster-enabled", "yes"];
     let soon = ["--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0"];
     Server::at(port, &[&fixed[..], &soon, extra].concat())

@@ -11,8 +11,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::debts::Debts;
 use super::handshake::{Greeting, guard_time};
-use super::in_flight::{InFlight, Purpose};
+use super::in_flight::{Expects, InFlight, Purpose};
 use super::link::{Link, VotesFrom};
+use super::reply;
 use super::rights::Needs;
 use super::route::{Finder, Found, News, Route};
 use super::run_ids::RunIds;
@@ -52,11 +53,6 @@ impl Target {
     pub(crate) fn alone(route: Route, guard: Duration, needs: Needs, run_ids: Arc<RunIds>) -> Self {
         let (url, runtime, outlet) = (route.redacted(), None, None);
         Self { url, route, guard, needs, run_ids, runtime, outlet }
-    }
-
-    /// Where a cluster's server sends the command that has this answer.
-    pub(super) fn redirect(&self, in_flight: &InFlight, value: &Value) -> Option<Redirect> {
-        self.outlet.as_ref()?.redirect(in_flight, value)
     }
 
     /// Says it to the cluster, if there is one.
@@ -179,19 +175,46 @@ impl Context {
         let _ = in_flight.answer.send(Err(fault.clone()));
     }
 
-    /// To whoever knows the way. What goes elsewhere is not asked here any more.
-    pub(super) fn send_on(&self, mut in_flight: InFlight, redirect: Redirect) {
+    /// A command that a cluster's server did not serve goes to whoever knows the way. `Some`: the answer is for whoever
+    /// asked.
+    pub(super) fn send_on(&mut self, mut in_flight: InFlight, value: &Value) -> Option<InFlight> {
+        let Some(outlet) = &self.target.outlet else { return Some(in_flight) };
+        let Some(redirect) = Redirect::read(value) else { return Some(in_flight) };
+        let nobody = redirect == Redirect::Nobody;
         let delete = matches!(in_flight.command.purpose, Purpose::Delete { .. });
+        let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
+        // A vote that made no key, for which a second question would have the same answer; or the delete of such a vote.
+        let nothing = if first {
+            in_flight.set != Some(true)
+        } else {
+            nobody && delete && self.debts.forgives(&in_flight.command)
+        };
+        if nobody && nothing {
+            self.debts.never_sent(&in_flight.command);
+            outlet.say(Stray::Told(redirect));
+            if delete {
+                self.link.delete_answered();
+            }
+            let fault = self.target.route.redact_fault(reply::unexpected(value));
+            let _ = in_flight.answer.send(Err(fault));
+            return None;
+        }
+        // A second question follows, and goes the same way.
+        if matches!(in_flight.command.expects, Expects::Owner) || (nobody && !delete) {
+            outlet.say(Stray::Told(redirect));
+            return Some(in_flight);
+        }
         if let Purpose::Force { keys, begin, .. } = &in_flight.command.purpose {
             // By what the other server says: its clock's time, or who has the key there.
             in_flight.command = begin(keys);
         }
         in_flight.forget_answers();
-        self.target.say(Stray::Redirected(in_flight, redirect));
-        // Behind it: at every moment it is counted here, or to be found there.
+        in_flight.goes_astray(&outlet.astray);
+        outlet.say(Stray::Redirected(in_flight, redirect));
         if delete {
             self.link.delete_answered();
         }
+        None
     }
 
     /// Why this vote may not be given, if it may not.

@@ -69,6 +69,12 @@ impl Debts {
         }
     }
 
+    /// Whether this delete has nothing to do: its vote made no key.
+    pub(super) fn forgives(&mut self, command: &Command) -> bool {
+        let Purpose::Delete { token, .. } = &command.purpose else { return false };
+        self.unsent.remove(token).is_some()
+    }
+
     /// What is about to be written: a vote may put its token on a key from now on.
     pub(super) fn sending(&mut self, command: &Command) {
         // Looked at for each command, and nearly always empty.
@@ -85,10 +91,10 @@ impl Debts {
     /// Without an end by time: a frozen server may run the vote whenever it wakes up. `until` counts only once
     /// the client is gone or shuts down, or where no connection may be killed.
     pub(super) fn owe(&mut self, mut command: Command, now: Instant) -> Option<Instant> {
-        let Purpose::Delete { token, owed, until } = &mut command.purpose else { return None };
-        if self.unsent.remove(token).is_some() {
+        if self.forgives(&command) {
             return None;
         }
+        let Purpose::Delete { owed, until, .. } = &mut command.purpose else { return None };
         // From when it was first owed: what is given up again and again is not owed for ever.
         let until = *until.get_or_insert(now + *owed);
         self.owed.insert(MOST, command.bytes.clone(), command);

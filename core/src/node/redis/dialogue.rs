@@ -171,9 +171,7 @@ impl Dialogue {
             self.load_scripts();
             (in_flight.again, in_flight.set) = (true, None);
             self.ask(in_flight);
-        } else if let Some(redirect) = self.context.target.redirect(&in_flight, &value) {
-            self.context.send_on(in_flight, redirect);
-        } else {
+        } else if let Some(in_flight) = self.context.send_on(in_flight, &value) {
             self.deliver(in_flight, value);
         }
         None

@@ -4,7 +4,7 @@
 //! [`super::answers`].
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::Value;
@@ -164,6 +164,8 @@ pub(crate) struct InFlight {
     parts: Vec<Value>,
     /// A grant counts only if replicas and disks have it by then.
     pub(super) confirm_by: Option<Instant>,
+    /// A delete that a cluster's server sent on: counted until it is done, wherever it is.
+    astray: Option<Arc<()>>,
     /// The end of the process waits for it.
     /// Only for deletes: whatever else is cut off at the end leaves nothing that these do not take away.
     _under_way: Option<UnderWay>,
@@ -183,6 +185,7 @@ impl InFlight {
             set: None,
             parts,
             confirm_by,
+            astray: None,
             _under_way: under_way,
         }
     }
@@ -195,6 +198,13 @@ impl InFlight {
     /// A command whose answer nobody waits for.
     pub(super) fn unheard(command: Command) -> Self {
         Self::new(command, oneshot::channel().0)
+    }
+
+    /// It leaves the server that it was asked of. A delete is counted from now on.
+    pub(super) fn goes_astray(&mut self, counter: &Weak<()>) {
+        if matches!(self.command.purpose, Purpose::Delete { .. }) && self.astray.is_none() {
+            self.astray = counter.upgrade();
+        }
     }
 
     /// To be asked anew, elsewhere: nothing of an answer is there.

@@ -5,12 +5,12 @@
 //! what is known of it. A server that stands alone has no outlet, and such an answer is one like any other.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use redis::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::in_flight::{Command, Detour, Expects, InFlight, Purpose};
+use super::in_flight::{Command, Detour, InFlight, Purpose};
 
 /// Where a cluster's server is: a host, by name or address, and its port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -94,16 +94,14 @@ pub(super) enum Stray {
 /// A connection's end of the way to its cluster.
 #[derive(Clone)]
 pub(super) struct Outlet {
-    to: UnboundedSender<(Address, Stray)>,
+    pub(super) to: UnboundedSender<(Address, Stray)>,
     /// The server behind the connection.
     pub(super) from: Address,
+    /// Counts deletes that are not where they were asked first.
+    pub(super) astray: Weak<()>,
 }
 
 impl Outlet {
-    pub(super) fn new(to: UnboundedSender<(Address, Stray)>, from: Address) -> Self {
-        Self { to, from }
-    }
-
     /// Says it. The cluster may be gone; then its client is, and nobody waits.
     pub(super) fn say(&self, stray: Stray) {
         let _ = self.to.send((self.from.clone(), stray));
@@ -114,23 +112,6 @@ impl Outlet {
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
             self.say(Stray::Owed(in_flight.command.clone(), in_flight.detour));
         }
-    }
-
-    /// Where the command that has this answer is to go on; the others are told to whoever asked.
-    pub(super) fn redirect(&self, in_flight: &InFlight, value: &Value) -> Option<Redirect> {
-        if matches!(in_flight.command.expects, Expects::Owner) {
-            // A second question follows, and goes the same way.
-            Redirect::read(value).into_iter().for_each(|told| self.say(Stray::Told(told)));
-            return None;
-        }
-        let redirect = Redirect::read(value)?;
-        let delete = matches!(in_flight.command.purpose, Purpose::Delete { .. });
-        if redirect == Redirect::Nobody && !delete {
-            // A fault in the server's own words; by the next time somebody may have it.
-            self.say(Stray::Told(redirect));
-            return None;
-        }
-        Some(redirect)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is known of a cluster, and what follows from each change of it: the map, the servers, and what is owed to a
 //! slot's next owner.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -15,7 +16,7 @@ use super::ending::answered;
 use super::map::{Map, Member};
 use super::members::Members;
 use super::survey::Survey;
-use super::topology::Range;
+use super::topology::Topology;
 use crate::clock::Clock;
 use crate::log;
 use crate::node::{Change, Fault, SLOTS, Watch, slot};
@@ -35,6 +36,8 @@ pub(super) struct Atlas {
     pub(super) survey: Survey,
     /// Deletes that are owed to a slot's next owner.
     pub(super) debts: Debts,
+    /// Slots of which servers contradict each other: their owners stay who they were until the servers agree.
+    disputed: HashSet<u16>,
     /// Maps that are no more, and may still be read.
     read: Vec<Weak<Map>>,
     /// Former owners that have answered everything, each with the age of the map in which it lost slots.
@@ -56,8 +59,8 @@ impl Atlas {
         watch: Arc<Watch>,
     ) -> Self {
         let (survey, debts) = (Survey::new(Arc::clone(&clock)), Debts::default());
-        let (read, emptied) = (Vec::new(), Later::new());
-        Self { map, members, clock, watch, survey, debts, read, emptied }
+        let (disputed, read, emptied) = (HashSet::new(), Vec::new(), Later::new());
+        Self { map, members, clock, watch, survey, debts, disputed, read, emptied }
     }
 
     /// A delete that is owed by a server: owed to another one, too, if that has the slot by now or later.
@@ -80,20 +83,39 @@ impl Atlas {
     /// A server says who has a slot: the map has it so if it was that server's by the map, and who it is said to be is
     /// asked for the rest.
     pub(super) fn believe(&mut self, from: &Address, slot: u16, to: &Address) {
-        let to = self.members.get(&to.or_host_of(from));
         let ours = self.map.load().owner(slot).address.as_ref() == Some(from);
-        if ours && slot < SLOTS {
-            self.change([(slot, Arc::clone(&to))].into_iter());
-            self.members.prefer(&to);
-            self.survey.want();
+        if !ours || slot >= SLOTS {
+            return;
         }
+        let to = to.or_host_of(from);
+        if !self.disputed.contains(&slot) {
+            let owner = self.members.get(&to);
+            self.change([(slot, owner)].into_iter());
+        }
+        self.members.prefer([&to, from]);
+        self.survey.want();
     }
 
-    /// Every slot's owner, as a server says; of a slot that it does not name nobody is.
-    pub(super) fn apply(&mut self, ranges: &[Range]) {
-        let lobby = Arc::clone(self.map.load().lobby());
-        let mut owners = vec![lobby; usize::from(SLOTS)];
-        for range in ranges {
+    /// A server said that its cluster is down, or that nobody has a slot that is its own by the map.
+    pub(super) fn refused(&mut self, from: &Address) {
+        self.members.refused(from, self.clock.now());
+        self.survey.want();
+    }
+
+    /// Whether something is wrong that another survey may find to be over.
+    pub(super) fn is_unsettled(&self) -> bool {
+        !self.disputed.is_empty() || self.members.misses(&self.map.load(), self.clock.now())
+    }
+
+    /// Every slot's owner, as servers report; of a slot that none of them names nobody is.
+    pub(super) fn apply(&mut self, topology: &Topology) {
+        let map = self.map.load_full();
+        let mut owners = vec![Arc::clone(map.lobby()); usize::from(SLOTS)];
+        self.disputed = topology.disputed.iter().flat_map(|(slots, _)| slots.clone()).collect();
+        for slot in &self.disputed {
+            owners[usize::from(*slot)] = Arc::clone(map.owner(*slot));
+        }
+        for range in &topology.ranges {
             let owner = self.members.get(&range.owner);
             // Of a range that ends before it begins nothing is taken.
             let slots = owners.get_mut(usize::from(range.first)..=usize::from(range.last));
@@ -146,8 +168,9 @@ impl Atlas {
 
     /// Asks who may know. `all`: whoever may, as those who should did not say.
     pub(super) fn ask(&mut self, all: bool) {
-        let asked = self.members.asked(&self.map.load(), all);
-        self.survey.begin(asked);
+        let map = self.map.load();
+        let asked = self.members.asked(&map, all);
+        self.survey.begin(asked, !map.servers().is_empty());
     }
 
     /// A former owner has answered everything that it was asked before a map of this age.

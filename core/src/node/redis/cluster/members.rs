@@ -1,7 +1,7 @@
 //! The servers of a cluster: each with a connection of its own, made when it is first heard of.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -13,13 +13,15 @@ use super::super::strays::{Address, Outlet, Stray};
 use super::super::{Needs, RedisNode, Route, RunIds, Target};
 use super::map::{Map, Member};
 use super::seeds::Seeds;
-use super::topology::Range;
+use super::topology::{Range, Topology};
 use crate::clock::{Clock, Instant};
 use crate::foreground::OnRuntime;
 use crate::node::Watch;
 
-/// So many servers are asked at once: the first answer is taken.
+/// So many servers are asked at once, and their answers compared.
 const ASKED: usize = 3;
+/// After a server said that its cluster is down another one may take its place for so long: longer than a failover takes.
+const FAILOVER: Duration = Duration::from_secs(30);
 /// A server that has had no slots for so long is let go of, with its connection.
 const KEPT: Duration = Duration::from_secs(600);
 
@@ -38,6 +40,8 @@ pub(super) struct Maker {
     pub(super) runtime: Option<Arc<OnRuntime>>,
     /// Where they say what they cannot get done.
     pub(super) strays: UnboundedSender<(Address, Stray)>,
+    /// Counts deletes that are not where they were asked first.
+    pub(super) astray: Weak<()>,
 }
 
 impl RedisNode {
@@ -56,21 +60,29 @@ pub(super) struct Members {
     owned: HashMap<Address, Instant>,
     /// Those without a connection, of whom there was one or an attempt.
     down: HashSet<Address>,
+    /// Those that said that nobody serves a slot that is theirs, and when they said it last.
+    refused: HashMap<Address, Instant>,
     /// As the last survey found them.
     ranges: Vec<Range>,
-    /// Whom to ask first.
-    preferred: Option<Arc<Member>>,
+    /// Whom to ask first: those who know of a change at first hand.
+    preferred: Vec<Address>,
 }
 
 impl Members {
     pub(super) fn new(maker: Maker) -> Self {
         let (known, owned, down) = (HashMap::new(), HashMap::new(), HashSet::new());
-        Self { maker, known, owned, down, ranges: Vec::new(), preferred: None }
+        let (refused, ranges, preferred) = (HashMap::new(), Vec::new(), Vec::new());
+        Self { maker, known, owned, down, refused, ranges, preferred }
     }
 
     /// The cluster's URL, without its password.
     pub(super) fn url(&self) -> &str {
         &self.maker.url
+    }
+
+    /// A delete waits here: it is counted until it is done.
+    pub(super) fn keep(&self, in_flight: &mut InFlight) {
+        in_flight.goes_astray(&self.maker.astray);
     }
 
     /// All that there are.
@@ -89,7 +101,11 @@ impl Members {
                 needs: maker.needs.clone(),
                 run_ids: Arc::clone(&maker.run_ids),
                 runtime: maker.runtime.clone(),
-                outlet: Some(Outlet::new(maker.strays.clone(), address.clone())),
+                outlet: Some(Outlet {
+                    to: maker.strays.clone(),
+                    from: address.clone(),
+                    astray: Weak::clone(&maker.astray),
+                }),
             };
             let (clock, watch) = (Arc::clone(&maker.clock), Arc::clone(&maker.watch));
             let node = RedisNode::new(target, clock, watch);
@@ -103,19 +119,35 @@ impl Members {
         self.down.remove(address);
     }
 
-    /// There is none.
-    pub(super) fn ended(&mut self, address: &Address) {
-        self.down.insert(address.clone());
+    /// There is none. Whether there was one until now.
+    pub(super) fn ended(&mut self, address: &Address) -> bool {
+        self.down.insert(address.clone())
     }
 
-    /// It is asked before the others: it has just got a slot.
-    pub(super) fn prefer(&mut self, member: &Arc<Member>) {
-        self.preferred = Some(Arc::clone(member));
+    /// It said that its cluster is down, or that no server has a slot that is its own.
+    pub(super) fn refused(&mut self, address: &Address, now: Instant) {
+        self.refused.insert(address.clone(), now);
     }
 
-    /// Whether a server that has slots cannot be reached: another one may take its place at any moment.
-    pub(super) fn misses(&self, map: &Map) -> bool {
-        map.servers().iter().any(|member| self.is_down(member))
+    /// They are asked before the others, the first of them before the rest.
+    pub(super) fn prefer<'a>(&mut self, addresses: impl IntoIterator<Item = &'a Address>) {
+        for address in addresses {
+            if self.preferred.len() < ASKED && !self.preferred.contains(address) {
+                self.preferred.push(address.clone());
+            }
+        }
+    }
+
+    /// Whether a server that has slots cannot be reached, or does not serve them: another one may take its place at any
+    /// moment.
+    pub(super) fn misses(&self, map: &Map, now: Instant) -> bool {
+        let refuses = |address: &Address| {
+            self.refused.get(address).is_some_and(|at| now.since(*at) < FAILOVER)
+        };
+        let misses = |member: &Arc<Member>| {
+            self.is_down(member) || member.address.as_ref().is_some_and(refuses)
+        };
+        map.servers().iter().any(misses)
     }
 
     /// Whether its last connection ended, or could not be opened.
@@ -125,14 +157,16 @@ impl Members {
 
     /// Whom to ask who has which slots. `all`: whoever may know, as those who should know did not say.
     pub(super) fn asked(&mut self, map: &Map, all: bool) -> Vec<Arc<Member>> {
-        if let Some(preferred) = self.preferred.take().filter(|_| !all) {
-            return vec![preferred];
-        }
         let mut asked: Vec<_> =
             map.servers().iter().filter(|member| !self.is_down(member)).map(Arc::clone).collect();
         fastrand::shuffle(&mut asked);
+        let preferred = std::mem::take(&mut self.preferred);
+        let preferred: Vec<_> = preferred.iter().map(|address| self.get(address)).collect();
+        asked.retain(|member| !preferred.iter().any(|first| Arc::ptr_eq(first, member)));
+        asked.splice(..0, preferred);
         asked.truncate(ASKED);
-        if all || asked.is_empty() {
+        // A single master may be the one that is cut off: its replicas know.
+        if all || asked.len() < 2 {
             let owners =
                 self.ranges.iter().flat_map(|range| range.replicas.iter().chain([&range.owner]));
             let every: HashSet<Address> =
@@ -143,14 +177,17 @@ impl Members {
     }
 
     /// What a survey found is remembered, and servers that it has no use for are let go of.
-    pub(super) fn learn(&mut self, ranges: Vec<Range>, map: &Map, now: Instant) {
-        self.ranges = ranges;
+    pub(super) fn learn(&mut self, topology: Topology, map: &Map, now: Instant) {
+        self.ranges = topology.ranges;
+        // Until they agree.
+        self.prefer(topology.disputed.iter().flat_map(|(_, owners)| owners));
         let owners = map.servers().iter().filter_map(|member| member.address.clone());
         self.owned.extend(owners.map(|address| (address, now)));
         self.owned.retain(|_, at| now.since(*at) < KEPT);
         let owned = &self.owned;
         self.known.retain(|address, _| owned.contains_key(address));
         self.down.retain(|address| owned.contains_key(address));
+        self.refused.retain(|address, at| owned.contains_key(address) && now.since(*at) < FAILOVER);
     }
 
     /// The server has these slots from now on, which another one had before: it takes no first vote in them until all

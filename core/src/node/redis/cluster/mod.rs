@@ -9,6 +9,7 @@ mod map;
 mod members;
 mod onward;
 mod router;
+mod ruling;
 mod seeds;
 mod survey;
 #[cfg(test)]
@@ -42,6 +43,8 @@ pub(crate) struct ClusterNode {
     url: String,
     map: Arc<ArcSwap<Map>>,
     clock: Arc<dyn Clock>,
+    /// Counts deletes that went or go through the router and are not done, each of which has a clone.
+    astray: Arc<()>,
     /// Its end is the client's, and by and by the router's.
     _client: oneshot::Sender<()>,
 }
@@ -67,6 +70,7 @@ impl ClusterNode {
         );
         let map = Map::new(Arc::new(Member { address: None, node }));
         let map = Arc::new(ArcSwap::from_pointee(map));
+        let astray = Arc::new(());
         let maker = Maker {
             url: url.clone(),
             seeds,
@@ -77,13 +81,14 @@ impl ClusterNode {
             watch: Arc::clone(&watch),
             runtime,
             strays: to_router,
+            astray: Arc::downgrade(&astray),
         };
         let (members, time) = (Members::new(maker), Arc::clone(&clock));
         let router = Router::new(lobby, strays, Atlas::new(Arc::clone(&map), members, time, watch));
         let (client, gone) = oneshot::channel();
         // It outlives the node for as long as something is owed.
         background::spawn(router.run(gone)).detach();
-        Self { url, map, clock, _client: client }
+        Self { url, map, clock, astray, _client: client }
     }
 
     /// Asks the owner of the key's slot. The map is held until then: whoever changes it waits for those who read it.
@@ -171,7 +176,8 @@ impl Node for ClusterNode {
 
     fn owes(&self) -> bool {
         let (map, now) = (self.map.load(), self.clock.now());
-        map.servers().iter().chain([map.lobby()]).any(|member| member.node.link.owes(now))
+        Arc::strong_count(&self.astray) > 1
+            || map.servers().iter().chain([map.lobby()]).any(|member| member.node.link.owes(now))
     }
 
     fn drained(&self) -> Reply<()> {
@@ -189,5 +195,6 @@ pub(crate) mod simulated {
     pub(crate) use super::super::in_flight::Detour;
     pub(crate) use super::super::strays::Address as Place;
     pub(crate) use super::map::{Map, Member};
-    pub(crate) use super::onward::{MOMENT, Onward, onward, rested};
+    pub(crate) use super::onward::{Onward, onward, pause, rested};
+    pub(crate) use super::ruling::{Ruling, ruling};
 }

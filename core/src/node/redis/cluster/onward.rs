@@ -7,8 +7,10 @@ use crate::clock::Instant;
 
 /// So many servers may send a command on at once; after that each waits, while their views of the cluster meet.
 const AT_ONCE: u32 = 4;
-/// The wait then, and where a slot is half here and half there.
+/// The shortest wait then, and where a slot is half here and half there.
 pub(crate) const MOMENT: Duration = Duration::from_millis(20);
+/// The longest one.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Whether it goes on.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,11 +21,17 @@ pub(crate) enum Onward {
     Late,
     /// To where it was sent on.
     AtOnce,
-    /// The same, in a moment.
+    /// The same, after a [`pause`].
     Later,
 }
 
-/// It has waited for a moment, and may be sent on at once again: once.
+/// How long a command waits: as long again as it has been on its way. A cluster that is down for long is asked rarely.
+pub(crate) fn pause(detour: &Detour, now: Instant) -> Duration {
+    let so_far = detour.since.map_or(Duration::ZERO, |since| now.since(since));
+    so_far.clamp(MOMENT, LONGEST)
+}
+
+/// It has waited, and may be sent on at once again: once.
 pub(crate) fn rested(detour: &mut Detour) {
     detour.hops = AT_ONCE - 1;
 }

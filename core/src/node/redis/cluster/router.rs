@@ -13,11 +13,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::super::in_flight::{InFlight, Purpose};
+use super::super::in_flight::InFlight;
 use super::super::strays::{Address, Redirect, Stray};
 use super::atlas::{Atlas, Later, slot_of};
 use super::ending::{Ending, ended, over};
-use super::onward::{MOMENT, Onward, onward, rested};
+use super::onward::{MOMENT, Onward, onward, pause, rested};
 use super::survey::Found;
 use crate::clock::Instant;
 use crate::log;
@@ -125,14 +125,12 @@ impl Router {
                 self.refuse(in_flight, &fault);
             }
             _ => {
-                if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
-                    owner.node.link.delete_asked();
-                }
+                self.atlas.members.keep(&mut in_flight);
                 // By the time that it goes on, its own delete may have gone to the owner already.
                 in_flight.detour.hops += 1;
                 self.waiting.push(in_flight);
                 if !self.atlas.survey.is_running() {
-                    self.atlas.survey.want();
+                    self.atlas.survey.want_now();
                 }
             }
         }
@@ -154,13 +152,15 @@ impl Router {
             Stray::Told(Redirect::Moved(slot, to)) => {
                 self.atlas.believe(from, slot, &to);
             }
-            Stray::Told(_) => self.atlas.survey.want(),
+            Stray::Told(_) => self.atlas.refused(from),
             Stray::Owed(command, detour) => self.atlas.owe(from, command, detour),
             Stray::Opened => self.atlas.members.opened(from),
             Stray::Ended => {
-                self.atlas.members.ended(from);
-                if self.atlas.map.load().has(from) {
-                    self.atlas.survey.want();
+                let first = self.atlas.members.ended(from);
+                match self.atlas.map.load().has(from) {
+                    true if first => self.atlas.survey.want_now(),
+                    true => self.atlas.survey.want(),
+                    false => {}
                 }
             }
         }
@@ -195,17 +195,20 @@ impl Router {
             }
             Redirect::TryAgain => None,
             Redirect::Nobody => {
-                self.atlas.survey.want();
+                self.atlas.refused(from);
                 None
             }
         };
         match to {
             Some(to) if onward == Onward::AtOnce => to.node.give(in_flight),
-            _ => self.delayed.push(Box::pin(async move {
-                sleep(MOMENT).await;
-                rested(&mut in_flight.detour);
-                in_flight
-            })),
+            _ => {
+                let pause = pause(&in_flight.detour, now);
+                self.delayed.push(Box::pin(async move {
+                    sleep(pause).await;
+                    rested(&mut in_flight.detour);
+                    in_flight
+                }));
+            }
         }
     }
 
@@ -213,10 +216,10 @@ impl Router {
     fn found(&mut self, found: Found) {
         let waiting = std::mem::take(&mut self.waiting);
         match found {
-            Ok(ranges) => {
+            Ok(topology) => {
                 self.failed = None;
-                self.atlas.apply(&ranges);
-                self.atlas.members.learn(ranges, &self.atlas.map.load(), self.atlas.clock.now());
+                self.atlas.apply(&topology);
+                self.atlas.members.learn(topology, &self.atlas.map.load(), self.atlas.clock.now());
                 self.atlas.debts.forget_expired(self.atlas.clock.now());
             }
             Err(fault) => {
@@ -228,9 +231,6 @@ impl Router {
         }
         for in_flight in waiting {
             let map = self.atlas.map.load_full();
-            if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
-                map.lobby().node.link.delete_answered();
-            }
             let lost =
                 slot_of(&in_flight.command).filter(|slot| map.owner(*slot).address.is_none());
             match (lost, &self.failed) {
@@ -246,7 +246,7 @@ impl Router {
             }
         }
         let known = !self.atlas.map.load().servers().is_empty();
-        if known && (self.failed.is_some() || self.atlas.members.misses(&self.atlas.map.load())) {
+        if known && (self.failed.is_some() || self.atlas.is_unsettled()) {
             self.atlas.survey.again();
         } else {
             self.atlas.survey.rest();

@@ -1,7 +1,7 @@
 //! Asking servers which of them has which slots, and when to ask again.
 //!
-//! One survey at a time, however many commands were sent elsewhere meanwhile. A slot's new owner knows best that it is
-//! the owner; when a server is gone, any other one tells who took its place.
+//! One survey at a time, however many commands were sent elsewhere meanwhile. It asks several servers and compares their
+//! replies, because one of them may be cut off from the cluster. While something is wrong, surveys become rarer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,12 +17,15 @@ use super::super::commands::plain;
 use super::super::in_flight::Purpose;
 use super::super::strays::Address;
 use super::map::Member;
-use super::topology::{Range, ranges};
+use super::topology::{Topology, View, compare, view};
 use crate::clock::{Clock, Instant};
 use crate::node::Fault;
 
 /// How long an answer may take once there is a connection.
 const ANSWER: Duration = Duration::from_secs(1);
+/// After the first replies the others are waited for as long as those took, within these limits. Fewer than half of the
+/// replies are not enough before the longer limit.
+const OTHERS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// Between two surveys at least.
 const BETWEEN: Duration = Duration::from_millis(20);
 /// While a server is gone it is asked so often at least who took its place; and after a while, so often.
@@ -31,7 +34,7 @@ const LONGEST_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duratio
 const WHILE: Duration = Duration::from_secs(30);
 
 /// What a survey came to.
-pub(super) type Found = Result<Vec<Range>, Fault>;
+pub(super) type Found = Result<Topology, Fault>;
 
 /// When to ask, and the question under way.
 pub(super) struct Survey {
@@ -61,13 +64,20 @@ impl Survey {
         self.running.is_some()
     }
 
-    /// Another one is to begin, soon.
+    /// Another one is to begin, soon. While something is wrong that is after the present pause.
     pub(super) fn want(&mut self) {
         self.outdated = true;
         if self.running.is_none() && self.due.is_none() {
-            let now = self.clock.now();
-            self.due = Some(self.begun.map_or(now, |begun| (begun + BETWEEN).max(now)));
+            let (now, pause) = (self.clock.now(), self.pause.max(BETWEEN));
+            self.due = Some(self.begun.map_or(now, |begun| (begun + pause).max(now)));
         }
+    }
+
+    /// The same without the pause: something new happened.
+    pub(super) fn want_now(&mut self) {
+        self.rest();
+        self.due = None;
+        self.want();
     }
 
     /// As long as something is wrong: again after a pause, longer each time.
@@ -86,10 +96,10 @@ impl Survey {
         (self.pause, self.since) = (Duration::ZERO, None);
     }
 
-    /// Asks these.
-    pub(super) fn begin(&mut self, members: Vec<Arc<Member>>) {
+    /// Asks these. `known`: the map has servers already.
+    pub(super) fn begin(&mut self, members: Vec<Arc<Member>>, known: bool) {
         (self.due, self.outdated, self.begun) = (None, false, Some(self.clock.now()));
-        self.running = Some(Box::pin(ask(members)));
+        self.running = Some(Box::pin(ask(members, known, Arc::clone(&self.clock))));
     }
 
     /// Ends when there is something to do: `Some`, what was found; `None`: the next one is due.
@@ -110,34 +120,50 @@ impl Survey {
     }
 }
 
-/// The first answer that says something; else why there is none.
-async fn ask(members: Vec<Arc<Member>>) -> Found {
+/// What the servers report, compared; else why none does. `known`: the map has servers already.
+async fn ask(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Clock>) -> Found {
+    let (begun, enough) = (clock.now(), members.len() / 2 + 1);
     let mut answers: FuturesUnordered<_> = members.into_iter().map(ask_one).collect();
-    let mut why: Option<Fault> = None;
-    while let Some(found) = answers.next().await {
+    let (mut views, mut why): (Vec<View>, Option<Fault>) = (Vec::new(), None);
+    // Without any reply: each question has its own timeout.
+    let mut end = begun + 2 * TIMEOUT;
+    while let Ok(Some(found)) = timeout(end.since(clock.now()), answers.next()).await {
         match found {
-            Ok(found) => return Ok(found),
+            Ok(found) => views.push(found),
             // What is wrong with the options is told before what is wrong with a server.
             Err(fault) if fault.is_invalid() || why.is_none() => why = Some(fault),
             Err(_) => {}
         }
+        // The nearest server alone may be the one that is cut off. A dead one must not hold up a client's first command.
+        let now = clock.now();
+        end = match views.len() {
+            0 => end,
+            count if known && count < enough => end.min(now + OTHERS.1),
+            _ => end.min(now + now.since(begun).clamp(OTHERS.0, OTHERS.1)),
+        };
     }
-    Err(why.unwrap_or_else(|| Fault::new("no server of the cluster is known")))
+    if views.is_empty() {
+        return Err(why.unwrap_or_else(|| Fault::new("no server of the cluster is known")));
+    }
+    Ok(compare(&views))
 }
 
-/// What one server says of the slots, in time or not at all.
-async fn ask_one(member: Arc<Member>) -> Found {
+/// What one server reports of the slots, in time or not at all.
+async fn ask_one(member: Arc<Member>) -> Result<View, Fault> {
     let nowhere = Address::new("", 0);
     let address = member.address.as_ref().unwrap_or(&nowhere);
-    let slots = plain(cmd("CLUSTER").arg("SLOTS"), Purpose::Plain);
+    let ask = |what| member.node.question(plain(cmd("CLUSTER").arg(what), Purpose::Plain));
+    // Both at once: they travel together.
+    let (slots, nodes) = (ask("SLOTS"), ask("NODES"));
+    let answers = async { Ok((slots.await?, nodes.await?)) };
     let within = member.node.route.connect_timeout() + ANSWER;
-    let answer = match timeout(within, member.node.question(slots)).await {
-        Ok(answer) => answer.and_then(|value| ranges(&value, address)),
+    let answer = match timeout(within, answers).await {
+        Ok(answers) => answers.and_then(|(slots, nodes)| view(&slots, &nodes, address)),
         Err(_) => Err(Fault::new("it did not say in time which server has which slots")),
     };
     match answer {
         // A cluster of which nobody knows anything yet is none to work with.
-        Ok(found) if found.is_empty() => {
+        Ok(found) if found.ranges.is_empty() => {
             Err(Fault::new("it knows of no server that has slots").of(&address.to_string()))
         }
         Ok(found) => Ok(found),

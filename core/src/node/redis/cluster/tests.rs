@@ -10,7 +10,7 @@ use super::super::strays::Address;
 use super::atlas::Atlas;
 use super::members::{Maker, Members};
 use super::seeds::Seeds;
-use super::topology::Range;
+use super::topology::{Range, Topology};
 use super::{Map, Member, RedisNode, Route, queue};
 use crate::clock::{Clock, SystemClock};
 use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
@@ -28,6 +28,8 @@ fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
         first: at * 5461,
         last: (at * 5461 + 5460).min(16_383) + u16::from(at == 2),
         owner: server(owners[usize::from(at)]),
+        id: owners[usize::from(at)].to_string(),
+        epoch: 0,
         replicas: replicas[usize::from(at)].iter().map(|number| server(*number)).collect(),
     };
     (0..3).map(range).collect()
@@ -54,15 +56,20 @@ fn atlas() -> Atlas {
         watch: Arc::clone(&watch),
         runtime: None,
         strays: unbounded_channel().0,
+        astray: std::sync::Weak::new(),
     };
     Atlas::new(Arc::new(ArcSwap::from_pointee(map)), Members::new(maker), clock, watch)
 }
 
 /// A survey found this.
 fn learn(atlas: &mut Atlas, ranges: Vec<Range>) {
-    atlas.apply(&ranges);
+    learn_of(atlas, Topology { ranges, disputed: Vec::new() });
+}
+
+fn learn_of(atlas: &mut Atlas, topology: Topology) {
+    atlas.apply(&topology);
     let map = atlas.map.load_full();
-    atlas.members.learn(ranges, &map, atlas.clock.now());
+    atlas.members.learn(topology, &map, atlas.clock.now());
 }
 
 /// Why the key's owner takes no first vote.
@@ -104,4 +111,29 @@ async fn a_master_of_other_slots_is_guarded_in_those_that_are_new_to_it() {
     let map = atlas.map.load_full();
     assert_eq!(map.owner(6000).address.as_ref(), Some(&owner));
     assert_eq!(guard_fault(&atlas, &other.unwrap()), None);
+}
+
+#[tokio::test]
+async fn a_disputed_slot_stays_with_its_owner_and_is_settled_by_a_survey() {
+    let mut atlas = atlas();
+    let slot = slot(KEY);
+    let owner = |atlas: &Atlas| atlas.map.load().owner(slot).address.clone();
+    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
+    let mut ranges = thirds([1, 2, 3], [&[], &[], &[]]);
+    ranges.push(Range { first: slot + 1, ..ranges[2].clone() });
+    ranges[2].last = slot - 1;
+    let disputed = vec![(slot..=slot, vec![server(2), server(3)])];
+    learn_of(&mut atlas, Topology { ranges, disputed });
+    assert!(atlas.is_unsettled());
+    atlas.believe(&server(3), slot, &server(2));
+    assert_eq!(owner(&atlas), Some(server(3)));
+    // Both are asked, and who else there is.
+    let map = atlas.map.load_full();
+    let asked = atlas.members.asked(&map, false);
+    let asked: Vec<_> = asked.iter().filter_map(|member| member.address.clone()).collect();
+    assert_eq!(asked, [server(2), server(3), server(1)]);
+    learn(&mut atlas, thirds([1, 2, 3], [&[], &[], &[]]));
+    assert!(!atlas.is_unsettled());
+    atlas.believe(&server(3), slot, &server(2));
+    assert_eq!(owner(&atlas), Some(server(2)));
 }

@@ -1,15 +1,20 @@
-//! Which server has which slots, as one of them says: the answer to `CLUSTER SLOTS`.
+//! Which server has which slots, as several of them report: the answers to `CLUSTER SLOTS` and `CLUSTER NODES`.
 //!
-//! Pure. It is what one server knew at that moment: a newer one, or the slot's owner, may say otherwise.
+//! Pure. `CLUSTER SLOTS` has the addresses that clients are to use, `CLUSTER NODES` the epochs by which reports are
+//! compared.
+
+use std::collections::{BTreeSet, HashMap};
 
 use redis::Value;
 
+use super::super::handshake::text;
 use super::super::reply;
 use super::super::strays::Address;
+use super::ruling::{Report, Ruling, ruling};
 use crate::node::{Fault, SLOTS};
 
 /// Slots that one server has.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     /// The first slot of the range.
     pub(super) first: u16,
@@ -17,12 +22,87 @@ pub(super) struct Range {
     pub(super) last: u16,
     /// The master.
     pub(super) owner: Address,
+    /// Its id in the cluster.
+    pub(super) id: String,
+    /// The master's configuration epoch; 0 where it is hidden.
+    pub(super) epoch: u64,
     /// Who may take its place.
     pub(super) replicas: Vec<Address>,
 }
 
-/// The slots of a cluster as the server at `from` tells of them.
-pub(super) fn ranges(answer: &Value, from: &Address) -> Result<Vec<Range>, Fault> {
+/// What one server reports.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct View {
+    /// Its own id in the cluster.
+    by: Option<String>,
+    pub(super) ranges: Vec<Range>,
+}
+
+/// What several servers report, compared.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Topology {
+    pub(super) ranges: Vec<Range>,
+    /// Slots of which servers contradict each other, each with those who claim them or are said to have them.
+    pub(super) disputed: Vec<(std::ops::RangeInclusive<u16>, Vec<Address>)>,
+}
+
+/// The slots of a cluster as the server at `from` reports them. A user who may not run `CLUSTER NODES` gets no epochs.
+pub(super) fn view(slots: &Value, nodes: &Value, from: &Address) -> Result<View, Fault> {
+    let (by, epochs) = epochs(&text(nodes));
+    let mut ranges = ranges(slots, from)?;
+    for range in &mut ranges {
+        range.epoch = epochs.get(&range.id).copied().unwrap_or_default();
+    }
+    Ok(View { by, ranges })
+}
+
+/// The id of the server that answers, and each server's configuration epoch.
+fn epochs(nodes: &str) -> (Option<String>, HashMap<String, u64>) {
+    let (mut by, mut epochs) = (None, HashMap::new());
+    for line in nodes.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [id, _, flags, _, _, _, epoch, ..] = words[..] else { continue };
+        epochs.extend(epoch.parse().ok().map(|epoch| (id.to_owned(), epoch)));
+        if flags.split(',').any(|flag| flag == "myself") {
+            by = Some(id.to_owned());
+        }
+    }
+    (by, epochs)
+}
+
+/// Compares what servers report, slot by slot.
+pub(super) fn compare(views: &[View]) -> Topology {
+    let all = views.iter().flat_map(|view| &view.ranges);
+    // Between two of these places all slots are alike.
+    let places: BTreeSet<u16> = all.flat_map(|range| [range.first, range.last + 1]).collect();
+    let mut topology = Topology::default();
+    for (&first, next) in places.iter().zip(places.iter().skip(1)) {
+        let last = next - 1;
+        let has = |range: &&Range| (range.first..=range.last).contains(&first);
+        let claims: Vec<_> = views.iter().map(|view| view.ranges.iter().find(has)).collect();
+        let reports: Vec<Report<&str>> = views
+            .iter()
+            .zip(&claims)
+            .map(|(view, claim)| (view.by.as_deref(), claim.map(|claim| (&*claim.id, claim.epoch))))
+            .collect();
+        let named = || claims.iter().flatten();
+        match ruling(&reports) {
+            Ruling::Owner(id) => {
+                let range = named().find(|range| range.id == id);
+                let range = range.map(|range| Range { first, last, ..Range::clone(range) });
+                topology.ranges.extend(range);
+            }
+            Ruling::Disputed => {
+                let owners = named().map(|range| range.owner.clone()).collect();
+                topology.disputed.push((first..=last, owners));
+            }
+            Ruling::Unassigned => {}
+        }
+    }
+    topology
+}
+
+fn ranges(answer: &Value, from: &Address) -> Result<Vec<Range>, Fault> {
     match answer {
         Value::Array(rows) => {
             let ranges: Option<Vec<Range>> = rows.iter().map(|row| range(row, from)).collect();
@@ -49,10 +129,17 @@ fn range(row: &Value, from: &Address) -> Option<Range> {
     let slot = |number: &i64| u16::try_from(*number).ok().filter(|slot| *slot < SLOTS);
     let (first, last) = (slot(first)?, slot(last)?);
     let (owner, replicas) = servers.split_first()?;
+    let id = match owner {
+        Value::Array(parts) => parts.get(2).map(text).unwrap_or_default(),
+        _ => String::new(),
+    };
+    let owner = address(owner, from)?;
     Some(Range {
         first,
         last,
-        owner: address(owner, from)?,
+        id: if id.is_empty() { owner.to_string() } else { id },
+        owner,
+        epoch: 0,
         replicas: replicas.iter().filter_map(|replica| address(replica, from)).collect(),
     })
 }
@@ -85,6 +172,46 @@ mod tests {
         ranges(&value, &Address::new("seed", 1))
     }
 
+    fn range(first: u16, last: u16, owner: u16, epoch: u64) -> Range {
+        let (id, owner) = (owner.to_string(), Address::new("h", owner));
+        Range { first, last, owner, id, epoch, replicas: vec![] }
+    }
+
+    fn view(by: &str, ranges: Vec<Range>) -> View {
+        View { by: Some(by.to_owned()), ranges }
+    }
+
+    #[test]
+    fn a_master_that_is_cut_off_is_outvoted_by_a_newer_epoch() {
+        let stale = view("1", vec![range(0, 99, 1, 1), range(100, 16_383, 2, 2)]);
+        let newer = view("2", vec![range(0, 99, 4, 7), range(100, 16_383, 2, 2)]);
+        let expected = [range(0, 99, 4, 7), range(100, 16_383, 2, 2)];
+        for views in [[&stale, &newer], [&newer, &stale]] {
+            let views = views.map(|view| View { by: view.by.clone(), ranges: view.ranges.clone() });
+            assert_eq!(compare(&views).ranges, expected);
+        }
+    }
+
+    #[test]
+    fn one_slot_of_which_two_servers_disagree_is_disputed_and_no_other() {
+        let one = view("1", vec![range(0, 6, 1, 1), range(7, 7, 2, 2), range(8, 99, 1, 1)]);
+        let two = view("2", vec![range(0, 99, 1, 1)]);
+        let topology = compare(&[one, two]);
+        let owners = vec![Address::new("h", 2), Address::new("h", 1)];
+        assert_eq!(topology.disputed, [(7..=7, owners)]);
+        assert_eq!(topology.ranges, [range(0, 6, 1, 1), range(8, 99, 1, 1)]);
+    }
+
+    #[test]
+    fn epochs_are_read_and_their_lack_is_no_fault() {
+        let nodes = "a1 10.0.0.1:6379@16379,host myself,master - 0 0 7 connected 0-99\n\
+                     b2 10.0.0.2:6379@16379 master,fail? - 0 1 12 disconnected [5->-a1]\n";
+        let (by, all) = epochs(nodes);
+        assert_eq!(by.as_deref(), Some("a1"));
+        assert_eq!(all, HashMap::from([("a1".to_owned(), 7), ("b2".to_owned(), 12)]));
+        assert_eq!(epochs(""), (None, HashMap::new()));
+    }
+
     #[test]
     fn owners_and_replicas_are_read_and_what_is_not_known_is_left_out() {
         let server = |host: &str, port| format!("*3\r\n{host}\r\n:{port}\r\n$2\r\nid\r\n");
@@ -97,11 +224,20 @@ mod tests {
         );
         let at = |host: &str, port| Address::new(host, port);
         let expected = [
-            Range { first: 0, last: 99, owner: at("h1", 7000), replicas: vec![] },
+            Range {
+                first: 0,
+                last: 99,
+                owner: at("h1", 7000),
+                id: "id".into(),
+                epoch: 0,
+                replicas: vec![],
+            },
             Range {
                 first: 100,
                 last: 16383,
                 owner: at("seed", 7002),
+                id: "id".into(),
+                epoch: 0,
                 replicas: vec![at("seed", 7003)],
             },
         ];
