@@ -20,12 +20,12 @@ use super::registry::Registry;
 use super::renewal::{Work, renew, to_check};
 use super::state::State;
 use crate::clock::{Clock, Instant, NEVER};
-use crate::node::Changes;
+use crate::node::{Changes, Told, slot};
 
 /// Renewals that are due so soon go out with one that is due: many leases share their packets and wake-ups. 10,000
 /// leases that were acquired one after the other take a third less of the processor for it.
 const TOGETHER: Duration = Duration::from_millis(5);
-/// That all keys may have changed is looked into this often, however often it is said.
+/// That all keys, or those of some hash slots, may have changed is looked into this often, however often it is said.
 const ALL_AGAIN: Duration = Duration::from_millis(100);
 /// So many events of leases that are over may be on the agenda before they are taken off it.
 const STALE: usize = 1024;
@@ -74,17 +74,17 @@ impl Monitor {
     async fn run(mut self) {
         loop {
             let mut next = self.plan();
-            if self.changes.all_waits() {
+            if self.changes.many_wait() {
                 next = next.min(self.all_from);
             }
             // Time first: however much is told or comes back, no deadline waits behind it.
             tokio::select! {
                 biased;
                 () = self.clock.sleep_until(next), if next < NEVER => {
-                    if self.changes.all_waits() && self.clock.now() >= self.all_from {
+                    if self.changes.many_wait() && self.clock.now() >= self.all_from {
                         // Said a while ago, and held back until it might be looked into again.
-                        self.changes.take(true);
-                        self.check_all();
+                        let told = self.changes.take(true);
+                        self.check(&told);
                     }
                     self.do_due();
                 }
@@ -93,12 +93,7 @@ impl Monitor {
                     if told.closed {
                         return;
                     }
-                    if told.all {
-                        self.check_all();
-                    }
-                    for key in told.keys {
-                        self.renewals.extend(to_check(self.registry.on(&key)));
-                    }
+                    self.check(&told);
                 },
                 Some(first) = self.renewals.next(), if !self.renewals.is_empty() => {
                     // Renewals come back in batches; a turn of the loop for each would cost more than they do.
@@ -116,12 +111,21 @@ impl Monitor {
         }
     }
 
-    /// Every lease is to be checked: something happened that no key names.
-    fn check_all(&mut self) {
+    /// Has every lease checked that a change may concern.
+    fn check(&mut self, told: &Told) {
+        for key in &told.keys {
+            self.renewals.extend(to_check(self.registry.on(key)));
+        }
+        if !told.all && told.slots.is_empty() {
+            return;
+        }
         // A node that comes and goes, or floods, says so at every turn, and each time every node would be asked
         // about every lease.
         self.all_from = self.clock.now() + ALL_AGAIN;
-        self.renewals.extend(to_check(self.registry.leases()));
+        let mut leases = self.registry.leases();
+        let moved = |key: &String| told.slots.contains(&slot(key));
+        leases.retain(|state| told.all || state.params.claim.keys.first().is_some_and(moved));
+        self.renewals.extend(to_check(leases));
     }
 
     /// What is over need not wait for its hour: leases of hours may come and go by the thousand.

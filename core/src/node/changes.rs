@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 pub(crate) enum Change {
     /// This key: deleted, written, or its ttl changed.
     Key(String),
+    /// Keys in these hash slots may have changed: a cluster's servers changed.
+    Slots(Vec<u16>),
     /// Any key may have changed: a flush, or a connection that ended or began.
     All,
 }
@@ -34,6 +36,8 @@ pub(crate) struct Changes {
 struct Pending {
     /// Each once, however often it was told of.
     keys: HashSet<String>,
+    /// Keys in these hash slots may have changed.
+    slots: HashSet<u16>,
     /// How much memory the keys take: a node that floods must not take more than a bound.
     bytes: usize,
     /// Any key may have changed.
@@ -46,6 +50,8 @@ struct Pending {
 pub(crate) struct Told {
     /// The keys that changed.
     pub(crate) keys: HashSet<String>,
+    /// Keys in these hash slots may have changed.
+    pub(crate) slots: HashSet<u16>,
     /// Any key may have changed.
     pub(crate) all: bool,
     /// Nobody is left who could tell anything.
@@ -63,7 +69,8 @@ impl Changes {
         match change {
             Change::All => pending.all = true,
             // It is among all.
-            Change::Key(_) if pending.all => {}
+            Change::Key(_) | Change::Slots(_) if pending.all => {}
+            Change::Slots(slots) => pending.slots.extend(slots),
             Change::Key(key) => {
                 pending.bytes += key.len();
                 pending.keys.insert(key);
@@ -72,7 +79,7 @@ impl Changes {
         }
         if pending.all {
             // A new set: an emptied one would keep the memory of the flood.
-            (pending.keys, pending.bytes) = (HashSet::new(), 0);
+            (pending.keys, pending.slots, pending.bytes) = (HashSet::new(), HashSet::new(), 0);
         }
         drop(pending);
         self.bell.notify_one();
@@ -83,21 +90,26 @@ impl Changes {
         self.bell.notified().await;
     }
 
-    /// Takes what there is; that all keys may have changed only where it may be looked at `now`.
+    /// Takes what there is; that all keys, or those of slots, may have changed only where it may be looked at `now`.
     ///
-    /// Keys are always taken. To look at every lease costs a round for each, so how often that is done is the
+    /// Keys are always taken. To look at many leases costs a round for each, so how often that is done is the
     /// monitor's choice.
-    pub(crate) fn take(&self, all_now: bool) -> Told {
+    pub(crate) fn take(&self, many_now: bool) -> Told {
         let mut pending = self.pending();
         pending.bytes = 0;
-        let all = pending.all && all_now;
-        pending.all &= !all;
-        Told { keys: std::mem::take(&mut pending.keys), all, closed: pending.closed }
+        let keys = std::mem::take(&mut pending.keys);
+        let (mut slots, mut all) = (HashSet::new(), false);
+        if many_now {
+            slots = std::mem::take(&mut pending.slots);
+            all = std::mem::take(&mut pending.all);
+        }
+        Told { keys, slots, all, closed: pending.closed }
     }
 
-    /// Whether that all keys may have changed is still to be looked at.
-    pub(crate) fn all_waits(&self) -> bool {
-        self.pending().all
+    /// Whether that all keys, or those of slots, may have changed is still to be looked at.
+    pub(crate) fn many_wait(&self) -> bool {
+        let pending = self.pending();
+        pending.all || !pending.slots.is_empty()
     }
 }
 

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 pub(crate) use ::redis::ConnectionInfo;
 pub(crate) use address::Address;
-pub(crate) use changes::{Change, Changes};
+pub(crate) use changes::{Change, Changes, Told};
 pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::Fault;
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};

@@ -4,6 +4,7 @@
 //! already has again. What is told to nobody is not kept, but for the monitor, which listens always
 //! ([`super::changes`]).
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +12,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::changes::{Change, Changes, Teller};
+use super::slots::slot;
 use crate::keyed::{Key, Keyed};
 
 /// One client's interests. Nodes ring it, waiters subscribe, the monitor of leases listens to all of it.
@@ -35,10 +37,11 @@ impl Signals {
         self.by_key.get(key).into_iter().flatten().map(|signal| &**signal)
     }
 
-    /// All, in the order in which they came.
-    fn all(&self) -> Vec<&Signal> {
+    /// Those of the keys that are wanted, in the order in which they came.
+    fn of_each(&self, wanted: impl Fn(&str) -> bool) -> Vec<&Signal> {
+        let keys = self.by_key.iter().filter(|(key, _)| wanted(key.text()));
         let mut all: Vec<&Signal> =
-            self.by_key.values().flatten().map(|signal| &**signal).collect();
+            keys.flat_map(|(_, signals)| signals).map(|signal| &**signal).collect();
         all.sort_by_key(|signal| signal.number);
         all
     }
@@ -74,8 +77,13 @@ impl Watch {
         // Waiters first: for them each microsecond of a handover counts.
         match &change {
             Change::Key(key) => self.wake(key),
+            Change::Slots(slots) => {
+                let slots: HashSet<u16> = slots.iter().copied().collect();
+                let moved = |key: &str| slots.contains(&slot(key));
+                self.signals().of_each(moved).into_iter().for_each(Signal::ring);
+            }
             // A flush, or a connection that came or went: what was pushed meanwhile went nowhere.
-            Change::All => self.signals().all().into_iter().for_each(Signal::ring),
+            Change::All => self.signals().of_each(|_| true).into_iter().for_each(Signal::ring),
         }
         self.leases.0.add(change);
     }

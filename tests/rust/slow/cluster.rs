@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock::Redlock;
+use redlock::{Lease, Redlock};
 
 use crate::support::{Cluster, builder, millis, wait};
 
@@ -145,4 +145,34 @@ async fn a_cluster_that_is_down_is_asked_rarely() {
     }
     let keys = || cluster.masters.iter().map(|master| master.ask("DBSIZE"));
     wait(|| keys().all(|count| count == ":0"));
+}
+
+// Slow: an upper bound on commands in a time is the subject.
+#[tokio::test]
+async fn a_slot_of_which_servers_disagree_disturbs_no_other() {
+    let cluster = Cluster::start(3, false);
+    let client = client(&cluster);
+    let other = names_at(&cluster, 0).next().unwrap();
+    let mut held = Vec::new();
+    for at in 0..100 {
+        let name = format!("held-{at}");
+        held.push(client.lock(name.as_str()).ttl(millis(30_000)).acquire().await.unwrap());
+    }
+    let quiet = rate(&cluster).await;
+    let (owner, to) = (&cluster.masters[0], &cluster.masters[1]);
+    let slot = owner.ask(&format!("CLUSTER KEYSLOT lock:{other}")).split_off(1);
+    let id = to.ask("CLUSTER MYID");
+    assert_eq!(owner.ask(&format!("CLUSTER SETSLOT {slot} NODE {id}")), "+OK");
+    let acquire = || client.lock(&*other).acquire();
+    let waiting: Vec<_> = (0..5)
+        .map(|_| acquire())
+        .map(|acquire| tokio::spawn(async { acquire.await.unwrap().release().await }))
+        .collect();
+    let disturbed = rate(&cluster).await;
+    assert!(disturbed < quiet + 300, "{quiet}, then {disturbed} commands/s");
+    assert!(held.iter().all(Lease::held));
+    assert_eq!(to.ask(&format!("CLUSTER SETSLOT {slot} NODE {id}")), "+OK");
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
 }

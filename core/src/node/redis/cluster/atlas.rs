@@ -149,7 +149,7 @@ impl Atlas {
         }
         self.empty(&old, &next);
         // Reads are tracked by the former owner: each is to be made again.
-        self.watch.changed(Change::All);
+        self.watch.changed(Change::Slots(moved));
     }
 
     /// Former owners are forgotten once nothing that was asked by an older map is unanswered there.
