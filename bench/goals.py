@@ -67,6 +67,9 @@ def of_one_caller(figures: Figures) -> Iterator[Goal]:
         yield Goal(
             f"One caller, one node: {name}, by the floor", limit, figures.ratio(ONE, name, p50)
         )
+    for name, limit in {f"{NODE}, new Lock": 1.1, f"{NODE}, using": 1.2}.items():
+        ratio = figures.ratio(ONE, name, p50, to=NODE)
+        yield Goal(f"One caller, one node: {name}, by one that is reused", limit, ratio)
     tail = figures.median(ONE, NODE, lambda sample: sample["p99"] / sample["p50"])
     yield Goal("One caller, one node: Node's p99 by its median", 3, tail)
     for name in ("redlock, Rust blocking", SYNC):

@@ -79,6 +79,12 @@ PROGRAMS = [
         words=("uvloop",),
     ),
     Program("redlock, Node", "Node", NODE, "redlock", OURS, quick=True),
+    Program(
+        "redlock, Node, new Lock", "Node", NODE, "redlock-new", frozenset({"pairs"}), quick=True
+    ),
+    Program(
+        "redlock, Node, using", "Node", NODE, "redlock-using", frozenset({"pairs"}), quick=True
+    ),
     Program("rslock", "Rust", (RSLOCK,), "rslock", quick=True),
     Program("redis-py", "Python", (PYTHON, BLOCKING), "redis-py", quorum=False, quick=True),
     Program("redis-py asyncio", "Python", (PYTHON, TASKS), "redis-py", quorum=False, quick=True),
@@ -96,6 +102,14 @@ PROGRAMS = [
     Program("node-redlock 4", "Node", NODE, "node-redlock-4"),
     Program("node-redlock 5", "Node", NODE, "node-redlock-5", BOTH | {"hold"}, quick=True),
     Program("redis-semaphore", "Node", NODE, "redis-semaphore", BOTH | {"hold"}, quick=True),
+    Program(
+        "redis-semaphore, new Mutex",
+        "Node",
+        NODE,
+        "redis-semaphore-new",
+        frozenset({"pairs"}),
+        quick=True,
+    ),
     Program("redsync", "Go", (GO,), "redsync", quick=True),
     Program("redsync, autopipelined", "Go", (GO,), "redsync-autopipe", frozenset({"pairs"})),
     Program("bsm/redislock", "Go", (GO,), "bsm", quorum=False, quick=True),

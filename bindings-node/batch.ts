@@ -14,7 +14,7 @@ export const outcomes = new Float64Array(OUTCOMES * OUTCOME_COLUMNS);
 /** In an outcome's place for a value: what went wrong stands beside the rows, as any answer does that is no number. */
 export const FAILURE = Number.POSITIVE_INFINITY;
 
-/** Writes down a call of this operation, on the lock or the lease of that number. */
+/** Writes down a call of this operation, on the option set or the lease of that number. */
 export function writeCall(
   row: number,
   operation: number,

@@ -1,6 +1,6 @@
 /** The client: nodes and options. */
 
-import { Bound } from "./bound.js";
+import { Bound, ByOptions, Shared } from "./bound.js";
 import { attempt, endOfScope, settled, unwrap } from "./calls.js";
 import type { Kept } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
@@ -33,6 +33,8 @@ interface Parts {
   kept: Kept | undefined;
   /** What `toJSON` shows: the options themselves may hold secrets. */
   shown: ShownOptions;
+  /** The options of its locks. */
+  sets: ByOptions<Shared>;
 }
 
 /**
@@ -59,7 +61,8 @@ export class Redlock {
     const given = checked(options, CLIENT, "Redlock()");
     const shown = shownOptions(given, CLIENT);
     const [args, kept] = nativeOptions(given);
-    this.#parts = { native: attempt(() => new NativeClient(native(), urls, args)), kept, shown };
+    const client = attempt(() => new NativeClient(native(), urls, args));
+    this.#parts = { native: client, kept, shown, sets: new ByOptions() };
   }
 
   /** The parts of a client, which may be anything where a method was detached from its object. */
@@ -107,11 +110,25 @@ export class Redlock {
     names: string | readonly string[],
     options?: LockOptions<Fencing>,
   ): Lock<Fencing> {
-    const { native, kept } = Redlock.#of(this);
     const list = nameList(names, "the name", "lock()");
-    const args = checked(options, LOCK, "lock()");
-    const locked = attempt(() => native.lock(list, args));
-    return new Lock(new Bound(locked, list, args, kept));
+    return Redlock.#lock(Redlock.#of(this), list, checked(options, LOCK, "lock()"));
+  }
+
+  /** A lock with options that are checked by themselves, not yet by core. */
+  static #lock<Fencing extends boolean>(
+    { native, kept, sets }: Parts,
+    names: string[],
+    options: LockOptions,
+  ): Lock<Fencing> {
+    const make = () =>
+      new Shared(
+        attempt(() => native.optionSet(names, options)),
+        options,
+        kept,
+      );
+    const shared = sets.of(options, make);
+    shared.check(names);
+    return new Lock<Fencing>(new Bound(shared, names));
   }
 
   /** @internal What node-redlock has here. */
@@ -137,9 +154,10 @@ export class Redlock {
     second: UsingOptions | Body<T>,
     third?: Body<T>,
   ): Promise<T> {
-    Redlock.#of(this);
+    const parts = Redlock.#of(this);
     const { options, signal, body } = bodyOf(second, third);
-    return await this.lock(names, options).run(body, { signal }, this.using);
+    const list = nameList(names, "the name", "using()");
+    return await Redlock.#lock(parts, list, options).run(body, { signal }, this.using);
   }
 
   /**

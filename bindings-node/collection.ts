@@ -3,8 +3,8 @@
 import { setTimeout } from "node:timers";
 import { forget } from "./loss.js";
 import { shown, weakly } from "./native.js";
-import { native } from "./runtime.js";
-import { firstFrame } from "./stack.js";
+import { native, now } from "./runtime.js";
+import { capture, firstFrame, limitFrames } from "./stack.js";
 import { warn } from "./warnings.js";
 
 /**
@@ -13,14 +13,43 @@ import { warn } from "./warnings.js";
  */
 export interface CallSite {
   stack?: unknown;
+  /** When, in ms. */
+  readonly at: number;
   /** How many acquires were put down to it. */
   uses: number;
+}
+
+/** Whose frame is the last of ours: the caller's comes below it. */
+export type Way = (...args: never[]) => unknown;
+
+/** For how long (ms) acquires with the same options are taken to come from one place; only warnings show it. */
+const SAME_PLACE = 50;
+
+/** Where acquires with the same options are called. To look that up costs more than to send the request. */
+export class Sites {
+  readonly #last = new WeakMap<Way, CallSite>();
+
+  /** The frame below this method of ours: that of the last call, if it was a moment ago. */
+  here(below: Way): CallSite {
+    const at = now();
+    let site = this.#last.get(below);
+    if (site === undefined || at - site.at > SAME_PLACE) {
+      site = { at, uses: 0 };
+      const limit = limitFrames(1);
+      capture(site, below);
+      limitFrames(limit);
+      this.#last.set(below, site);
+    }
+    site.uses += 1;
+    return site;
+  }
 }
 
 /** The caller's own line, as messages show it. */
 export function where(site: CallSite): string {
   const frame = firstFrame(site);
-  return site.uses === 1 ? frame : `${frame}, or by the same Lock within that moment`;
+  const other = `or by another acquire with the same options within ${SAME_PLACE} ms`;
+  return site.uses === 1 ? frame : `${frame}, ${other}`;
 }
 
 /** What is left of a lease's object. */

@@ -1,7 +1,8 @@
 /** The default client, behind the module's own functions. */
 
-import { Bound } from "./bound.js";
+import { Bound, ByOptions, isUsual, Shared } from "./bound.js";
 import { attempt } from "./calls.js";
+import { Sites } from "./collection.js";
 import type { Kept } from "./credentials.js";
 import { Lock } from "./lock.js";
 import { checkLock } from "./native.js";
@@ -60,24 +61,49 @@ export function lock<Fencing extends boolean = false>(
   options?: LockOptions<Fencing>,
 ): Lock<Fencing> {
   const list = nameList(names, "the name", "lock()");
-  const args = checked(options, LOCK, "lock()");
-  // Options are checked now, though no client is chosen yet: a mistake shows where it was made.
-  attempt(() => checkLock(list, args));
+  return described(list, checked(options, LOCK, "lock()"));
+}
+
+/** Sets of options of the default client, which is looked up at each use. */
+const sets = new ByOptions<DefaultSet>();
+
+class DefaultSet {
+  readonly sites = new Sites();
+  #last: { choice: number; shared: Shared } | undefined;
+
+  constructor(readonly options: LockOptions) {}
+
+  /** Of the configured client, else of the one that REDLOCK_NODES or REDIS_URL names, else of Redis on this machine. */
+  bind(names: string[]): Shared {
+    const last = this.#last;
+    if (last?.choice === choice) {
+      last.shared.check(names);
+      return last.shared;
+    }
+    const { REDLOCK_NODES, REDIS_URL } = process.env;
+    const make = () => native().defaultOptionSet(names, this.options, REDLOCK_NODES, REDIS_URL);
+    const shared = new Shared(attempt(make), this.options, kept);
+    this.#last = { choice, shared };
+    return shared;
+  }
+}
+
+function described<Fencing extends boolean>(names: string[], options: LockOptions): Lock<Fencing> {
+  // They are checked now, though no client is chosen yet: a mistake shows where it was made.
+  const check = () => attempt(() => checkLock(names, options));
+  const set = sets.of(options, () => {
+    check();
+    return new DefaultSet(options);
+  });
+  if (!isUsual(names)) check();
   let last: { choice: number; bound: Bound } | undefined;
   const bind = () => {
-    if (last?.choice !== choice) last = { choice, bound: defaultBound(list, args) };
+    if (last?.choice !== choice) last = { choice, bound: new Bound(set.bind(names), names) };
     return last.bound;
   };
   // Printing it chooses no client.
   const known = () => (last?.choice === choice ? last.bound : undefined);
-  return new Lock<Fencing>({ names: list, options: args, bind, known });
-}
-
-/** Of the configured client, else of the one that REDLOCK_NODES or REDIS_URL names, else of Redis on this machine. */
-function defaultBound(names: string[], options: LockOptions): Bound {
-  const { REDLOCK_NODES, REDIS_URL } = process.env;
-  const bound = () => native().defaultLock(names, options, REDLOCK_NODES, REDIS_URL);
-  return new Bound(attempt(bound), names, options, kept);
+  return new Lock<Fencing>({ names, options, sites: set.sites, bind, known });
 }
 
 /**
@@ -100,5 +126,6 @@ export async function using<T>(
   third?: Body<T>,
 ): Promise<T> {
   const { options, signal, body } = bodyOf(second, third);
-  return await lock(names, options).run(body, { signal }, using);
+  const list = nameList(names, "the name", "using()");
+  return await described(list, options).run(body, { signal }, using);
 }

@@ -3,7 +3,7 @@
 import type { Grant } from "./batch.js";
 import type { Described } from "./bound.js";
 import { begin, cancelOn, failing, reasonOf, settled, unwrap } from "./calls.js";
-import type { CallSite } from "./collection.js";
+import type { CallSite, Way } from "./collection.js";
 import { Lease } from "./lease.js";
 import { printable, uncloneable } from "./looks.js";
 import type { Inspection } from "./native.js";
@@ -19,20 +19,16 @@ import {
   type TryAcquireOptions,
 } from "./options.js";
 import { Failed } from "./pending.js";
-import { acquire, acquireAgain, now } from "./runtime.js";
+import { acquire, acquireAgain } from "./runtime.js";
 import { type Body, runUnder } from "./scope.js";
-import { capture, limitFrames } from "./stack.js";
 import { isHeard, traced } from "./trace.js";
 import { callback, isObject, notOurs, tokenText } from "./values.js";
 
-/** Whose frame is the last of ours: the caller's comes below it. */
-type Way = (...args: never[]) => unknown;
 type Asked<Fencing extends boolean> = Promise<Lease<Fencing> | null>;
+/** Which call it is, whose options are not checked yet; `using` has checked them. */
+type Call = "acquire()" | "tryAcquire()" | "using()";
 
 const UNCLONEABLE = uncloneable("a lock", "make another one there, of its names and options");
-
-/** For how long (ms) a lock's acquires are taken to come from one place; only warnings show it. */
-const SAME_PLACE = 50;
 
 /**
  * What to lock: names and options. It has no state: share it, and use it as often as you like.
@@ -47,8 +43,6 @@ export class Lock<Fencing extends boolean = boolean> {
   /** @internal */
   readonly uncloneable = UNCLONEABLE;
   readonly #described: Described;
-  #site: CallSite | undefined;
-  #sited = Number.NEGATIVE_INFINITY;
 
   /** @internal */
   constructor(described: Described) {
@@ -82,7 +76,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   get key(): string {
-    return Lock.#of(this).bind().locked.key;
+    return Lock.#of(this).bind().key;
   }
 
   /**
@@ -94,7 +88,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   get keys(): string[] {
-    return [...Lock.#of(this).bind().locked.keys];
+    return Lock.#of(this).bind().keys;
   }
 
   /**
@@ -110,21 +104,21 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   acquire(options?: AcquireOptions): Promise<Lease<Fencing>> {
-    Lock.#of(this);
-    return this.#ask(options, this.#here(this.acquire), false) as Promise<Lease<Fencing>>;
+    const site = Lock.#of(this).sites.here(this.acquire);
+    return this.#ask(options, site, "acquire()") as Promise<Lease<Fencing>>;
   }
 
-  /** `once`: one round, whose answer may be null. */
-  #ask(options: AcquireOptions | undefined, site: CallSite, once: boolean): Asked<Fencing> {
-    if (!isHeard("acquire")) return this.#asked(options, site, once);
-    return traced("acquire", this, () => this.#asked(options, site, once));
+  /** Only the answer to `tryAcquire()` may be null. */
+  #ask(options: AcquireOptions | undefined, site: CallSite, call: Call): Asked<Fencing> {
+    if (!isHeard("acquire")) return this.#asked(options, site, call);
+    return traced("acquire", this, () => this.#asked(options, site, call));
   }
 
-  #asked(options: AcquireOptions | undefined, site: CallSite, once: boolean): Asked<Fencing> {
+  #asked(given: AcquireOptions | undefined, site: CallSite, call: Call): Asked<Fencing> {
     return new Promise((resolve, reject) => {
-      const { signal, wait }: AcquireOptions = once
-        ? checked(options, TRY, "tryAcquire()")
-        : checked(options, ACQUIRE, "acquire()");
+      const once = call === "tryAcquire()";
+      const options = call === "using()" ? given : checked(given, once ? TRY : ACQUIRE, call);
+      const { signal, wait }: AcquireOptions = options ?? {};
       if (signal?.aborted) throw reasonOf(signal);
       const bound = Lock.#of(this).bind();
       let forget: (() => void) | undefined;
@@ -137,7 +131,7 @@ export class Lock<Fencing extends boolean = boolean> {
         if (outcome === null) return resolve(null);
         const grant = outcome as Grant;
         const again = acquireAgain(grant, receive);
-        if (again === undefined) resolve(new Lease<Fencing>(grant.id, bound.locked, site, grant));
+        if (again === undefined) resolve(new Lease<Fencing>(grant.id, bound, site, grant));
         else hearAgain(again);
       };
       const hearAgain = (slot: number) => {
@@ -147,8 +141,9 @@ export class Lock<Fencing extends boolean = boolean> {
           reject(thrown);
         }
       };
-      if (once) hear(begin((slot) => bound.native.tryAcquire(slot), receive));
-      else hear(acquire(bound.number, wait, receive));
+      const { native, number } = bound.shared;
+      if (once) hear(begin((slot) => native.tryAcquire(slot, bound.named), receive));
+      else hear(acquire(number, bound.named, wait, receive));
     });
   }
 
@@ -164,8 +159,8 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   tryAcquire(options?: TryAcquireOptions): Promise<Lease<Fencing> | null> {
-    Lock.#of(this);
-    return this.#ask(options, this.#here(this.tryAcquire), true);
+    const site = Lock.#of(this).sites.here(this.tryAcquire);
+    return this.#ask(options, site, "tryAcquire()");
   }
 
   /**
@@ -180,15 +175,18 @@ export class Lock<Fencing extends boolean = boolean> {
    */
   async using<T>(body: Body<T, Fencing>, options?: AcquireOptions): Promise<T> {
     Lock.#of(this);
-    return await this.run(body, options, this.using);
+    callback(body, "using()");
+    return await this.run(body, checked(options, ACQUIRE, "using()"), this.using);
   }
 
-  /** @internal */
-  async run<T>(body: Body<T, Fencing>, given: AcquireOptions | undefined, below: Way): Promise<T> {
-    callback(body, "using()");
-    const options = checked(given, ACQUIRE, "using()");
-    const acquiring = this.#ask(options, this.#here(below), false) as Promise<Lease<Fencing>>;
-    return await runUnder(acquiring, body, options);
+  /**
+   * `using`, with options that are checked.
+   * @internal
+   */
+  run<T>(body: Body<T, Fencing>, options: AcquireOptions, below: Way): Promise<T> {
+    const site = Lock.#of(this).sites.here(below);
+    const acquiring = this.#ask(options, site, "using()") as Promise<Lease<Fencing>>;
+    return runUnder(acquiring, body, options);
   }
 
   /**
@@ -215,11 +213,11 @@ export class Lock<Fencing extends boolean = boolean> {
 
   /** @internal */
   async continued(token: string, below: Way): Promise<Lease<false>> {
-    const site = this.#here(below);
+    const site = Lock.#of(this).sites.here(below);
     const text = tokenText(token);
     const bound = Lock.#of(this).bind();
-    const outcome = await settled((slot) => bound.native.attach(slot, text));
-    return new Lease(unwrap<Grant>(outcome).id, bound.locked, site);
+    const begin = (slot: number) => bound.shared.native.attach(slot, bound.named, text);
+    return new Lease(unwrap<Grant>(await settled(begin)).id, bound, site);
   }
 
   /**
@@ -235,7 +233,7 @@ export class Lock<Fencing extends boolean = boolean> {
   async inspect(none?: unknown): Promise<Inspection> {
     noSignal(none, "inspect()");
     const bound = Lock.#of(this).bind();
-    return unwrap(await settled((slot) => bound.native.inspect(slot)));
+    return unwrap(await settled((slot) => bound.shared.native.inspect(slot, bound.named)));
   }
 
   /**
@@ -250,24 +248,9 @@ export class Lock<Fencing extends boolean = boolean> {
     // To log a Proxy of it must not throw.
     if (!(#described in this)) return {} as never;
     const options = shownOptions(Lock.#of(this).options, LOCK) as LockOptions<Fencing>;
-    const key = Lock.#of(this).known()?.locked.key;
+    const key = Lock.#of(this).known()?.key;
     const found = key === undefined ? {} : { key };
     return { names: this.names, ...found, options };
-  }
-
-  /** The caller's frame. Looking it up costs more than sending the request does, so it serves for a moment. */
-  #here(below: Way): CallSite {
-    const at = now();
-    if (this.#site === undefined || at - this.#sited > SAME_PLACE) {
-      const site: CallSite = { uses: 0 };
-      const limit = limitFrames(1);
-      capture(site, below);
-      limitFrames(limit);
-      this.#site = site;
-      this.#sited = at;
-    }
-    this.#site.uses += 1;
-    return this.#site;
   }
 }
 

@@ -17,8 +17,8 @@ export declare class NativeClient {
   get nodes(): Array<string>
   /** What it has done so far. */
   stats(): Stats
-  /** Describes a lock; every option is checked here. */
-  lock(names: Array<string>, options: object): NativeLock
+  /** The options of locks of this client; they are checked here, with the names of the first one. */
+  optionSet(names: Array<string>, options: object): OptionSet
   /** Settles with whether something was deleted. */
   forceRelease(slot: number, names: Array<string>): void
   /** The numbers of what this client holds now. */
@@ -31,40 +31,40 @@ export declare class NativeClient {
   close(): void
 }
 
-/** A lock: names and options of one client. */
-export declare class NativeLock {
-  /** What a row that acquires it calls it. */
+/** The options of locks of one client. Locks are JavaScript's own: names, and such a set that many of them share. */
+export declare class OptionSet {
+  /** What a row that acquires a lock with these options calls them. */
   get number(): number
-  /** The exact Redis key (several names: what errors call them). */
-  get key(): string
-  /** The exact Redis keys. */
-  get keys(): Array<string>
+  /** What goes before each name. */
+  get keyPrefix(): string
   /** The ttl of its leases, in milliseconds. */
   get ttl(): number
+  /** Throws the rule that the names break, if they break one. */
+  check(names: string | Array<string>): void
   /** As a row that acquires, or settles with null: somebody else holds it. */
-  tryAcquire(slot: number): void
+  tryAcquire(slot: number, names: string | Array<string>): void
   /** As a row that acquires, for the lease of that token. */
-  attach(slot: number, token: string): void
+  attach(slot: number, names: string | Array<string>, token: string): void
   /** Settles with an `Inspection`. */
-  inspect(slot: number): void
+  inspect(slot: number, names: string | Array<string>): void
 }
 
 /** One JavaScript thread's connection to the background thread. */
 export declare class Runtime {
   /**
-   * Starts the calls in the first rows. A function, and no method: for each call of those napi locks a table of the
-   * whole process, twice.
+   * Starts the calls in the first rows; `names` are those of the locks to acquire, of one row alone or each at
+   * the place of its row. A function, and no method: for each call of those napi locks a table of the whole process, twice.
    */
-  sender(): (rows: number) => void
+  sender(): (rows: number, names: (string | string[] | undefined)[] | string | string[] | undefined) => void
   /** Stops a call; its slot will not be settled, and no key stays behind. False if it has been settled. */
   cancel(slot: number): boolean
   /** Chooses the default client's nodes and options. Throws once it is in use, unless it is to be replaced. */
   configure(nodes: Array<string>, options: object, replace: boolean): void
   /**
-   * Describes a lock of the default client, which is in use from now on. Where none was chosen it is made, of these
-   * two variables.
+   * The options of locks of the default client, which is in use from now on. Where none was chosen it is made, of
+   * these two variables.
    */
-  defaultLock(names: Array<string>, options: object, redlockNodes?: string | undefined | null, redisUrl?: string | undefined | null): NativeLock
+  defaultOptionSet(names: Array<string>, options: object, redlockNodes?: string | undefined | null, redisUrl?: string | undefined | null): OptionSet
   /** What the function says to a question, or why it says nothing. */
   giveCredentials(question: number, failure?: string | undefined | null, username?: string | undefined | null, password?: string | undefined | null, lifetime?: number | undefined | null): void
   /** Whether the lease is valid now. */
@@ -106,10 +106,10 @@ export declare class Runtime {
   wantSteps(topics: number): void
 }
 
-/** Acquire that lock; the argument is `wait`, not a number for the lock's own. */
+/** Acquire a lock with these options, whose names go beside the row; the argument is `wait`, not a number for the options' own. */
 export declare const ACQUIRE: number
 
-/** Columns of a call: which operation, of which lock or lease, the slot that hears of it, and its argument. */
+/** Columns of a call: which operation, of which option set or lease, the slot that hears of it, and its argument. */
 export declare const CALL_COLUMNS: number
 
 /** Throws what can be said against a lock before its client is known. */

@@ -10,6 +10,7 @@ import {
   readGrant,
   writeCall,
 } from "./batch.js";
+import type { Names } from "./bound.js";
 import { asked } from "./credentials.js";
 import {
   ACQUIRE,
@@ -35,6 +36,8 @@ const ENOUGH = CALLS / 8;
 
 /** Calls that are written down but not sent. */
 let unsent = 0;
+/** The names of the locks that they acquire, each at the place of its row. */
+const names: (Names | undefined)[] = new Array(CALLS).fill(undefined);
 /** More calls are to be expected at once: they are sent together. */
 let gathering = false;
 
@@ -78,20 +81,33 @@ function send(): void {
   if (unsent === 0) return;
   const rows = unsent;
   unsent = 0;
-  tell(rows);
+  tell(rows, rows === 1 ? names[0] : names);
+  for (let row = 0; row < rows; row += 1) names[row] = undefined;
 }
 
-function write(operation: number, of: number, argument: number, receiver: Receiver): number {
+function write(
+  operation: number,
+  of: number,
+  argument: number,
+  receiver: Receiver,
+  named?: Names,
+): number {
   const slot = slotFor(receiver);
   writeCall(unsent, operation, of, slot, argument);
+  names[unsent] = named;
   unsent += 1;
   if (!gathering || unsent === ENOUGH) send();
   return slot;
 }
 
-/** Acquires the lock of this number; the receiver hears a `Grant`, or `Failed`. */
-export function acquire(lock: number, wait: number | undefined, receiver: Receiver): number {
-  return write(ACQUIRE, lock, wait ?? Number.NaN, receiver);
+/** Acquires the lock on these names with the options of this number; the receiver hears a `Grant`, or `Failed`. */
+export function acquire(
+  set: number,
+  named: Names,
+  wait: number | undefined,
+  receiver: Receiver,
+): number {
+  return write(ACQUIRE, set, wait ?? Number.NaN, receiver, named);
 }
 
 /**

@@ -14,12 +14,52 @@ const now = () => Number(process.hrtime.bigint());
 // Each gives, for a name, how to take its lock and how to give back what was taken.
 const LIBRARIES = {
   async redlock() {
-    const { Redlock } = await import("../../bindings-node/index.mjs");
-    const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
-    const client = new Redlock(urls, { restartGuard: 0 });
+    const client = await ours();
     return (name) => {
       const lock = client.lock(name, { ttl: 10_000, fencing: mode === "fenced" });
       return { take: () => lock.acquire(), give: (lease) => lease.release() };
+    };
+  },
+
+  /** A lock for each request, as of `order:${id}`. */
+  async "redlock-new"() {
+    const client = await ours();
+    return (name) => {
+      const next = numbered(name);
+      return {
+        take: () => client.lock(next(), { ttl: 10_000 }).acquire(),
+        give: (lease) => lease.release(),
+      };
+    };
+  },
+
+  async "redlock-using"() {
+    const client = await ours();
+    return (name) => {
+      const next = numbered(name);
+      return {
+        take: () => client.using(next(), { ttl: 10_000 }, () => undefined),
+        give: () => undefined,
+      };
+    };
+  },
+
+  async "redis-semaphore-new"() {
+    const { Mutex, RedlockMutex } = await import("redis-semaphore");
+    const clients = await connected();
+    const options = { lockTimeout: 10_000, acquireTimeout: Infinity, refreshInterval: 0 };
+    return (name) => {
+      const next = numbered(name);
+      const mutex = () =>
+        clients.length === 1
+          ? new Mutex(clients[0], next(), options)
+          : new RedlockMutex(clients, next(), options);
+      const take = async () => {
+        const lock = mutex();
+        await lock.acquire();
+        return lock;
+      };
+      return { take, give: (lock) => lock.release() };
     };
   },
 
@@ -59,6 +99,21 @@ const LIBRARIES = {
     };
   },
 };
+
+async function ours() {
+  const { Redlock } = await import("../../bindings-node/index.mjs");
+  const urls = ports.map((port) => `redis://127.0.0.1:${port}`);
+  return new Redlock(urls, { restartGuard: 0 });
+}
+
+/** A thousand names, one after the other. */
+function numbered(name) {
+  let next = 0;
+  return () => {
+    next = (next + 1) % 1000;
+    return `${name}-${next}`;
+  };
+}
 
 async function connected() {
   const { Redis } = await import("ioredis");

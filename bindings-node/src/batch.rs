@@ -15,10 +15,10 @@ use crate::number::{Number, column};
 #[napi]
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Columns of a call: which operation, of which lock or lease, the slot that hears of it, and its argument.
+/// Columns of a call: which operation, of which option set or lease, the slot that hears of it, and its argument.
 #[napi]
 pub const CALL_COLUMNS: u32 = 4;
-/// Acquire that lock; the argument is `wait`, not a number for the lock's own.
+/// Acquire a lock with these options, whose names go beside the row; the argument is `wait`, not a number for the options' own.
 #[napi]
 pub const ACQUIRE: u32 = 0;
 /// Release that lease.
@@ -45,7 +45,7 @@ pub const STEP: i32 = -4;
 pub(crate) struct Call {
     /// One of those above.
     pub(crate) operation: u32,
-    /// Number of a lock or of a lease.
+    /// Number of an option set or of a lease.
     pub(crate) of: Number,
     /// Who hears of the outcome.
     pub(crate) slot: u32,

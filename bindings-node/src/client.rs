@@ -10,7 +10,7 @@ use redlock::ffi::{self, Unit};
 
 use crate::credentials::asker;
 use crate::errors::throw;
-use crate::lock::NativeLock;
+use crate::lock::OptionSet;
 use crate::options::{client_args, lock_args};
 use crate::outcome::Outcome;
 use crate::runtime::{Local, Runtime};
@@ -52,10 +52,10 @@ impl NativeClient {
         self.client.stats().into()
     }
 
-    /// Describes a lock; every option is checked here.
+    /// The options of locks of this client; they are checked here, with the names of the first one.
     #[napi(catch_unwind)]
-    pub fn lock(&self, names: Vec<String>, options: Object<'_>) -> napi::Result<NativeLock> {
-        NativeLock::describe(&self.local, &self.client, names, &options)
+    pub fn option_set(&self, names: Vec<String>, options: Object<'_>) -> napi::Result<OptionSet> {
+        OptionSet::describe(&self.local, &self.client, names, &options)
     }
 
     /// Settles with whether something was deleted.
@@ -120,23 +120,23 @@ impl Runtime {
         configured.map(drop).map_err(|error| throw(self.local.env, &error))
     }
 
-    /// Describes a lock of the default client, which is in use from now on. Where none was chosen it is made, of these
-    /// two variables.
+    /// The options of locks of the default client, which is in use from now on. Where none was chosen it is made, of
+    /// these two variables.
     #[napi(catch_unwind)]
-    pub fn default_lock(
+    pub fn default_option_set(
         &self,
         names: Vec<String>,
         options: Object<'_>,
         redlock_nodes: Option<String>,
         redis_url: Option<String>,
-    ) -> napi::Result<NativeLock> {
+    ) -> napi::Result<OptionSet> {
         let make = || {
             let nodes = ffi::default_nodes(redlock_nodes, redis_url);
             ffi::client(nodes, &ffi::ClientArgs::of_client(Unit::Milliseconds))
         };
         let client = self.local.default_client.get(make, Redlock::nodes);
         let client = client.map_err(|error| throw(self.local.env, &error))?;
-        NativeLock::describe(&self.local, &client, names, &options)
+        OptionSet::describe(&self.local, &client, names, &options)
     }
 }
 

@@ -182,7 +182,7 @@ impl Config {
     /// What keys of one lock can be had together, and how.
     pub(crate) fn check_together(&self, keys: &[String], fencing: bool) -> Result<()> {
         let clustered = self.nodes.iter().any(|node| matches!(node, Address::Cluster(_)));
-        let rule = several_slots(keys).filter(|_| clustered);
+        let rule = clustered.then(|| several_slots(keys)).flatten();
         let rule = rule.or_else(|| {
             // What takes several commands at once is done by a script, or not at all.
             let why = if fencing {

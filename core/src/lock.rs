@@ -53,6 +53,16 @@ impl Lock {
         Self { engine, names, keys, options, request }
     }
 
+    /// The same client and options, other names.
+    pub(crate) fn renamed(&self, names: Names) -> Self {
+        Self::new(&self.engine, names, self.options.clone())
+    }
+
+    /// What its client puts before each name.
+    pub(crate) fn key_prefix(&self) -> &str {
+        &self.engine.config.key_prefix
+    }
+
     fn change(&mut self) -> &mut Options {
         self.request.take();
         &mut self.options

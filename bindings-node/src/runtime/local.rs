@@ -28,8 +28,8 @@ pub(crate) struct Local {
     me: Weak<Self>,
     /// The leases that JavaScript can name by a number.
     pub(crate) held: Held,
-    /// The locks that JavaScript can name by a number.
-    pub(crate) locks: RefCell<Slab<redlock::Lock>>,
+    /// The options of locks that JavaScript can name by a number: a lock that has them.
+    pub(crate) option_sets: RefCell<Slab<redlock::Lock>>,
     /// Calls and outcomes cross over in it.
     pub(crate) batch: Batch,
     /// Of locks that name no client.
@@ -67,7 +67,7 @@ impl Local {
             env,
             me,
             held: Held::default(),
-            locks: RefCell::default(),
+            option_sets: RefCell::default(),
             batch,
             default_client: DefaultClient::new(),
             event_loop,

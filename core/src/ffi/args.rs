@@ -10,6 +10,7 @@ use crate::client::Redlock;
 use crate::config::Settings;
 use crate::error::{Error, Result};
 use crate::lock::{Lock, check_alone};
+use crate::names::Names;
 use crate::options::{Options, Unit};
 use crate::spelling::spelled;
 
@@ -102,6 +103,21 @@ pub fn lock(client: &Redlock, names: Vec<String>, args: &LockArgs) -> Result<Loc
     // Now rather than at the first acquire: a wrong option shows where it was written.
     lock.request()?;
     Ok(lock)
+}
+
+/// A lock with the client and the options of this one, on other names, whose rules [`check_names`] checks and each acquire.
+pub fn renamed(lock: &Lock, names: impl Into<Names>) -> Lock {
+    lock.renamed(names.into())
+}
+
+/// Fails with `Invalid` if the names break a rule.
+pub fn check_names(lock: &Lock) -> Result<()> {
+    lock.request().map(drop)
+}
+
+/// What the lock's client puts before each name.
+pub fn key_prefix(lock: &Lock) -> &str {
+    lock.key_prefix()
 }
 
 /// What can be said of a lock before its client is known: the default one may be chosen later.

@@ -21,7 +21,9 @@ mod running;
 mod value;
 
 pub use acquire::{Acquire, acquire, extend, fence, own_ttl};
-pub use args::{Args, ClientArgs, LockArgs, check_lock, client, lock, times};
+pub use args::{
+    Args, ClientArgs, LockArgs, check_lock, check_names, client, key_prefix, lock, renamed, times,
+};
 pub use caller::{acquired_at, held_by, identity, note_call_site, note_owner};
 pub use completions::Completions;
 pub use default_client::{DefaultClient, default_nodes};
