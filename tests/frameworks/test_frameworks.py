@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 import urllib.error
@@ -145,6 +146,24 @@ fastapi_app.charge = charge
     # uvicorn ends by the signal itself once it has ended in order.
     ends(process, -signal.SIGTERM)
     assert not place.client.keys("lock:*")
+
+
+def test_fastapi_frees_the_lock_of_a_client_that_went_away(place: Place) -> None:
+    (place.folder / "endless.py").write_text("""
+import asyncio, fastapi_app
+app = fastapi_app.app
+async def charge(number, lease):
+    await asyncio.Event().wait()
+fastapi_app.charge = charge
+""")
+    port = free_port()
+    process = place.start("python", "-m", "uvicorn", "endless:app", "--port", str(port))
+    until(lambda: answers(port), "the server does not start")
+    with socket.create_connection(("127.0.0.1", port)) as gone:
+        gone.sendall(b"POST /orders/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+        until(lambda: place.client.exists("lock:order:1"), "the lock is not acquired")
+    until(lambda: not place.client.exists("lock:order:1"), "the lock is not released")
+    ends(process, -signal.SIGTERM)
 
 
 @pytest.mark.parametrize(
