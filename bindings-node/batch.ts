@@ -14,6 +14,9 @@ export const outcomes = new Float64Array(OUTCOMES * OUTCOME_COLUMNS);
 /** In an outcome's place for a value: what went wrong stands beside the rows, as any answer does that is no number. */
 export const FAILURE = Number.POSITIVE_INFINITY;
 
+/** One name of a lock, or several: as the native part takes them. */
+export type Names = string | string[];
+
 /** Writes down a call of this operation, on the option set or the lease of that number. */
 export function writeCall(
   row: number,

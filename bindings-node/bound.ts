@@ -1,14 +1,12 @@
 /** What a lock is made of: names, and a set of options that it shares with other locks. */
 
+import type { Names } from "./batch.js";
 import { attempt } from "./calls.js";
 import { Sites } from "./collection.js";
 import type { Kept } from "./credentials.js";
 import type { Locked } from "./handle.js";
 import type { OptionSet } from "./native.js";
 import { LOCK, type LockOptions } from "./options.js";
-
-/** One name, or several: as the native part takes them. */
-export type Names = string | string[];
 
 /**
  * What a lock is made of.

@@ -2,7 +2,7 @@
  * Distributed locks over Redis, on one node or on a quorum of independent nodes.
  *
  * From the top down: `default` (`lock`, `using`, `configure`), `client` (`Redlock`), `lock`, `scope` (a body under a lock),
- * `bound` (a lock of one client), `lease`; underneath `handle` (a lease by its number), `collection` and `loss` (what becomes
+ * `bound` (names, and the options that locks share), `lease`; underneath `handle` (a lease by its number), `collection` and `loss` (what becomes
  * of leases), `calls` (promises of the native part's answers), `runtime` (how calls and outcomes cross over) with `batch` and
  * `pending`, `trace`, `steps` and `warnings` (what is told to whoever listens), `options` and `values` (what arguments may be), `credentials` and `errors`;
  * `existing` (clients of other packages, as ours) with `ioredis`, `noderedis` and `places`.

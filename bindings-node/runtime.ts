@@ -6,11 +6,11 @@ import {
   copyOutcomes,
   FAILURE,
   Grant,
+  type Names,
   outcomes,
   readGrant,
   writeCall,
 } from "./batch.js";
-import type { Names } from "./bound.js";
 import { asked } from "./credentials.js";
 import {
   ACQUIRE,
