@@ -19,9 +19,9 @@ export interface Said {
 const FAILED = " nodes failed";
 /** A node's own word on the program's options: its URL is before it. */
 const TOLD = /^((?:rediss?|unix|memory)[+a-z]*:\/\/\S*): (.*)$/s;
-/** URLs and whatever has a port, an address of either kind. `redis://host:port` is advice. */
+/** URLs and whatever has a port, an address of either kind. `redis://host:port` is advice, `user_script:12` a script's line. */
 const ADDRESSES =
-  /\b(?:rediss?|unix)[+a-z]*:\/\/(?!host)\S+|(?:\[[\da-f:.%]+\]|[\w.-]+):\d{1,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
+  /\b(?:rediss?|unix)[+a-z]*:\/\/(?!host)\S+|(?:\[[\da-f:.%]+\]|(?<![\w.-])(?!user_script:)[\w.-]+):\d{1,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
 /** What a host comes after, at a sentence's end. */
 const BEFORE = "to|at|from|host|reach|resolve|look up";
 

@@ -10,13 +10,13 @@ import { attemptTo, isList, isSignal, kindOf, LONE_SURROGATE, printed } from "./
 export interface RedlockOptions {
   /** Goes before every name. Default `lock:`. An empty one shares keys with other libraries. */
   keyPrefix?: string | undefined;
-  /** How long to wait for one node's answer. Default min(1 s, ttl / 5). */
+  /** How long to wait for one node's answer, in ms. Default min(1 s, ttl / 5). */
   nodeTimeout?: number | undefined;
   /** How long an attempt to connect may take: name lookup, TCP, TLS and login. Default 5 s. */
   connectTimeout?: number | undefined;
   /**
-   * Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every client;
-   * 0: no guard. Default 60 s.
+   * In ms. Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every
+   * client; 0: no guard. Default 60 s.
    */
   restartGuard?: number | undefined;
   /** So many replicas of a node must have a grant or an extension before it counts (`WAIT`). Default 0. */
@@ -54,17 +54,17 @@ export interface RedlockOptions {
 
 /** Options of a lock. Times are in milliseconds, rounded to whole ones. */
 export interface LockOptions<Fencing extends boolean = boolean> {
-  /** How long the lease lives without renewal. Default 10 s, at least 100 ms. */
+  /** How long the lease lives without renewal, in ms. Default 10,000, at least 100. */
   ttl?: number | undefined;
-  /** How long an acquire may wait for somebody else; 0: one round. Default, and with `Infinity`: for ever. */
+  /** How long an acquire may wait for somebody else, in ms; 0: one round. Default, and with `Infinity`: for ever. */
   wait?: number | undefined;
   /** Extend at a third of the ttl until released. Default true. */
   renew?: boolean | undefined;
-  /** Upper bound on the whole hold, at which the lease is lost. Default none. */
+  /** Upper bound on the whole hold, in ms, at which the lease is lost. Default none. */
   maxHold?: number | undefined;
-  /** How long the key stays after the acquire, even if the lease is released before. Default 0, at most the ttl. */
+  /** How long the key stays after the acquire, in ms, even if the lease is released before. Default 0, at most the ttl. */
   atLeast?: number | undefined;
-  /** How long to wait for one node's answer. Default the client's, else min(1 s, ttl / 5). */
+  /** How long to wait for one node's answer, in ms. Default the client's, else min(1 s, ttl / 5). */
   nodeTimeout?: number | undefined;
   /** Ask for a fencing token, `lease.fencingToken`. Default false. */
   fencing?: Fencing | undefined;

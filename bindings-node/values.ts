@@ -70,7 +70,10 @@ export function nameList(names: unknown, what: string, call: string): string[] {
 function nameText(name: unknown, what: string, call: string): string {
   if (typeof name === "string" && !LONE_SURROGATE.test(name)) return name;
   const wrong = typeof name === "string" ? "one with a lone surrogate" : kindOf(name);
-  throw new InvalidOption(`${call}: ${what} must be a string or a list of strings, not ${wrong}`);
+  const theirs = what === NODES && isObject(name);
+  const way = theirs ? ". Redlock.fromClient() takes clients of ioredis and node-redis" : "";
+  const rule = `${what} must be a string or a list of strings`;
+  throw new InvalidOption(`${call}: ${rule}, not ${wrong}${way}`);
 }
 
 /** A lease's token. */

@@ -111,6 +111,7 @@ describe("values in the wrong place are refused:", () => {
       toString = () => "secret";
     }
     const words = ["URLs such as redis://", "not an object of class Redis"];
+    words.push("Redlock.fromClient() takes clients of ioredis");
     for (const nodes of [new Redis(), [new Redis()]]) {
       assert.throws(() => new Redlock(nodes), refusal(words, ["secret"]));
     }
@@ -229,4 +230,10 @@ test("times that are calculated are rounded to the millisecond", async () => {
   await lease.extend(10_000 / 3);
   assert.equal(lease.ttl, 3333);
   assert.equal(await redlock.shutdown(0.57 * 1000 - 569), 1);
+});
+
+test("a class that is called without new says which one", () => {
+  assert.throws(() => Redlock("memory://"), {
+    message: "Class constructor Redlock cannot be invoked without 'new'",
+  });
 });

@@ -186,6 +186,9 @@ describe("errors", () => {
       assert.equal(said(host, `is ${bare} down?`), "is (address) down?");
       assert.equal(said(host, `${host}:6379 and Z${bare}.example`), "(address) and (address)");
     }
+    const script =
+      "ERR value is not an integer script: f_0, on @user_script:22. user_script:7: nil";
+    assert.equal(said("redis-a", script), script);
     const path = "/tmp/é😀 (a+b)/node";
     const unix = { url: `unix://${path}`, state: "fault", error: `no ${path} or unix://${path}` };
     const { message } = withoutAddresses("x nodes failed; y", [unix], "lock:a");

@@ -1,7 +1,7 @@
 //! Option names of other libraries, and what to do instead: whoever brings one along is told, in every language.
 //!
 //! Read off the libraries that people come from: redis-py, python-redis-lock, pottery, redlock-py, aioredlock,
-//! node-redlock and Redis clients.
+//! node-redlock, redis-semaphore and Redis clients.
 
 use crate::options::Unit;
 use crate::spelling::spelled;
@@ -23,20 +23,33 @@ fn ours(option: &str, unit: &str) -> Option<String> {
                 "Use ttl for how long the lease lives, wait for how long to wait for it, in {unit}"
             )
         }
-        "expire" | "duration" | "auto_release_time" | "lock_timeout" | "internal_lock_timeout" => {
+        "expire"
+        | "duration"
+        | "auto_release_time"
+        | "lock_timeout"
+        | "lockTimeout"
+        | "internal_lock_timeout" => {
             format!("Use ttl: how long the lease lives, in {unit}")
         }
-        "blocking_timeout" | "context_manager_timeout" | "retryCount" | "retry_count" => {
+        "blocking_timeout"
+        | "context_manager_timeout"
+        | "retryCount"
+        | "retry_count"
+        | "acquireTimeout"
+        | "acquireAttemptsLimit" => {
             format!("Use wait: how long to go on trying, in {unit}; 0 tries once")
         }
         "blocking" | "context_manager_blocking" => {
             "Use wait: 0 tries once, without it the waiting has no end".to_owned()
         }
         "num_extensions" => format!("Use {max_hold}: it bounds the whole hold, in {unit}"),
-        "auto_renewal" | "automaticExtensionThreshold" => {
+        "auto_renewal" | "automaticExtensionThreshold" | "refreshInterval" => {
             format!(
                 "Use renew: on by itself, at a third of the ttl. {max_hold} bounds the whole hold"
             )
+        }
+        "onLockLost" => {
+            format!("Use {} of the lease: it is called when the lease is lost", spelled("on_lost"))
         }
         _ => return None,
     };
@@ -46,8 +59,8 @@ fn ours(option: &str, unit: &str) -> Option<String> {
 /// Of an option that none of ours takes the place of.
 fn nothing(option: &str) -> Option<&'static str> {
     let text = match option {
-        "sleep" | "retryDelay" | "retryJitter" | "retry_delay" | "retry_delay_min"
-        | "retry_delay_max" => {
+        "sleep" | "retryDelay" | "retryJitter" | "retryInterval" | "retry_delay"
+        | "retry_delay_min" | "retry_delay_max" => {
             "Leave it out: waiters are woken, there is no pause to choose. wait is how long they go on"
         }
         // redis-py keeps the token in a thread-local by default.
@@ -60,7 +73,7 @@ fn nothing(option: &str) -> Option<&'static str> {
         }
         "driftFactor" => "Leave it out: clock drift is always accounted for",
         // A token of one's own would be one that somebody else may have too.
-        "id" | "token" | "lock_identifier" => {
+        "id" | "token" | "lock_identifier" | "identifier" | "acquiredExternally" => {
             "Use attach: it continues the lease that has this token"
         }
         // python-redis-lock's ways to be woken.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{
-    self, CertificateError, ClientConfig, InconsistentKeys, RootCertStore, crypto::ring,
+    self, AlertDescription, CertificateError, ClientConfig, InconsistentKeys, RootCertStore,
+    crypto::ring,
 };
 
 use super::options::TlsOptions;
@@ -89,14 +90,22 @@ fn unfit(error: &rustls::Error, cert: &Pem, key: &Pem) -> Error {
     }
 }
 
+/// The options that the texts below name.
+const OPTIONS: [&str; 4] = ["tls_ca", "tls_cert", "tls_key", "tls_server_name"];
+
 /// Why a TLS connection could not be made, in words.
 pub(crate) fn explained(error: &io::Error) -> String {
     // The cause is inside: what is around it only says that the handshake failed.
     let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let why = match refused {
         Some(rustls::Error::InvalidCertificate(certificate)) => explained_certificate(certificate),
+        Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) => {
+            "the server asks for a client's certificate: give tls_cert and tls_key"
+        }
         _ => "",
     };
+    let why =
+        OPTIONS.iter().fold(why.to_owned(), |why, option| why.replace(option, &spelled(option)));
     if why.is_empty() { format!("TLS: {error}") } else { format!("TLS: {why} ({error})") }
 }
 
