@@ -93,6 +93,7 @@ const CORE: &[&str] = &[
     "node::redis::cluster::members",
     "node::redis::cluster::onward",
     "node::redis::cluster::survey",
+    "node::redis::cluster::ruling",
     "node::redis::cluster::map",
     "node::redis::cluster::topology",
     "node::redis::cluster::seeds",
