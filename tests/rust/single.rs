@@ -317,3 +317,45 @@ async fn release_all_releases_what_this_client_holds() {
     assert!(!a.held() && !b.held());
     assert_eq!(server.ask("DBSIZE"), ":0");
 }
+
+/// Writes data of another type over the key of a lock.
+fn overwrite(server: &Server, name: &str) {
+    assert_eq!(server.ask("RPUSH other theirs"), ":1");
+    assert_eq!(server.ask(&format!("RENAME other lock:{name}")), "+OK");
+}
+
+#[tokio::test]
+async fn a_key_that_becomes_another_type_is_lost_at_once_and_the_lease_leaves_no_other_key() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    for names in [&["a"][..], &["a", "b", "c"]] {
+        let lease = redlock.lock(names).ttl(millis(60_000)).acquire().await.unwrap();
+        overwrite(&server, "a");
+        let lost = tokio::time::timeout(millis(20_000), lease.lost()).await.expect("notified");
+        assert_eq!(lost.loss_reason(), Some(LossReason::Taken), "{names:?}");
+        assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost, "{names:?}");
+        eventually("the other keys are deleted", || server.ask("DBSIZE") == ":1").await;
+        assert_eq!(server.ask("DEL lock:a"), ":1");
+    }
+}
+
+#[tokio::test]
+async fn a_release_gives_back_all_keys_but_the_one_that_became_another_type() {
+    let server = Server::start();
+    // Without notifications: the release finds it.
+    let redlock = builder([format!("{}?protocol=2", server.url())]).build().unwrap();
+    for (names, at_least, left) in
+        [(&["a"][..], 0, ":1"), (&["a", "b", "c"], 0, ":1"), (&["a", "b", "c"], 50_000, ":3")]
+    {
+        let lock = redlock.lock(names).ttl(millis(60_000)).at_least(millis(at_least));
+        let lease = lock.acquire().await.unwrap();
+        overwrite(&server, "a");
+        assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost, "{names:?}");
+        eventually("the other keys are given back", || server.ask("DBSIZE") == left).await;
+        if left == ":3" {
+            assert!(server.ask("GET lock:b").starts_with("kept:"));
+        }
+        assert_eq!(server.ask("LLEN lock:a"), ":1");
+        server.ask("FLUSHALL");
+    }
+}

@@ -1,14 +1,20 @@
 -- KEYS: the lock keys; with fencing, then as many fence keys. ARGV: token, ttl in ms, 1 where it must write whatever
 -- there is to do, else 0; with fencing: the fence to raise the stored one to. Never creates a lock key and never shortens.
 -- Returns the token when all keys are ours, {0, token} when one is missing or only stays, {-1, token} when another has
--- one.
+-- one. A key of another type belongs to another client.
 -- An error, with nothing written, where a fence key keeps what no client can have stored.
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 -- Nearly all of them: what the rest needs for more keys would cost as much again.
 if #KEYS == 1 and not ARGV[4] then
   local call, key = redis.call, KEYS[1]
-  local owner = call('GET', key)
-  if owner ~= token then return {owner and string.sub(owner, 1, 5) ~= 'kept:' and -1 or 0, token} end
+  local owner = redis.pcall('GET', key)
+  if owner ~= token then
+    if type(owner) == 'table' then
+      if string.find(owner.err, '^%-?WRONGTYPE') then return {-1, token} end
+      return owner
+    end
+    return {owner and string.sub(owner, 1, 5) ~= 'kept:' and -1 or 0, token}
+  end
   local left = call('PTTL', key)
   if left < ttl then left = ARGV[2] elseif ARGV[3] ~= '1' then return token end
   call('PEXPIRE', key, left)
@@ -18,7 +24,7 @@ end
 --@values
 local locks = ARGV[4] and #KEYS / 2 or #KEYS
 local missing = false
-for _, owner in ipairs(values(1, locks)) do
+for _, owner in ipairs(values(1, locks, true)) do
   if not owner or string.sub(owner, 1, 5) == 'kept:' then missing = true elseif owner ~= token then return {-1, token} end
 end
 if missing then return {0, token} end

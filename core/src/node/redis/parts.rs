@@ -93,14 +93,14 @@ impl Parts {
 
     /// All parts as one answer. Of errors it is the first: what comes behind follows from it.
     pub(super) fn whole(&self, mut parts: Vec<Value>) -> Value {
-        if let Some(at) = parts.iter().position(|part| matches!(part, Value::ServerError(_))) {
+        if let Some(at) = self.error_at(&parts) {
             return parts.swap_remove(at);
         }
         let mut answers = match parts.pop() {
             Some(Value::Array(answers)) if self.queued > 0 => answers,
             name => parts.into_iter().chain(name).collect(),
         };
-        if let Some(at) = answers.iter().position(|part| matches!(part, Value::ServerError(_))) {
+        if let Some(at) = self.error_at(&answers) {
             return answers.swap_remove(at);
         }
         let said = self.read(&answers[..answers.len().saturating_sub(1)]);
@@ -110,16 +110,32 @@ impl Parts {
         Value::Array(said)
     }
 
+    /// The place of the first error that is the whole answer. A command that changes only our own key finds a key of another
+    /// type to be another client's.
+    fn error_at(&self, parts: &[Value]) -> Option<usize> {
+        let is_error = |part: &Value| matches!(part, Value::ServerError(_));
+        let named = parts.last().is_some_and(|last| !is_error(last));
+        let ours_alone =
+            matches!(self.asked, Asked::Delete | Asked::Shorten | Asked::Owner | Asked::Extend);
+        let is_other_type =
+            |part: &Value| matches!(part, Value::ServerError(error) if error.code() == "WRONGTYPE");
+        parts
+            .iter()
+            .position(|part| is_error(part) && !(named && ours_alone && is_other_type(part)))
+    }
+
     /// What a script would have said; `None`: it is none of these answers.
     fn read(&self, answers: &[Value]) -> Option<Vec<Value>> {
         Some(match (self.asked, answers) {
             (Asked::Delete, [Value::Int(deleted)]) => vec![Value::Int(*deleted)],
+            (Asked::Delete, [Value::ServerError(_)]) => vec![Value::Int(0)],
             (Asked::Shorten, [set]) => vec![Value::Int((*set == Value::Okay).into())],
             (Asked::Seen, [owner]) => vec![owner.clone()],
             (Asked::Owner, [owner])
             | (
                 Asked::Extend,
-                [Value::Int(_), owner] | [Value::Okay | Value::Nil, Value::Int(_), owner],
+                [Value::Int(_), owner]
+                | [Value::Okay | Value::Nil | Value::ServerError(_), Value::Int(_), owner],
             ) => vec![Value::Int(self.owns(owner)?)],
             (Asked::Acquire(ttl), [set, owner, Value::Int(left)]) => {
                 let (ours, nothing) = (self.owns(owner)? == 1, Value::BulkString(Vec::new()));
@@ -154,7 +170,8 @@ impl Parts {
             Value::BulkString(token) if token.is_empty() => Some(0),
             Value::Nil => Some(0),
             other if is_kept(other) => Some(0),
-            Value::BulkString(_) => Some(-1),
+            // An error here is about a key of another type.
+            Value::BulkString(_) | Value::ServerError(_) => Some(-1),
             _ => None,
         }
     }
@@ -228,7 +245,30 @@ mod tests {
         let aborted = "+OK\r\n-ASK 1 a:1\r\n-ASK 1 a:1\r\n+QUEUED\r\n-EXECABORT no\r\n";
         assert_eq!(code(whole(&extend, aborted)), "ASK");
         let inside =
-            "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n:0\r\n-WRONGTYPE no\r\n$4\r\nours\r\n";
-        assert_eq!(code(whole(&extend, inside)), "WRONGTYPE");
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n:0\r\n-NOPERM no\r\n$4\r\nours\r\n";
+        assert_eq!(code(whole(&extend, inside)), "NOPERM");
+    }
+
+    #[test]
+    fn a_key_of_another_type_is_another_clients_to_what_changes_our_own() {
+        let wrong = "-WRONGTYPE no\r\n$4\r\nours\r\n";
+        let says = |number: i64| values(&format!("*2\r\n:{number}\r\n$4\r\nours\r\n")).pop();
+        for (asked, number) in [(Asked::Delete, 0), (Asked::Shorten, 0), (Asked::Owner, -1)] {
+            assert_eq!(whole(&Parts::pair(asked, "ours"), wrong), says(number), "{asked:?}");
+        }
+        for (count, wrong) in [
+            (2, "*3\r\n:0\r\n-WRONGTYPE no\r\n"),
+            (3, "*4\r\n-WRONGTYPE no\r\n:0\r\n-WRONGTYPE no\r\n"),
+        ] {
+            let extend = Parts::transaction(Asked::Extend, "ours", count);
+            let queued = "+QUEUED\r\n".repeat(count + 1);
+            let said = whole(&extend, &format!("+OK\r\n{queued}{wrong}$4\r\nours\r\n"));
+            assert_eq!(said, says(-1));
+        }
+        // Of a question whose answer is not named nothing counts.
+        let unnamed = whole(&Parts::pair(Asked::Delete, "ours"), "-WRONGTYPE no\r\n-NOPERM no\r\n");
+        assert!(matches!(unnamed, Some(Value::ServerError(_))));
+        let seen = whole(&Parts::pair(Asked::Seen, "ours"), wrong);
+        assert!(matches!(seen, Some(Value::ServerError(_))));
     }
 }

@@ -1,6 +1,7 @@
 -- What keys hold, in one read where there are several: before Redis 7.2 each read in a script costs as much as the
--- script has keys. A key that is no string shows in the count, and its own GET says so.
-local function values(first, last)
+-- script has keys. A key of another type shows in the count. Its own GET raises the error. With `foreign` the value is 0
+-- instead, which is not anyone's token.
+local function values(first, last, foreign)
   local found = first < last and redis.pcall('MGET', unpack(KEYS, first, last))
   if found and not found.err then
     local count = 0
@@ -8,7 +9,13 @@ local function values(first, last)
     if redis.pcall('EXISTS', unpack(KEYS, first, last)) == count then return found end
   end
   found = {}
-  for i = first, last do found[i - first + 1] = redis.call('GET', KEYS[i]) end
+  for i = first, last do
+    local value = redis.pcall('GET', KEYS[i])
+    if type(value) == 'table' then
+      value = foreign and string.find(value.err, '^%-?WRONGTYPE') and 0 or redis.call('GET', KEYS[i])
+    end
+    found[i - first + 1] = value
+  end
   return found
 end
 -- Has this connection told of changes of the first keys; comes after the script's own writes, or it would not be.
