@@ -418,3 +418,26 @@ def test_a_forked_child_logs_and_what_waits_at_the_end_is_said() -> None:
         assert [process, "redlock.acquire", "granted"] in steps, out
         # Said as the process ends.
         assert [process, "redlock.lease", "released"] in steps, out
+
+
+@pytest.mark.parametrize("end", ["release_all", "shutdown", "close", "force_release"])
+def test_a_lease_that_the_program_gave_up_is_no_warning(
+    client: redlock.Redlock, name: str, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A loss by anything else is one."""
+    caplog.set_level("INFO", "redlock")
+    lease = client.lock(name).acquire()
+    ends = {
+        "shutdown": lambda: client.shutdown(0),
+        "force_release": lambda: client.force_release(name),
+    }
+    ends.get(end, lambda: getattr(client, end)())()
+
+    def lost() -> list[logging.LogRecord]:
+        records = [each for each in caplog.records if name in each.getMessage()]
+        return [each for each in records if each.getMessage().startswith("lease lost")]
+
+    eventually(lost)
+    assert not lease.held
+    wanted = logging.INFO if end in ("release_all", "shutdown") else logging.WARNING
+    assert [each.levelno for each in lost()] == [wanted]

@@ -30,14 +30,23 @@ impl State {
         self.ring();
         let held = self.age();
         meter::held("lost", || held);
-        log::event!(
-            Warn, Lease, in self.place(),
-            {
-                key: self.key(), reason: reason.as_str(), token: self.token_prefix(), held_ms: held,
-                attached: self.attached(),
-            },
-            "lease lost"
-        );
+        macro_rules! say {
+            ($level:ident) => {
+                log::event!(
+                    $level, Lease, in self.place(),
+                    {
+                        key: self.key(), reason: reason.as_str(), token: self.token_prefix(), held_ms: held,
+                        attached: self.attached(),
+                    },
+                    "lease lost"
+                )
+            };
+        }
+        match reason {
+            // The program asked for it, by `shutdown` or `release_all`.
+            LossReason::Released => say!(Info),
+            _ => say!(Warn),
+        }
         self.end_spans();
     }
 
