@@ -6,11 +6,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use redlock::ffi;
 
 use super::{greenlets, guarded};
+use crate::once::Once;
 
-/// How long a waiting thread may be deaf to Ctrl-C.
+/// How long a waiting thread may take to notice an exception: a Ctrl-C, or one that another thread raises in it.
 const SLICE: Duration = Duration::from_millis(50);
 /// How long a greenlet keeps all others waiting: an answer from nearby comes sooner.
 const SHORT: Duration = Duration::from_millis(1);
@@ -51,6 +53,7 @@ where
         let polled = guarded(|| Ok(py.detach(|| ffi::wait(future.as_mut(), slice))))?;
         // Also when it is done: what a handler raises now would otherwise be raised after the lease was handed out.
         py.check_signals()?;
+        raise_injected(py)?;
         match (polled, when_slow.take()) {
             (Poll::Ready(value), _) => return Ok(value),
             (Poll::Pending, Some(slow)) => slow(py)?,
@@ -58,4 +61,13 @@ where
         }
         pause()?;
     }
+}
+
+/// Raises the exception that another thread has set for this one, by `PyThreadState_SetAsyncExc`, if there is one.
+///
+/// The interpreter looks for it when a function of Python code begins, and nowhere in its API.
+fn raise_injected(py: Python<'_>) -> PyResult<()> {
+    static FUNCTION: Once<Py<PyAny>> = Once::new();
+    let make = || Ok(py.eval(c"lambda: None", Some(&PyDict::new(py)), None)?.unbind());
+    FUNCTION.get_or_try_init(py, make)?.call0(py).map(drop)
 }

@@ -1,0 +1,83 @@
+"""An exception that another thread raises in a waiting one, as time limits and stop buttons do, ends the wait."""
+
+import ctypes
+import threading
+from collections.abc import Callable
+
+import pytest
+import redlock
+
+from tests.waiting import eventually
+
+from .servers import Server
+
+
+class Stop(Exception):
+    """What is raised in the thread."""
+
+
+def stopped(wait: Callable[[], object], waits: Callable[[], bool]) -> None:
+    """Runs `wait` in a thread, raises `Stop` in it once it waits, and returns when it has ended by that."""
+    ended: list[BaseException | None] = []
+
+    def run() -> None:
+        try:
+            wait()
+            ended.append(None)
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    eventually(waits)
+    assert thread.ident is not None
+    ident = ctypes.c_ulong(thread.ident)
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Stop)) == 1
+    eventually(lambda: ended)
+    assert isinstance(ended[0], Stop)
+    thread.join()
+
+
+@pytest.mark.parametrize("way", ["acquire", "with", "decorator"])
+def test_it_ends_an_acquire_that_waits(client: redlock.Redlock, name: str, way: str) -> None:
+    lock = client.lock(name)
+
+    def enter() -> None:
+        with lock:
+            pytest.fail("entered")
+
+    waits = {"acquire": lock.acquire, "with": enter, "decorator": lock(lambda: None)}
+    with lock:
+        stopped(waits[way], lambda: client.stats().waiting == 1)
+        assert client.stats().waiting == 0
+    lease = lock.try_acquire()
+    assert lease is not None
+    lease.release()
+
+
+@pytest.mark.parametrize("verb", ["release", "extend", "shutdown", "inspect"])
+def test_it_ends_every_call_that_waits(name: str, verb: str) -> None:
+    server = Server()
+    # Longer than this test: nothing else ends the call.
+    client = redlock.Redlock(server.url, node_timeout=600)
+    lock = client.lock(name, ttl=6000)
+    lease = lock.acquire()
+    calls: dict[str, Callable[[], object]] = {
+        "release": lease.release,
+        "extend": lease.extend,
+        "shutdown": lambda: client.shutdown(600),
+        "inspect": lock.inspect,
+    }
+    begun = threading.Event()
+
+    def call() -> None:
+        begun.set()
+        calls[verb]()
+
+    server.freeze()
+    try:
+        stopped(call, begun.is_set)
+    finally:
+        server.thaw()
+        client.close()
+        server.close()
