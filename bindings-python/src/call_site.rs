@@ -13,6 +13,8 @@ const OURS: [&str; 2] = ["redlock._asyncio", "redlock._decorator"];
 pub(crate) struct CallSite {
     file: String,
     line: u32,
+    /// The address of the frame of a call that blocks: whether that still runs.
+    frame: Option<usize>,
 }
 
 impl CallSite {
@@ -20,9 +22,36 @@ impl CallSite {
     pub(crate) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = frame.py();
         let code = frame.getattr(intern!(py, "f_code"))?;
-        let file = code.getattr(intern!(py, "co_filename"))?.extract()?;
+        let file: String = code.getattr(intern!(py, "co_filename"))?.extract()?;
         let line: Option<u32> = frame.getattr(intern!(py, "f_lineno"))?.extract()?;
-        Ok(Self { file, line: line.unwrap_or(0) })
+        // An ExitStack enters in a frame that is gone while the block runs.
+        let frame = (!file.ends_with("contextlib.py")).then(|| frame.as_ptr() as usize);
+        Ok(Self { file, line: line.unwrap_or(0), frame })
+    }
+
+    /// Whether the code that this names may still run on this thread: false if its frame is not on the stack.
+    ///
+    /// A generator that is suspended in a with statement, such as a dependency of FastAPI, is not.
+    pub(crate) fn may_run(&self, py: Python<'_>) -> PyResult<bool> {
+        let Some(address) = self.frame else { return Ok(true) };
+        let mut at = frame(py)?;
+        while !at.is_none() {
+            if at.as_ptr() as usize == address {
+                return Ok(true);
+            }
+            at = at.getattr(intern!(py, "f_back"))?;
+        }
+        Ok(false)
+    }
+}
+
+/// From what `redlock._asyncio` notes of a frame: the file and the line.
+impl<'py> FromPyObject<'_, 'py> for CallSite {
+    type Error = PyErr;
+
+    fn extract(line: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let (file, line): (String, Option<u32>) = line.extract()?;
+        Ok(Self { file, line: line.unwrap_or(0), frame: None })
     }
 }
 
@@ -43,6 +72,29 @@ pub(crate) fn module<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAn
     let py = frame.py();
     let globals = frame.getattr(intern!(py, "f_globals"))?;
     globals.call_method1(intern!(py, "get"), (intern!(py, "__name__"),))
+}
+
+/// Whether a cell of a notebook calls us, itself or through functions that are not coroutines.
+///
+/// The notebook runs its cells in its event loop, which has nothing else to do meanwhile.
+pub(crate) fn in_cell(py: Python<'_>) -> PyResult<bool> {
+    const CO_COROUTINE: u32 = 0x80;
+    let mut at = frame(py)?;
+    while !at.is_none() {
+        let code = at.getattr(intern!(py, "f_code"))?;
+        // `<module>`, or `<cell line: 1>`.
+        let name: String = code.getattr(intern!(py, "co_name"))?.extract()?;
+        let globals = at.getattr(intern!(py, "f_globals"))?;
+        if name.starts_with('<') && globals.contains(intern!(py, "get_ipython"))? {
+            return Ok(true);
+        }
+        let flags: u32 = code.getattr(intern!(py, "co_flags"))?.extract()?;
+        if flags & CO_COROUTINE != 0 {
+            return Ok(false);
+        }
+        at = at.getattr(intern!(py, "f_back"))?;
+    }
+    Ok(false)
 }
 
 /// Warns from where nothing can be raised: an object that goes.

@@ -1,4 +1,4 @@
-"""What an event loop is given to await: all that asyncio asks of a future, and a task that goes on at once."""
+"""What the coroutines of redlock await: all that asyncio asks of a future, and a task that goes on at once."""
 
 import asyncio
 import gc
@@ -16,7 +16,7 @@ from .servers import Server
 
 def future(client: redlock.Redlock, name: str) -> Any:
     """One of those, under way."""
-    return client.lock(name).ainspect()
+    return client.lock(name)._inspect()
 
 
 class Incomparable:
@@ -124,7 +124,7 @@ def test_a_failure_keeps_nothing_that_nobody_holds() -> None:
     async def fail(client: redlock.Redlock) -> None:
         big = Big()
         refs.append(weakref.ref(big))
-        asked = client.lock("job").aattach("0" * 32)
+        asked = client.lock("job")._attach(("", 0), "0" * 32)
         with pytest.raises(redlock.LockError):
             await asked
 

@@ -201,7 +201,7 @@ def test_a_cancelled_attach_leaves_the_lease_alone(
 
     async def main() -> None:
         before = asked()
-        attaching = redis_client.aattach(name, lease.token)
+        attaching: Any = redis_client.lock(name)._attach((__file__, 1), lease.token)
         eventually(lambda: asked() > before)  # the reply comes while the loop is blocked
         assert asyncio.isfuture(attaching)
         attaching.cancel()

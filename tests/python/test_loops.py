@@ -95,7 +95,7 @@ def test_what_is_granted_to_a_loop_that_was_closed_is_given_back(
     redis_client.lock(name).acquire().release()
 
     async def main() -> Any:
-        acquire: Any = redis_client.lock(name, ttl=600).aacquire()
+        acquire: Any = redis_client.lock(name, ttl=600)._begin((__file__, 1))
         return acquire, acquire.ask()
 
     kept = loop.run_until_complete(main())

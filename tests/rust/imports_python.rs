@@ -73,6 +73,7 @@ const PYTHON: &[&str] = &[
     "_naming",
     "_log",
     "_client",
+    "_coroutine_function",
     "_redis_py",
     "_redis_login",
     "_redis_settings",

@@ -9,6 +9,7 @@ import sys
 
 from redlock import _native
 from redlock._body import Body
+from redlock._coroutine_function import coroutine_function, line_of
 from redlock._native import _conclude
 from redlock.errors import LockError
 
@@ -17,12 +18,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
     from datetime import timedelta
-    from types import FrameType, TracebackType
-    from typing import Any, Never, ParamSpec, TypeVar, overload
+    from types import TracebackType
+    from typing import Any, ParamSpec, TypeVar, overload
 
+    from redlock._native import Inspection, _Acquire
     from redlock._native import Lease as _Lease
     from redlock._native import Lock as _Lock
-    from redlock._native import _Acquire as _AcquireBase
     from redlock._trio import Body as TrioBody
     from redlock._trio import Loop
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     _R = TypeVar("_R")
     _T = TypeVar("_T")
 else:
-    _AcquireBase = _Lease = _Lock = object
+    _Lease = _Lock = object
 
 
 def _trio() -> "Loop | None":
@@ -40,7 +41,7 @@ def _trio() -> "Loop | None":
     except (AttributeError, ImportError):
         return None
     # A Ctrl-C comes before a lease is handed out, or after.
-    trio.protect(_enter, _leave, _Acquire.__aenter__, _Acquire.__await__, Lease.__aenter__)
+    trio.protect(*_PROTECTED)
     return trio.running()
 
 
@@ -51,14 +52,6 @@ def _body() -> "Body | TrioBody":
 
         return TrioBody()
     return Body()
-
-
-async def _enter(lock: "_Lock", frame: "FrameType") -> "_Lease":
-    body = _body()
-    lease = await lock._acquire(frame)
-    _begin(body, lease)
-    lock._enter(frame, lease, body)
-    return lease
 
 
 def _begin(body: "Body | TrioBody", lease: "_Lease") -> None:
@@ -77,7 +70,7 @@ async def _leave(
     problem: LockError | None = lease._loss()
     try:
         # Sent before the first await; a cancellation here ends only the waiting for the confirmation.
-        await lease.arelease()
+        await lease._release()
     except LockError as failure:
         problem = failure
     if problem is not None:
@@ -89,77 +82,89 @@ async def _leave(
         raise left
 
 
-class _Acquire(_AcquireBase):  # type: ignore[misc]
-    """What `lock.aacquire()` gives: to be awaited, entered by `async with`, or run as a task."""
+async def _aacquire(begin: "Callable[..., _Acquire]", *args: "Any", **kwargs: "Any") -> "Any":
+    acquire = begin(*args, **kwargs)
+    while True:
+        asked = acquire.ask()
+        try:
+            await asked
+        except BaseException:
+            # Also releases a grant that the task has not seen.
+            acquire.give_up()
+            raise
+        # Otherwise the grant expired before the loop read it. Ask again, within the same `wait`.
+        if acquire.accept():
+            return acquire.lease()
+
+
+async def _atry_acquire(lock: "_Lock", line: "tuple[str, int | None]") -> "_Lease | None":
+    return await _aacquire(lock._begin_once, line)  # type: ignore[no-any-return]
+
+
+async def _aattach(lock: "_Lock", line: "tuple[str, int | None]", token: str) -> "_Lease":
+    return await lock._attach(line, token)
+
+
+# As Python shows them: in the warning about a coroutine that was never awaited, for example.
+_aacquire.__qualname__ = "Lock.aacquire"
+_atry_acquire.__qualname__ = "Lock.atry_acquire"
+_aattach.__qualname__ = "Lock.aattach"
+
+
+class _Acquiring:
+    """The coroutine that `lock.aacquire()` returns, which `async with` can enter as well."""
+
+    __slots__ = ("__weakref__", "_coroutine", "_lease")
+
+    def __init__(self, coroutine: "Coroutine[Any, Any, _Lease]") -> None:
+        self._coroutine: Any = coroutine
 
     def __await__(self) -> "Generator[Any, None, _Lease]":
-        while True:
-            asked: Any = self.ask()
-            try:
-                yield from asked
-            except BaseException:
-                # Also what was granted before the task could see it.
-                self.give_up()
-                raise
-            # Else its time was over before the loop came to us: ask again, within the same budget.
-            if self.accept():
-                lease: Any = self.lease()
-                return lease  # type: ignore[no-any-return]
+        # As `await` checks of a coroutine itself.
+        if self._coroutine.cr_await is not None:
+            raise RuntimeError("coroutine is being awaited already")
+        return self._coroutine.__await__()  # type: ignore[no-any-return]
 
     async def __aenter__(self) -> "_Lease":
-        if self.once:
-            self.dismiss()
-            raise TypeError(
-                "atry_acquire() may give None: 'async with' needs lock.aacquire(wait=0), which raises"
-            )
         body = _body()
-        lease = await self
+        lease: _Lease = await self._coroutine
         lease._enter(body)
         _begin(body, lease)
-        self.hold(lease)
+        self._lease = lease
         return lease
 
-    def __aexit__(
+    async def __aexit__(
         self,
         kind: "type[BaseException] | None",
         error: BaseException | None,
         trace: "TracebackType | None",
-    ) -> "Coroutine[Any, Any, None]":
-        lease = self.hold(None)
-        assert lease is not None
-        return lease.__aexit__(kind, error, trace)
+    ) -> None:
+        lease = self._lease
+        del self._lease
+        await lease.__aexit__(kind, error, trace)
 
-    # A task drives a coroutine by these.
+    # A task drives a coroutine with these.
     def send(self, value: "Any") -> "Any":
-        return _steps(self).send(value)
+        return self._coroutine.send(value)
 
     def throw(self, *error: "Any") -> "Any":
-        return _steps(self).throw(*error)
+        return self._coroutine.throw(*error)
 
     def close(self) -> None:
-        if self.steps is None:
-            self.dismiss()
-        else:
-            self.steps.close()
-
-
-def _steps(acquire: "_AcquireBase") -> "Any":
-    if acquire.steps is None:
-        acquire.set_steps(acquire.__await__())
-    return acquire.steps
+        self._coroutine.close()
 
 
 class Lock(_Lock):  # type: ignore[misc]
     """What `redlock.Lock` has from here."""
 
-    # No coroutine functions where the caller's frame counts: it is the one before ours.
-    def aacquire(
+    @coroutine_function
+    def aacquire(  # type: ignore[override]
         self,
-        *args: "Never",
+        *args: "Any",
         wait: "float | timedelta | None" = ...,  # type: ignore[assignment]
-        **kwargs: "Never",
-    ) -> "_AcquireBase":
-        """`acquire` for asyncio, to be awaited or entered: begins then. A cancellation leaves no key behind.
+        **kwargs: "Any",
+    ) -> "_Acquiring":
+        """`acquire` for asyncio, to be awaited or entered. A cancellation leaves no key behind.
 
         >>> async with lock.aacquire(wait=5) as lease:
         ...     lease.held
@@ -167,26 +172,52 @@ class Lock(_Lock):  # type: ignore[misc]
         >>> lease = await lock.aacquire(wait=5)
         >>> await lease.arelease()
         """
-        return self._acquire(sys._getframe(1), wait, *args, **kwargs)
+        # `line_of`, without its call.
+        frame = sys._getframe(1)
+        line = (frame.f_code.co_filename, frame.f_lineno)
+        return _Acquiring(_aacquire(self._begin, line, wait, *args, **kwargs))
 
+    @coroutine_function
     def atry_acquire(self) -> "Coroutine[Any, Any, _Lease | None]":
-        """`try_acquire` for asyncio: begins when awaited.
+        """`try_acquire` for asyncio.
 
         >>> lease = await lock.atry_acquire()
         >>> await lease.arelease()
         """
-        return self._try_acquire(sys._getframe(1))
+        return _atry_acquire(self, line_of(sys._getframe(1)))
 
-    def __aenter__(self) -> "Coroutine[Any, Any, _Lease]":
-        return _enter(self, sys._getframe(1))
+    @coroutine_function
+    def aattach(self, token: str) -> "Coroutine[Any, Any, _Lease]":
+        """`attach` for asyncio.
 
-    def __aexit__(
+        >>> theirs = await lock.aattach(lease.token)
+        """
+        return _aattach(self, line_of(sys._getframe(1)), token)
+
+    async def ainspect(self) -> "Inspection":
+        """`inspect` for asyncio.
+
+        >>> (await lock.ainspect()).held
+        False
+        """
+        return await self._inspect()
+
+    async def __aenter__(self) -> "_Lease":
+        frame = sys._getframe(1)
+        body = _body()
+        lease: _Lease = await _aacquire(self._begin, line_of(frame))
+        _begin(body, lease)
+        self._enter(frame, lease, body)
+        return lease
+
+    async def __aexit__(
         self,
         kind: "type[BaseException] | None",
         error: BaseException | None,
         trace: "TracebackType | None",
-    ) -> "Coroutine[Any, Any, None]":
-        return _leave(*self._leave(sys._getframe(1)), error)
+    ) -> None:
+        lease, body = self._leave(sys._getframe(1))
+        await _leave(lease, body, error)
 
     if TYPE_CHECKING:
 
@@ -212,28 +243,51 @@ class Lock(_Lock):  # type: ignore[misc]
 class Lease(_Lease):  # type: ignore[misc]
     """What `redlock.Lease` has from here."""
 
+    async def aextend(self, ttl: "float | timedelta | None" = None) -> None:
+        """`extend` for asyncio.
+
+        >>> await lease.aextend(ttl=30)
+        """
+        await self._extend(ttl)
+
+    async def arelease(self) -> None:
+        """`release` for asyncio. A cancellation ends only the wait for the confirmation: the release has been sent.
+
+        >>> await lease.arelease()
+        """
+        await self._release()
+
     async def __aenter__(self) -> "_Lease":
         body = _body()
         self._enter(body)
         _begin(body, self)
         return self
 
-    def __aexit__(
+    async def __aexit__(
         self,
         kind: "type[BaseException] | None",
         error: BaseException | None,
         trace: "TracebackType | None",
-    ) -> "Coroutine[Any, Any, None]":
-        return _leave(self, self._leave(), error)
+    ) -> None:
+        await _leave(self, self._leave(), error)
 
 
-for _ours, _theirs in (
-    (_Acquire, _native._Acquire),
-    (Lock, _native.Lock),
-    (Lease, _native.Lease),
-):
+_PROTECTED = (
+    _aacquire,
+    _leave,
+    _Acquiring.__aenter__,
+    _Acquiring.__aexit__,
+    Lock.__aenter__,
+    Lock.__aexit__,
+    Lease.__aenter__,
+    Lease.__aexit__,
+)
+
+for _ours, _theirs in ((Lock, _native.Lock), (Lease, _native.Lease)):
     for _name, _method in vars(_ours).items():
         if callable(_method):
+            # Like the native methods: the types are in the stubs, and these names exist for type checkers alone.
+            _method.__annotations__ = {}
             setattr(_theirs, _name, _method)
 
 _native._set_trio(_trio)

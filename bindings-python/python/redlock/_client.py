@@ -1,30 +1,49 @@
-"""What a client has from Python: `from_client` and `async with`.
+"""What a client has from Python: `from_client`, `async with`, and its verbs for asyncio.
 
 The native class gets it when the package is imported, as others get theirs in `_asyncio`.
 """
 
+import sys
+
 from redlock import _native
+from redlock._coroutine_function import coroutine_function, line_of
 from redlock._native import _conclude
 from redlock.errors import LockError
 
 # As `typing` has it, which takes longer to import than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from datetime import timedelta
     from os import PathLike
     from types import TracebackType
-    from typing import Any
+    from typing import Any, Self
 
+    from redlock._native import Lease as _Lease
     from redlock._native import Redlock as _Redlock
+
+    _Names = str | list[str] | tuple[str, ...]
 else:
     _Redlock = object
+
+
+async def _aattach(
+    client: "_Redlock",
+    line: "tuple[str, int | None]",
+    name: "_Names",
+    token: str,
+    ttl: "float | timedelta | None",
+) -> "_Lease":
+    return await client.lock(name, ttl=ttl)._attach(line, token)
+
+
+_aattach.__qualname__ = "Redlock.aattach"
 
 
 class Redlock(_Redlock):
     """What `redlock.Redlock` has from here."""
 
-    async def __aenter__(self) -> "_Redlock":
+    async def __aenter__(self) -> "Self":
         return self
 
     async def __aexit__(
@@ -41,6 +60,40 @@ class Redlock(_Redlock):
             await self.ashutdown(0)
         except LockError as problem:
             _conclude(problem, error)
+
+    @coroutine_function
+    def aattach(
+        self, name: "_Names", token: str, *, ttl: "float | timedelta | None" = None
+    ) -> "Coroutine[Any, Any, _Lease]":
+        """`attach` for asyncio.
+
+        >>> theirs = await client.aattach("job", lease.token)
+        """
+        return _aattach(self, line_of(sys._getframe(1)), name, token, ttl)
+
+    async def aforce_release(self, name: "_Names") -> bool:
+        """`force_release` for asyncio.
+
+        >>> await client.aforce_release("job")
+        True
+        """
+        return await self._force_release(name)
+
+    async def arelease_all(self) -> int:
+        """`release_all` for asyncio.
+
+        >>> await client.arelease_all()
+        1
+        """
+        return await self._release_all()
+
+    async def ashutdown(self, timeout: "float | timedelta" = 10) -> int:
+        """`shutdown` for asyncio.
+
+        >>> await client.ashutdown(timeout=0)
+        1
+        """
+        return await self._shutdown(timeout)
 
     @classmethod
     def from_client(
@@ -103,4 +156,6 @@ class Redlock(_Redlock):
 
 for _name, _method in vars(Redlock).items():
     if callable(_method) or isinstance(_method, classmethod):
+        # As of the methods in `_asyncio`.
+        getattr(_method, "__func__", _method).__annotations__ = {}
         setattr(_native.Redlock, _name, _method)

@@ -21,9 +21,19 @@ class _Skipping(typing.Generic[_D]):
     def __call__(self, function: collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]) -> collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R | _D]]: ...
     @typing.overload
     def __call__(self, function: collections.abc.Callable[_P, _R]) -> collections.abc.Callable[_P, _R | _D]: ...
+
+class _Acquiring(collections.abc.Coroutine[typing.Any, typing.Any, Lease]):
+    def __init__(self, coroutine: collections.abc.Coroutine[typing.Any, typing.Any, Lease]) -> None: ...
+    def __await__(self) -> collections.abc.Generator[typing.Any, None, Lease]: ...
+    async def __aenter__(self) -> Lease: ...
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
+    def send(self, value: typing.Any) -> typing.Any: ...
+    def throw(self, *error: typing.Any) -> typing.Any: ...
+    def close(self) -> None: ...
+    __slots__ = ()
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_observe_by", "_pass_memory_time", "_set_trio", "configure", "lock"]
+__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_pass_memory_time", "_set_trio", "_swap_default", "configure", "lock"]
 
 __version__: Final[str]
 """
@@ -69,10 +79,24 @@ class Lease:
         ...     lease.held
         True
     """
+    async def aextend(self, ttl: float | datetime.timedelta | None=None) -> None:
+        """
+        `extend` for asyncio.
+
+        >>> await lease.aextend(ttl=30)
+        """
+    async def arelease(self) -> None:
+        """
+        `release` for asyncio. A cancellation ends only the wait for the confirmation: the release has been sent.
+
+        >>> await lease.arelease()
+        """
     async def __aenter__(self) -> Lease: ...
-    def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> collections.abc.Coroutine[typing.Any, typing.Any, None]: ...
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
     def __enter__(self, /) -> Lease: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
+    def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> Lease: ...
+    def __reduce__(self, /) -> "typing.NoReturn": ...
     def __repr__(self, /) -> str: ...
     @property
     def _body(self, /) -> Any | None:
@@ -82,6 +106,10 @@ class Lease:
     def _enter(self, /, body: "object") -> "None":
         """
         Begins an `async with` over the lease itself.
+        """
+    def _extend(self, /, ttl: "float | datetime.timedelta | None") -> "collections.abc.Awaitable[None]":
+        """
+        Sends what `aextend` does.
         """
     def _leave(self, /) -> "typing.Any":
         """
@@ -99,6 +127,10 @@ class Lease:
         """
         The same for what needs neither its context nor an end.
         """
+    def _release(self, /) -> "collections.abc.Awaitable[None]":
+        """
+        Sends what `arelease` does. A cancellation then ends only the wait for the confirmation.
+        """
     def abandon(self, /) -> bool:
         """
         Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
@@ -107,18 +139,6 @@ class Lease:
 
             >>> lease.abandon(), client.lock("job").inspect().held
             (True, True)
-        """
-    def aextend(self, /, ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[None]":
-        """
-        `extend` for asyncio: sent at the call.
-
-            >>> await lease.aextend(ttl=30)
-        """
-    def arelease(self, /) -> "collections.abc.Awaitable[None]":
-        """
-        `release` for asyncio: sent at the call, so that a cancellation only ends the waiting for its confirmation.
-
-            >>> await lease.arelease()
         """
     def ensure_held(self, /) -> None:
         """
@@ -250,9 +270,9 @@ class Lock:
         ...     print(report("eve"), report("mallory"))
         None 7
     """
-    def aacquire(self, *args: typing.Never, wait: float | datetime.timedelta | None=..., **kwargs: typing.Never) -> _Acquire:
+    def aacquire(self, *args: typing.Any, wait: float | datetime.timedelta | None=..., **kwargs: typing.Any) -> _Acquiring:
         """
-        `acquire` for asyncio, to be awaited or entered: begins then. A cancellation leaves no key behind.
+        `acquire` for asyncio, to be awaited or entered. A cancellation leaves no key behind.
 
         >>> async with lock.aacquire(wait=5) as lease:
         ...     lease.held
@@ -262,13 +282,26 @@ class Lock:
         """
     def atry_acquire(self) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease | None]:
         """
-        `try_acquire` for asyncio: begins when awaited.
+        `try_acquire` for asyncio.
 
         >>> lease = await lock.atry_acquire()
         >>> await lease.arelease()
         """
-    def __aenter__(self) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease]: ...
-    def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> collections.abc.Coroutine[typing.Any, typing.Any, None]: ...
+    def aattach(self, token: str) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease]:
+        """
+        `attach` for asyncio.
+
+        >>> theirs = await lock.aattach(lease.token)
+        """
+    async def ainspect(self) -> Inspection:
+        """
+        `inspect` for asyncio.
+
+        >>> (await lock.ainspect()).held
+        False
+        """
+    async def __aenter__(self) -> Lease: ...
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
     @typing.overload
     def __call__(self, function: staticmethod[_P, _R]) -> staticmethod[_P, _R]: ...
     @typing.overload
@@ -282,16 +315,25 @@ class Lock:
         awaitable, the lock is held until that has ended. Raises TypeError for a class, a property and a generator,
         whose caller decides when it ends; InvalidOption for a name with other braces.
         """
-    def __bool__(self, /) -> typing.NoReturn: ...
+    def __bool__(self, /) -> bool: ...
     def __copy__(self, /) -> Lock: ...
     def __deepcopy__(self, /, memo: "object") -> Lock: ...
     def __enter__(self, /) -> Lease: ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
+    def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> Lock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
-    def _acquire(self, /, frame: "types.FrameType", wait: "float | datetime.timedelta | types.EllipsisType | None" = ..., *args: "typing.Any", **kwargs: "typing.Any") -> _Acquire:
+    def _attach(self, /, line: "tuple[str, int | None]", token: "str") -> "collections.abc.Awaitable[Lease]":
         """
-        An acquire for asyncio, by the code that runs in `frame`.
+        Sends what `aattach` does, for the code at `line`.
+        """
+    def _begin(self, /, line: "tuple[str, int | None]", wait: "float | datetime.timedelta | types.EllipsisType | None" = ..., *args: "typing.Any", **kwargs: "typing.Any") -> _Acquire:
+        """
+        Begins an acquire, for the code at `line`.
+        """
+    def _begin_once(self, /, line: "tuple[str, int | None]") -> _Acquire:
+        """
+        The same of one round.
         """
     def _enter(self, /, frame: "types.FrameType", lease: "Lease", body: "object") -> "None":
         """
@@ -305,6 +347,10 @@ class Lock:
         """
         The with statement that holds this lease does not release it: from here on somebody else will.
         """
+    def _inspect(self, /) -> "collections.abc.Awaitable[Inspection]":
+        """
+        Sends what `ainspect` does.
+        """
     def _leave(self, /, frame: "types.FrameType") -> "tuple[Lease, typing.Any]":
         """
         The end of the `async with` in `frame`: its lease and its body.
@@ -317,16 +363,6 @@ class Lock:
         """
         What a decorated call gives that cannot have the lock; empty: LockTimeout is raised.
         """
-    def _try_acquire(self, /, frame: "types.FrameType") -> _Acquire:
-        """
-        The same of one round.
-        """
-    def aattach(self, /, token: "str") -> "collections.abc.Awaitable[Lease]":
-        """
-        `attach` for asyncio.
-
-            >>> theirs = await lock.aattach(lease.token)
-        """
     def acquire(self, /, *args: "typing.Never", wait: "float | datetime.timedelta | None" = ..., **kwargs: "typing.Never") -> Lease:
         """
         The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
@@ -338,13 +374,6 @@ class Lock:
             ...     lock.acquire(wait=0)
             Traceback (most recent call last):
             redlock.LockTimeout: lock:job: not acquired within ...
-        """
-    def ainspect(self, /) -> "collections.abc.Awaitable[Inspection]":
-        """
-        `inspect` for asyncio.
-
-            >>> (await lock.ainspect()).held
-            False
         """
     def attach(self, /, token: "str") -> Lease:
         """
@@ -506,8 +535,35 @@ class Redlock:
         ...     client.lock("job").key
         'app:job'
     """
-    async def __aenter__(self) -> Redlock: ...
+    async def __aenter__(self) -> typing.Self: ...
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
+    def aattach(self, name: str | list[str] | tuple[str, ...], token: str, *, ttl: float | datetime.timedelta | None=None) -> collections.abc.Coroutine[typing.Any, typing.Any, Lease]:
+        """
+        `attach` for asyncio.
+
+        >>> theirs = await client.aattach("job", lease.token)
+        """
+    async def aforce_release(self, name: str | list[str] | tuple[str, ...]) -> bool:
+        """
+        `force_release` for asyncio.
+
+        >>> await client.aforce_release("job")
+        True
+        """
+    async def arelease_all(self) -> int:
+        """
+        `release_all` for asyncio.
+
+        >>> await client.arelease_all()
+        1
+        """
+    async def ashutdown(self, timeout: float | datetime.timedelta=10) -> int:
+        """
+        `shutdown` for asyncio.
+
+        >>> await client.ashutdown(timeout=0)
+        1
+        """
     @classmethod
     def from_client(cls, client: typing.Any | collections.abc.Sequence[typing.Any], *, service: str | None=None, key_prefix: str | None=None, node_timeout: float | datetime.timedelta | None=None, connect_timeout: float | datetime.timedelta | None=None, restart_guard: float | datetime.timedelta | None=None, min_replicas: int | None=None, fsync: bool | None=None, scripts: bool | None=None, tls_ca: str | os.PathLike[str] | bytes | None=None, tls_cert: str | os.PathLike[str] | bytes | None=None, tls_key: str | os.PathLike[str] | bytes | None=None, tls_server_name: str | None=None, tls_verify: bool | None=None, client_name: str | None=None, credentials: collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None=None) -> Redlock:
         """
@@ -527,41 +583,26 @@ class Redlock:
         """
     def __copy__(self, /) -> Redlock: ...
     def __deepcopy__(self, /, memo: "object") -> Redlock: ...
-    def __enter__(self, /) -> Redlock: ...
+    def __enter__(self, /) -> "typing.Self": ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
     def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
+    def _force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]":
+        """
+        Sends what `aforce_release` does.
+        """
     def _let_go(self, /) -> None:
         """
         Sends what `with` does at its end and does not wait.
         """
-    def aattach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[Lease]":
+    def _release_all(self, /) -> "collections.abc.Awaitable[int]":
         """
-        `attach` for asyncio.
-
-            >>> theirs = await client.aattach("job", lease.token)
+        Sends what `arelease_all` does.
         """
-    def aforce_release(self, /, name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]":
+    def _shutdown(self, /, timeout: "float | datetime.timedelta") -> "collections.abc.Awaitable[int]":
         """
-        `force_release` for asyncio.
-
-            >>> await client.aforce_release("job")
-            True
-        """
-    def arelease_all(self, /) -> "collections.abc.Awaitable[int]":
-        """
-        `release_all` for asyncio.
-
-            >>> await client.arelease_all()
-            1
-        """
-    def ashutdown(self, /, timeout: "float | datetime.timedelta" = ...) -> "collections.abc.Awaitable[int]":
-        """
-        `shutdown` for asyncio: begins at the call.
-
-            >>> await client.ashutdown(timeout=0)
-            1
+        Begins what `ashutdown` does.
         """
     def attach(self, /, name: "str | list[str] | tuple[str, ...]", token: "str", *, ttl: "float | datetime.timedelta | None" = None) -> Lease:
         """
@@ -735,51 +776,25 @@ class Stats:
         """
 
 @final
-class _Acquire(collections.abc.Coroutine[typing.Any, typing.Any, Lease]):
+class _Acquire:
     """
-    One acquire, to be awaited once or entered by `async with`. It begins then; what nobody takes is given back.
+    One acquire that has begun. Dropping it releases a grant that was not taken.
     """
-    def __await__(self) -> collections.abc.Generator[typing.Any, None, Lease]: ...
-    async def __aenter__(self) -> Lease: ...
-    def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> collections.abc.Coroutine[typing.Any, typing.Any, None]: ...
-    def send(self, value: typing.Any) -> typing.Any: ...
-    def throw(self, *error: typing.Any) -> typing.Any: ...
-    def close(self) -> None: ...
-    def __repr__(self, /) -> str: ...
     def accept(self, /) -> bool:
         """
-        Whether the answer stands, now that the task runs: if so, `lease`. False: its time was over before; `ask` again.
+        Whether the reply stands, now that the task runs: if so, call `lease`. False: its time was over before, so `ask` again.
         """
     def ask(self, /) -> "asyncio.Future[None]":
         """
-        An asyncio future that is done when there is an answer: then `accept`.
-        """
-    def dismiss(self, /) -> None:
-        """
-        Nobody is to be told that it was never awaited.
+        An asyncio future that is done when there is a reply: then call `accept`.
         """
     def give_up(self, /) -> None:
         """
-        Ends it; what was granted meanwhile is given back.
-        """
-    def hold(self, /, lease: "Lease | None") -> "Lease | None":
-        """
-        Of an `async with`: what it holds. None: it has ended, and this is what it held.
+        Ends it, and releases what was granted meanwhile.
         """
     def lease(self, /) -> Lease | None:
         """
         The lease; None where one round was not enough.
-        """
-    @property
-    def once(self, /) -> bool:
-        """
-        Whether it may come to nothing: one round.
-        """
-    def set_steps(self, /, steps: "object") -> None: ...
-    @property
-    def steps(self, /) -> Any | None:
-        """
-        What runs it as a coroutine, if that has begun.
         """
 
 def _client(identity: "str", nodes: "list[str]", options: "dict[str, typing.Any]") -> Redlock:
@@ -817,6 +832,11 @@ def _make_classes() -> "None":
     Makes them, and imports those of errors.
     """
 
+def _now() -> "float":
+    """
+    Seconds on a clock that no test library replaces.
+    """
+
 def _observe_by(observer: "collections.abc.Callable[[str, float, str, str | None], object] | None") -> "None":
     """
     Has `observer` told of each acquire from now on; None: nobody.
@@ -830,6 +850,11 @@ def _pass_memory_time(name: "str", seconds: "float | datetime.timedelta") -> "No
 def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":
     """
     How to ask for the trio that runs here; never asked where nobody has imported trio.
+    """
+
+def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool] | None":
+    """
+    Replaces the default client and whether it is in use, and returns both as they were.
     """
 
 def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock:

@@ -32,12 +32,9 @@ impl Redlock {
         )
     }
 
-    /// `shutdown` for asyncio: begins at the call.
-    ///
-    ///     >>> await client.ashutdown(timeout=0)
-    ///     1
-    #[pyo3(signature = (timeout: "float | datetime.timedelta" = Timeout::DEFAULT) -> "collections.abc.Awaitable[int]")]
-    fn ashutdown<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Bound<'py, PyAny>> {
+    /// Begins what `ashutdown` does.
+    #[pyo3(signature = (timeout: "float | datetime.timedelta") -> "collections.abc.Awaitable[int]")]
+    fn _shutdown<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Bound<'py, PyAny>> {
         submit(py, self.client.client.shutdown(timeout.0), |py, done| {
             Ok(check(py, done)?.into_pyobject(py)?.into_any().unbind())
         })
@@ -53,6 +50,7 @@ impl Redlock {
         self.client.client.close();
     }
 
+    #[pyo3(signature = () -> "typing.Self")]
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }

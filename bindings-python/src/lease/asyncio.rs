@@ -13,11 +13,9 @@ use crate::runtime::{exit, lock};
 
 #[pymethods]
 impl Lease {
-    /// `extend` for asyncio: sent at the call.
-    ///
-    ///     >>> await lease.aextend(ttl=30)
-    #[pyo3(signature = (ttl: "float | datetime.timedelta | None" = None) -> "collections.abc.Awaitable[None]")]
-    fn aextend<'py>(
+    /// Sends what `aextend` does.
+    #[pyo3(signature = (ttl: "float | datetime.timedelta | None") -> "collections.abc.Awaitable[None]")]
+    fn _extend<'py>(
         &self,
         py: Python<'py>,
         ttl: Option<&Bound<'py, PyAny>>,
@@ -27,11 +25,9 @@ impl Lease {
         submit(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
 
-    /// `release` for asyncio: sent at the call, so that a cancellation only ends the waiting for its confirmation.
-    ///
-    ///     >>> await lease.arelease()
+    /// Sends what `arelease` does. A cancellation then ends only the wait for the confirmation.
     #[pyo3(signature = () -> "collections.abc.Awaitable[None]")]
-    fn arelease<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn _release<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let _asks = ffi::about_to_ask();
         submit(py, self.give_back(), |py, done| check(py, done).map(|()| py.None()))
     }

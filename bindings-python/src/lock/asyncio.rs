@@ -6,7 +6,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::acquire::Acquire;
 use super::{Lock, Names};
 use crate::args::{self, WaitArg};
-use crate::call_site::{self, CallSite};
+use crate::call_site::CallSite;
 use crate::errors::check;
 use crate::inspection::Inspection;
 use crate::lease::Lease;
@@ -18,48 +18,45 @@ type Left = (Option<Py<Lease>>, Option<Py<PyAny>>);
 
 #[pymethods]
 impl Lock {
-    /// `attach` for asyncio.
-    ///
-    ///     >>> theirs = await lock.aattach(lease.token)
-    #[pyo3(signature = (token: "str") -> "collections.abc.Awaitable[Lease]")]
-    pub(crate) fn aattach<'py>(
+    /// Sends what `aattach` does, for the code at `line`.
+    #[pyo3(signature = (line: "tuple[str, int | None]", token: "str") -> "collections.abc.Awaitable[Lease]")]
+    fn _attach<'py>(
         &self,
         py: Python<'py>,
+        line: CallSite,
         token: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let token = args::text("token", Some(token))?.unwrap_or_default();
-        let caller = self.caller(py, CallSite::of(&call_site::frame(py)?)?)?;
+        let caller = self.caller(py, line)?;
         let future = caller.attach(&token);
         submit(py, future, move |py, granted| Ok(Self::attached(py, granted, &caller)?.into_any()))
     }
 
-    /// `inspect` for asyncio.
-    ///
-    ///     >>> (await lock.ainspect()).held
-    ///     False
+    /// Sends what `ainspect` does.
     #[pyo3(signature = () -> "collections.abc.Awaitable[Inspection]")]
-    fn ainspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn _inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let found = self.core(py)?.1.inspect();
         submit(py, found, |py, found| Ok(Inspection::make(py, check(py, found)?)?.into_any()))
     }
 
-    /// An acquire for asyncio, by the code that runs in `frame`.
-    #[pyo3(signature = (frame: "types.FrameType", wait: "float | datetime.timedelta | types.EllipsisType | None" = WaitArg::NotGiven, *args: "typing.Any", **kwargs: "typing.Any"))]
-    fn _acquire(
-        slf: Py<Self>,
-        frame: &Bound<'_, PyAny>,
+    /// Begins an acquire, for the code at `line`.
+    #[pyo3(signature = (line: "tuple[str, int | None]", wait: "float | datetime.timedelta | types.EllipsisType | None" = WaitArg::NotGiven, *args: "typing.Any", **kwargs: "typing.Any"))]
+    fn _begin(
+        &self,
+        py: Python<'_>,
+        line: CallSite,
         wait: WaitArg,
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Acquire> {
         refuse_acquire("aacquire()", args, kwargs)?;
-        Ok(Acquire::new(slf, CallSite::of(frame)?, Some(wait.into())))
+        Ok(Acquire::new(self.begin(py, line, Some(wait.into()))?))
     }
 
     /// The same of one round.
-    #[pyo3(signature = (frame: "types.FrameType"))]
-    fn _try_acquire(slf: Py<Self>, frame: &Bound<'_, PyAny>) -> PyResult<Acquire> {
-        Ok(Acquire::new(slf, CallSite::of(frame)?, None))
+    #[pyo3(signature = (line: "tuple[str, int | None]"))]
+    fn _begin_once(&self, py: Python<'_>, line: CallSite) -> PyResult<Acquire> {
+        Ok(Acquire::new(self.begin(py, line, None)?))
     }
 
     /// An `async with` under way: the frame that runs it, what it holds, and what its task is cancelled by.
