@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyEllipsis, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyEllipsis, PyList, PyString, PyTuple};
 use redlock::Pem;
 use redlock::ffi::Unit;
 
@@ -155,8 +155,18 @@ pub(crate) fn text(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Opt
     if let Some(text) = tried(value.py(), value.extract())? {
         return Ok(Some(text));
     }
-    let class = class(value);
-    Err(invalid(format!("{name} is of type {class}: it must be a str without lone surrogates")))
+    Err(invalid(format!("{name} is of type {}: {}", class(value), text_rule(value))))
+}
+
+/// What a value must be that is not text that Redis can store.
+fn text_rule(value: &Bound<'_, PyAny>) -> &'static str {
+    if value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>() {
+        "it must be a str. Decode it first, as in value.decode()"
+    } else if value.is_instance_of::<PyString>() {
+        "it must be a str that UTF-8 can encode, without lone surrogates"
+    } else {
+        "it must be a str"
+    }
 }
 
 /// The path of a PEM file, or its bytes.
@@ -183,9 +193,12 @@ pub(crate) fn callback(value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
 
 /// One name, or several.
 pub(crate) fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-    strings(value)?.map_err(|_| {
-        let rule = "it must be a str without lone surrogates, or a list of several";
-        invalid(format!("the name is {}: {rule}", shown(value)))
+    strings(value)?.map_err(|wrong| {
+        invalid(format!(
+            "the name is {}: {}, or a list of several",
+            shown(value),
+            text_rule(&wrong)
+        ))
     })
 }
 
@@ -194,8 +207,8 @@ pub(crate) fn nodes(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     // Not shown: it may be a connection with a password in it.
     strings(value)?.map_err(|wrong| {
         invalid(format!(
-            "a node is of type {}: it must be a URL such as 'redis://127.0.0.1:6379', or a list of URLs; \
-             connections are made by redlock itself",
+            "a node is of type {}: it must be a str such as 'redis://127.0.0.1:6379', or a list of several. \
+             Pass str(url) for a URL object, and Redlock.from_client(client) for a client of redis-py",
             class(&wrong)
         ))
     })

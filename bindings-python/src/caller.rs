@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
+use redlock::LeaseHandle;
 use redlock::ffi::{self, NOT_REENTRANT};
 
-use crate::call_site::{CallSite, warn};
+use crate::call_site::{CallSite, in_cell, warn};
 use crate::credentials::Kept;
 use crate::errors::check;
 use crate::owner::Owner;
@@ -53,12 +54,20 @@ impl Caller {
         async move { attached.await.map(redlock::Lease::into_handle) }
     }
 
-    /// Warns of a lock that would wait for itself: this thread or task has it.
-    pub(crate) fn warn_of_own(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(held) = ffi::held_by(&self.lock, || self.owner.plain()) else {
-            return Ok(());
-        };
-        let (key, whence) = (ffi::shown(&self.lock.key()), ffi::acquired_at(&held));
+    /// The lease on this lock that this thread or task holds itself, if it does.
+    ///
+    /// A thread that acquired a lease may have handed it to another thread or task: it holds the lease if the code that
+    /// acquired it is still running.
+    pub(crate) fn own(&self, py: Python<'_>) -> PyResult<Option<LeaseHandle>> {
+        let Some(held) = ffi::held_by(&self.lock, || self.owner.plain()) else { return Ok(None) };
+        let call_site = ffi::call_site::<CallSite>(&held);
+        let runs = call_site.map_or(Ok(true), |call_site| call_site.may_run(py))?;
+        Ok(runs.then_some(held))
+    }
+
+    /// Warns of a lock that would wait for itself: this thread or task holds it.
+    pub(crate) fn warn_of_own(&self, py: Python<'_>, held: &LeaseHandle) -> PyResult<()> {
+        let (key, whence) = (ffi::shown(&self.lock.key()), ffi::acquired_at(held));
         let who = self.owner.word();
         warn::<PyRuntimeWarning>(
             py,
@@ -71,7 +80,7 @@ impl Caller {
 
 /// Warns of a call that waits in an event loop's thread.
 pub(crate) fn warn_of_loop(py: Python<'_>, instead: &str, about: &str) -> PyResult<()> {
-    if event_loop::running(py)?.is_none() {
+    if event_loop::running(py)?.is_none() || in_cell(py)? {
         return Ok(());
     }
     let about = ffi::shown(about);

@@ -85,5 +85,5 @@ mod _native {
     #[pymodule_export]
     use crate::stats::Stats;
     #[pymodule_export]
-    use crate::testing::{fail_memory, pass_memory_time};
+    use crate::testing::{fail_memory, now, pass_memory_time, swap_default};
 }

@@ -1,6 +1,7 @@
 //! Locks and clients in pickles: what they describe. A lock brings its client along, and the default client's lock means the
 //! default client of wherever it comes to. Leases do not travel: `attach` does that.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use redlock::ffi::{Args, CLIENT_OPTIONS, LOCK_OPTIONS, Row, Value};
@@ -9,6 +10,7 @@ use crate::args::Anything;
 use crate::client::Redlock;
 use crate::credentials::Kept;
 use crate::errors::invalid;
+use crate::lease::Lease;
 use crate::lock::{Lock, Names};
 use crate::options::{client_args, lock_args};
 use crate::source::{Numbered, Source};
@@ -61,6 +63,18 @@ impl Lock {
     fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
         let _ = memo;
         slf
+    }
+}
+
+#[pymethods]
+impl Lease {
+    #[expect(clippy::unused_self, reason = "a method of Python's data model")]
+    #[pyo3(signature = () -> "typing.NoReturn")]
+    fn __reduce__(&self) -> PyResult<Py<PyAny>> {
+        Err(PyTypeError::new_err(
+            "a Lease cannot be copied or pickled, because two owners would release it. To hand it to another process, \
+             pass lease.token, call lock.attach(token) there, then lease.abandon() here",
+        ))
     }
 }
 

@@ -106,6 +106,11 @@ impl Numbered {
         DEFAULT.get(make, |made| made.client.nodes())
     }
 
+    /// Replaces the default client, for tests.
+    pub(crate) fn swap_default(other: Option<(Self, bool)>) -> Option<(Self, bool)> {
+        DEFAULT.swap(other)
+    }
+
     /// Makes this the default client.
     pub(crate) fn configure(&self, py: Python<'_>, replace: bool) -> PyResult<()> {
         let configured = DEFAULT.configure(self.clone(), &self.client.nodes(), replace);

@@ -1,9 +1,14 @@
 //! What `redlock.testing` needs of the core, and no program.
 
+use std::sync::LazyLock;
+use std::time::Instant;
+
 use pyo3::prelude::*;
 use redlock::ffi;
 
 use crate::args::Seconds;
+use crate::client::Redlock;
+use crate::source::Numbered;
 
 /// Has the node `memory://name` fail every command, or answer again.
 #[pyfunction]
@@ -17,4 +22,20 @@ pub(crate) fn fail_memory(name: &str, down: bool) {
 #[pyo3(name = "_pass_memory_time", signature = (name: "str", seconds: "float | datetime.timedelta") -> "None")]
 pub(crate) fn pass_memory_time(name: &str, seconds: Seconds) {
     ffi::pass_memory_time(name, seconds.0);
+}
+
+/// Replaces the default client and whether it is in use, and returns both as they were.
+#[pyfunction]
+#[pyo3(name = "_swap_default", signature = (other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool] | None")]
+pub(crate) fn swap_default(other: Option<(Py<Redlock>, bool)>) -> Option<(Redlock, bool)> {
+    let other = other.map(|(client, used)| (client.get().client.clone(), used));
+    Numbered::swap_default(other).map(|(client, used)| (Redlock { client }, used))
+}
+
+/// Seconds on a clock that no test library replaces.
+#[pyfunction]
+#[pyo3(name = "_now", signature = () -> "float")]
+pub(crate) fn now() -> f64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_secs_f64()
 }

@@ -33,15 +33,29 @@ impl Unit {
     /// The duration that `value` of option `name` means; NaN, infinite and negative values break the rule.
     pub fn duration(self, name: &str, value: f64) -> Result<Duration> {
         let (scale, unit) = (if self == Self::Milliseconds { 1e-3 } else { 1.0 }, self.word());
-        let name = spelled(name);
+        let (name, endless) = (spelled(name), self.endless(name));
         if value.is_nan() || value < 0.0 {
-            let rule = format!("{name} is {value}: it must be a number of {unit}, 0 or more");
+            let rule =
+                format!("{name} is {value}: it must be a number of {unit}, 0 or more{endless}");
             return Err(Error::invalid(rule));
         }
         // `None` also where a float is more than a duration can be.
         Duration::try_from_secs_f64(value * scale).ok().filter(|time| *time <= MAX_TIME).ok_or_else(
-            || Error::invalid(format!("{name} is {value} {unit}: at most ten years make sense")),
+            || {
+                Error::invalid(format!(
+                    "{name} is {value} {unit}: at most ten years make sense{endless}"
+                ))
+            },
         )
+    }
+
+    /// How this language writes a `wait` without an end; empty for other options.
+    fn endless(self, name: &str) -> &'static str {
+        match (name, self) {
+            ("wait", Self::Seconds) => ". wait=None waits forever",
+            ("wait", Self::Milliseconds) => ". wait: Infinity waits forever",
+            _ => "",
+        }
     }
 
     /// What messages call it.

@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import re
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -177,3 +178,54 @@ def test_what_a_signals_handler_raises_is_raised() -> None:
     program = run(ALARMS)
     said, wrong = program.communicate(timeout=40)
     assert (said, wrong, program.returncode) == ("100 0\n", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (
+            b"job",
+            r"^the name is b'job': it must be a str\. Decode it first, as in value\.decode\(\)",
+        ),
+        (bytearray(b"job"), r"Decode it first"),
+        (42, "^the name is 42: it must be a str, or a list of several$"),
+        (["a", 42], "it must be a str, or a list of several$"),
+        ("\ud800", "without lone surrogates"),
+    ],
+)
+def test_a_name_that_is_not_text_is_named(value: Any, words: str) -> None:
+    client = redlock.Redlock("memory://")
+    for call in (client.lock, redlock.lock, client.force_release):
+        with pytest.raises(redlock.InvalidOption, match=words):
+            call(value)
+
+
+@pytest.mark.parametrize("wait", [-1, threading.TIMEOUT_MAX, 1e10])
+def test_a_wait_that_others_take_for_forever_names_none(
+    call: Callable[..., Any], wait: float
+) -> None:
+    client = redlock.Redlock("memory://")
+    with pytest.raises(redlock.InvalidOption, match=r"^wait is .*\. wait=None waits forever$"):
+        client.lock("job", wait=wait)
+    with pytest.raises(redlock.InvalidOption, match=r"wait is .*\. wait=None waits forever$"):
+        call(client.lock("job"), "acquire", wait=wait)
+    with pytest.raises(redlock.InvalidOption) as caught:
+        client.lock("job", ttl=wait)
+    assert "forever" not in str(caught.value)
+
+
+def test_classes_without_a_constructor_name_the_function_that_makes_them() -> None:
+    with pytest.raises(TypeError, match=r"redlock\.lock\(name\)"):
+        redlock.Lock("job")
+    with pytest.raises(TypeError, match=r"lock\.acquire\(\)"):
+        redlock.Lease()
+
+
+def test_a_url_object_is_named() -> None:
+    """As pydantic's `RedisDsn`, which is not a str."""
+
+    class Dsn:
+        pass
+
+    with pytest.raises(redlock.InvalidOption, match=r"of type Dsn: it must be a str.*str\(url\)"):
+        redlock.Redlock(Dsn())  # type: ignore[arg-type]

@@ -170,3 +170,11 @@ def test_inspections_say_what_they_found(redis_client: redlock.Redlock, name: st
         found = redis_client.lock(name).inspect()
     assert f"Inspection(held=True, remaining={found.remaining}, nodes=[" in repr(found)
     assert f"token='{found.nodes[0].token}'" in repr(found)
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, again])
+def test_a_lease_says_how_it_is_handed_over(client: redlock.Redlock, name: str, way: Any) -> None:
+    with client.lock(name) as lease:
+        with pytest.raises(TypeError, match=r"lease\.token.*lock\.attach\(token\)") as caught:
+            way(lease)
+        assert lease.token not in str(caught.value)

@@ -275,6 +275,71 @@ def test_another_thread_that_waits_is_not_called_the_holder(
         assert "reentrant" not in pool.submit(wait).result(10)
 
 
+def test_a_thread_that_handed_its_lease_over_is_not_called_the_holder(
+    client: redlock.Redlock, name: str
+) -> None:
+    """As a dependency of FastAPI does: a generator that enters in one thread of a pool, and is left in another one."""
+    lock = client.lock(name)
+
+    @contextlib.contextmanager
+    def dependency(wait: float) -> Iterator[redlock.Lease]:
+        with lock.acquire(wait=wait) as lease:
+            yield lease
+
+    def second() -> str:
+        with pytest.raises(redlock.LockTimeout, match=ANOTHERS) as caught, dependency(0.1):
+            pytest.fail("entered")
+        return str(caught.value)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = dependency(10)
+        # In the same thread: a warning is an error here.
+        pool.submit(first.__enter__).result(10)
+        assert "reentrant" not in pool.submit(second).result(10)
+    first.__exit__(None, None, None)
+    assert not lock.inspect().held
+
+
+def test_a_thread_whose_exit_stack_holds_it_is_warned_of(
+    client: redlock.Redlock, name: str
+) -> None:
+    lock = client.lock(name, wait=0.1)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(lock)
+        with (
+            pytest.warns(RuntimeWarning, match="this thread holds it already"),
+            pytest.raises(redlock.LockTimeout, match="this thread holds it itself"),
+        ):
+            lock.acquire()
+
+
+#: What a notebook runs in its event loop; `get_ipython` is there in every cell.
+CELLS = {
+    "a cell": ("with lock: pass", False),
+    "a function of a cell": ("def f():\n    with lock: pass\nf()", False),
+    "a shutdown": ("client.shutdown(0)", False),
+    "a coroutine": ("async def f():\n    with lock: pass\nwarn(f())", True),
+}
+
+
+@pytest.mark.parametrize("about", CELLS)
+def test_a_cell_of_a_notebook_is_not_warned_of_its_loop(
+    client: redlock.Redlock, name: str, about: str
+) -> None:
+    cell, warns = CELLS[about]
+
+    def warn(coroutine: Any) -> None:
+        with pytest.raises(RuntimeWarning, match="blocks the event loop"):
+            coroutine.send(None)
+
+    async def kernel() -> None:
+        names = {"get_ipython": None, "lock": client.lock(name), "client": client, "warn": warn}
+        exec(compile(cell, "<ipython-input-1>", "exec"), names)
+
+    asyncio.run(kernel())
+    assert warns == ("warn(" in cell)
+
+
 def test_a_task_that_waits_for_itself_is_warned_of(client: redlock.Redlock, name: str) -> None:
     async def main() -> None:
         lock = client.lock(name)

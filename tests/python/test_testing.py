@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -219,6 +220,20 @@ class TestMarked:
         redlock_default.fail()
         with pytest.raises(redlock.QuorumUnavailable):
             redlock.lock("other", wait=0).acquire()
+
+    def test_the_default_client_is_as_it_was_before(self):
+        import redlock
+        assert redlock.configure("memory://own").nodes == ["memory://own"]
+
+    def test_over_another_one(self, redlock_default):
+        import redlock
+        assert redlock.lock("job").inspect().nodes[0].url == redlock_default.nodes[0]
+
+    def test_that_one_is_back(self):
+        import redlock
+        assert redlock.lock("job").inspect().nodes[0].url == "memory://own"
+        with pytest.raises(redlock.InvalidOption, match="in use"):
+            redlock.configure("memory://")
 """
 
 
@@ -241,4 +256,22 @@ def test_the_plugin_in_a_run_of_its_own(tmp_path: Path) -> None:
         text=True,
         timeout=100,
     )
-    assert "4 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "7 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_time_passes_although_the_program_s_clock_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As under freezegun. The loop that would notify the holder is blocked by the call itself."""
+
+    async def main() -> None:
+        client = TestRedlock()
+        lease = await client.lock("job").aacquire()
+        lease.on_lost(lambda _: None)
+        for clock in ("monotonic", "time", "perf_counter"):
+            monkeypatch.setattr(time, clock, lambda: 1.0)
+        client.pass_time(20)
+        assert not lease.held
+        monkeypatch.undo()
+
+    asyncio.run(main())

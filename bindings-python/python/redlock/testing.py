@@ -6,7 +6,7 @@ With pytest the fixture `redlock_client` gives one, and nothing of redlock is im
 import time
 import uuid
 
-from redlock._native import Lease, Redlock, _fail_memory, _pass_memory_time
+from redlock._native import Lease, Redlock, _fail_memory, _now, _pass_memory_time
 
 # As `typing` has it, which takes longer to import than all the rest.
 TYPE_CHECKING = False
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     _Names = str | list[str] | tuple[str, ...]
 
-#: Seconds that `lose` and `pass_time` wait at most until holders have been told.
+#: Seconds that `lose` and `pass_time` wait at most until holders have been told, on a clock that freezegun does not
+#: replace.
 TOLD = 1.0
 
 
@@ -29,14 +30,14 @@ class _Told:
         self._held = held
         self._told: list[Lease] = []
         self._forget = [lease.on_lost(self._hear(lease)) for lease in held]
-        self._end = time.monotonic() + TOLD
+        self._end = _now() + TOLD
 
     def _hear(self, lease: Lease) -> "Callable[[object], None]":
         return lambda _: self._told.append(lease)
 
     def missing(self) -> bool:
         waited_for = [lease for lease in self._held if not lease.held and lease not in self._told]
-        if waited_for and time.monotonic() < self._end:
+        if waited_for and _now() < self._end:
             return True
         for forget in self._forget:
             forget()
@@ -107,8 +108,8 @@ class TestRedlock(Redlock):
         """
         held = self._leases_of(name)
         there = self.force_release(name)
-        end = time.monotonic() + TOLD
-        while any(lease.held for lease in held) and time.monotonic() < end:
+        end = _now() + TOLD
+        while any(lease.held for lease in held) and _now() < end:
             time.sleep(0.001)
         return there
 
@@ -123,9 +124,9 @@ class TestRedlock(Redlock):
         held = self._leases_of(name)
         told = _Told(held)
         there = await self.aforce_release(name)
-        end = time.monotonic() + TOLD
+        end = _now() + TOLD
         # Whatever loop runs here gets its turn.
-        while any(lease.held for lease in held) and time.monotonic() < end:
+        while any(lease.held for lease in held) and _now() < end:
             await self._other.lock(name).ainspect()
         while told.missing():
             await self._other.lock(name).ainspect()

@@ -33,12 +33,21 @@ def redlock_client(request: pytest.FixtureRequest) -> "Iterator[TestRedlock]":
 
 
 @pytest.fixture
-def redlock_default(request: pytest.FixtureRequest, redlock_client: "TestRedlock") -> "TestRedlock":
-    """`redlock_client`, whose node is also that of the default client: of `redlock.lock` and its decorators."""
-    import redlock
+def redlock_default(
+    request: pytest.FixtureRequest, redlock_client: "TestRedlock"
+) -> "Iterator[TestRedlock]":
+    """`redlock_client`, whose node is also that of the default client: of `redlock.lock` and its decorators.
 
-    redlock.configure(redlock_client.nodes, replace=True, **_options(request))
-    return redlock_client
+    The default client is what it was before when the test is over.
+    """
+    import redlock
+    from redlock._native import _swap_default
+
+    before = _swap_default(None)
+    client = redlock.configure(redlock_client.nodes, **_options(request))
+    yield redlock_client
+    _swap_default(before)
+    client.close()
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 //! What a lease can do, in code that blocks.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 use redlock::ffi::{self, Unit};
 
 use super::Lease;
@@ -12,6 +14,15 @@ use crate::runtime::wait::wait;
 
 #[pymethods]
 impl Lease {
+    #[new]
+    #[pyo3(signature = (*args: "typing.Never", **kwargs: "typing.Never"))]
+    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let _ = (args, kwargs);
+        Err(PyTypeError::new_err(
+            "redlock.Lease has no constructor: lock.acquire() and lock.try_acquire() return leases",
+        ))
+    }
+
     /// Whether it is still ours for sure, by the clock: no question to the nodes.
     ///
     ///     >>> lease.held

@@ -17,6 +17,15 @@ use crate::runtime::wait::wait;
 
 #[pymethods]
 impl Lock {
+    #[new]
+    #[pyo3(signature = (*args: "typing.Never", **kwargs: "typing.Never"))]
+    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let _ = (args, kwargs);
+        Err(PyTypeError::new_err(
+            "redlock.Lock has no constructor: redlock.lock(name) and client.lock(name) make locks",
+        ))
+    }
+
     /// The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
     ///
     /// Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered all the

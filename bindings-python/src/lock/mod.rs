@@ -144,15 +144,17 @@ impl Lock {
         wait: Option<Wait>,
     ) -> PyResult<(Caller, ffi::Acquire)> {
         let caller = self.caller(py, call_site)?;
-        let acquire = match wait {
-            None => ffi::Acquire::once(&caller.lock),
-            Some(wait) => {
-                let owner = Some(caller.owner.plain());
-                check(py, ffi::Acquire::new(&caller.lock, wait, Unit::Seconds, owner))?
-            }
+        let Some(wait) = wait else {
+            let acquire = ffi::Acquire::once(&caller.lock);
+            return Ok((caller, acquire));
         };
-        if acquire.may_wait() {
-            caller.warn_of_own(py)?;
+        let own = caller.own(py)?;
+        let owner = own.as_ref().map(|_| caller.owner.plain());
+        let acquire = check(py, ffi::Acquire::new(&caller.lock, wait, Unit::Seconds, owner))?;
+        if let Some(own) = own
+            && acquire.may_wait()
+        {
+            caller.warn_of_own(py, &own)?;
         }
         Ok((caller, acquire))
     }

@@ -2,16 +2,22 @@
 //!
 //! Nothing here has a part in who holds a lock: a binding that says nothing loses a few words of its messages.
 
-use std::fmt;
+use std::any::Any;
 use std::sync::Arc;
 
-use crate::lease::{LeaseHandle, Owner};
+use crate::lease::{CallSite, LeaseHandle, Owner};
 use crate::lock::Lock;
 
 /// Notes where the lease was acquired, as its language writes it. The first note stands.
-pub fn note_call_site(lease: &LeaseHandle, call_site: impl fmt::Display + Send + Sync + 'static) {
+pub fn note_call_site(lease: &LeaseHandle, call_site: impl CallSite) {
     // Whoever was first has noted the same.
     let _ = lease.0.call_site.set(Box::new(call_site));
+}
+
+/// The note of this type that was made of where the lease was acquired.
+pub fn call_site<T: CallSite>(lease: &LeaseHandle) -> Option<&T> {
+    let noted: &dyn Any = &**lease.0.call_site.get()?;
+    noted.downcast_ref()
 }
 
 /// Notes who acquired the lease: an acquire of the same owner that waits for it says so. The first note stands.

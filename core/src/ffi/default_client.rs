@@ -52,6 +52,13 @@ impl<C: Clone> DefaultClient<C> {
         Ok(chosen.client.clone())
     }
 
+    /// Replaces the default client and whether it is in use, and returns both as they were: for tests.
+    pub fn swap(&self, other: Option<(C, bool)>) -> Option<(C, bool)> {
+        let other = other.map(|(client, used)| Chosen { client, used });
+        let old = std::mem::replace(&mut *self.chosen(), other);
+        old.map(|old| (old.client, old.used))
+    }
+
     /// Chooses `client`; the answer is the one before it. Fails with `Invalid` once that is in use, unless `replace`.
     pub fn configure(&self, client: C, nodes: &[String], replace: bool) -> Result<Option<C>> {
         let mut chosen = self.chosen();

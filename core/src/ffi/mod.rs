@@ -24,7 +24,7 @@ pub use acquire::{Acquire, acquire, extend, fence, own_ttl};
 pub use args::{
     Args, ClientArgs, LockArgs, check_lock, check_names, client, key_prefix, lock, renamed, times,
 };
-pub use caller::{acquired_at, held_by, identity, note_call_site, note_owner};
+pub use caller::{acquired_at, call_site, held_by, identity, note_call_site, note_owner};
 pub use completions::Completions;
 pub use default_client::{DefaultClient, default_nodes};
 pub use driver::{Begun, Driver, Job};
@@ -34,7 +34,7 @@ pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 // What the core has for itself and bindings need as it is.
 pub use crate::acquire::NOT_REENTRANT;
 pub use crate::background::{Task, spawn};
-pub use crate::lease::Owner;
+pub use crate::lease::{CallSite, Owner};
 pub use crate::listener::{listen, tell, want};
 pub use crate::node::credentials::{Answer, Ask, Credentials};
 pub use crate::node::{fail_memory, pass_memory_time};

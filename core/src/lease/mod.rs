@@ -32,7 +32,7 @@ pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
 pub(crate) use monitor::monitor;
 pub(crate) use params::LeaseParams;
-pub use params::Owner;
+pub use params::{CallSite, Owner};
 pub(crate) use registry::Registry;
 pub(crate) use release::{confirmed, take_back};
 pub(crate) use said::Said;

@@ -2,6 +2,8 @@
 //!
 //! Read without a lock; what changes is in [`super::phase`].
 
+use std::any::Any;
+use std::fmt::Display;
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -35,6 +37,11 @@ pub(crate) struct LeaseParams {
     /// Whether it continues a lease that was held already: another one of its token may live on when it ends.
     pub(crate) attached: bool,
 }
+
+/// Where a program acquired a lease, as its language notes it and messages show it.
+pub trait CallSite: Any + Display + Send + Sync {}
+
+impl<T: Any + Display + Send + Sync> CallSite for T {}
 
 /// Who asks for a lock or holds it inside its process, where the language knows: a word for messages ("this thread")
 /// and a number.

@@ -1,6 +1,5 @@
 //! The life of one lease: held, extended, healed, then released or lost, once and for all.
 
-use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::again::Again;
 use super::checks::Checks;
-use super::params::{LeaseParams, Owner};
+use super::params::{CallSite, LeaseParams, Owner};
 use super::phase::{Phase, Status};
 use super::registry::Registry;
 use super::said::Said;
@@ -48,7 +47,7 @@ pub(crate) struct State {
     /// Of the process that made it: another is a forked child, to which it belongs no more.
     generation: u32,
     /// Where it was acquired, as its language writes it; only messages show it.
-    pub(crate) call_site: OnceLock<Box<dyn Display + Send + Sync>>,
+    pub(crate) call_site: OnceLock<Box<dyn CallSite>>,
     /// Who acquired it, where the language knows.
     pub(crate) owner: OnceLock<Owner>,
     /// Where its events belong, for programs that trace.

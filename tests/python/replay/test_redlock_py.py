@@ -33,7 +33,7 @@ def test_blocked(ours: redlock.Redlock, another: redlock.Redlock, name: str, cal
 @asks("client_kinds")
 def test_bad_connection_info() -> None:
     nodes: Any = [{"cat": "hog"}]
-    with pytest.raises(redlock.InvalidOption, match="must be a URL"):
+    with pytest.raises(redlock.InvalidOption, match="must be a str such as 'redis://"):
         redlock.Redlock(nodes)
 
 
