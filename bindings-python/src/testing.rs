@@ -1,9 +1,9 @@
 //! What `redlock.testing` needs of the core, and no program.
 
-use std::sync::LazyLock;
-use std::time::Instant;
+use std::time::Duration;
 
 use pyo3::prelude::*;
+use redlock::clock::{Clock, SystemClock};
 use redlock::ffi;
 
 use crate::args::Seconds;
@@ -36,6 +36,6 @@ pub(crate) fn swap_default(other: Option<(Py<Redlock>, bool)>) -> Option<(Redloc
 #[pyfunction]
 #[pyo3(name = "_now", signature = () -> "float")]
 pub(crate) fn now() -> f64 {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    START.elapsed().as_secs_f64()
+    let nanos = u64::try_from(SystemClock.now().as_nanos());
+    Duration::from_nanos(nanos.unwrap_or(u64::MAX)).as_secs_f64()
 }

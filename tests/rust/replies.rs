@@ -52,7 +52,8 @@ pub(crate) fn none(verdicts: impl IntoIterator<Item = Option<String>>) {
 }
 
 pub(crate) fn client(row: &Row, fake: &Fake) -> Redlock {
-    Redlock::builder([fake.url()]).node_timeout(patience(row)).build().unwrap()
+    let builder = Redlock::builder([fake.url()]).node_timeout(patience(row));
+    builder.connect_timeout(millis(2000)).build().unwrap()
 }
 
 #[tokio::test]
