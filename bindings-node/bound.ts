@@ -45,7 +45,7 @@ export class ByOptions<T> {
   }
 }
 
-/** So many sets are known at most. */
+/** The limit of known sets. */
 const MOST = 64;
 
 /**

@@ -104,7 +104,7 @@ export function listen(signal: AbortSignal, hear: () => void): () => void {
     try {
       signal.removeEventListener("abort", abortAll);
     } catch {
-      // A signal of another package. Nobody listens any more, and outcomes are being delivered.
+      // A signal of another package threw. The call has ended already, and outcomes are being delivered.
     }
   };
 }

@@ -62,7 +62,7 @@ export class Loss {
       try {
         called(error);
       } catch (thrown) {
-        // The others are told all the same.
+        // The other callbacks still run.
         throwLater(thrown);
       }
     }

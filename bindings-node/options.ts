@@ -56,7 +56,7 @@ export interface RedlockOptions {
 export interface LockOptions<Fencing extends boolean = boolean> {
   /** How long the lease lives without renewal, in ms. Default 10,000, at least 100. */
   ttl?: number | undefined;
-  /** How long an acquire may wait for somebody else, in ms; 0: one round. Default, and with `Infinity`: for ever. */
+  /** How long an acquire may wait for another holder, in ms; 0: one attempt. Default and `Infinity`: without a limit. */
   wait?: number | undefined;
   /** Extend at a third of the ttl until released. Default true. */
   renew?: boolean | undefined;

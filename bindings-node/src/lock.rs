@@ -37,7 +37,7 @@ impl FromNapiValue for Names {
     unsafe fn from_napi_value(env: sys::napi_env, value: sys::napi_value) -> napi::Result<Self> {
         // Most names are short text: in one call, not three.
         let (mut room, mut length) = ([0_u8; 256], 0);
-        // SAFETY: at most so many bytes are written as there is room for.
+        // SAFETY: at most `room.len()` bytes are written.
         let status = unsafe {
             sys::napi_get_value_string_utf8(
                 env,

@@ -90,8 +90,8 @@ impl Builder {
 
     /// How long an attempt to connect may take, from the name lookup to the end of the login; default 5 s. Above zero.
     ///
-    /// What is asked once (`try_acquire`, a `wait` of zero, `inspect`, `attach`, `force_release`) waits so long for a
-    /// connection where there is none, and then `node_timeout` for the answer.
+    /// Calls that make one attempt (`try_acquire`, a `wait` of zero, `inspect`, `attach`, `force_release`) wait this long
+    /// for connections that are not open yet, and then `node_timeout` for the replies.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.0.connect_timeout = Some(timeout);
         self

@@ -41,7 +41,7 @@ async function isFree(port) {
  */
 export async function freePort() {
   for (;;) {
-    const port = randomInt(12_000, 32_000);
+    const port = randomInt(12_000, 22_000);
     if (await isFree(port)) return port;
   }
 }

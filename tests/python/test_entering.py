@@ -132,7 +132,7 @@ def test_an_async_scope_is_not_left_by_an_inner_one(
 def test_a_decorated_call_whose_lease_was_lost_does_not_run(
     client: redlock.Redlock, name: str
 ) -> None:
-    """What the function returned is awaited later, when the lock may be somebody else's."""
+    """What the function returned is awaited later, when another client may hold the lock."""
     ran = []
 
     async def body() -> None:

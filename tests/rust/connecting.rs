@@ -1,4 +1,4 @@
-//! How long an attempt to connect may take, and who waits for it.
+//! How long an attempt to connect may take, and which calls wait for it.
 
 use redlock::{ErrorKind, Redlock};
 

@@ -175,9 +175,12 @@ async fn options_in_order_reach_the_node_and_others_do_not() {
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
-impl Visit for Lines {
+/// One line: threads log at the same time, so it is complete before the others see it.
+struct Line(String);
+
+impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = write!(self.0.lock().unwrap().last_mut().unwrap(), " {field}={value:?}");
+        let _ = write!(self.0, " {field}={value:?}");
     }
 }
 
@@ -186,8 +189,9 @@ impl Subscriber for Lines {
         metadata.target().starts_with("redlock") && *metadata.level() <= tracing::Level::WARN
     }
     fn event(&self, event: &Event<'_>) {
-        self.0.lock().unwrap().push(event.metadata().level().to_string());
-        event.record(&mut self.clone());
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
     }
     fn new_span(&self, _: &Attributes<'_>) -> Id {
         Id::from_u64(1)

@@ -19,7 +19,7 @@ pub(crate) struct Acquire {
     caller: Caller,
     core: ffi::Acquire,
     call: Mutex<Option<Call>>,
-    /// The reply, which its loop keeps: with it goes a lease that nobody can take any more.
+    /// The reply, which its loop keeps. Dropping it releases a lease that was not taken from it.
     granted: Mutex<Weak<Mutex<Option<Granted>>>>,
     /// The reply that stands.
     accepted: Mutex<Option<Granted>>,

@@ -22,11 +22,11 @@ pub(crate) async fn attach(
     leases: &Arc<Leases>,
     is_closed: impl Fn() -> bool,
 ) -> Result<Lease> {
-    // Before the first question: a release by a lease of ours is told here, and by nobody else.
     if let Err(votes) = leases.nodes.connect(&request.keys).await {
         let nodes = leases.nodes.report(&votes, leases.nodes.connect_timeout);
         return Err(request.unavailable(nodes, None));
     }
+    // Before the first request: only this reports a release by another lease of this client.
     let interest = leases.watch.subscribe(&request.keys);
     for _ in 0..TRIES {
         let mark = interest.mark();

@@ -64,7 +64,7 @@ impl Nodes {
 
     /// Waits until a quorum of the nodes has a connection for the keys, within `connect_timeout`. `Err`: what each node came to.
     ///
-    /// For what is asked once: its own deadline counts from the connection on.
+    /// For calls that make one attempt: the deadline of that attempt begins with the connections.
     pub(crate) async fn connect(&self, keys: &[String]) -> Result<(), Collect<()>> {
         let key = keys.first().map_or("", String::as_str);
         if self.list.iter().all(|node| node.is_connected(key)) {

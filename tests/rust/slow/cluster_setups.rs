@@ -74,7 +74,7 @@ async fn a_replica_that_joined_unseen_takes_no_first_vote_when_it_takes_over() {
         assert!(begun.elapsed() < millis(20_000), "it never votes again");
         tokio::time::sleep(millis(50)).await;
     }
-    assert!(said, "nobody was told why");
+    assert!(said, "no log line says why");
     assert!(begun.elapsed() >= guard, "{:?}", begun.elapsed());
 }
 

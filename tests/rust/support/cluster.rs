@@ -82,7 +82,7 @@ impl Cluster {
         format!("redis+cluster://{}", hosts.join(","))
     }
 
-    /// No master serves any slot from now on: one slot is nobody's.
+    /// No master serves any slot from now on: one slot has no owner.
     pub(crate) fn take_down(&self, slot: u16) {
         for master in &self.masters {
             assert_eq!(master.ask(&format!("CLUSTER DELSLOTS {slot}")), "+OK");

@@ -24,7 +24,7 @@ use crate::log;
 use crate::node::{Fault, Watch, slot};
 
 /// By then whoever can hear of a switch has left the old primary, which may have granted something until then.
-/// Sentinels are asked every second, and tell before that. In a cluster a master that is cut off stops by itself about when
+/// Sentinels are asked every second, and tell before that. In a cluster a master that is cut off stops serving about when
 /// its successor is elected.
 pub(super) const HEARD: Duration = Duration::from_secs(2);
 
@@ -175,21 +175,20 @@ impl Context {
         let _ = in_flight.answer.send(Err(fault.clone()));
     }
 
-    /// A command that a cluster's server did not serve goes to whoever knows the way. `Some`: the answer is for whoever
-    /// asked.
+    /// Passes a command that a cluster's server did not serve to the router. `Some`: the reply is for the caller.
     pub(super) fn send_on(&mut self, mut in_flight: InFlight, value: &Value) -> Option<InFlight> {
         let Some(outlet) = &self.target.outlet else { return Some(in_flight) };
         let Some(redirect) = Redirect::read(value) else { return Some(in_flight) };
-        let nobody = redirect == Redirect::Nobody;
+        let unserved = redirect == Redirect::Nobody;
         let delete = matches!(in_flight.command.purpose, Purpose::Delete { .. });
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
         // A vote that made no key, for which a second question would have the same answer; or the delete of such a vote.
         let nothing = if first {
             in_flight.set != Some(true)
         } else {
-            nobody && delete && self.debts.forgives(&in_flight.command)
+            unserved && delete && self.debts.forgives(&in_flight.command)
         };
-        if nobody && nothing {
+        if unserved && nothing {
             self.debts.never_sent(&in_flight.command);
             outlet.say(Stray::Told(redirect));
             if delete {
@@ -200,7 +199,7 @@ impl Context {
             return None;
         }
         // A second question follows, and goes the same way.
-        if matches!(in_flight.command.expects, Expects::Owner) || (nobody && !delete) {
+        if matches!(in_flight.command.expects, Expects::Owner) || (unserved && !delete) {
             outlet.say(Stray::Told(redirect));
             return Some(in_flight);
         }

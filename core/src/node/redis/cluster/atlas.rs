@@ -96,7 +96,7 @@ impl Atlas {
         self.survey.want();
     }
 
-    /// A server said that its cluster is down, or that nobody has a slot that is its own by the map.
+    /// A server replied that its cluster is down, or that a slot that is its own by the map is not served.
     pub(super) fn refused(&mut self, from: &Address) {
         self.members.refused(from, self.clock.now());
         self.survey.want();
@@ -107,7 +107,7 @@ impl Atlas {
         !self.disputed.is_empty() || self.members.misses(&self.map.load(), self.clock.now())
     }
 
-    /// Every slot's owner, as servers report; of a slot that none of them names nobody is.
+    /// Sets each slot's owner as the servers report it. A slot without a reported owner has none.
     pub(super) fn apply(&mut self, topology: &Topology) {
         let map = self.map.load_full();
         let mut owners = vec![Arc::clone(map.lobby()); usize::from(SLOTS)];

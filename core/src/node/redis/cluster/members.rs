@@ -18,7 +18,7 @@ use crate::clock::{Clock, Instant};
 use crate::foreground::OnRuntime;
 use crate::node::Watch;
 
-/// So many servers are asked at once, and their answers compared.
+/// How many servers a survey asks. Their replies are compared.
 const ASKED: usize = 3;
 /// After a server said that its cluster is down another one may take its place for so long: longer than a failover takes.
 const FAILOVER: Duration = Duration::from_secs(30);
@@ -60,7 +60,7 @@ pub(super) struct Members {
     owned: HashMap<Address, Instant>,
     /// Those without a connection, of whom there was one or an attempt.
     down: HashSet<Address>,
-    /// Those that said that nobody serves a slot that is theirs, and when they said it last.
+    /// Servers that replied that one of their slots is not served, and when they last did.
     refused: HashMap<Address, Instant>,
     /// As the last survey found them.
     ranges: Vec<Range>,

@@ -18,7 +18,7 @@ impl Known {
         self.0.borrow().as_ref().is_none_or(|known| word.is_at(known) || !known.is_after(word))
     }
 
-    /// The primary is taken to be there, and what is known of it then. Nobody is woken: it is where the next connection
+    /// The primary is taken to be there, and what is known of it then. No waiter is woken: it is where the next connection
     /// goes.
     ///
     /// A sentinel that has missed failovers away from the server and back again believes it to be older than it is.
