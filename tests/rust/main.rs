@@ -22,6 +22,7 @@ mod fake;
 mod faults;
 mod fencing;
 mod ffi;
+mod idle;
 mod imports;
 mod imports_node;
 mod imports_python;

@@ -35,6 +35,8 @@ pub(crate) struct Proxy {
     mode: Arc<AtomicU8>,
     refuses: Arc<AtomicBool>,
     streams: Arc<Mutex<Vec<TcpStream>>>,
+    /// Connections up to this number lead nowhere.
+    forgotten: Arc<AtomicUsize>,
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
@@ -47,14 +49,15 @@ impl Proxy {
             mode: Arc::new(AtomicU8::new(Mode::Pass as u8)),
             refuses: Arc::default(),
             streams: Arc::default(),
+            forgotten: Arc::default(),
             connections: Arc::default(),
         };
         let (mode, streams) = (Arc::clone(&proxy.mode), Arc::clone(&proxy.streams));
         let (connections, refuses) = (Arc::clone(&proxy.connections), Arc::clone(&proxy.refuses));
-        let leads_to = Arc::clone(&proxy.leads_to);
+        let (leads_to, forgotten) = (Arc::clone(&proxy.leads_to), Arc::clone(&proxy.forgotten));
         aside(move || {
             for client in listener.incoming().flatten() {
-                connections.fetch_add(1, Ordering::Relaxed);
+                let number = connections.fetch_add(1, Ordering::Relaxed) + 1;
                 if refuses.load(Ordering::Relaxed) {
                     continue;
                 }
@@ -66,12 +69,17 @@ impl Proxy {
                 drop(open);
                 let copies = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
                 let (there, back) = (Arc::clone(&mode), Arc::clone(&mode));
-                let lost = |mode: u8| mode == Mode::Blackhole as u8;
-                let unheard = |mode: u8| {
+                let (there_to, back_to) = (Arc::clone(&forgotten), Arc::clone(&forgotten));
+                let lost = move |mode: u8| {
+                    mode == Mode::Blackhole as u8 || number <= there_to.load(Ordering::Relaxed)
+                };
+                let unheard = move |mode: u8| {
                     if mode == Mode::Delay as u8 {
                         std::thread::sleep(DELAY);
                     }
-                    mode == Mode::Blackhole as u8 || mode == Mode::DropReplies as u8
+                    mode == Mode::Blackhole as u8
+                        || mode == Mode::DropReplies as u8
+                        || number <= back_to.load(Ordering::Relaxed)
                 };
                 std::thread::spawn(move || pump(client, upstream, &there, lost));
                 std::thread::spawn(move || pump(copies.1, copies.0, &back, unheard));
@@ -100,6 +108,11 @@ impl Proxy {
         self.reset();
     }
 
+    /// The connections that there are lead nowhere from now on, and do not end: as behind a NAT that has forgotten them.
+    pub(crate) fn forget(&self) {
+        self.forgotten.store(self.connections.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Ends every connection there is.
     pub(crate) fn reset(&self) {
         for stream in self.streams.lock().unwrap().drain(..) {
@@ -108,7 +121,7 @@ impl Proxy {
     }
 }
 
-fn pump(mut from: TcpStream, mut to: TcpStream, mode: &AtomicU8, swallow: fn(u8) -> bool) {
+fn pump(mut from: TcpStream, mut to: TcpStream, mode: &AtomicU8, swallow: impl Fn(u8) -> bool) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         let (word, at) = match mode.load(Ordering::Relaxed) {

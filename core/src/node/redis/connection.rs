@@ -84,13 +84,15 @@ impl Connection {
         loop {
             let opened = self.reconnect.open(&mut self.context, pause, &mut waiting).await;
             let Some(opened) = opened else { return };
+            let mut forgotten = false;
             let fault = match opened {
                 Ok(opening) => {
                     let opened = self.context.clock.now();
                     let end = self.serve(opening, &mut waiting).await;
                     self.context.link.closed();
                     // The client is gone, and everything was answered.
-                    let End::Broken(fault) = end else { return };
+                    let End::Broken { fault, idle } = end else { return };
+                    forgotten = idle;
                     if self.context.clock.now().since(opened) > GOOD {
                         pause = Duration::ZERO;
                     }
@@ -101,6 +103,10 @@ impl Connection {
                 Err(fault) => fault,
             };
             self.note(fault, &mut waiting);
+            if forgotten {
+                // No command was sent over it: those that come wait for the next connection.
+                self.reconnect.last = None;
+            }
             // Behind what was owed: by then another server may have the key.
             self.context.target.say(Stray::Ended);
             // Twice as long after each failure; half of it at least is at random.
@@ -129,6 +135,7 @@ impl Connection {
         let context = &mut *self.context;
         let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);
         let votes_from = context.votes_from(greeting, &opening.found);
+        context.link.set_used(context.clock.now());
         context.link.opened(pushes, greeting.deletes_by, votes_from);
         connected(context, self.outage.take());
         if let Some(fault) = context.link.guard_fault(|| None, || context.clock.now()) {
@@ -149,7 +156,7 @@ impl Connection {
         // Nothing else follows an end at which everything was answered.
         match Keeper::begin(&self.lane, &mut self.context, opening, waiting) {
             Ok(keeper) => keeper.run().await,
-            Err(fault) => End::Broken(fault),
+            Err(fault) => End::Broken { fault, idle: false },
         }
     }
 }

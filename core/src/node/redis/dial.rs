@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
@@ -19,6 +20,9 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// By when the last of many addresses has had its turn.
 /// A fifth of the default of `connect_timeout`: the greeting is still to come.
 const ALL: Duration = Duration::from_secs(1);
+
+/// After how long a silence the system sends the first keepalive probe, and each further one.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
 /// Which of a name's addresses are tried.
 #[derive(Clone, Copy)]
@@ -46,7 +50,14 @@ pub(super) async fn dial(host: &str, port: u16, family: Family) -> io::Result<Tc
     let stream = first_of(by_turns(found)).await?;
     // Small commands, each waited for: Nagle's delay would be in every one of them.
     stream.set_nodelay(true)?;
+    // A system that lacks an option still detects a dead connection by the probe after a silence.
+    let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
     Ok(stream)
+}
+
+/// Keeps NAT entries alive, and ends a connection that answers none of the probes.
+fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new().with_time(KEEPALIVE.0).with_interval(KEEPALIVE.1)
 }
 
 /// The resolver's order, but families in turn: one that leads nowhere costs one address's time, not all of its.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::answers::{GIVEN_BACK, denied_delete, fits, given_back, leads_to, lost_scripts};
-use super::commands::plain;
+use super::commands::{ping, plain};
 use super::confirm::Confirm;
 use super::context::Context;
 use super::debts::Retry;
@@ -49,6 +49,8 @@ pub(super) struct Dialogue {
     retry: Retry,
     /// It was logged that the server refuses deletes.
     refusal_said: bool,
+    /// Whether commands wait until the server has answered a probe.
+    probing: bool,
 }
 
 impl Dialogue {
@@ -72,6 +74,7 @@ impl Dialogue {
             retry: Retry::default(),
             odd: 0,
             refusal_said: false,
+            probing: false,
             context,
         }
     }
@@ -81,6 +84,25 @@ impl Dialogue {
         // Before anything else: a new vote for the same key would meet the old one.
         self.pay_debts();
         waiting.into_iter().for_each(|command| self.take(command));
+    }
+
+    /// Whether commands have to wait: a probe was sent after a silence, and has no reply yet.
+    pub(super) fn is_probing(&self) -> bool {
+        self.probing
+    }
+
+    /// Sends a probe if there are commands and the connection was idle for long.
+    pub(super) fn probe_if_idle(&mut self) {
+        if self.probing || self.context.commands.is_empty() {
+            return;
+        }
+        let now = self.context.clock.now();
+        if self.pipeline.is_open() || !self.context.link.is_idle(now) {
+            self.context.link.set_used(now);
+            return;
+        }
+        self.probing = true;
+        self.ask(InFlight::unheard(Command { purpose: Purpose::Probe, ..ping() }));
     }
 
     /// A command from the client: asked, unless nobody wants it any more or the node may not vote.
@@ -212,6 +234,10 @@ impl Dialogue {
         }
         match (&in_flight.command.purpose, self.unkilled) {
             (Purpose::Age, _) => self.read_age(&value),
+            (Purpose::Probe, _) => {
+                self.probing = false;
+                self.context.link.set_used(self.context.clock.now());
+            }
             (Purpose::Confirm, _) => self.confirm.answered(&value, self.context.clock.now()),
             // What the former connection carried may still arrive, behind this delete.
             (Purpose::Delete { owed, .. }, Some(opened))

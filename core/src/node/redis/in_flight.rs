@@ -44,6 +44,8 @@ pub(crate) enum Purpose {
     },
     /// How old the server is, asked for again.
     Age,
+    /// Whether an idle connection still leads to the server: commands wait for the reply.
+    Probe,
 }
 
 impl Purpose {

@@ -30,8 +30,8 @@ use crate::node::Fault;
 pub(super) enum End {
     /// The client is gone and everything was answered.
     Idle,
-    /// The connection is of no use any more.
-    Broken(Fault),
+    /// The connection is of no use any more. `idle`: that was found out by the probe after a silence, and commands wait.
+    Broken { fault: Fault, idle: bool },
 }
 
 /// How often is done what nobody asks for.
@@ -92,29 +92,25 @@ impl<'a> Keeper<'a> {
 
     /// Serves until the client is gone and everything was answered, or the connection breaks.
     pub(super) async fn run(mut self) -> End {
-        let end = self.keep().await;
+        let kept = self.keep().await;
         // Not by force: another thread may be in the middle of it, and suspended.
         let session = self.visit(Option::take).await;
-        self.end = match &end {
-            End::Idle => None,
-            End::Broken(fault) => Some(fault.clone()),
-        };
+        let idle = session.as_ref().is_some_and(|session| session.dialogue.is_probing());
+        self.end = kept.err();
+        let end = self.end.clone().map_or(End::Idle, |fault| End::Broken { fault, idle });
         self.take_home(session);
         end
     }
 
-    /// Until the end: what is asked, what is answered, and the time in between.
-    async fn keep(&mut self) -> End {
+    /// Until the end: what is asked, what is answered, and the time in between. `Err`: why the connection broke.
+    async fn keep(&mut self) -> Result<(), Fault> {
         let (mut tick, mut chores) = (every(TICK), every(CHORES));
         // The first one in a while, not at once: the greeting has just asked all that they ask.
         chores.reset();
         loop {
-            let standing = match self.attend().await {
-                Ok(standing) => standing,
-                Err(fault) => return End::Broken(fault),
-            };
+            let standing = self.attend().await?;
             if standing.idle {
-                return End::Idle;
+                return Ok(());
             }
             let (lane, watched) = (self.lane, self.lane.is_watched());
             let listed = standing.kept || !lane.is_threads();
@@ -142,9 +138,7 @@ impl<'a> Keeper<'a> {
                 }
                 _ = tick.tick(), if standing.open || watched => self.tick().await,
             };
-            if let Err(fault) = heard {
-                return End::Broken(fault);
-            }
+            heard?;
         }
     }
 

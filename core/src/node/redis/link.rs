@@ -5,11 +5,15 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::native::Delete;
 use crate::clock::Instant;
 use crate::node::Fault;
 use crate::spelling::spelled;
+
+/// After this long without a command a connection is probed before the next one.
+const MAX_IDLE: Duration = Duration::from_secs(10);
 
 /// From when on a node may take first votes.
 #[derive(Clone, Copy, Default)]
@@ -28,6 +32,8 @@ pub(super) enum VotesFrom {
 pub(super) struct Link {
     /// Whether there is a connection.
     open: AtomicBool,
+    /// When a command was last sent over it, in nanoseconds of the client's clock.
+    used: AtomicU64,
     /// Whether the server tells of changes by itself.
     pushes: AtomicBool,
     deletes_by: Mutex<Option<Delete>>,
@@ -47,9 +53,20 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Whether there is a connection.
-    pub(super) fn is_open(&self) -> bool {
-        self.open.load(Ordering::Relaxed)
+    /// Whether there is a connection that commands may go out over now: it was not idle for long.
+    pub(super) fn is_ready(&self, now: impl FnOnce() -> Instant) -> bool {
+        self.open.load(Ordering::Relaxed) && !self.is_idle(now())
+    }
+
+    /// Whether nothing was sent for long: a NAT or a load balancer on the way may have forgotten the connection.
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
+        let used = Duration::from_nanos(self.used.load(Ordering::Relaxed));
+        now.since(Instant::from_start(used)) > MAX_IDLE
+    }
+
+    /// The connection is in use.
+    pub(super) fn set_used(&self, now: Instant) {
+        self.used.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Whether changes of keys are told by push at this moment.

@@ -181,11 +181,11 @@ impl Node for RedisNode {
     }
 
     fn is_connected(&self, _key: &str) -> bool {
-        self.link.is_open()
+        self.link.is_ready(|| self.clock.now())
     }
 
     fn connected(&self, key: &str) -> Reply<()> {
-        if self.link.is_open() {
+        if self.is_connected(key) {
             return Box::pin(std::future::ready(Ok(())));
         }
         self.ask(ready(key), |_| Ok(()))

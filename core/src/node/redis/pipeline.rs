@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 
-use super::in_flight::InFlight;
+use super::in_flight::{InFlight, Purpose};
 use super::socket::Socket;
 use crate::node::Fault;
 use gathering::{ATTEMPTS, Gathering, Joint, KINDS, MOST, RELEASES};
@@ -192,6 +192,11 @@ impl Pipeline {
     /// A tick in which nothing was read; a fault once there were too many.
     pub(super) fn count_silence(&mut self) -> Option<Fault> {
         self.silence += TICK;
+        if self.open().any(|open| matches!(open.command.purpose, Purpose::Probe)) {
+            // Callers wait for it, and a new connection takes its time.
+            let forgotten = "the server does not answer over a connection that was idle";
+            return (self.silence > TICK).then(|| Fault::new(forgotten));
+        }
         // Somebody may listen for longer than that: the server is given as long.
         let timeout = self.open().map(|open| open.command.timeout).max();
         let limit = timeout.unwrap_or_default().max(SILENCE);

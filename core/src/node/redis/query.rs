@@ -104,6 +104,9 @@ const UNDERSTOOD: &[Row] = &[
     row(&["connectTimeout"], TIME, |to, by, value| {
         fill(&mut to.connect_timeout, time(value, 1e-3).map(|value| Given { value, by }))
     }),
+    row(&["socket_keepalive"], "must be true: TCP keepalive is always on", |_, _, value| {
+        if yes(value) == Some(true) { Set::Done } else { Set::Wrong }
+    }),
     for_tls(&["ssl_ca_certs"], PATH, |to, _, value| fill(&mut to.tls.ca, Some(value.into()))),
     for_tls(&["ssl_certfile"], PATH, |to, _, value| fill(&mut to.tls.cert, Some(value.into()))),
     for_tls(&["ssl_keyfile"], PATH, |to, _, value| fill(&mut to.tls.key, Some(value.into()))),
@@ -135,7 +138,7 @@ const BYTES: &str = "no value is given out here: leave it out";
 /// What is not: where it stands, its reader believes that it does something.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["max_connections", "pool_size", "pool_timeout", "min_idle_conns"], ONE),
-    (&["health_check_interval", "socket_keepalive", "keepAlive", "idle_timeout"], ALIVE),
+    (&["health_check_interval", "keepAlive", "idle_timeout"], ALIVE),
     (&["retry_on_timeout", "retry_on_error", "max_retries", "maxRetriesPerRequest"], AGAIN),
     (&["decode_responses", "encoding", "encoding_errors", "charset", "errors"], BYTES),
     (&["ssl", "tls"], "write rediss:// instead of redis://"),

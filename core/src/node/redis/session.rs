@@ -94,7 +94,11 @@ impl Session {
     /// Takes what was asked and writes it, as far as there is room; true if something was asked.
     pub(super) fn write(&mut self) -> bool {
         let mut asked = false;
-        while self.broken.is_none() && self.more && self.dialogue.pipeline.has_room() {
+        self.dialogue.probe_if_idle();
+        if self.dialogue.is_probing() {
+            self.keep();
+        }
+        while self.broken.is_none() && self.more && self.has_room() {
             match self.dialogue.context.commands.try_recv() {
                 Ok(command) => {
                     asked = true;
@@ -108,6 +112,21 @@ impl Session {
         self.dialogue.ask_to_confirm();
         self.write_on();
         asked
+    }
+
+    /// Whether more commands may be sent.
+    fn has_room(&self) -> bool {
+        !self.dialogue.is_probing() && self.dialogue.pipeline.has_room()
+    }
+
+    /// Writes what follows from what was read, and what waited for a probe if that is over; its own task reads those replies.
+    fn write_after(&mut self, probing: bool) {
+        if probing && !self.dialogue.is_probing() {
+            self.write();
+            return self.keep();
+        }
+        self.dialogue.ask_to_confirm();
+        self.write_on();
     }
 
     /// Writes what was taken already.
@@ -167,7 +186,7 @@ impl Session {
 
     /// Whether its own task has to do with it: it broke, or somebody has to wait for room to write.
     pub(super) fn wants_task(&self) -> bool {
-        self.broken.is_some() || !self.more || self.is_unwritten()
+        self.broken.is_some() || !self.more || self.is_unwritten() || self.dialogue.is_probing()
     }
 
     /// Its own task is to read what comes.

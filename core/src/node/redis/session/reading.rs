@@ -41,7 +41,7 @@ impl Read {
 impl Session {
     /// Reads what is there, and asks what follows from it.
     pub(crate) fn read(&mut self) -> Read {
-        let mut read = Read::default();
+        let (mut read, probing) = (Read::default(), self.dialogue.is_probing());
         if self.lent {
             return read;
         }
@@ -76,8 +76,7 @@ impl Session {
             }
             self.understand_read(kept);
         }
-        self.dialogue.ask_to_confirm();
-        self.write_on();
+        self.write_after(probing);
         read
     }
 
@@ -100,6 +99,7 @@ impl Session {
 
     /// What came to the thread that waited.
     pub(crate) fn take_receipt(&mut self, came: io::Result<&[u8]>) {
+        let probing = self.dialogue.is_probing();
         self.lent = false;
         match came {
             Ok([]) => self.breaks(Fault::new(CLOSED)),
@@ -107,8 +107,7 @@ impl Session {
             Err(error) if is_silence(&error) => {}
             Err(error) => self.breaks(broken(&error)),
         }
-        self.dialogue.ask_to_confirm();
-        self.write_on();
+        self.write_after(probing);
     }
 
     /// So many bytes were read.

@@ -1,0 +1,120 @@
+//! The first command after a silence.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redlock::Redlock;
+use redlock::clock::{Clock, Instant, Sleep, SystemClock};
+
+use crate::support::{Proxy, Server, millis};
+
+/// The machine's clock, which can jump ahead.
+#[derive(Clone, Default)]
+struct Jumping(Arc<AtomicU64>);
+
+impl Jumping {
+    fn jump(&self, seconds: u64) {
+        self.0.fetch_add(seconds, Ordering::SeqCst);
+    }
+
+    fn ahead(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::SeqCst))
+    }
+}
+
+impl Clock for Jumping {
+    fn now(&self) -> Instant {
+        SystemClock.now() + self.ahead()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        SystemClock.wall_micros()
+    }
+
+    fn sleep_until(&self, at: Instant) -> Sleep {
+        SystemClock.sleep_until(at - self.ahead())
+    }
+}
+
+struct Idle {
+    server: Server,
+    proxy: Proxy,
+    clock: Jumping,
+    redlock: Redlock,
+}
+
+impl Idle {
+    async fn connected() -> Self {
+        let (server, clock) = (Server::start(), Jumping::default());
+        let proxy = Proxy::to(server.port);
+        let builder = Redlock::builder([proxy.url()]).clock(Arc::new(clock.clone()));
+        let redlock = builder.node_timeout(millis(4000)).build().unwrap();
+        assert!(!redlock.lock("first").inspect().await.unwrap().held);
+        Self { server, proxy, clock, redlock }
+    }
+
+    /// The connections that there are lead nowhere from now on, without an end, and new ones lead to the server.
+    fn forgotten_after(&self, seconds: u64) {
+        self.proxy.forget();
+        self.clock.jump(seconds);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_finds_a_forgotten_connection_uses_a_new_one() {
+    let idle = Idle::connected().await;
+    let lock = idle.redlock.lock("job").wait(Duration::ZERO);
+    idle.forgotten_after(60);
+    lock.acquire().await.unwrap().release().await.unwrap();
+    idle.forgotten_after(60);
+    assert!(!lock.inspect().await.unwrap().held);
+    idle.forgotten_after(60);
+    assert!(!idle.redlock.force_release("job").await.unwrap());
+    idle.forgotten_after(60);
+    lock.try_acquire().await.unwrap().expect("free").into_handle().abandon();
+}
+
+/// A new client for each: a connection that was opened while it holds a lease asks for that at some time.
+#[tokio::test]
+async fn a_lease_that_finds_a_forgotten_connection_uses_a_new_one() {
+    let held = async || {
+        let idle = Idle::connected().await;
+        let lock = idle.redlock.lock("job").ttl(Duration::from_secs(3600)).renew(false);
+        let lease = lock.acquire().await.unwrap();
+        idle.forgotten_after(60);
+        (idle, lock, lease)
+    };
+    let (_idle, _, lease) = held().await;
+    lease.extend(Duration::from_secs(3000)).await.unwrap();
+    let (_idle, lock, lease) = held().await;
+    lock.attach(lease.token()).await.unwrap().into_handle().abandon();
+    let (idle, _, lease) = held().await;
+    lease.release().await.unwrap();
+    assert_eq!(idle.server.ask("EXISTS lock:job"), ":0");
+}
+
+#[test]
+fn a_thread_that_waits_by_itself_survives_a_forgotten_connection() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let idle = runtime.block_on(Idle::connected());
+    let lock = idle.redlock.lock("job").wait(Duration::ZERO).ttl(Duration::from_secs(3600));
+    for _ in 0..3 {
+        for _ in 0..10 {
+            lock.acquire_blocking().unwrap().release_blocking().unwrap();
+        }
+        idle.forgotten_after(60);
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_that_still_answers_is_kept() {
+    let idle = Idle::connected().await;
+    let before = idle.proxy.connections.load(Ordering::Relaxed);
+    for _ in 0..5 {
+        idle.clock.jump(60);
+        let lock = idle.redlock.lock("job").wait(Duration::ZERO);
+        lock.acquire().await.unwrap().release().await.unwrap();
+    }
+    assert_eq!(idle.proxy.connections.load(Ordering::Relaxed), before);
+}
