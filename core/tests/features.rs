@@ -1,4 +1,4 @@
-//! What a build with fewer features can do, and how it says what it cannot. `make test` runs it without any of them, too.
+//! What a build with fewer features can do, and how it reports what it cannot. `scripts/features` runs it without any.
 
 use redlock::{ErrorKind, Redlock};
 

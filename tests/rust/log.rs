@@ -25,8 +25,9 @@ use support::{Proxy, RIGHTS, Server, block_on, client, eventually_blocking, mill
 #[derive(Clone, Copy, PartialEq)]
 enum Mood {
     Writes,
-    /// As a logger does whose pipe is full.
-    Blocks,
+    /// As a logger does whose pipe is full, from the first line with this text on. Lines of an earlier test's
+    /// client may still arrive.
+    BlocksAt(&'static str),
     Panics,
 }
 
@@ -60,10 +61,10 @@ impl Subscriber for Moody {
         if std::env::var_os(LAST_WORDS).is_some() {
             println!("heard: {}", text.0);
         }
-        lock(&LINES).push(text.0);
+        lock(&LINES).push(text.0.clone());
         let mut mood = lock(&MOOD);
         assert!(*mood != Mood::Panics, "a subscriber that panics");
-        while *mood == Mood::Blocks {
+        while matches!(*mood, Mood::BlocksAt(words) if text.0.contains(words)) {
             mood = CHANGED.wait(mood).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -141,7 +142,7 @@ fn one_that_blocks_delays_no_renewal_and_no_answer() {
         let gone = redlock.lock("gone").ttl(millis(600)).acquire().await.unwrap();
         (kept.into_handle(), gone.into_handle())
     });
-    mood(Mood::Blocks);
+    mood(Mood::BlocksAt("lock:gone"));
     server.ask("DEL lock:gone");
     said("lock:gone", 1); // it is blocked from here on
     let before = redlock.stats().renewed;
@@ -163,7 +164,7 @@ fn one_that_blocks_delays_no_renewal_and_no_answer() {
 fn one_that_blocks_as_its_caller_finds_out_of_a_loss_holds_up_nobody() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://blocked"]).build().unwrap();
-    mood(Mood::Blocks);
+    mood(Mood::BlocksAt("lock:late"));
     let hold = block_on(async {
         let lock = redlock.lock("late").ttl(millis(100)).renew(false);
         lock.acquire().await.unwrap().into_handle()
@@ -197,7 +198,7 @@ fn one_that_panics_ends_no_connection_and_no_lease() {
 fn what_has_no_room_is_dropped_and_counted() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://flood"]).build().unwrap();
-    mood(Mood::Blocks);
+    mood(Mood::BlocksAt("lease lost"));
     let lost = 3000;
     let _holds = block_on(async {
         let mut holds = Vec::new();
