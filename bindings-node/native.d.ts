@@ -177,7 +177,7 @@ export interface NodeInspection {
   url: string
   /** The Redis key. */
   key: string
-  /** `fault`: it gave no answer that counts; `kept`: it was released, and stays for `atLeast`. */
+  /** `fault`: it gave no answer that counts; `kept`: it was released, and stays for `minHold`. */
   state: 'free' | 'held' | 'kept' | 'fault'
   /** What is left, in ms; nothing when free, at a fault, or without a known end. */
   remaining?: number

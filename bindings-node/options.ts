@@ -63,7 +63,7 @@ export interface LockOptions<Fencing extends boolean = boolean> {
   /** Upper bound on the whole hold, in ms, at which the lease is lost. Default none. */
   maxHold?: number | undefined;
   /** How long the key stays after the acquire, in ms, even if the lease is released before. Default 0, at most the ttl. */
-  atLeast?: number | undefined;
+  minHold?: number | undefined;
   /** How long to wait for one node's answer, in ms. Default the client's, else min(1 s, ttl / 5). */
   nodeTimeout?: number | undefined;
   /** Ask for a fencing token, `lease.fencingToken`. Default false. */

@@ -22,7 +22,7 @@ pub struct NodeInspection {
     pub url: String,
     /// The Redis key.
     pub key: String,
-    /// `fault`: it gave no answer that counts; `kept`: it was released, and stays for `atLeast`.
+    /// `fault`: it gave no answer that counts; `kept`: it was released, and stays for `minHold`.
     #[napi(ts_type = "'free' | 'held' | 'kept' | 'fault'")]
     pub state: String,
     /// What is left, in ms; nothing when free, at a fault, or without a known end.

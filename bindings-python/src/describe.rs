@@ -102,8 +102,8 @@ lock_functions! {
     renew: "bool | None",
     /// - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
     max_hold: "float | datetime.timedelta | None",
-    /// - at_least: how long the key stays after the acquire, even if the lease is released before; default 0
-    at_least: "float | datetime.timedelta | None",
+    /// - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
+    min_hold: "float | datetime.timedelta | None",
     /// - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
     node_timeout: "float | datetime.timedelta | None",
     /// - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False

@@ -33,7 +33,7 @@ pub(crate) struct NodeInspection {
     url: String,
     /// The Redis key.
     key: String,
-    /// `free`, `held`, `kept` (released, and stays for `at_least`) or `fault`.
+    /// `free`, `held`, `kept` (released, and stays for `min_hold`) or `fault`.
     state: &'static str,
     /// The seconds left; None when free, at a fault, or without a known end.
     remaining: Option<f64>,

@@ -30,7 +30,7 @@ pub struct Inspection {
     /// What is left of it there; `None` when free, or without a known end.
     ///
     /// After so long, without a renewal, a quorum is free; of several keys the longest. Where it is not held, how long it
-    /// stays by `at_least`: nobody has it until then.
+    /// stays by `min_hold`: nobody has it until then.
     pub remaining: Option<Duration>,
     /// Each node's word on each key.
     ///

@@ -25,7 +25,7 @@ use crate::options::Options;
 /// use std::time::Duration;
 /// let lock = client.lock(["cart:7", "stock:9"]).ttl(Duration::from_secs(30)).wait(Duration::ZERO).renew(true);
 /// let lock = lock.max_hold(Duration::from_secs(600)).node_timeout(Duration::from_millis(200)).fencing(false);
-/// let lock = lock.at_least(Duration::ZERO);
+/// let lock = lock.min_hold(Duration::ZERO);
 /// assert_eq!((lock.names()[0].as_str(), lock.keys()[0].as_str()), ("cart:7", "lock:cart:7"));
 /// assert_eq!(lock.key(), "lock:cart:7, lock:stock:9");
 /// let lease = lock.acquire().await?;
@@ -153,7 +153,7 @@ impl Lock {
     /// Both are one owner then, and each renews for itself. A release by either, in Rust also a drop, deletes the keys:
     /// the other one is told of a loss. So whoever hands a lease over ends its own by [`LeaseHandle::abandon`](crate::LeaseHandle::abandon);
     /// a process that ends without a release does no harm either. The fencing token does not come with the lease:
-    /// hand it over with the token. `max_hold` and `at_least` count from here.
+    /// hand it over with the token. `max_hold` and `min_hold` count from here.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {

@@ -79,7 +79,7 @@ pub struct Options {
     /// Upper bound on the total hold.
     pub(crate) max_hold: Option<Duration>,
     /// How long the keys stay after the acquire, whenever the lease is released; zero: until then.
-    pub(crate) at_least: Duration,
+    pub(crate) min_hold: Duration,
     /// Deadline of one vote, where one was chosen.
     pub(crate) node_timeout: Option<Duration>,
     /// Ask for a fencing token.
@@ -97,7 +97,7 @@ impl Default for Options {
             wait: None,
             renew: true,
             max_hold: None,
-            at_least: Duration::ZERO,
+            min_hold: Duration::ZERO,
             node_timeout: None,
             fencing: false,
             fsync: false,
@@ -118,7 +118,7 @@ impl Options {
     pub(crate) fn check(&self, guard: Duration) -> Result<()> {
         check_ttl(self.ttl, guard, self.unit)?;
         let times = [("wait", self.wait), ("max_hold", self.max_hold)];
-        let others = [("at_least", Some(self.at_least)), ("node_timeout", self.node_timeout)];
+        let others = [("min_hold", Some(self.min_hold)), ("node_timeout", self.node_timeout)];
         for (name, time) in times.into_iter().chain(others) {
             time.map_or(Ok(()), |time| check_time(name, time))?;
         }
@@ -129,8 +129,8 @@ impl Options {
             let text = format!("{option} is {max_hold}: at least 0.1 s are needed");
             return Err(Error::invalid(text));
         }
-        check_at_least(self.at_least, "ttl", self.ttl)?;
-        check_at_least(self.at_least, "max_hold", self.max_hold.unwrap_or(self.ttl))?;
+        check_min_hold(self.min_hold, "ttl", self.ttl)?;
+        check_min_hold(self.min_hold, "max_hold", self.max_hold.unwrap_or(self.ttl))?;
         // A vote that may take the whole ttl leaves nothing of the lease that it grants.
         if self.node_timeout().is_zero() || self.node_timeout() >= self.ttl {
             return Err(Error::invalid(format!(
@@ -187,13 +187,13 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
 }
 
 /// No key lives longer than what it is asked for: by the ttl, and by `max_hold`.
-pub(crate) fn check_at_least(at_least: Duration, bound: &str, lives: Duration) -> Result<()> {
-    if at_least <= lives {
+pub(crate) fn check_min_hold(min_hold: Duration, bound: &str, lives: Duration) -> Result<()> {
+    if min_hold <= lives {
         return Ok(());
     }
-    let (option, bound) = (spelled("at_least"), spelled(bound));
-    let (at_least, lives) = (seconds(at_least), seconds(lives));
+    let (option, bound) = (spelled("min_hold"), spelled(bound));
+    let (min_hold, lives) = (seconds(min_hold), seconds(lives));
     Err(Error::invalid(format!(
-        "{option} is {at_least}, above {bound} ({lives}): no key lives longer than that. Choose a longer {bound}"
+        "{option} is {min_hold}, above {bound} ({lives}): no key lives longer than that. Choose a longer {bound}"
     )))
 }

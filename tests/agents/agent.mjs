@@ -14,8 +14,8 @@ let lease;
 const offset = BigInt(process.env.BOOTTIME_OFFSET_NS ?? 0);
 const now = () => Number(process.hrtime.bigint() + offset);
 
-const lockOf = ({ name, ttl_ms, fencing, at_least_ms }) =>
-  client.lock(name, { ttl: ttl_ms, fencing, atLeast: at_least_ms });
+const lockOf = ({ name, ttl_ms, fencing, min_hold_ms }) =>
+  client.lock(name, { ttl: ttl_ms, fencing, minHold: min_hold_ms });
 
 const keep = (acquired, { fencing }) => {
   const at = now();

@@ -29,9 +29,9 @@ class Agent:
 
     def lock(self, command: Reply) -> redlock.Lock:
         fencing = command.get("fencing", False)
-        at_least = command.get("at_least_ms", 0) / 1000
+        min_hold = command.get("min_hold_ms", 0) / 1000
         return self.client.lock(
-            command["name"], ttl=command["ttl_ms"] / 1000, fencing=fencing, at_least=at_least
+            command["name"], ttl=command["ttl_ms"] / 1000, fencing=fencing, min_hold=min_hold
         )
 
     def held_lease(self) -> redlock.Lease:

@@ -97,9 +97,9 @@ impl Agent {
     fn lock(&self, command: &Value) -> Lock {
         let name = command["name"].as_str().expect("a name");
         let fencing = command["fencing"].as_bool().unwrap_or_default();
-        let at_least = command["at_least_ms"].as_u64().unwrap_or_default();
+        let min_hold = command["min_hold_ms"].as_u64().unwrap_or_default();
         let lock =
-            self.client.lock(name).fencing(fencing).at_least(Duration::from_millis(at_least));
+            self.client.lock(name).fencing(fencing).min_hold(Duration::from_millis(min_hold));
         match command["ttl_ms"].as_u64() {
             Some(ttl) => lock.ttl(Duration::from_millis(ttl)),
             None => lock,

@@ -122,9 +122,9 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.throws(() => lease.ensureHeld(), { code: "lost", reason: "max_hold" });
     });
 
-    test("atLeast keeps the key after the release", async () => {
+    test("minHold keeps the key after the release", async () => {
       const [redlock, begun] = [client(), performance.now()];
-      const lock = redlock.lock(fresh(), { ttl: 30_000, atLeast: 1000 });
+      const lock = redlock.lock(fresh(), { ttl: 30_000, minHold: 1000 });
       const lease = await lock.acquire();
       await lease.release();
       assert.equal(lease.held, false);

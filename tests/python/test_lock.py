@@ -126,9 +126,9 @@ def test_max_hold_ends_it(client: redlock.Redlock, name: str, call: Call) -> Non
     assert caught.value.reason == "max_hold"
 
 
-def test_at_least_keeps_the_key(client: redlock.Redlock, name: str, call: Call) -> None:
+def test_min_hold_keeps_the_key(client: redlock.Redlock, name: str, call: Call) -> None:
     begun = time.monotonic()
-    lock = client.lock(name, ttl=30, at_least=timedelta(seconds=1))
+    lock = client.lock(name, ttl=30, min_hold=timedelta(seconds=1))
     lease = call(lock, "acquire")
     call(lease, "release")
     assert not lease.held

@@ -102,7 +102,7 @@ fn check<T>(about: &str, outcome: Result<T, Error>, words: &[String], never: &[S
 }
 
 fn lock_args(unit: Unit, options: &BTreeMap<String, f64>) -> LockArgs {
-    let names = ["ttl", "wait", "max_hold", "at_least", "node_timeout"];
+    let names = ["ttl", "wait", "max_hold", "min_hold", "node_timeout"];
     let with = |args: LockArgs, name| args.with(name, options.get(name).copied());
     names.into_iter().fold(LockArgs::of_lock(unit), with)
 }

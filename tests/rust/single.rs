@@ -344,10 +344,10 @@ async fn a_release_gives_back_all_keys_but_the_one_that_became_another_type() {
     let server = Server::start();
     // Without notifications: the release finds it.
     let redlock = builder([format!("{}?protocol=2", server.url())]).build().unwrap();
-    for (names, at_least, left) in
+    for (names, min_hold, left) in
         [(&["a"][..], 0, ":1"), (&["a", "b", "c"], 0, ":1"), (&["a", "b", "c"], 50_000, ":3")]
     {
-        let lock = redlock.lock(names).ttl(millis(60_000)).at_least(millis(at_least));
+        let lock = redlock.lock(names).ttl(millis(60_000)).min_hold(millis(min_hold));
         let lease = lock.acquire().await.unwrap();
         overwrite(&server, "a");
         assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost, "{names:?}");

@@ -1,4 +1,4 @@
-//! `at_least`: after a release the key stays, held by nobody and had by nobody, until so long after the acquire.
+//! `min_hold`: after a release the key stays, held by nobody and had by nobody, until so long after the acquire.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(20);
 const STAY: Duration = Duration::from_millis(1500);
 
 fn tick(redlock: &Redlock) -> Lock {
-    redlock.lock("tick").ttl(LONG).at_least(STAY)
+    redlock.lock("tick").ttl(LONG).min_hold(STAY)
 }
 
 /// What is left of a key, in ms; below 0: it is not there.
@@ -48,7 +48,7 @@ async fn whatever_gives_it_back_leaves_the_key() {
 async fn of_several_names_each_stays_and_another_ones_key_is_left_alone() {
     let server = Server::start();
     let redlock = client([&server]);
-    let lock = redlock.lock(["a", "b"]).ttl(LONG).at_least(STAY);
+    let lock = redlock.lock(["a", "b"]).ttl(LONG).min_hold(STAY);
     let lease = lock.acquire().await.unwrap();
     server.ask("SET lock:b somebody PX 60000");
     let error = lease.release().await.unwrap_err();
@@ -69,13 +69,13 @@ async fn it_stays_without_scripts() {
         let (owner, left) = small.get("lock:tick").unwrap();
         assert!(owner == format!("kept:{token}") && left <= STAY * 2, "{owner} {left:?}");
         // Another one's by the time that it is released.
-        let lease = redlock.lock("other").ttl(LONG).at_least(STAY).acquire().await.unwrap();
+        let lease = redlock.lock("other").ttl(LONG).min_hold(STAY).acquire().await.unwrap();
         small.set("lock:other", "somebody", LONG * 2);
         assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
         let (owner, left) = small.get("lock:other").unwrap();
         assert!(owner == "somebody" && left > LONG, "{owner} {left:?}");
         // An answer that is lost shifts the others: none counts.
-        let lease = redlock.lock("third").ttl(LONG).at_least(STAY).acquire().await.unwrap();
+        let lease = redlock.lock("third").ttl(LONG).min_hold(STAY).acquire().await.unwrap();
         small.lose(&["SET"]);
         assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
     }
@@ -84,7 +84,7 @@ async fn it_stays_without_scripts() {
 /// Who has the same token elsewhere, by an attach: it is over for both.
 async fn ends_for_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) {
     let stay = LONG / 2;
-    let lease = tick(&one).at_least(stay).acquire().await.unwrap().into_handle();
+    let lease = tick(&one).min_hold(stay).acquire().await.unwrap().into_handle();
     let token = lease.token().to_owned();
     let twin = two.lock("tick").ttl(millis(3000)).attach(&token).await.unwrap().into_handle();
     lease.release().await.unwrap();
@@ -147,16 +147,16 @@ async fn what_was_being_extended_stays_no_longer() {
 async fn no_key_is_asked_to_live_for_less() {
     let redlock = Redlock::builder(["memory://tick-rules"]).build().unwrap();
     let second = Duration::from_secs(1);
-    let lock = redlock.lock("tick").ttl(second).at_least(second);
+    let lock = redlock.lock("tick").ttl(second).min_hold(second);
     let lease = lock.acquire().await.unwrap();
     for error in [
-        lock.clone().at_least(second * 2).acquire().await.unwrap_err(),
+        lock.clone().min_hold(second * 2).acquire().await.unwrap_err(),
         lock.clone().max_hold(second / 2).acquire().await.unwrap_err(),
         lease.extend(second / 2).await.unwrap_err(),
     ] {
         let text = error.to_string();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
-        assert!(text.contains("at_least is") && text.contains("no key lives longer"), "{text}");
+        assert!(text.contains("min_hold is") && text.contains("no key lives longer"), "{text}");
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Use {
     pub(super) renew: bool,
     pub(super) max_hold: Option<u64>,
     /// Nobody else has it before.
-    pub(super) at_least: u64,
+    pub(super) min_hold: u64,
     pub(super) hold: u64,
     pub(super) extend: Option<u64>,
     pub(super) cancel: Option<u64>,

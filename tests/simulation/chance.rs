@@ -131,7 +131,7 @@ impl Scenario {
                 && rng.bool()
             {
                 let lives = [Some(how.ttl), how.max_hold, how.extend].into_iter().flatten();
-                how.at_least = rng.u64(1..=lives.min().unwrap_or(1));
+                how.min_hold = rng.u64(1..=lives.min().unwrap_or(1));
             }
         }
     }
@@ -169,7 +169,7 @@ pub(super) fn plain(ttl: u64) -> Use {
         wait: None,
         renew: true,
         max_hold: None,
-        at_least: 0,
+        min_hold: 0,
         hold: 0,
         extend: None,
         cancel: None,

@@ -90,7 +90,7 @@ impl Client {
     fn lock(&self, how: &Use) -> crate::Lock {
         let ms = Duration::from_millis;
         let mut lock = self.redlock.lock(Names::from(how.names.as_slice())).ttl(ms(how.ttl));
-        lock = lock.renew(how.renew).fencing(self.fencing).at_least(ms(how.at_least));
+        lock = lock.renew(how.renew).fencing(self.fencing).min_hold(ms(how.min_hold));
         if let Some(timeout) = how.node_timeout {
             lock = lock.node_timeout(ms(timeout));
         }

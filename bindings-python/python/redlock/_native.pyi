@@ -486,7 +486,7 @@ class NodeInspection:
     @property
     def state(self, /) -> str:
         """
-        `free`, `held`, `kept` (released, and stays for `at_least`) or `fault`.
+        `free`, `held`, `kept` (released, and stays for `min_hold`) or `fault`.
         """
     @property
     def token(self, /) -> str | None:
@@ -637,9 +637,9 @@ class Redlock:
             ['lock:job']
         """
     @typing.overload
-    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", otherwise: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, at_least: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", otherwise: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
     @typing.overload
-    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, at_least: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
         """
         Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Times are seconds or timedelta.
 
@@ -650,7 +650,7 @@ class Redlock:
         - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
         - renew: whether to extend at a third of the ttl until released; default True
         - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
-        - at_least: how long the key stays after the acquire, even if the lease is released before; default 0
+        - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
         - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
         - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
         - otherwise: of a decorator, what a call gives that cannot have the lock within `wait`, and so does not run;
@@ -871,9 +871,9 @@ def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never",
     """
 
 @typing.overload
-def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", otherwise: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, at_least: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
+def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", otherwise: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
 @typing.overload
-def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, at_least: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
+def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
     """
     Describes a lock of the default client, which is looked up at each acquire: see `configure`.
 
@@ -884,7 +884,7 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
     - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
     - renew: whether to extend at a third of the ttl until released; default True
     - max_hold: upper bound on the whole hold, at which the lease is lost; default None: no bound
-    - at_least: how long the key stays after the acquire, even if the lease is released before; default 0
+    - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
     - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
     - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
     - otherwise: of a decorator, what a call gives that cannot have the lock within `wait`, and so does not run;

@@ -88,7 +88,7 @@ impl Refusal {
                 ("somebody else holds it, without a known end: its key has no ttl".to_owned(), None)
             }
             Self::Held(Some(left), taken) | Self::Scouted(Some(left), taken) if taken.kept => {
-                let option = if camel_case() { "atLeast" } else { "at_least" };
+                let option = if camel_case() { "minHold" } else { "min_hold" };
                 (
                     format!("it was released, and stays for {} by its {option}", seconds(*left)),
                     Some(*left),

@@ -79,7 +79,7 @@ impl Request {
             renew: self.options.renew,
             // Of an attached lease this is where it was attached to: what it was before is not known here.
             hold_end: self.hold_end(started),
-            at_least: self.options.at_least,
+            min_hold: self.options.min_hold,
             node_timeout: self.node_timeout(),
             guard: self.guard,
             unit: self.options.unit,

@@ -56,7 +56,7 @@ pub enum NodeState {
     Granted,
     /// Somebody has the key: to who asks for it, somebody else.
     Held,
-    /// It was released, and stays for `at_least`: nobody has it, and nobody has it until then.
+    /// It was released, and stays for `min_hold`: nobody has it, and nobody has it until then.
     Kept,
     /// There was nothing to extend or to release.
     Missing,

@@ -83,8 +83,8 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
         about: "upper bound on the whole hold, at which the lease is lost",
     },
     Row {
-        name: "at_least",
-        kind: Kind::Time(|options, at_least| options.at_least = at_least),
+        name: "min_hold",
+        kind: Kind::Time(|options, min_hold| options.min_hold = min_hold),
         default: "0",
         rule: "at most the ttl, and max_hold",
         about: "how long the key stays after the acquire, even if the lease is released before",

@@ -12,7 +12,7 @@ use super::state::State;
 use super::{extend, release};
 use crate::error::{Error, Result};
 use crate::foreground;
-use crate::options::{Unit, check_at_least, check_ttl};
+use crate::options::{Unit, check_min_hold, check_ttl};
 use crate::text::shown;
 
 /// A handle on a lease; clones are handles on the same one. Dropping it releases nothing.
@@ -195,12 +195,12 @@ impl LeaseHandle {
     pub(crate) fn check_ttl(&self, ttl: Duration, unit: Unit) -> Result<()> {
         check_ttl(ttl, self.0.params.guard, unit)?;
         // A node that is healed has the keys for the last ttl alone.
-        check_at_least(self.0.params.at_least, "ttl", ttl)
+        check_min_hold(self.0.params.min_hold, "ttl", ttl)
     }
 
     /// Gives the lease back, where it is still ours. Sent at the call; the future is the confirmation.
     ///
-    /// With [`Lock::at_least`](crate::Lock::at_least) the keys stay until then, held by nobody. A second release does nothing. After a loss it fails with `Lost`; if too few nodes confirmed, with
+    /// With [`Lock::min_hold`](crate::Lock::min_hold) the keys stay until then, held by nobody. A second release does nothing. After a loss it fails with `Lost`; if too few nodes confirmed, with
     /// `Unavailable`: the keys then expire by themselves.
     ///
     /// ```

@@ -83,7 +83,7 @@ impl Lease {
         &self.handle.0
     }
 
-    /// A lease that is nobody's until it is a handle: `at_least` is not for those who never came to work.
+    /// A lease that is nobody's until it is a handle: `min_hold` is not for those who never came to work.
     pub(crate) fn undone_on_drop(mut self) -> Self {
         self.drops = Drops::Undo;
         self

@@ -25,7 +25,7 @@ pub(crate) struct LeaseParams {
     /// No renewal or extension makes the lease last longer.
     pub(crate) hold_end: Option<Instant>,
     /// How long the keys stay after `acquired`, whenever the lease is released; zero: until then.
-    pub(crate) at_least: Duration,
+    pub(crate) min_hold: Duration,
     /// How long to wait for one node's answer.
     /// An extend waits for a fifth of the present ttl, where that is less.
     pub(crate) node_timeout: Duration,

@@ -1,7 +1,7 @@
 //! How a lease is given back, by its owner or over its owner's head.
 //!
 //! Deletes are sent at the call and confirmed apart, so that dropping a lease, or a release that is cancelled,
-//! needs no task. They hit the token alone: a key that another has by now is left as it is. With `at_least` a key that is
+//! needs no task. They hit the token alone: a key that another has by now is left as it is. With `min_hold` a key that is
 //! deleted too early for it stays until then: what is sent shortens its time, and is a delete in all else.
 
 use std::sync::{Arc, MutexGuard};
@@ -28,10 +28,10 @@ pub(crate) fn undo(state: &State) -> Sent {
 
 /// How long the keys are to stay from now on; with the drift, as a node's clock may run ahead of ours.
 fn stay(state: &State) -> Duration {
-    if state.params.at_least.is_zero() {
+    if state.params.min_hold.is_zero() {
         return Duration::ZERO;
     }
-    let left = (state.params.acquired + state.params.at_least).since(state.now());
+    let left = (state.params.acquired + state.params.min_hold).since(state.now());
     if left.is_zero() { left } else { left + drift(left) }
 }
 

@@ -37,13 +37,13 @@ impl Lock {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
     /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
     /// # use std::time::Duration;
-    /// let tick = client.lock("report").ttl(Duration::from_secs(60)).at_least(Duration::from_secs(50));
+    /// let tick = client.lock("report").ttl(Duration::from_secs(60)).min_hold(Duration::from_secs(50));
     /// tick.acquire().await?.release().await?;
     /// assert!(tick.try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub fn at_least(mut self, at_least: Duration) -> Self {
-        self.change().at_least = at_least;
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.change().min_hold = min_hold;
         self
     }
 

@@ -22,7 +22,7 @@ pub(crate) struct Claim {
     pub(crate) token: Arc<str>,
 }
 
-/// What stands before the token in a key that was released and stays for `at_least`: it is nobody's then, neither of who
+/// What stands before the token in a key that was released and stays for `min_hold`: it is nobody's then, neither of who
 /// released it nor of who has attached to it.
 pub(crate) const KEPT: &str = "kept:";
 
@@ -100,7 +100,7 @@ pub(crate) enum Vote {
 pub(crate) struct Taken {
     /// A bit for each.
     keys: u64,
-    /// Nobody has them: they were released, and stay for `at_least`.
+    /// Nobody has them: they were released, and stay for `min_hold`.
     pub(crate) kept: bool,
 }
 

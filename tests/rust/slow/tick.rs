@@ -1,4 +1,4 @@
-//! `at_least`: after a release the key stays, held by nobody and had by nobody, until so long after the acquire.
+//! `min_hold`: after a release the key stays, held by nobody and had by nobody, until so long after the acquire.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(20);
 const STAY: Duration = Duration::from_millis(1500);
 
 fn tick(redlock: &Redlock) -> Lock {
-    redlock.lock("tick").ttl(LONG).at_least(STAY)
+    redlock.lock("tick").ttl(LONG).min_hold(STAY)
 }
 
 /// Released at once, it is nobody's until its time, and then whoever waits has it.
@@ -55,13 +55,13 @@ async fn a_key_stays_on_a_server_in_memory_and_on_a_quorum() {
 async fn it_is_only_a_delete_once_the_time_is_over_or_where_nothing_was_done() {
     let server = Server::start();
     let redlock = client([&server]);
-    let lease = redlock.lock("tick").at_least(millis(150)).acquire().await.unwrap();
+    let lease = redlock.lock("tick").min_hold(millis(150)).acquire().await.unwrap();
     tokio::time::sleep(millis(200)).await;
     lease.release().await.unwrap();
     assert_eq!(server.ask("EXISTS lock:tick"), ":0");
     // Granted to a caller of another language who is gone by then.
     let client = ffi::client(vec![server.url()], &ClientArgs::of_client(Unit::Seconds)).unwrap();
-    let args = LockArgs::of_lock(Unit::Seconds).with("at_least", Some(5.0));
+    let args = LockArgs::of_lock(Unit::Seconds).with("min_hold", Some(5.0));
     let lock = ffi::lock(&client, vec!["tick".into()], &args).unwrap();
     drop(Acquire::once(&lock).ask().await.unwrap().unwrap());
     tokio::time::sleep(millis(100)).await;

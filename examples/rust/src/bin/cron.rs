@@ -10,7 +10,7 @@ fn main() -> Result<(), Error> {
     let client = Redlock::from_env()?;
     // For longer than the hosts' clocks are apart, as one of them may be done before another begins.
     let tick =
-        client.lock("nightly").ttl(Duration::from_secs(60)).at_least(Duration::from_secs(30));
+        client.lock("nightly").ttl(Duration::from_secs(60)).min_hold(Duration::from_secs(30));
     let Some(lease) = tick.try_acquire_blocking()? else {
         println!("another host does it");
         return Ok(());
