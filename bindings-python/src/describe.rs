@@ -20,7 +20,7 @@ macro_rules! lock_functions {
         /// decorated function's parameters, or be a function that gets those it asks for.
         ///
         $($(#[$($about)+])+)+
-        /// - otherwise: of a decorator, what a call gives that cannot have the lock within `wait`, and so does not run;
+        /// - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
         ///   not given: LockTimeout
         ///
         /// Raises InvalidOption for a value that breaks a rule.
@@ -32,7 +32,7 @@ macro_rules! lock_functions {
         #[pyo3(signature = (
             name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
             *args: "typing.Never",
-            otherwise: "_D" = Anything::NotGiven,
+            default: "_D" = Anything::NotGiven,
             $($option: $kind = None,)+
             **kwargs: "typing.Never"
         ))]
@@ -41,13 +41,13 @@ macro_rules! lock_functions {
             py: Python<'_>,
             name: &Bound<'_, PyAny>,
             args: &Bound<'_, PyTuple>,
-            otherwise: Anything,
+            default: Anything,
             $($option: Option<&Bound<'_, PyAny>>,)+
             kwargs: Option<&Bound<'_, PyDict>>,
         ) -> PyResult<Lock> {
             refuse_lock("lock()", args, kwargs)?;
             let options = lock_args(&[$((stringify!($option), $option)),+])?;
-            Lock::decorating(py, Source::Default, Names::given(name)?, options, otherwise)
+            Lock::decorating(py, Source::Default, Names::given(name)?, options, default)
         }
 
         #[pymethods]
@@ -58,7 +58,7 @@ macro_rules! lock_functions {
             /// gets those it asks for.
             ///
             $($(#[$($about)+])+)+
-            /// - otherwise: of a decorator, what a call gives that cannot have the lock within `wait`, and so does not run;
+            /// - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
             ///   not given: LockTimeout
             ///
             /// Raises InvalidOption for a value that breaks a rule.
@@ -70,7 +70,7 @@ macro_rules! lock_functions {
             #[pyo3(signature = (
                 name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
                 *args: "typing.Never",
-                otherwise: "_D" = Anything::NotGiven,
+                default: "_D" = Anything::NotGiven,
                 $($option: $kind = None,)+
                 **kwargs: "typing.Never"
             ))]
@@ -80,14 +80,14 @@ macro_rules! lock_functions {
                 py: Python<'_>,
                 name: &Bound<'_, PyAny>,
                 args: &Bound<'_, PyTuple>,
-                otherwise: Anything,
+                default: Anything,
                 $($option: Option<&Bound<'_, PyAny>>,)+
                 kwargs: Option<&Bound<'_, PyDict>>,
             ) -> PyResult<Lock> {
                 refuse_lock("lock()", args, kwargs)?;
                 let options = lock_args(&[$((stringify!($option), $option)),+])?;
                 let source = Source::Client(self.client.clone());
-                Lock::decorating(py, source, Names::given(name)?, options, otherwise)
+                Lock::decorating(py, source, Names::given(name)?, options, default)
             }
         }
     };

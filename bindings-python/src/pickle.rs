@@ -51,7 +51,7 @@ impl Lock {
             Source::Client(client) => Some(Py::new(py, Redlock { client: client.clone() })?),
         };
         let options = given(py, &self.args, None)?;
-        let parts = (client, self.given(py)?, options, self.otherwise(py)?).into_pyobject(py)?;
+        let parts = (client, self.given(py)?, options, self.default(py)?).into_pyobject(py)?;
         (py.import(HERE)?.getattr("_lock")?, parts).into_pyobject(py)
     }
 
@@ -99,23 +99,23 @@ pub(crate) fn unpickled_client(
 
 /// The lock of a pickle; without a client the default one's.
 #[pyfunction]
-#[pyo3(name = "_lock", signature = (client: "Redlock | None", names: "typing.Any", options: "dict[str, typing.Any]", otherwise: "tuple[typing.Any, ...]"))]
+#[pyo3(name = "_lock", signature = (client: "Redlock | None", names: "typing.Any", options: "dict[str, typing.Any]", default: "tuple[typing.Any, ...]"))]
 pub(crate) fn unpickled_lock(
     py: Python<'_>,
     client: Option<Py<Redlock>>,
     names: &Bound<'_, PyAny>,
     options: &Bound<'_, PyDict>,
-    otherwise: &Bound<'_, PyTuple>,
+    default: &Bound<'_, PyTuple>,
 ) -> PyResult<Lock> {
     let source =
         client.map_or(Source::Default, |client| Source::Client(client.get().client.clone()));
     let found = of_table(LOCK_OPTIONS, options)?;
     let found: Vec<_> = found.iter().map(|(name, value)| (*name, value.as_ref())).collect();
-    let otherwise = match otherwise.get_item(0) {
-        Ok(otherwise) => Anything::Given(otherwise.unbind()),
+    let default = match default.get_item(0) {
+        Ok(default) => Anything::Given(default.unbind()),
         Err(_) => Anything::NotGiven,
     };
-    Lock::decorating(py, source, Names::given(names)?, lock_args(&found)?, otherwise)
+    Lock::decorating(py, source, Names::given(names)?, lock_args(&found)?, default)
 }
 
 /// The options that were given, as Python gives them.

@@ -132,7 +132,7 @@ def test_one_server_under_two_urls_is_refused_once_connected(
 )
 def test_every_option_of_core_s_table_is_a_parameter_and_no_other(call: Callable[..., Any]) -> None:
     """A parameter without a row would be dropped, a row without a parameter could be given by nobody."""
-    arguments = {"self", "nodes", "name", "args", "kwargs", "replace", "otherwise"}
+    arguments = {"self", "nodes", "name", "args", "kwargs", "replace", "default"}
     written = {*inspect.signature(call).parameters} - arguments
     args = (redlock.Redlock("memory://"), "job") if call is redlock.Redlock.lock else ("memory://",)
     with pytest.raises(redlock.InvalidOption) as caught:

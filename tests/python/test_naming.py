@@ -148,12 +148,12 @@ def test_what_cannot_be_decorated_is_refused_with_a_reason(client: redlock.Redlo
 def test_a_call_that_cannot_have_the_lock_is_skipped(client: redlock.Redlock, name: str) -> None:
     ran: list[int] = []
 
-    @client.lock(name, wait=0, otherwise=None)
+    @client.lock(name, wait=0, default=None)
     def report(day: int) -> int:
         ran.append(day)
         return day
 
-    @client.lock(name, wait=0, otherwise="skipped")
+    @client.lock(name, wait=0, default="skipped")
     async def areport(day: int) -> int:
         ran.append(day)
         return day
@@ -176,7 +176,7 @@ def test_an_error_of_the_function_s_own_is_no_reason_to_skip(
     async def afails() -> None:
         await client.lock(f"{name}-inner").aacquire(wait=0)
 
-    lock = client.lock(name, wait=0, otherwise=None)
+    lock = client.lock(name, wait=0, default=None)
     with client.lock(f"{name}-inner"):
         with pytest.raises(redlock.LockTimeout, match="inner"):
             lock(fails)()
@@ -188,16 +188,16 @@ def test_an_error_of_the_function_s_own_is_no_reason_to_skip(
 def test_nodes_that_fail_are_no_reason_to_skip() -> None:
     client = redlock.Redlock("redis://127.0.0.1:1")
     with pytest.raises(redlock.QuorumUnavailable):
-        client.lock("job", ttl=0.5, wait=0, otherwise=None)(print)()
+        client.lock("job", ttl=0.5, wait=0, default=None)(print)()
 
 
-def test_otherwise_is_for_decorators_that_do_not_wait_for_ever(client: redlock.Redlock) -> None:
+def test_default_is_for_decorators_that_do_not_wait_for_ever(client: redlock.Redlock) -> None:
     for wait in (None, float("inf")):
-        with pytest.raises(redlock.InvalidOption, match=r"without wait=.*wait=0"):
-            client.lock("job", wait=wait, otherwise=None)
-    with pytest.raises(redlock.InvalidOption, match="without wait="):
-        redlock.lock("job", otherwise=1)
-    lock: Any = client.lock("job", wait=0, otherwise=None)
+        with pytest.raises(redlock.InvalidOption, match=r"needs wait=.*wait=0"):
+            client.lock("job", wait=wait, default=None)
+    with pytest.raises(redlock.InvalidOption, match="needs wait="):
+        redlock.lock("job", default=1)
+    lock: Any = client.lock("job", wait=0, default=None)
     for use in (lock.acquire, lock.try_acquire, lock.__enter__, lock.inspect):
         with pytest.raises(redlock.InvalidOption, match="only decorate"):
             use()

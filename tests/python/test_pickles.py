@@ -110,7 +110,7 @@ print(lock.key, lock.ttl, b"memory" in text)
 
 
 def test_decorators_come_back_too(client: redlock.Redlock) -> None:
-    by_name = again(client.lock(named, wait=0, otherwise="busy"))
+    by_name = again(client.lock(named, wait=0, default="busy"))
 
     def held(user: str) -> list[str]:
         return [lease.key for lease in client.leases()]

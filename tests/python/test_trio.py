@@ -371,7 +371,7 @@ def test_blocking_in_a_run_is_warned_of(run: Any, client: redlock.Redlock, name:
 
 
 def test_a_decorated_coroutine_function(run: Any, client: redlock.Redlock, name: str) -> None:
-    @client.lock(name, wait=0, otherwise="skipped")
+    @client.lock(name, wait=0, default="skipped")
     async def work() -> str:
         await anyio.sleep(0)
         return "held" if (await client.lock(name).ainspect()).held else "free"

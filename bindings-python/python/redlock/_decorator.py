@@ -30,14 +30,14 @@ def decorate(lock: "Lock", function: Any) -> Any:
 
 
 class _Call:
-    """What is called under which lock, and what a call gives that cannot have it."""
+    """A decorated function, its lock, and what a call returns if it cannot acquire the lock."""
 
-    __slots__ = ("function", "lock", "otherwise")
+    __slots__ = ("default", "function", "lock")
 
     def __init__(self, lock: "Lock", function: Callable[..., Any]) -> None:
         self.function = function
         self.lock = naming(lock, function)
-        self.otherwise: tuple[Any, ...] = lock._otherwise()
+        self.default: tuple[Any, ...] = lock._default()
 
 
 def _refuse(lock: "Lock", function: Any) -> None:
@@ -91,9 +91,9 @@ def _asynchronous(call: _Call) -> Callable[..., Any]:
                 return _no_generator(function, await function(*args, **kwargs))
         except LockTimeout:
             # The function may have asked for locks of its own.
-            if entered or not call.otherwise:
+            if entered or not call.default:
                 raise
-            return call.otherwise[0]
+            return call.default[0]
 
     return acall
 
@@ -116,9 +116,9 @@ def _any(call: _Call) -> Callable[..., Any]:
                 held._hand_over(lease)
                 return _awaitable(kept, function)
         except LockTimeout:
-            if entered or not call.otherwise:
+            if entered or not call.default:
                 raise
-            return call.otherwise[0]
+            return call.default[0]
 
     return held_during
 

@@ -262,7 +262,7 @@ class Lock:
         >>> with client.lock("job", ttl=10) as lease:
         ...     lease.key
         'lock:job'
-        >>> @client.lock("report:{user}", wait=0, otherwise=None)
+        >>> @client.lock("report:{user}", wait=0, default=None)
         ... def report(user): return len(user)
         >>> report("eve")
         3
@@ -335,6 +335,10 @@ class Lock:
         """
         The same of one round.
         """
+    def _default(self, /) -> "tuple[typing.Any, ...]":
+        """
+        What a decorated call gives that cannot have the lock; empty: LockTimeout is raised.
+        """
     def _enter(self, /, frame: "types.FrameType", lease: "Lease", body: "object") -> "None":
         """
         An `async with` under way: the frame that runs it, what it holds, and what its task is cancelled by.
@@ -358,10 +362,6 @@ class Lock:
     def _named(self, /, names: "str | list[str]") -> "Lock":
         """
         The lock of these names, for calls of a decorated function.
-        """
-    def _otherwise(self, /) -> "tuple[typing.Any, ...]":
-        """
-        What a decorated call gives that cannot have the lock; empty: LockTimeout is raised.
         """
     def acquire(self, /, *args: "typing.Never", wait: "float | datetime.timedelta | None" = ..., **kwargs: "typing.Never") -> Lease:
         """
@@ -637,7 +637,7 @@ class Redlock:
             ['lock:job']
         """
     @typing.overload
-    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", otherwise: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
     @typing.overload
     def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
         """
@@ -653,7 +653,7 @@ class Redlock:
         - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
         - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
         - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
-        - otherwise: of a decorator, what a call gives that cannot have the lock within `wait`, and so does not run;
+        - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
           not given: LockTimeout
 
         Raises InvalidOption for a value that breaks a rule.
@@ -812,7 +812,7 @@ def _fail_memory(name: "str", down: "bool") -> "None":
     Has the node `memory://name` fail every command, or answer again.
     """
 
-def _lock(client: "Redlock | None", names: "typing.Any", options: "dict[str, typing.Any]", otherwise: "tuple[typing.Any, ...]") -> Lock:
+def _lock(client: "Redlock | None", names: "typing.Any", options: "dict[str, typing.Any]", default: "tuple[typing.Any, ...]") -> Lock:
     """
     The lock of a pickle; without a client the default one's.
     """
@@ -871,7 +871,7 @@ def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never",
     """
 
 @typing.overload
-def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", otherwise: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
+def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
 @typing.overload
 def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
     """
@@ -887,7 +887,7 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
     - min_hold: how long the key stays after the acquire, even if the lease is released before; default 0
     - node_timeout: how long to wait for one node's answer; default the client's, else min(1, ttl / 5)
     - fencing: whether to ask for a fencing token, `lease.fencing_token`; default False
-    - otherwise: of a decorator, what a call gives that cannot have the lock within `wait`, and so does not run;
+    - default: for decorators, the value that a call returns, without running, if it cannot get the lock within `wait`;
       not given: LockTimeout
 
     Raises InvalidOption for a value that breaks a rule.

@@ -88,9 +88,9 @@ impl Lock {
     }
 
     /// What a decorated call gives that cannot have the lock; empty: LockTimeout is raised.
-    #[pyo3(name = "_otherwise", signature = () -> "tuple[typing.Any, ...]")]
-    pub(crate) fn otherwise<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.otherwise.as_ref().map(|otherwise| otherwise.clone_ref(py)))
+    #[pyo3(name = "_default", signature = () -> "tuple[typing.Any, ...]")]
+    pub(crate) fn default<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.default.as_ref().map(|default| default.clone_ref(py)))
     }
 
     /// The lock of these names, for calls of a decorated function.

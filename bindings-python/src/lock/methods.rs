@@ -183,7 +183,7 @@ impl Lock {
         if let Names::Of(function) = &self.names {
             visit.call(function)?;
         }
-        visit.call(&self.otherwise)?;
+        visit.call(&self.default)?;
         self.entries.traverse(&visit)
     }
 

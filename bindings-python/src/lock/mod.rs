@@ -50,7 +50,7 @@ impl Names {
 ///     >>> with client.lock("job", ttl=10) as lease:
 ///     ...     lease.key
 ///     'lock:job'
-///     >>> @client.lock("report:{user}", wait=0, otherwise=None)
+///     >>> @client.lock("report:{user}", wait=0, default=None)
 ///     ... def report(user): return len(user)
 ///     >>> report("eve")
 ///     3
@@ -62,8 +62,8 @@ pub(crate) struct Lock {
     pub(crate) source: Source,
     names: Names,
     pub(crate) args: LockArgs,
-    /// Of a decorator: what a call gives that cannot have the lock.
-    otherwise: Option<Py<PyAny>>,
+    /// Of a decorator: what a call returns if it cannot acquire the lock.
+    default: Option<Py<PyAny>>,
     /// Core's lock, with the number of the client it belongs to: the default client may be another one later.
     core: Mutex<Option<(u64, Arc<redlock::Lock>)>>,
     /// The with statements that are under way.
@@ -82,7 +82,7 @@ impl Lock {
             source.check(py, names, &args)?;
         }
         let (core, entries) = Default::default();
-        Ok(Self { source, names, args, otherwise: None, core, entries })
+        Ok(Self { source, names, args, default: None, core, entries })
     }
 
     /// One that may be for a decorator alone.
@@ -91,16 +91,16 @@ impl Lock {
         source: Source,
         names: Names,
         args: LockArgs,
-        otherwise: Anything,
+        default: Anything,
     ) -> PyResult<Self> {
         let mut made = Self::make(py, source, names, args)?;
-        if let Anything::Given(otherwise) = otherwise {
+        if let Anything::Given(default) = default {
             if made.args.number("wait").is_none_or(f64::is_infinite) {
                 return Err(invalid(
-                    "otherwise= is given without wait=: a call would wait for ever and never give it; wait=0 asks once",
+                    "default= needs wait=: without it a call waits forever and never returns the default. wait=0 tries once",
                 ));
             }
-            made.otherwise = Some(otherwise);
+            made.default = Some(default);
         }
         Ok(made)
     }
@@ -111,9 +111,9 @@ impl Lock {
                 "this lock's name is a function of arguments: it can only decorate functions",
             ));
         };
-        if self.otherwise.is_some() {
+        if self.default.is_some() {
             return Err(invalid(
-                "this lock has otherwise=, so it can only decorate functions: try_acquire() gives None instead",
+                "this lock has default=, so it can only decorate functions: try_acquire() returns None instead",
             ));
         }
         let Numbered { number, client, .. } = self.source.client(py)?;

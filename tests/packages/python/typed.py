@@ -20,7 +20,7 @@ assert_type(report(1), str)
 report("1")  # type: ignore[arg-type]
 
 
-@client.lock("report:{day}", wait=0, otherwise=None)
+@client.lock("report:{day}", wait=0, default=None)
 def skipped(day: int) -> str:
     return str(day)
 
@@ -29,7 +29,7 @@ assert_type(skipped(day=1), str | None)
 skipped()  # type: ignore[call-arg]
 
 
-@redlock.lock("report:{day}", wait=0, otherwise=0)
+@redlock.lock("report:{day}", wait=0, default=0)
 async def askipped(day: int) -> str:
     return str(day)
 
@@ -43,7 +43,7 @@ def sees_what_follows() -> None:
     lock.release()  # type: ignore[attr-defined]
 
 
-with client.lock("report", wait=0, otherwise=None):  # type: ignore[attr-defined]
+with client.lock("report", wait=0, default=None):  # type: ignore[attr-defined]
     pass
 
 
