@@ -83,7 +83,7 @@ const collected = new FinalizationRegistry<Remains>(({ id, key, site }) => {
   if (known.get(id)?.ref.deref() !== undefined) return;
   known.delete(id);
   forget(id);
-  if (!native().leaseAbandon(id)) return;
+  if (!native().leaseDetach(id)) return;
   warn(
     `${shown(key)}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired at ${where(site)}`,
     "collected",

@@ -157,9 +157,9 @@ export class LeaseHandle implements Watched {
     });
   }
 
-  abandon(): boolean {
+  detach(): boolean {
     this.#remember();
-    const held = native().leaseAbandon(this.id);
+    const held = native().leaseDetach(this.id);
     this.#end();
     return held;
   }

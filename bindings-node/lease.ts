@@ -172,16 +172,16 @@ export class Lease<Fencing extends boolean = boolean> {
 
   /**
    * Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token. True if it was
-   * still held. To hand a lease over: pass `token` on, wait for the other's `attach`, abandon.
+   * still held. To hand a lease over: pass `token` on, wait for the other's `attach`, detach.
    *
    * @example
    * ```js
-   * lease.abandon(); // true
+   * lease.detach(); // true
    * (await client.lock("job").inspect()).held; // true
    * ```
    */
-  abandon(): boolean {
-    return Lease.#of(this).abandon();
+  detach(): boolean {
+    return Lease.#of(this).detach();
   }
 
   /**

@@ -193,14 +193,14 @@ export class Lock<Fencing extends boolean = boolean> {
    * Continues the lease that another process holds under this token. Rejects with `LockLost` if it is not held.
    *
    * Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of a
-   * loss. So whoever hands a lease over ends its own by `lease.abandon()`; a process that ends without a release does no
+   * loss. So whoever hands a lease over ends its own by `lease.detach()`; a process that ends without a release does no
    * harm either. The fencing token does not come with the lease: hand it over with the token.
    *
    * @example
    * ```js
    * const ours = await lock.acquire();
    * const theirs = await lock.attach(ours.token); // as a rule in another process
-   * ours.abandon(); // true
+   * ours.detach(); // true
    * await theirs.release();
    * ```
    */

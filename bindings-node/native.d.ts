@@ -90,7 +90,7 @@ export declare class Runtime {
   /** Starts waiting for the loss, which does not keep the process alive and is told as a `LOSS`. False if the lease is over. */
   leaseWatch(id: number): boolean
   /** Ends renewal and forgets the lease; its key lives out its ttl. True if it was still held. */
-  leaseAbandon(id: number): boolean
+  leaseDetach(id: number): boolean
   /**
    * Asks again, for this slot, for a lease that ended before its caller could run; within the budget of the first
    * time. Only while outcomes are delivered. False for any other lease.

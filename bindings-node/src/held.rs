@@ -62,7 +62,7 @@ impl Drop for Held {
     /// The environment ended, not the work: what was held lives out its ttl.
     fn drop(&mut self) {
         for entry in self.0.get_mut().values() {
-            entry.lease.abandon();
+            entry.lease.detach();
         }
     }
 }

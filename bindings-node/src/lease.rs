@@ -111,7 +111,7 @@ impl Runtime {
 
     /// Ends renewal and forgets the lease; its key lives out its ttl. True if it was still held.
     #[napi(catch_unwind)]
-    pub fn lease_abandon(&self, id: i64) -> bool {
-        self.local.held.remove(id).is_some_and(|lease| lease.abandon())
+    pub fn lease_detach(&self, id: i64) -> bool {
+        self.local.held.remove(id).is_some_and(|lease| lease.detach())
     }
 }

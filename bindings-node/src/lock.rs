@@ -83,7 +83,7 @@ impl Runtime {
         let Some(acquire) = self.local.delivered(id) else {
             return false;
         };
-        self.local.held.remove(id).map(|lease| lease.abandon());
+        self.local.held.remove(id).map(|lease| lease.detach());
         self.local.ask(slot, acquire);
         self.local.wake();
         true

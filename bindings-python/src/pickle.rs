@@ -73,7 +73,7 @@ impl Lease {
     fn __reduce__(&self) -> PyResult<Py<PyAny>> {
         Err(PyTypeError::new_err(
             "a Lease cannot be copied or pickled, because two owners would release it. To hand it to another process, \
-             pass lease.token, call lock.attach(token) there, then lease.abandon() here",
+             pass lease.token, call lock.attach(token) there, then lease.detach() here",
         ))
     }
 }

@@ -151,7 +151,7 @@ impl Lock {
     /// if the token is wrong or its time is over.
     ///
     /// Both are one owner then, and each renews for itself. A release by either, in Rust also a drop, deletes the keys:
-    /// the other one is told of a loss. So whoever hands a lease over ends its own by [`LeaseHandle::abandon`](crate::LeaseHandle::abandon);
+    /// the other one is told of a loss. So whoever hands a lease over ends its own by [`LeaseHandle::detach`](crate::LeaseHandle::detach);
     /// a process that ends without a release does no harm either. The fencing token does not come with the lease:
     /// hand it over with the token. `max_hold` and `min_hold` count from here.
     ///
@@ -160,7 +160,7 @@ impl Lock {
     /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
     /// let ours = client.lock("job").acquire().await?;
     /// let theirs = client.lock("job").attach(ours.token()).await?; // as a rule in another process
-    /// assert!(ours.abandon() && theirs.held());
+    /// assert!(ours.detach() && theirs.held());
     /// # Ok(()) }
     /// ```
     pub fn attach(

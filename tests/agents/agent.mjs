@@ -46,7 +46,7 @@ const commands = {
     await lease.release();
     return {};
   },
-  abandon: async () => ({ held: lease.abandon() }),
+  detach: async () => ({ held: lease.detach() }),
   held: async () => ({ held: lease.held, remaining_ms: lease.remaining }),
   lost: async ({ timeout_ms }) => {
     const { signal } = lease;

@@ -69,8 +69,8 @@ class Agent:
         self.held_lease().release()
         return {}
 
-    def abandon(self, command: Reply) -> Reply:
-        return {"held": self.held_lease().abandon()}
+    def detach(self, command: Reply) -> Reply:
+        return {"held": self.held_lease().detach()}
 
     def held(self, command: Reply) -> Reply:
         lease = self.held_lease()

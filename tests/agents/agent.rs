@@ -41,7 +41,7 @@ impl Agent {
             Some("attach") => self.attach(command).await,
             Some("extend") => self.extend(command).await,
             Some("release") => self.release().await,
-            Some("abandon") => Ok(json!({"held": self.hold().abandon()})),
+            Some("detach") => Ok(json!({"held": self.hold().detach()})),
             Some("held") => Ok(
                 json!({"held": self.hold().held(), "remaining_ms": millis(self.hold().remaining())}),
             ),

@@ -25,12 +25,12 @@ def handed_over(first: Agent, second: Agent, name: str) -> str:
 
 
 @pytest.mark.slow("longer than a ttl")
-def test_it_goes_on_when_the_first_abandons_and_dies(five: list[Server]) -> None:
+def test_it_goes_on_when_the_first_detaches_and_dies(five: list[Server]) -> None:
     nodes = [five[0].url]
 
     def scene(first: Agent, second: Agent, name: str) -> None:
         handed_over(first, second, name)
-        assert first.must("abandon")["held"]
+        assert first.must("detach")["held"]
         assert not first.must("held")["held"]
         first.must("release")  # has nothing to delete any more
         first.kill()
@@ -105,7 +105,7 @@ def test_a_wrong_or_expired_token_is_a_loss_and_changes_nothing(
         kept = [server.get(key) for server in servers]
         assert kept.count(token) > len(kept) / 2, kept
         assert holder.must("held")["held"]
-        holder.must("abandon")
+        holder.must("detach")
         for server in servers:
             server.command("PEXPIRE", key, 1)
         eventually(lambda: not any(server.get(key) for server in servers))

@@ -54,7 +54,7 @@ test("a lease knows its ttl in milliseconds, and what extend made of it", async 
   const [listed] = redlock.leases();
   const attached = await redlock.attach(name, lease.token, { ttl: 700 });
   assert.deepEqual([listed.ttl, attached.ttl], [1113, 700]);
-  attached.abandon();
+  attached.detach();
   await lease.extend(2000);
   assert.deepEqual([lease.ttl, listed.ttl], [2000, 2000]);
   await lease.extend();

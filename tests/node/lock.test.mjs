@@ -203,15 +203,15 @@ for (const [kind, url] of Object.entries(kinds)) {
       await assert.rejects(other.lock(name).attach(lease.token), { code: "lost" });
     });
 
-    test("abandon ends a lease here and leaves the key", async () => {
+    test("detach ends a lease here and leaves the key", async () => {
       const redlock = client();
       const name = fresh();
       const lease = await redlock.lock(name, { ttl: 1000 }).acquire();
       const told = [];
       lease.onLost((error) => told.push(error));
       const { token } = lease;
-      assert.equal(lease.abandon(), true);
-      assert.deepEqual([lease.held, lease.token, lease.abandon()], [false, token, false]);
+      assert.equal(lease.detach(), true);
+      assert.deepEqual([lease.held, lease.token, lease.detach()], [false, token, false]);
       assert.deepEqual(redlock.leases(), []);
       await lease.release();
       assert.equal(await redlock.lock(name).tryAcquire(), null);
@@ -224,7 +224,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       const lock = client().lock(fresh(), { fencing: true });
       const lease = await lock.acquire();
       const attached = await lock.attach(lease.token);
-      assert.equal(lease.abandon(), true);
+      assert.equal(lease.detach(), true);
       assert.throws(() => attached.fencingToken, /hand it over with the token/);
       await attached.release();
       const later = await lock.acquire();

@@ -266,7 +266,7 @@ describe("errors", () => {
 describe("the line that acquired, in messages,", () => {
   const hold = async (acquiring, first) => {
     const lease = await acquiring;
-    first?.abandon();
+    first?.detach();
     return lease;
   };
   // Each on a line of its own, in a function of its own name.

@@ -42,7 +42,7 @@ test("each of two leases of one token has its own object", async () => {
   const first = await redlock.lock(name).acquire();
   const second = await redlock.attach(name, first.token);
   assert.equal(redlock.leases().length, 2);
-  second.abandon();
+  second.detach();
   const [left] = redlock.leases();
   assert.equal(redlock.leases().length, 1);
   await left.release();

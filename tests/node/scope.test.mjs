@@ -212,7 +212,7 @@ describe("Symbol.asyncDispose", () => {
     const name = fresh();
     const ended = {
       released: (lease) => lease.release(),
-      abandoned: (lease) => lease.abandon(),
+      detached: (lease) => lease.detach(),
       lost: () => redlock.forceRelease(name),
     };
     for (const [way, end] of Object.entries(ended)) {

@@ -47,7 +47,7 @@ describe("locks with the same options share them", () => {
       const other = await client.lock(`${name.slice(0, 50)}-other`).acquire({ wait: 0 });
       const attached = await client.attach(name, lease.token);
       assert.equal(attached.key, `lock:${name}`, about);
-      assert.equal(attached.abandon(), true);
+      assert.equal(attached.detach(), true);
       await Promise.all([lease.release(), other.release()]);
       await client.lock([name, "b"]).using((both) => {
         assert.deepEqual(both.keys, [`lock:${name}`, "lock:b"]);

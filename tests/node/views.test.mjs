@@ -195,7 +195,7 @@ test("an error, its causes and its nodes show no password", async () => {
 const client = new Redlock(`memory://${fresh()}`);
 const METHODS = {
   Lock: ["acquire", "tryAcquire", "using", "attach", "inspect", "key", "keys", "names"],
-  Lease: ["extend", "release", "abandon", "ensureHeld", "onLost", "held", "remaining", "token"],
+  Lease: ["extend", "release", "detach", "ensureHeld", "onLost", "held", "remaining", "token"],
   Redlock: ["lock", "using", "attach", "forceRelease", "releaseAll", "shutdown", "close", "nodes"],
 };
 METHODS.Lease.push("ttl", "keys", "signal", "fencingToken", Symbol.asyncDispose);

@@ -22,7 +22,7 @@ test("leases() gives the objects that were handed out, young and old", async () 
   const tried = await redlock.lock(fresh()).tryAcquire();
   const attached = await redlock.attach(name, lease.token);
   assert.deepEqual(new Set(redlock.leases()), new Set([lease, tried, attached]));
-  attached.abandon();
+  attached.detach();
   await redlock.using(fresh(), (used) => assert.ok(redlock.leases().includes(used)));
   await tried.release();
   assert.deepEqual(redlock.leases(), [lease]);

@@ -110,7 +110,7 @@ def test_a_cancelled_body_gives_back_and_stays_cancelled(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (await client.lock(name).aacquire(wait=0)).abandon()
+        assert (await client.lock(name).aacquire(wait=0)).detach()
 
     run(main)
 

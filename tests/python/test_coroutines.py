@@ -126,8 +126,8 @@ def test_runs_in_every_way_of_asyncio(
         assert not lease.held
         lease = await way(lock.atry_acquire)
         other = await way(lock.aattach, lease.token)
-        assert other.abandon()
-        assert (await way(client.aattach, name, lease.token)).abandon()
+        assert other.detach()
+        assert (await way(client.aattach, name, lease.token)).detach()
         assert await way(client.arelease_all) == 1
         assert await way(client.aforce_release, name) is False
         assert await way(client.ashutdown, 0) == 0

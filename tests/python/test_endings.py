@@ -80,16 +80,16 @@ def test_on_lost_is_called_by_the_loop_though_the_lease_is_gone(
     asyncio.run(main())
 
 
-def test_nobody_is_told_of_a_release_or_an_abandoned_lease(
+def test_nobody_is_told_of_a_release_or_a_detached_lease(
     client: redlock.Redlock, name: str
 ) -> None:
     told: list[object] = []
-    for end in ("release", "abandon"):
+    for end in ("release", "detach"):
         lease = client.lock(f"{name}-{end}").acquire()
         lease.on_lost(told.append)
         getattr(lease, end)()
         del lease
-    client.force_release(f"{name}-abandon")
+    client.force_release(f"{name}-detach")
     the_next_loss_is_the_first_told(client, told)
 
 

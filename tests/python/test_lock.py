@@ -172,17 +172,17 @@ def test_attach_continues_a_lease(redis_server: Server, name: str, call: Call) -
             first.release()
 
 
-def test_abandon_ends_it_here_and_leaves_the_key(
+def test_detach_ends_it_here_and_leaves_the_key(
     redis_server: Server, name: str, call: Call
 ) -> None:
     with redlock.Redlock(redis_server.url) as client:
         with call(client.lock(name, ttl=1), "acquire") as lease:
             told: list[redlock.LockLost] = []
             lease.on_lost(told.append)
-            assert lease.abandon()
+            assert lease.detach()
             assert not lease.held
-            assert not lease.abandon()
-            assert repr(lease).endswith("abandoned>")
+            assert not lease.detach()
+            assert repr(lease).endswith("detached>")
         call(lease, "release")
         assert redis_server.client.get(lease.key) == lease.token
         assert client.leases() == []
@@ -219,7 +219,7 @@ def test_an_attached_lease_has_no_fencing_token(
     lock = redis_client.lock(name, fencing=True)
     lease = lock.acquire()
     attached = call(lock, "attach", lease.token)
-    assert lease.abandon()
+    assert lease.detach()
     with pytest.raises(redlock.InvalidOption, match="hand it over with the token"):
         _ = attached.fencing_token
     call(attached, "release")

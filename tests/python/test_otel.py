@@ -154,8 +154,8 @@ def told():
         pass
     until(count + 2)
 
-with client.lock("abandoned") as lease:
-    other.attach("abandoned", lease.token).abandon()
+with client.lock("detached") as lease:
+    other.attach("detached", lease.token).detach()
     told()
     assert lease.held
 lease = client.lock("released").acquire()
@@ -172,7 +172,7 @@ print(json.dumps([
 def test_a_twin_that_ends_ends_no_hold_but_its_own() -> None:
     spans = [each for each in ran(TWINS) if each[0] != "lock:flush"]
     # One for each acquire, as that lease ended.
-    assert spans == [["lock:abandoned", "released"], ["lock:released", "lost"]]
+    assert spans == [["lock:detached", "released"], ["lock:released", "lost"]]
 
 
 METRICS = """

@@ -107,7 +107,7 @@ def test_a_plain_attempt_that_is_answered_oddly_is_not_believed_and_a_script_ask
     async def scene(row: Row, client: redlock.Redlock, call: Verb) -> Any:
         lease = await call(client.lock("job"), "acquire")
         right = lease.held and row["about"] in fakes.granted
-        lease.abandon()
+        lease.detach()
         return None if right else row["about"]
 
     with Fakes(ATTEMPTS) as fakes:

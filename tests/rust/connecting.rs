@@ -25,7 +25,7 @@ async fn a_cold_single_round_gets_the_connect_time_on_top_of_node_timeout() {
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert!(cold(280).lock("tried").inspect().await.unwrap().held);
     let attached = cold(280);
-    attached.lock("tried").attach(lease.token()).await.unwrap().into_handle().abandon();
+    attached.lock("tried").attach(lease.token()).await.unwrap().into_handle().detach();
     // It asks twice.
     assert!(cold(450).force_release("tried").await.unwrap());
     assert_eq!(server.ask("EXISTS lock:tried"), ":0");

@@ -24,7 +24,7 @@ async fn what_is_granted_survives_the_servers_crash() {
         server.kill();
         server.restart();
         assert_eq!(server.ask(&format!("GET \"lock:job {at}\"")), lease.token());
-        lease.abandon();
+        lease.detach();
     }
 }
 

@@ -52,7 +52,7 @@ async fn ended_ends_however_a_lease_does() {
     let ended = tokio::spawn(lease.ended());
     tokio::task::yield_now().await;
     assert!(!ended.is_finished());
-    assert!(lease.into_handle().abandon());
+    assert!(lease.into_handle().detach());
     assert!(tokio::time::timeout(millis(5000), ended).await.unwrap().unwrap().is_none());
     redlock.force_release("job").await.unwrap();
     let lost = redlock.lock("job").ttl(millis(150)).renew(false).acquire().await.unwrap();

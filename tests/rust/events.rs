@@ -195,10 +195,10 @@ fn each_step_of_a_lease_is_told_with_its_values_and_no_whole_token() {
         let token = lease.token().to_owned();
         lease.release().await.unwrap();
         let next = waits.await.unwrap().unwrap();
-        assert!(next.into_handle().abandon());
+        assert!(next.into_handle().detach());
         token
     });
-    said("abandoned", 1);
+    said("detached", 1);
     let [granted, next] = &said("granted", 2)[..] else { panic!("two acquires") };
     for (event, target) in [
         (granted, "redlock::acquire"),

@@ -15,7 +15,7 @@ async fn a_server_that_never_stops_talking_starves_nobody_and_is_left() {
         let beside = async {
             for number in 0..10 {
                 let lock = well.lock(format!("{}-{number}", row.about));
-                lock.try_acquire().await.unwrap().unwrap().into_handle().abandon();
+                lock.try_acquire().await.unwrap().unwrap().into_handle().detach();
                 tokio::time::sleep(millis(30)).await;
             }
         };

@@ -72,7 +72,7 @@ async fn a_call_that_finds_a_forgotten_connection_uses_a_new_one() {
     idle.forgotten_after(60);
     assert!(!idle.redlock.force_release("job").await.unwrap());
     idle.forgotten_after(60);
-    lock.try_acquire().await.unwrap().expect("free").into_handle().abandon();
+    lock.try_acquire().await.unwrap().expect("free").into_handle().detach();
 }
 
 /// A new client for each: a connection that was opened while it holds a lease asks for that at some time.
@@ -88,7 +88,7 @@ async fn a_lease_that_finds_a_forgotten_connection_uses_a_new_one() {
     let (_idle, _, lease) = held().await;
     lease.extend(Duration::from_secs(3000)).await.unwrap();
     let (_idle, lock, lease) = held().await;
-    lock.attach(lease.token()).await.unwrap().into_handle().abandon();
+    lock.attach(lease.token()).await.unwrap().into_handle().detach();
     let (idle, _, lease) = held().await;
     lease.release().await.unwrap();
     assert_eq!(idle.server.ask("EXISTS lock:job"), ":0");

@@ -52,7 +52,7 @@ async fn attach_keeps_to_max_hold() {
     let second = lock.attach(first.token()).await.unwrap();
     let error = tokio::time::timeout(Duration::from_secs(5), second.lost()).await.unwrap();
     assert_eq!(error.reason(), Some("max_hold"));
-    second.into_handle().abandon();
+    second.into_handle().detach();
 }
 
 #[tokio::test]

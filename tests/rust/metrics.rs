@@ -27,7 +27,7 @@ fn whatever_is_counted_is_heard_under_the_words_of_the_dashboard() {
     let lock = redlock.lock("job").ttl(millis(900));
     let lease = block_on(async {
         assert!(
-            lock.try_acquire().await.unwrap().is_some_and(|lease| lease.into_handle().abandon())
+            lock.try_acquire().await.unwrap().is_some_and(|lease| lease.into_handle().detach())
         );
         redlock.force_release("job").await.unwrap();
         let lease = lock.acquire().await.unwrap();
@@ -58,7 +58,7 @@ fn whatever_is_counted_is_heard_under_the_words_of_the_dashboard() {
         ("redlock_wait_duration_seconds outcome=timeout count", 1.0),
         ("redlock_hold_duration_seconds end=released count", 1.0),
         ("redlock_hold_duration_seconds end=lost count", 1.0),
-        ("redlock_hold_duration_seconds end=abandoned count", 1.0),
+        ("redlock_hold_duration_seconds end=detached count", 1.0),
     ] {
         turn.hear(name, number);
     }
@@ -117,8 +117,8 @@ fn one_that_blocks_delays_no_renewal_and_no_answer_and_misses_no_count() {
     eventually_blocking("a duration", || {
         at += 1;
         let last = redlock.lock(format!("last-{at}")).acquire_blocking().unwrap();
-        assert!(last.into_handle().abandon());
-        turn.heard("redlock_hold_duration_seconds end=abandoned count") > 0.0
+        assert!(last.into_handle().detach());
+        turn.heard("redlock_hold_duration_seconds end=detached count") > 0.0
     });
 }
 

@@ -34,7 +34,7 @@ async fn the_least_rights_are_enough_for_everything() {
     assert_eq!(both.release().await.unwrap_err().kind(), ErrorKind::Lost);
     let plain = redlock.lock("plain").acquire().await.unwrap();
     let attached = redlock.lock("plain").attach(plain.token()).await.unwrap();
-    attached.abandon();
+    attached.detach();
     plain.release().await.unwrap();
     let lease = lock.acquire().await.unwrap();
     assert!(lease.fencing_token().unwrap() > token);

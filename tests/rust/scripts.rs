@@ -33,7 +33,7 @@ async fn every_verb(knows: Knows, name: &str) {
     let seen = two.lock("job").inspect().await.unwrap();
     assert!(seen.held && seen.nodes[0].token.as_deref() == Some(&lease.token()[..8]));
     let attached = two.lock("job").attach(lease.token()).await.unwrap();
-    assert!(attached.abandon());
+    assert!(attached.detach());
     lease.release().await.unwrap();
     // Another one takes back a vote that a busy machine answered late.
     assert!(small.get("lock:job").is_none() && small.count(name) > 0);
@@ -162,7 +162,7 @@ async fn an_extension_never_shortens_whoever_asked_for_the_longer_one() {
     let attached = attached.attach(lease.token()).await.unwrap();
     lease.extend(millis(1000)).await.unwrap();
     assert!(small.get("lock:job").unwrap().1 > millis(20_000), "{:?}", small.get("lock:job"));
-    attached.abandon();
+    attached.detach();
 }
 
 /// Where the lease was taken over, a renewal must not keep the other one's key alive.
@@ -240,7 +240,7 @@ async fn the_least_rights_are_enough_for_everything_without_scripts() {
     assert!(redlock.force_release("job").await.unwrap());
     tokio::time::timeout(millis(5000), next.lost()).await.expect("told by push");
     let plain = redlock.lock("plain").acquire().await.unwrap();
-    redlock.lock("plain").attach(plain.token()).await.unwrap().abandon();
+    redlock.lock("plain").attach(plain.token()).await.unwrap().detach();
     plain.release().await.unwrap();
     assert_eq!(server.ask("DBSIZE"), ":0");
     assert_eq!(server.info("commandstats", "cmdstat_evalsha"), None);

@@ -149,12 +149,12 @@ async fn a_dropped_acquire_leaves_no_key_and_no_place_in_the_line() {
 }
 
 #[tokio::test]
-async fn a_dropped_lease_is_released_and_an_abandoned_one_is_not() {
+async fn a_dropped_lease_is_released_and_a_detached_one_is_not() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     drop(one.lock("job").acquire().await.unwrap());
     let lease = two.lock("job").wait(millis(2000)).acquire().await.unwrap();
-    assert!(lease.into_handle().abandon());
+    assert!(lease.into_handle().detach());
     assert!(one.lock("job").try_acquire().await.unwrap().is_none());
 }
 
@@ -261,7 +261,7 @@ async fn attach_continues_a_lease_and_refuses_a_wrong_token() {
     let (one, two) = (client([&server]), client([&server]));
     let lease = one.lock("job").ttl(millis(2000)).acquire().await.unwrap();
     let token = lease.token().to_owned();
-    assert!(lease.into_handle().abandon());
+    assert!(lease.into_handle().detach());
     let lease = two.lock("job").ttl(millis(2000)).attach(&token).await.unwrap();
     eventually("renewals", || two.stats().renewed >= 2).await;
     lease.ensure_held().unwrap();

@@ -7,7 +7,7 @@ use super::world::MS;
 pub(super) enum End {
     Release,
     Drop,
-    Abandon,
+    Detach,
     /// Until it is lost.
     Keep,
 }

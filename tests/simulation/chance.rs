@@ -112,7 +112,7 @@ impl Scenario {
             hold,
             extend: some(rng, 4, 2000).map(|ms| ms.max(100)),
             cancel: some(rng, 5, 800),
-            end: [End::Release, End::Release, End::Release, End::Drop, End::Abandon, End::Keep]
+            end: [End::Release, End::Release, End::Release, End::Drop, End::Detach, End::Keep]
                 [rng.usize(..6)]
             .clone(),
             ..plain(ttl)

@@ -71,7 +71,7 @@ pub(super) fn continued(client: Client, token: String, how: Use, before: Option<
             monitor.hands_over.remove(&token);
             if attached.is_ok() {
                 monitor.gives_up(former);
-                former.abandon();
+                former.detach();
             }
         }
         let Ok(lease) = attached else { return };
@@ -123,7 +123,7 @@ fn hold(client: Client, lease: Lease, how: Use, before: Tokens) -> Task {
         match how.end {
             End::Release => drop(lease.release().await),
             End::Drop => drop(lease),
-            End::Abandon => drop(lease.into_handle().abandon()),
+            End::Detach => drop(lease.into_handle().detach()),
             End::Keep => {
                 sleep(&client, how.ttl * 4).await;
                 client.monitor.lock().unwrap().gives_up(&hold);

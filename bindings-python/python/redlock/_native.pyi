@@ -131,13 +131,13 @@ class Lease:
         """
         Sends what `arelease` does. A cancellation then ends only the wait for the confirmation.
         """
-    def abandon(self, /) -> bool:
+    def detach(self, /) -> bool:
         """
         Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
 
-        True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, abandon.
+        True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, detach.
 
-            >>> lease.abandon(), client.lock("job").inspect().held
+            >>> lease.detach(), client.lock("job").inspect().held
             (True, True)
         """
     def ensure_held(self, /) -> None:
@@ -380,12 +380,12 @@ class Lock:
         Continues the lease that another process holds under this token. Raises LockLost if it is not held.
 
         Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of
-        a loss. So whoever hands a lease over ends its own by `lease.abandon()`; a process that ends without a release does
+        a loss. So whoever hands a lease over ends its own by `lease.detach()`; a process that ends without a release does
         no harm either. The fencing token does not come with the lease: hand it over with the token.
 
             >>> ours = lock.acquire()
             >>> theirs = lock.attach(ours.token)      # as a rule in another process
-            >>> ours.abandon()                        # the key stays: theirs has it
+            >>> ours.detach()                        # the key stays: theirs has it
             True
             >>> theirs.release()
         """

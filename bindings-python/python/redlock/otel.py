@@ -132,7 +132,7 @@ class _Instruments:
 
     def said(self, _topic: str, template: str, values: dict[str, object]) -> None:
         """Core tells of a step, on the thread of the log."""
-        if template not in ("released", "abandoned", "lease lost"):
+        if template not in ("released", "detached", "lease lost"):
             return
         end = "lost" if template == "lease lost" else template
         held = float(str(values["held_ms"])) / 1e3

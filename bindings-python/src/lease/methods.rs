@@ -131,12 +131,12 @@ impl Lease {
 
     /// Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token.
     ///
-    /// True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, abandon.
+    /// True if it was still held. To hand a lease over: pass `token` on, wait for the other's `attach`, detach.
     ///
-    ///     >>> lease.abandon(), client.lock("job").inspect().held
+    ///     >>> lease.detach(), client.lock("job").inspect().held
     ///     (True, True)
-    fn abandon(&self) -> bool {
-        let held = self.hold.abandon();
+    fn detach(&self) -> bool {
+        let held = self.hold.detach();
         self.over();
         held
     }
@@ -162,7 +162,7 @@ impl Lease {
             (true, ..) => format!("{:.3} s left", self.hold.remaining().as_secs_f64()),
             (_, true, _) => "released".to_owned(),
             (_, _, Some(_)) => "lost".to_owned(),
-            _ => "abandoned".to_owned(),
+            _ => "detached".to_owned(),
         };
         format!("<redlock.Lease {:?}: {state}>", self.hold.key())
     }

@@ -139,7 +139,7 @@ impl Drop for Lease {
         if self.hold.released() {
             return;
         }
-        if !self.hold.abandon() {
+        if !self.hold.detach() {
             self.tell_all();
             return;
         }

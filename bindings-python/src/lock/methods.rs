@@ -61,12 +61,12 @@ impl Lock {
     /// Continues the lease that another process holds under this token. Raises LockLost if it is not held.
     ///
     /// Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of
-    /// a loss. So whoever hands a lease over ends its own by `lease.abandon()`; a process that ends without a release does
+    /// a loss. So whoever hands a lease over ends its own by `lease.detach()`; a process that ends without a release does
     /// no harm either. The fencing token does not come with the lease: hand it over with the token.
     ///
     ///     >>> ours = lock.acquire()
     ///     >>> theirs = lock.attach(ours.token)      # as a rule in another process
-    ///     >>> ours.abandon()                        # the key stays: theirs has it
+    ///     >>> ours.detach()                        # the key stays: theirs has it
     ///     True
     ///     >>> theirs.release()
     #[pyo3(signature = (token: "str"))]

@@ -34,14 +34,14 @@ pub(crate) async fn attach(
         // The keys are the first holder's too: neither of these may delete them.
         // It may have been closed while the nodes were asked.
         if is_closed() {
-            lease.into_handle().abandon();
+            lease.into_handle().detach();
             return Err(Error::closed(&request.key()));
         }
         if interest.mark() == mark {
             return Ok(lease);
         }
         // A release of the token may have run behind the question: what is asked now goes behind it.
-        lease.into_handle().abandon();
+        lease.into_handle().detach();
     }
     Err(request.invalid("its keys change all the time: who holds it?"))
 }

@@ -138,7 +138,7 @@ impl LeaseHandle {
     }
 
     /// Ends when the lease does, in whatever way: with the reason if it was lost, with `None` once it was released
-    /// or abandoned.
+    /// or detached.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -226,11 +226,11 @@ impl LeaseHandle {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
     /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
     /// let lease = client.lock("job").acquire().await?;
-    /// assert!(lease.abandon() && client.lock("job").inspect().await?.held);
+    /// assert!(lease.detach() && client.lock("job").inspect().await?.held);
     /// # Ok(()) }
     /// ```
-    pub fn abandon(&self) -> bool {
-        release::abandon(&self.0)
+    pub fn detach(&self) -> bool {
+        release::detach(&self.0)
     }
 }
 

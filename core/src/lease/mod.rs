@@ -178,8 +178,8 @@ as_its_handle! {
     fn ended(&self) -> impl Future<Output = Option<Error>> + Send + 'static + use<>;
     /// Makes the lease last at least `ttl` from now: [`LeaseHandle::extend`].
     fn extend(&self, ttl: Duration) -> impl Future<Output = Result<()>> + Send + 'static + use<>;
-    /// Ends the lease here and deletes nothing: [`LeaseHandle::abandon`].
-    fn abandon(&self) -> bool;
+    /// Ends the lease here and deletes nothing: [`LeaseHandle::detach`].
+    fn detach(&self) -> bool;
     /// [`LeaseHandle::extend`] for programs without a runtime: [`LeaseHandle::extend_blocking`].
     fn extend_blocking(&self, ttl: Duration) -> Result<()>;
 }

@@ -44,7 +44,7 @@ pub(crate) enum Status {
     /// By its owner, that is: who runs under a lease that somebody else gives back is told of a loss.
     Released,
     /// Left to itself: the keys live on.
-    Abandoned,
+    Detached,
     /// Why, and when.
     /// When is the deadline itself where time ran out, however late somebody looked.
     Lost(LossReason, Instant),

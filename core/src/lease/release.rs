@@ -69,7 +69,7 @@ fn send_deletes(
     stay: Duration,
 ) -> Option<Collect<bool>> {
     let held = phase.status == Status::Held;
-    // An abandoned lease is left to itself: its keys may be those of who attached to them.
+    // A detached lease is left to itself: its keys may be those of who attached to them.
     let unsent = (held || matches!(phase.status, Status::Lost(..))) && !phase.deleted;
     // The ttl of the last extend may be shorter than what an earlier one left on the keys.
     let left = phase.deadline.since(now);
@@ -110,15 +110,15 @@ fn send_deletes(
 /// Ends it here and deletes nothing; true if it was held.
 ///
 /// Renewal ends with the status; what an extend that is under way has asked for stays on the keys.
-pub(crate) fn abandon(state: &State) -> bool {
+pub(crate) fn detach(state: &State) -> bool {
     let Some(mut phase) = state.held_phase() else {
         return false;
     };
-    state.end(&mut phase, Status::Abandoned, state.now());
+    state.end(&mut phase, Status::Detached, state.now());
     drop(phase);
     state.unregister();
     state.ring();
-    state.say_abandoned();
+    state.say_detached();
     true
 }
 

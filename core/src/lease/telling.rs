@@ -21,7 +21,7 @@ impl State {
         match end {
             Status::Released => self.leases.counts.released(held),
             Status::Lost(reason, _) => self.leases.counts.lost(reason, held),
-            Status::Held | Status::Abandoned => {}
+            Status::Held | Status::Detached => {}
         }
     }
 
@@ -64,14 +64,14 @@ impl State {
     }
 
     /// Its owner has left it to itself.
-    pub(super) fn say_abandoned(&self) {
-        meter::held("abandoned", || self.age());
+    pub(super) fn say_detached(&self) {
+        meter::held("detached", || self.age());
         log::event!(
             Debug, Lease, in self.place(),
             {
                 key: self.key(), token: self.token_prefix(), held_ms: self.age(), attached: self.attached(),
             },
-            "abandoned"
+            "detached"
         );
         self.end_spans();
     }

@@ -117,7 +117,7 @@ replay("is refreshed until its release", "same", EACH, async (kind) => {
 replay("is refreshed no more once that was stopped", "same", EACH, async (kind) => {
   const { lock, has } = mutex(kind);
   const lease = await lock.acquire();
-  assert.equal(lease.abandon(), true);
+  assert.equal(lease.detach(), true);
   await has("");
 });
 

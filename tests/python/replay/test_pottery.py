@@ -74,7 +74,7 @@ def test_acquire_same_lock_twice_blocking_without_timeout(
 
 @asks("timeout", ASYNC)
 def test_enqueued(ours: redlock.Redlock, another: redlock.Redlock, name: str, call: Call) -> None:
-    call(ours.lock(name, ttl=0.3, renew=False), "acquire").abandon()
+    call(ours.lock(name, ttl=0.3, renew=False), "acquire").detach()
     lease = call(another.lock(name, ttl=10), "acquire")
     with pytest.raises(redlock.LockTimeout):
         call(ours.lock(name), "acquire", wait=0.1)

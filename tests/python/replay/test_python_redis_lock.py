@@ -162,7 +162,7 @@ def test_expire(ours: redlock.Redlock, redis_server: Server, name: str) -> None:
 def test_expire_without_timeout(
     ours: redlock.Redlock, another: redlock.Redlock, name: str, call: Call
 ) -> None:
-    call(ours.lock(name, ttl=0.5, renew=False), "acquire").abandon()
+    call(ours.lock(name, ttl=0.5, renew=False), "acquire").detach()
     assert call(another.lock(name), "try_acquire") is None
     call(call(another.lock(name, ttl=1), "acquire"), "release")
 
@@ -203,7 +203,7 @@ def test_extend_another_instance(
     same = call(another, "attach", name, lease.token)
     call(same, "extend", 1000)
     assert r.ttl(name) > 100
-    same.abandon()
+    same.detach()
     call(lease, "release")
 
 
@@ -317,7 +317,7 @@ def test_bogus_release(ours: redlock.Redlock, another: redlock.Redlock, r: Any, 
     lease = lock.acquire()
     another.attach(name, lease.token).release()
     assert r.get(name) is None
-    lease.abandon()
+    lease.detach()
 
 
 @asks("signals", THEIR_OWN)
@@ -331,7 +331,7 @@ def test_release_from_nonblocking_leaving_garbage(
 
 @asks("no_renewal", THEIR_OWN)
 def test_no_auto_renewal(ours: redlock.Redlock, r: Any, name: str, call: Call) -> None:
-    call(ours.lock(name, ttl=0.3, renew=False), "acquire").abandon()
+    call(ours.lock(name, ttl=0.3, renew=False), "acquire").detach()
     lease = call(ours.lock(name, ttl=0.3, renew=False), "acquire", wait=20)
     eventually(lambda: not lease.held)
     eventually(lambda: r.get(name) is None)

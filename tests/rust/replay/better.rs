@@ -61,7 +61,7 @@ async fn dropping_guard_leaves_key_until_ttl() {
     // Who wants it to stay says so.
     let lease = client.lock("lock:left").ttl(millis(2000)).acquire().await.unwrap();
     all_have(&nodes, "lock:left", lease.token());
-    assert!(lease.abandon());
+    assert!(lease.detach());
     nodes.iter().for_each(|node| assert_eq!(node.ask("GET lock:left"), lease.token()));
     all_gone(&nodes, "lock:left");
 }

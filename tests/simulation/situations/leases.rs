@@ -70,8 +70,7 @@ impl Scenario {
     /// Two leases of one token in one client, which end at different times.
     pub(super) fn second_lease(&self, rng: &mut Rng, scene: &mut Scene) {
         let end = |rng: &mut Rng| {
-            pick(rng, &[&End::Release, &End::Release, &End::Drop, &End::Abandon, &End::Keep])
-                .clone()
+            pick(rng, &[&End::Release, &End::Release, &End::Drop, &End::Detach, &End::Keep]).clone()
         };
         let max_hold = (rng.u8(..4) == 0).then(|| rng.u64(100..2000));
         let ttl = pick(rng, &[500, 1000, 2000]);
@@ -87,7 +86,7 @@ impl Scenario {
         let max_hold = (rng.u8(..4) == 0).then(|| rng.u64(100..2000));
         let next = Use { hold: rng.u64(..3000), max_hold, ..usual(rng) };
         let also = Also::HandOver(self.some(rng).0, Box::new(next));
-        let how = Use { also, end: End::Abandon, ..usual(rng) };
+        let how = Use { also, end: End::Detach, ..usual(rng) };
         scene.lock(0, self.some(rng).0, how);
         self.others(rng, scene, 2000);
     }
