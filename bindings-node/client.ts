@@ -229,10 +229,15 @@ export class Redlock {
   }
 
   /**
-   * Ends it in order: acquires reject with `ClientClosed` from now on, also those that wait. Running leases have `timeout`
-   * ms (default 10,000) to be released; what is left then is given back, and told as lost, reason `released`. Settles once
-   * the nodes have confirmed that, with how many were left; a node that is away and is owed a delete is waited for within
-   * `timeout`. Rejects with `QuorumUnavailable` where they did not: those keys end with their ttl; closed it is then, too.
+   * Ends the client in order. Resolves with how many leases were still held at the timeout.
+   *
+   * From the call on, new acquires reject with `ClientClosed`. Acquires that wait already have `timeout` to get their lease,
+   * and held leases to be released. At the timeout, acquires that still wait reject with `ClientClosed`. Leases that are
+   * still held are released, and their holders are notified of a loss with reason `released`. A node that cannot be reached
+   * and has pending deletes gets until `timeout` to return.
+   * @param timeout Milliseconds, default 10,000. With 0, acquires that wait and held leases end at once.
+   * @throws `QuorumUnavailable` if too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
+   * is closed nevertheless.
    * @example
    * ```js
    * await client.shutdown(0); // 1

@@ -153,15 +153,20 @@ impl Redlock {
         self.0.release_all()
     }
 
-    /// Ends the client in order; the number of leases that it had to take back.
+    /// Ends the client in order. Returns how many leases were still held at the timeout.
     ///
-    /// From the call on, acquires, also those that wait, fail with `Closed`. Running leases have up to `timeout`
-    /// to be released; what is left then is given back, and whoever still runs under it is told that it is lost, with
-    /// reason `released`. Ends when the nodes have confirmed every delete, or did not within `node_timeout`; a node that is
-    /// away and is owed one is waited for until `timeout` is over, as it may be back.
+    /// From the call on, new acquires fail with `Closed`. Acquires that wait already have up to `timeout` to get their
+    /// lease, and held leases to be released. At the timeout, acquires that still wait fail with `Closed`. Leases that are
+    /// still held are released, and their holders are notified of a loss with reason `released`. With a `timeout` of zero
+    /// both happen at the call.
     ///
-    /// Fails with `Unavailable` where no quorum confirmed a delete: those keys live out their ttl. The client is
-    /// closed then all the same.
+    /// Ends when the nodes have confirmed every delete, or after `node_timeout`. A node that cannot be reached and has
+    /// pending deletes gets until `timeout` to return.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if no quorum confirmed a delete. Those keys expire when their TTL ends. The client is closed
+    /// nevertheless.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {

@@ -85,19 +85,56 @@ for (const [kind, url] of Object.entries(kinds)) {
       await eventually(() => assert.deepEqual(told, ["released"]));
     });
 
-    test("shutdown() ends what waits, lets bodies end, and resolves with 0", async () => {
+    test("shutdown() lets acquires that wait finish", async () => {
+      const node = url();
+      const [redlock, other] = [new Redlock(node), new Redlock(node)];
+      const name = fresh();
+      const foreign = await other.lock(name).acquire();
+      const body = async (lease) => lease.held;
+      const waiters = [redlock.using(name, body), redlock.using(name, body)];
+      await waiting(redlock, 2);
+      // Called in the same turn as shutdown(), and before it.
+      waiters.push(redlock.using(name, body));
+      let over = false;
+      const ended = redlock.shutdown(600_000).finally(() => {
+        over = true;
+      });
+      await waiting(redlock, 3);
+      for (const refused of [redlock.lock(fresh()).acquire(), redlock.lock(name).tryAcquire()]) {
+        await assert.rejects(refused, { name: "ClientClosed" });
+      }
+      assert.equal(over, false);
+      await foreign.release();
+      assert.deepEqual(await Promise.all(waiters), [true, true, true]);
+      assert.equal(await ended, 0);
+      await (await other.lock(name).tryAcquire()).release();
+    });
+
+    test("shutdown() ends acquires that still wait at its timeout", async () => {
+      for (const timeout of [0, 50]) {
+        const node = url();
+        const [redlock, other] = [new Redlock(node), new Redlock(node)];
+        const name = fresh();
+        const foreign = await other.lock(name).acquire();
+        const refused = assert.rejects(redlock.lock(name).acquire(), { code: "closed" });
+        await waiting(redlock);
+        assert.equal(await redlock.shutdown(timeout), 0);
+        await refused;
+        assert.equal(foreign.held, true);
+        await foreign.release();
+      }
+    });
+
+    test("shutdown() lets bodies end, and resolves with 0", async () => {
       const node = url();
       const redlock = new Redlock(node);
       const name = fresh();
       const { entered, leave, scope, told } = running(redlock, name);
       const lease = await entered;
-      const refused = assert.rejects(redlock.lock(name).acquire(), { code: "closed" });
-      await waiting(redlock);
       let over = false;
       const ended = redlock.shutdown().finally(() => {
         over = true;
       });
-      await refused;
       await assert.rejects(redlock.lock(fresh()).acquire(), { name: "ClientClosed" });
       assert.equal(lease.held, true);
       await laterLoss(new Redlock(node));

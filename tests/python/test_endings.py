@@ -166,10 +166,9 @@ def test_shutdown_gives_bodies_time(redis_server: Server, name: str, call: Call)
         except redlock.ClientClosed:
             return True
 
-    def waits() -> str | None:
-        with pytest.raises(redlock.ClientClosed) as caught:
-            lock.acquire()
-        return caught.value.code
+    def waits() -> bool:
+        with lock as lease:
+            return lease.held
 
     with ThreadPoolExecutor(2) as pool:
         running = pool.submit(body)
@@ -178,12 +177,75 @@ def test_shutdown_gives_bodies_time(redis_server: Server, name: str, call: Call)
         eventually(lambda: client.stats().waiting == 1)
         waiting.set()
         assert call(client, "shutdown") == 0
-        assert waiter.result(10) == "closed"
+        assert waiter.result(10) is True
         assert running.result(10) is True
     with pytest.raises(redlock.ClientClosed):
         lock.try_acquire()
     assert redis_server.client.get(f"lock:{name}") is None
     assert call(client, "shutdown", 0) == 0
+
+
+@pytest.mark.parametrize("queued", [1, 3])
+def test_shutdown_lets_waiting_acquires_finish(
+    redis_server: Server, name: str, call: Call, queued: int
+) -> None:
+    client, other = redlock.Redlock(redis_server.url), redlock.Redlock(redis_server.url)
+    foreign = other.lock(name).acquire()
+
+    def waits() -> bool:
+        with client.lock(name) as lease:
+            return lease.held
+
+    def refused() -> bool:
+        try:
+            client.lock(f"{name}-new", wait=0).acquire().release()
+        except redlock.ClientClosed:
+            return True
+        return False
+
+    with ThreadPoolExecutor(queued + 1) as pool:
+        waiters = [pool.submit(waits) for _ in range(queued)]
+        eventually(lambda: client.stats().waiting == queued)
+        down = pool.submit(call, client, "shutdown", 600)
+        eventually(refused)
+        assert not down.done()
+        foreign.release()
+        assert [waiter.result(60) for waiter in waiters] == [True] * queued
+        assert down.result(60) == 0
+    assert redis_server.client.get(f"lock:{name}") is None
+
+
+def test_ashutdown_lets_acquires_of_the_same_turn_finish(redis_server: Server, name: str) -> None:
+    client, other = redlock.Redlock(redis_server.url), redlock.Redlock(redis_server.url)
+
+    async def waits() -> bool:
+        async with client.lock(name) as lease:
+            return lease.held
+
+    async def main() -> None:
+        foreign = await other.lock(name).aacquire()
+        waiters = [asyncio.create_task(waits()) for _ in range(3)]
+        down = asyncio.create_task(client.ashutdown(600))
+        await aeventually(lambda: client.stats().waiting == 3)
+        with pytest.raises(redlock.ClientClosed):
+            await client.lock(f"{name}-new").aacquire()
+        await foreign.arelease()
+        assert await asyncio.gather(*waiters) == [True] * 3
+        assert await down == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("timeout", [0, 0.1])
+def test_shutdown_ends_what_waits_at_its_timeout(
+    redis_server: Server, name: str, call: Call, timeout: float
+) -> None:
+    client, other = redlock.Redlock(redis_server.url), redlock.Redlock(redis_server.url)
+    with other.lock(name), ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(client.lock(name).acquire)
+        eventually(lambda: client.stats().waiting == 1)
+        assert call(client, "shutdown", timeout) == 0
+        assert isinstance(waiter.exception(60), redlock.ClientClosed)
 
 
 def test_shutdown_takes_back_what_is_left(redis_server: Server, name: str, call: Call) -> None:

@@ -92,7 +92,55 @@ async fn a_delete_by_hand_is_told_to_every_lease_of_the_token() {
 }
 
 #[tokio::test]
-async fn a_shutdown_refuses_waits_and_gives_back() {
+async fn a_shutdown_lets_waiting_acquires_finish() {
+    let server = Server::start();
+    let name = "memory://endings-shared";
+    let shared = || Redlock::builder([name]).build().unwrap();
+    for (redlock, other) in [(client([&server]), client([&server])), (shared(), shared())] {
+        let foreign = other.lock("job").acquire().await.unwrap();
+        // One waits at the server, and two behind it in this process.
+        let mut waiting: Vec<_> =
+            (0..3).map(|_| tokio::spawn(redlock.lock("job").acquire())).collect();
+        eventually("waiters", || redlock.stats().waiting == 3).await;
+        let down = tokio::spawn(redlock.shutdown(Duration::from_secs(600)));
+        for refused in [
+            redlock.lock("new").acquire().await.map(drop),
+            redlock.lock("new").try_acquire().await.map(drop),
+            redlock.lock("job").attach(foreign.token()).await.map(drop),
+            redlock.lock("new").inspect().await.map(drop),
+        ] {
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);
+        }
+        foreign.release().await.unwrap();
+        while !waiting.is_empty() {
+            let (lease, _, rest) = futures_util::future::select_all(waiting).await;
+            waiting = rest;
+            let lease = lease.unwrap().unwrap();
+            lease.extend(Duration::from_secs(20)).await.unwrap();
+            assert!(lease.held() && !down.is_finished(), "{:?}", lease.loss());
+            lease.release().await.unwrap();
+        }
+        assert_eq!(down.await.unwrap().unwrap(), 0);
+        drop(other.lock("job").try_acquire().await.unwrap().expect("no key is left"));
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_without_time_ends_waiting_acquires_at_the_call() {
+    let redlock = memory();
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    let waiting = tokio::spawn(redlock.lock("job").acquire());
+    eventually("a waiter", || redlock.stats().waiting == 1).await;
+    let first = tokio::spawn(redlock.shutdown(Duration::from_secs(600)));
+    // Also where another call gives more time. The future need not be polled.
+    drop(redlock.shutdown(Duration::ZERO));
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    lease.release().await.unwrap();
+    assert_eq!(first.await.unwrap().unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_at_its_timeout_what_waits() {
     let server = Server::start();
     let (redlock, other) = (client([&server]), client([&server]));
     let short = redlock.lock("short").acquire().await.unwrap();
@@ -104,9 +152,9 @@ async fn a_shutdown_refuses_waits_and_gives_back() {
     let down = tokio::spawn(redlock.shutdown(millis(600)));
     let refused = redlock.lock("new").acquire().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Closed);
-    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
-    assert!(long.held() && !down.is_finished(), "bodies have their time");
+    assert!(long.held() && !waiting.is_finished() && !down.is_finished(), "they have their time");
     short.release().await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(down.await.unwrap().unwrap(), 1);
     let error = tokio::time::timeout(millis(2000), lost).await.unwrap();
     assert_eq!(error.reason(), Some("released"));

@@ -681,12 +681,19 @@ class Redlock:
         """
     def shutdown(self, /, timeout: "float | datetime.timedelta" = ...) -> "int":
         """
-        Ends it in order: acquires fail with ClientClosed from now on, running leases have `timeout` seconds (default 10) to
-        be released, and what is left is given back. Whoever still runs under one is told: LockLost, reason `released`. Says
-        how many leases it had to give back. A node that is away and is owed a delete is waited for within `timeout`, as it
-        may be back.
+        Ends the client in order. Returns how many leases were still held at the timeout.
 
-        Raises QuorumUnavailable when too few nodes confirmed: those keys expire by themselves. It is closed all the same.
+        From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease, and
+        held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are still held
+        are released, and their holders are notified: LockLost, reason `released`. A node that cannot be reached and has
+        pending deletes gets until `timeout` to return.
+
+        Args:
+            timeout: Seconds or a timedelta, default 10. With 0, acquires that wait and held leases end at once.
+
+        Raises:
+            QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client is
+                closed nevertheless.
 
             >>> client.shutdown(timeout=0)            # a lease is still held
             1

@@ -3,14 +3,14 @@
 //! Clients and locks share one. Nothing runs before the first use; a forked child starts its own.
 //!
 //! It knows every verb of the library and none of how they are done: acquiring is `acquire`'s, what is held
-//! `lease`'s. What it adds is the client's end: nothing is asked, and nothing handed out, by a client that was
-//! closed.
+//! `lease`'s. What it adds is the client's end: a client that shuts down accepts no new command, and a closed one returns
+//! no lease.
 
 mod running;
 mod shutdown;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -36,9 +36,9 @@ pub(crate) struct Engine {
     pub(crate) config: Config,
     /// What runs here, once something was asked; taken out when the client is closed.
     running: PerProcess<Running>,
-    /// Never false again.
-    closed: AtomicBool,
-    /// Rung when that is set: waiting acquires end. A forked child makes its own: a thread of the parent may have been
+    /// A [`Phase`]. It only grows.
+    phase: AtomicU8,
+    /// Notified at [`Phase::Closed`]: waiting acquires end. A forked child makes its own: a thread of the parent may have been
     /// in it, and would never leave it here.
     closing: PerProcess<Notify>,
     /// What was done so far in this process.
@@ -49,13 +49,25 @@ pub(crate) struct Engine {
     longest: AtomicU64,
 }
 
+/// How far the end of a client has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Phase {
+    /// The client accepts commands.
+    Open,
+    /// New commands fail. Acquires that began before still may return a lease.
+    Draining,
+    /// No acquire returns a lease.
+    Closed,
+}
+
 impl Engine {
     /// Nothing runs yet.
     pub(crate) fn new(config: Config) -> Self {
         Self {
             config,
             running: PerProcess::new(),
-            closed: AtomicBool::new(false),
+            phase: AtomicU8::new(Phase::Open as u8),
             closing: PerProcess::new(),
             counts: PerProcess::new(),
             longest: AtomicU64::new(0),
@@ -72,7 +84,12 @@ impl Engine {
 
     /// What runs in this process, started if nothing does; `key` is for the error.
     fn start(&self, key: impl Fn() -> String) -> Result<Arc<Made<Running>>> {
-        if self.is_closed() {
+        self.start_called(self.is_open(), key)
+    }
+
+    /// [`Engine::start`] for a command that was called while the client was `open`, or was not.
+    fn start_called(&self, open: bool, key: impl Fn() -> String) -> Result<Arc<Made<Running>>> {
+        if !open || self.is_closed() {
             return Err(Error::closed(&key()));
         }
         // A monitor that failed is replaced with all that it watched over: its leases are lost already.
@@ -117,10 +134,12 @@ impl Engine {
         wait: Option<Duration>,
         owner: Option<Owner>,
     ) -> impl Future<Output = Result<Lease>> + Send + 'static {
+        // Read at the call: an event loop may poll this for the first time after a shutdown that was called later.
+        let open = self.is_open();
         async move {
             let request = &*request?;
             self.warn_if_long(request);
-            let running = self.start(|| request.key())?;
+            let running = self.start_called(open, || request.key())?;
             let granted = tokio::select! {
                 // A grant that is there goes through `hand_out`, which gives it back by itself if the client is
                 // closed.
@@ -206,23 +225,31 @@ impl Engine {
 
     /// Nothing new from now on, and every lease is lost.
     pub(crate) fn close(&self) {
-        // First: whoever is told of a loss and asks again finds a closed client.
-        self.refuse();
+        // First: a caller that is notified of the loss and acquires again finds a closed client.
+        self.enter(Phase::Closed);
         if let Some(running) = self.running.take() {
             running.close();
         }
     }
 
-    /// Nothing new from now on: acquires, also those that wait, fail with `Closed`.
-    fn refuse(&self) {
-        self.closed.store(true, Ordering::Release);
-        // Made where there is none: who looks for one just now finds this one, and what was said before it.
-        self.closing.get_or_make(Notify::new).notify_waiters();
+    /// Enters the phase, unless the client is in a later one. In each but the first, new commands fail with `Closed`; in
+    /// the last one, also acquires that wait.
+    fn enter(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        if phase == Phase::Closed {
+            // Made where there is none: an acquire that creates one now reads the phase after it.
+            self.closing.get_or_make(Notify::new).notify_waiters();
+        }
     }
 
-    /// Whether `close` was called: from then on nothing is granted.
+    /// Whether the client accepts new commands.
+    fn is_open(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == Phase::Open as u8
+    }
+
+    /// Whether acquires return no lease any more.
     fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.phase.load(Ordering::Acquire) == Phase::Closed as u8
     }
 
     /// Ends when the client is closed.

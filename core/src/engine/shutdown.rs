@@ -1,4 +1,4 @@
-//! An orderly end: nothing new, time for what runs, then everything that is left is given back.
+//! An orderly end: new commands fail, what was called before gets time, then every lease that is left is released.
 //!
 //! [`Engine::close`] is the short way, without the time and without the deletes.
 
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::{Engine, Running};
+use super::{Engine, Phase, Running};
 use crate::clock::{Clock, Instant};
 use crate::error::Result;
 use crate::foreground;
 use crate::lease::{State, confirmed, take_back};
 use crate::quorum::Collect;
 
-/// How often running leases are counted.
+/// How often waiting acquires and held leases are counted.
 /// Leases end in many ways; to look at them a hundred times a second costs less than a signal for each.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -39,16 +39,16 @@ impl Engine {
         }
     }
 
-    /// Refuses what is new at the call; the future gives running leases `timeout`, then takes the rest back and closes.
+    /// Refuses new commands at the call. The future gives acquires that wait and leases that are held `timeout` to end,
+    /// then ends the acquires, releases the leases and closes.
     ///
-    /// Dropped before its end it leaves a client that refuses everything, whose leases go on until their owners
-    /// end them.
+    /// If it is dropped before its end, the client goes on refusing new commands. What was called before goes on, too.
     pub(crate) fn shutdown(
         self: &Arc<Self>,
         timeout: Duration,
     ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
-        self.refuse();
-        // (Refused from the call on, also if the future is never polled.)
+        // At the call, also if the future is never polled. Without time for acquires that wait, they end now.
+        self.enter(if timeout.is_zero() { Phase::Closed } else { Phase::Draining });
         let engine = Arc::clone(self);
         async move {
             let Some(running) = engine.running() else {
@@ -57,7 +57,9 @@ impl Engine {
             };
             let clock = &*running.leases().nodes.clock;
             let end = clock.now() + timeout;
-            bodies_end(&running, clock, end).await;
+            calls_end(&running, clock, end).await;
+            // Before the leases are released: an acquire that waits for one of them gets none.
+            engine.enter(Phase::Closed);
             let count = all_confirmed(take_all_back(&running)).await;
             deletes_arrive(&running, clock, engine.config.node_timeout(), end).await;
             engine.close();
@@ -80,10 +82,12 @@ async fn all_confirmed(sent: Sent) -> Result<usize> {
     results.into_iter().collect::<Result<()>>().map(|()| count)
 }
 
-/// Ends with the last lease, or at `until`.
-async fn bodies_end(running: &Running, clock: &dyn Clock, until: Instant) {
+/// Ends when no acquire waits and no lease is held, or at `until`.
+async fn calls_end(running: &Running, clock: &dyn Clock, until: Instant) {
+    // In this order: a granted acquire is a lease before it stops waiting.
+    let waiting = || running.acquirer.callers() > 0;
     let held = || running.leases().registry.leases().iter().any(|state| state.held());
-    while clock.now() < until && held() {
+    while clock.now() < until && (waiting() || held()) {
         clock.sleep_until(until.min(clock.now() + LOOK)).await;
     }
 }
