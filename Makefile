@@ -19,15 +19,18 @@ PROFILE    ?= local
 PY_BUILT   := target/built-python-$(PROFILE)
 NODE_BUILT := target/built-node-$(PROFILE)
 
-.PHONY: help
-help: ## this list
-	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' \
+.PHONY: help help-all
+help: ## list the targets that you need first
+	@awk -F ':.*##! ' '/^[a-z-]+:.*##! / { printf "  make %-22s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo; echo "  make help-all lists every target."
+help-all: ## list every target
+	@awk -F ':.*##!? ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*##!? / { printf "  make %-22s %s\n", $$1, $$2 }' \
 		$(firstword $(MAKEFILE_LIST))
 
 ##@ First steps
 
 .PHONY: demo
-demo: build ## the quickstart, then a flash sale over a throw-away Redis
+demo: build ##! run the quickstart in each language, then a flash sale against a temporary Redis
 	@cargo build --quiet --release -p redlock-tests --example quickstart
 	@echo; echo "1. The quickstart in Python, Node and Rust, on memory://"
 	@$(PY) examples/quickstart/quickstart.py | sed 's/^/   python  /'
@@ -36,13 +39,13 @@ demo: build ## the quickstart, then a flash sale over a throw-away Redis
 	@$(PY) examples/flash-sale/demo.py
 
 .PHONY: setup
-setup: ## check the tools, install what is missing
+setup: ## check the tools and install what is missing
 	@scripts/setup
 
 .PHONY: build build-release
-build: setup ## build the Python and the Node package in place
+build: setup ##! build the Python and the Node.js package in place
 	@$(MAKE) --silent $(PY_BUILT) $(NODE_BUILT)
-build-release: ## the same, optimised as what is published
+build-release: ## build them with the optimisation of published packages
 	@$(MAKE) --silent build PROFILE=release
 
 $(PY_BUILT): $(CORE) $(PYSRC) pyproject.toml .venv/.installed
@@ -56,7 +59,7 @@ $(NODE_BUILT): $(CORE) $(NODESRC) package.json node_modules/.installed
 	@touch $@
 
 .PHONY: clean
-clean: ## remove everything that was built or installed here
+clean: ##! remove everything that was built or installed in this folder
 	rm -rf target dist .venv node_modules examples/server/express/node_modules bench/.venv bench/node_modules bench/out
 	rm -rf tests/migration/.venv tests/migration/node_modules tests/frameworks/.venv tests/frameworks/node/node_modules
 	rm -rf bindings-node/dist bindings-python/python/redlock/_native.*.so
@@ -64,72 +67,72 @@ clean: ## remove everything that was built or installed here
 ##@ Tests
 
 .PHONY: test test-rust test-python test-node
-test: build ## every test of the first tier, in three languages
+test: build ##! run the first tier of tests in all three languages
 	@$(PY) scripts/test
 test-rust test-python test-node: test-%:
 	@$(PY) scripts/test $*
 
 .PHONY: test-slow
-test-slow: build-release ## the second tier: what needs real seconds or luck (kills, freezes, leaks, instruction counts)
+test-slow: build-release ##! run the slow tier: tests that need real seconds or a quiet machine
 	@scripts/setup --slow
 	@$(PY) scripts/test --slow
 
 .PHONY: test-acl
-test-acl: build ## every test that uses a server, as a user who has no right but those that docs/security.md lists
+test-acl: build ## run the tests that use a server as a user with only the permissions of docs/security.md
 	@scripts/test-acl
 
 .PHONY: test-servers
-test-servers: build ## Redis 6.2 and 8.0 and Valkey 9.1, which it fetches: the core's, Python's and Node's tests on each
+test-servers: build ## fetch Redis 6.2 and 8.0 and Valkey 9.1 and run the tests on each
 	@scripts/test-servers
 
 .PHONY: test-crate
-test-crate: ## the Rust crate as it would be published, unpacked into an empty folder: its own tests and examples
+test-crate: ## package the Rust crate and run its tests and examples in an empty folder
 	@scripts/crate
 
 .PHONY: test-examples
-test-examples: ## the Rust programs of examples/rust (axum, tower, smol, a cron job), whose crates it fetches
+test-examples: ## run the programs of examples/rust (axum, tower, smol, cron) and fetch their crates
 	cargo test --locked --manifest-path examples/rust/Cargo.toml --target-dir target/examples-rust
 
 .PHONY: check-targets
-check-targets: ## the crate, with TLS, compiles for Windows, macOS, ARM and musl (targets that rustup has to have; zig of `make wheels`)
+check-targets: ## check that the crate compiles for Windows, macOS, ARM and musl (needs the rustup targets and zig)
 	@scripts/targets
 
 .PHONY: test-migration
-test-migration: build ## eight other lock libraries on the same keys (docs/migrating-from.md)
+test-migration: build ## test against eight other lock libraries on the same keys (docs/migrating-from.md)
 	@tests/migration/setup
 	$(PY) -m pytest tests/migration
 
 .PHONY: test-replay
-test-replay: build ## what the tests of Node's other lock libraries ask for, case by case (docs/migrating-from.md)
+test-replay: build ## replay the test cases of other Node.js lock libraries (docs/migrating-from.md)
 	node --test --test-reporter=spec $(wildcard tests/node/replay/*.test.mjs)
 
 .PHONY: test-frameworks
-test-frameworks: build ## FastAPI, Django, Celery, APScheduler, Flask and gunicorn, which it fetches: the recipes of docs/frameworks.md
+test-frameworks: build ## fetch FastAPI, Django, Celery, APScheduler, Flask and gunicorn and test the recipes of docs/frameworks.md
 	@tests/frameworks/setup
 	$(PY) -m pytest tests/frameworks
 
 .PHONY: test-frameworks-node
-test-frameworks-node: build ## Express, Fastify, NestJS, BullMQ and node-cron, which it fetches: Node's recipes of docs/frameworks.md
+test-frameworks-node: build ## fetch Express, Fastify, NestJS, BullMQ and node-cron and test their recipes
 	@tests/frameworks/node/setup
 	node --test --test-reporter=spec tests/frameworks/node/*.test.mjs
 
 .PHONY: simulate mutants
 SEEDS ?= 200000
-simulate: ## the algorithm over virtual time, SEEDS schedules on all cores (docs/testing.md)
+simulate: ## simulate SEEDS schedules of the algorithm in virtual time (docs/testing.md)
 	SEEDS=$(SEEDS) cargo test --release -p redlock-native --lib nothing_promised -- --nocapture
-mutants: ## leave each rule out on purpose: the simulation must find it
+mutants: ## run mutation tests against the simulation
 	@SEEDS=$(SEEDS) scripts/mutants
 
 .PHONY: fuzz
 FUZZ ?= 10000000
-fuzz: build ## FUZZ changed replies; one node of three that says anything for a minute; URLs and options of pieces
+fuzz: build ## fuzz replies (FUZZ of them), one node of three, URLs and options
 	FUZZ=$(FUZZ) cargo test --release -p redlock-native --lib changed_replies -- --nocapture
 	FUZZ_S=60 cargo test -p redlock-tests --test alone -- fuzz --nocapture
 	FUZZ_URLS=300000 $(PY) -m pytest -q tests/python/test_fuzz.py
 	FUZZ_URLS=300000 node --test tests/node/fuzz.test.mjs
 
 .PHONY: ready lint stubs
-ready: build lint test ## what a change must pass: lints, types, stubs, tests
+ready: build lint test ##! run what a change must pass: lints, types, stubs and tests
 lint: stubs
 	cargo fmt --all --check
 	cargo fmt --manifest-path examples/rust/Cargo.toml --check
@@ -155,88 +158,88 @@ stubs:
 
 .PHONY: bench
 BENCH ?=
-bench: build-release ## side by side with ten other libraries, 20 minutes, writes docs/benchmarks.md; BENCH=--quick: 3 minutes, writes nothing
+bench: build-release ##! compare with ten other libraries and write docs/benchmarks.md (20 minutes; BENCH=--quick: 3 minutes, writes nothing)
 	@bench/run $(BENCH)
 
 .PHONY: bench-waiting
-bench-waiting: ## what waiting, failing nodes and held leases cost (docs/speed.md)
+bench-waiting: ## measure waiting, failing nodes and held leases (docs/speed.md)
 	cargo build --quiet --release -p redlock-tests --example waits
 	@python3 bench/waits.py
 
 .PHONY: bench-routes
-bench-routes: build-release ## what Sentinel and Cluster add to a pair, beside a fixed server (docs/speed.md)
+bench-routes: build-release ## measure what Sentinel and Cluster add to an acquire and release (docs/speed.md)
 	cargo build --quiet --release -p redlock-tests --example waits
 	@python3 bench/routes.py
 
 .PHONY: soak-fencing
 RUNS ?= 10000
-soak-fencing: build ## fencing tokens over RUNS handoffs between three languages, clocks hours apart (docs/testing.md)
+soak-fencing: build ## check fencing tokens over RUNS handoffs between three languages with skewed clocks
 	RUNS=$(RUNS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_fencing.py -k only_grow
 
 .PHONY: soak-failover
 FAILOVERS ?= 7
-soak-failover: build ## fail over under holders, FAILOVERS times each way in each language: who holds when, who is told when (docs/testing.md)
+soak-failover: build ## fail over FAILOVERS times in each language and record holders and notifications
 	RUNS=$(FAILOVERS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_failover.py
 
 .PHONY: soak-python
 CYCLES ?= 200000
 FORKS ?= 1000
-soak-python: build ## CYCLES acquires of every kind in each way that Python waits, FORKS forks under load: nothing grows, nothing hangs
+soak-python: build ## run CYCLES acquires in each way that Python waits, and FORKS forks, and look for leaks and hangs
 	FORKS=$(FORKS) REDLOCK_TEST_TIER=slow $(PY) -m pytest -q -s tests/python/test_fork.py
 	CYCLES=$(CYCLES) REDLOCK_TEST_TIER=slow $(PY) -m pytest -q -s tests/python/test_leaks.py
 
 .PHONY: soak-services
 SECONDS ?= 300
-soak-services: build ## FastAPI and Celery over one Redis, killed and restarted at random for SECONDS: who holds when, what stays, what hangs
+soak-services: build ## kill and restart FastAPI, Celery and Redis for SECONDS and look for two holders, leftover keys and hangs
 	@tests/frameworks/setup
 	SOAK_SECONDS=$(SECONDS) $(PY) -m pytest -q -s tests/frameworks/test_services.py
 
 .PHONY: soak-leaks
-soak-leaks: build ## a million calls of Node, aborted ones among them: memory, files, threads and handles stay as they are
+soak-leaks: build ## run a million calls in Node.js and compare memory, files, threads and handles
 	ROUNDS=333334 REDLOCK_TEST_TIER=slow REDLOCK_TEST_PATIENCE=900000 node --test --test-reporter=spec tests/node/leaks.test.mjs
 
 .PHONY: soak-services-node
 MINUTES ?= 5
-soak-services-node: build ## kill a cluster, a BullMQ worker and their Redis for MINUTES: no two holders, no key that stays, no hang
+soak-services-node: build ## kill a Node.js cluster, a BullMQ worker and Redis for MINUTES and look for the same
 	@tests/frameworks/node/setup
 	MINUTES=$(MINUTES) REDLOCK_TEST_PATIENCE=$$(( $(MINUTES) * 60000 + 180000 )) node --test --test-reporter=spec tests/frameworks/node/services.test.mjs
 
 .PHONY: measure-loss
 CUTS ?= 20
-measure-loss: build ## cut holders off and take their leases, CUTS times each way: how soon they are told (docs/testing.md)
+measure-loss: build ## cut holders off CUTS times each way and measure how soon they are notified (docs/testing.md)
 	RUNS=$(CUTS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_told.py tests/cross/test_loss.py
 
 .PHONY: measure-cluster
-measure-cluster: build ## fail a Redis Cluster over CUTS times each way under a holder, and move its slot 50 times (docs/cluster.md)
+measure-cluster: build ## fail a Redis Cluster over CUTS times under a holder and move its slot 50 times (docs/cluster.md)
 	RUNS=$(CUTS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_cluster.py
 
 ##@ Packages
 
 .PHONY: wheels
-wheels: build-release ## what would be published, for this platform, into dist/: wheel, sdist, npm packages
+wheels: build-release ##! build the wheel, sdist and npm packages for this platform into dist/
 	@scripts/wheels
 
 # What is published can be built again by anybody who wants to see where it comes from.
 .PHONY: twice
-twice: wheels ## build it again from nothing: the files must be the same
+twice: wheels ## build the packages twice and compare the files
 	@scripts/twice
 
 .PHONY: test-cross
-test-cross: wheels ## wheels and Node's binaries for ARM and musl, built by zig; run: those for ARM under emulation, Node's for musl
+test-cross: wheels ## build packages for ARM and musl with zig and run what this machine can run
 	@scripts/cross
 
 BUNDLERS := REDLOCK_TEST_PATIENCE=400000 node --test --test-reporter=spec --test-concurrency=1 tests/packages/bundlers/*.test.mjs
 .PHONY: test-packages test-runtimes test-bundlers
-test-bundlers: build ## a program with the Node package by esbuild, webpack, Rollup, ncc, bun, Vite and Next, which it fetches
+test-bundlers: build ## bundle the Node.js package with esbuild, webpack, Rollup, ncc, bun, Vite and Next
 	rm -rf target/bundlers
 	npm run --silent pack -- $(CURDIR)/target/bundlers
 	$(BUNDLERS)
-test-packages: wheels twice ## install what would be published into empty folders and use it every way, bundled too
+test-packages: wheels twice ## install the built packages into empty folders and use them
 	$(PY) -m pytest tests/packages/python
 	REDLOCK_TEST_PATIENCE=400000 npm run --silent test:packages
 	rm -rf target/bundlers
 	mkdir target/bundlers
 	cp dist/*.tgz target/bundlers
 	$(BUNDLERS)
-test-runtimes: build ## the Node package's whole suite under Node 22 and 24; what it must do under Bun and Deno; it fetches them
+test-runtimes: build ## run the Node.js suite under Node.js 22 and 24, and a part of it under Bun and Deno
 	REDLOCK_TEST_PATIENCE=1800000 node --test --test-reporter=spec tests/packages/runtimes/runtimes.test.mjs
