@@ -1,0 +1,71 @@
+"""The text of the tree: scripts/prose measures it, and no area may get worse than its limit in tests/prose.toml."""
+
+import importlib.util
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def load() -> ModuleType:
+    loader = SourceFileLoader("scripts_prose", str(ROOT / "scripts/prose"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[loader.name] = module  # its dataclasses look themselves up there
+    loader.exec_module(module)
+    return module
+
+
+prose = load()
+
+
+@pytest.mark.parametrize("area", prose.RULES["area"])
+def test_an_area_stays_within_its_limits(area: str) -> None:
+    limits, found = prose.RULES["area"][area], prose.measure(area)
+    print(f"{area}: {found.rate:.1f} idioms per 1,000 words, {found.mean:.1f} words a sentence")
+    assert found.words > 1000, "the patterns of its files match nothing"
+    advice = f"scripts/prose --list {area} names each place"
+    assert found.rate <= limits["idioms"], advice
+    assert found.long <= limits["long"], advice
+    assert found.colons <= limits["colons"], advice
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("a.rs", "/// A lock that nobody holds.\nfn f() {}\n"),
+        ("a.rs", 'fn f() { panic!("the lock that nobody holds: {name}") }\n'),
+        ("a.py", "# A lock that nobody holds.\n"),
+        ("a.py", 'def f():\n    """A lock that nobody holds."""\n'),
+        ("a.ts", "/** A lock that nobody holds. */\n"),
+        ("a.mjs", "  // A lock that\n  // nobody holds.\n"),
+        ("a.mjs", "throw new Error(`the lock ${name} that nobody holds`);\n"),
+        ("a.md", "A lock that nobody holds.\n\n```sh\nnobody\n```\n"),
+    ],
+)
+def test_finds_an_idiom_in_comments_messages_and_pages(
+    name: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+    (tmp_path / name).write_text(source)
+    total = prose.Count()
+    prose.count(tmp_path / name, total)
+    assert total.idioms == 1, total
+    assert "nobody" in total.places[0]
+
+
+def test_finds_long_sentences_and_second_colons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+    (tmp_path / "a.md").write_text(
+        f"One: two: three and four.\n\n{'word ' * 36}.\n\nA short one.\n"
+    )
+    total = prose.Count()
+    prose.count(tmp_path / "a.md", total)
+    assert (total.sentences, total.long, total.colons) == (3, 1, 1)
