@@ -19,6 +19,7 @@ import {
   noSignal,
   SHUTDOWN,
   shownOptions,
+  USING,
 } from "./options.js";
 import { native } from "./runtime.js";
 import { type Body, bodyOf } from "./scope.js";
@@ -137,7 +138,7 @@ export class Redlock {
   }
 
   /**
-   * Runs `body` under the lock, and settles as it does: `lock(names, options).using(body, { signal })`, which says more.
+   * Runs `body` under the lock, and settles as it does: `lock(names, options).using({ signal }, body)`, which says more.
    * @example
    * ```js
    * await client.using("job", { ttl: 10_000 }, async (lease) => lease.held); // true
@@ -155,7 +156,7 @@ export class Redlock {
     third?: Body<T>,
   ): Promise<T> {
     const parts = Redlock.#of(this);
-    const { options, signal, body } = bodyOf(second, third);
+    const [{ signal, ...options }, body] = bodyOf(second, third, USING, "using()");
     const list = nameList(names, "the name", "using()");
     return await Redlock.#lock(parts, list, options).run(body, { signal }, this.using);
   }

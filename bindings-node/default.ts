@@ -13,6 +13,7 @@ import {
   type LockOptions,
   nativeOptions,
   type RedlockOptions,
+  USING,
   type UsingOptions,
 } from "./options.js";
 import { native } from "./runtime.js";
@@ -25,7 +26,7 @@ let choice = 0;
 let kept: Kept | undefined;
 
 /**
- * Chooses the nodes behind `lock()` and `using()`: without it, those of REDLOCK_NODES, else REDIS_URL, else
+ * Chooses the nodes behind `lock()` and `withLock()`: without it, those of REDLOCK_NODES, else REDIS_URL, else
  * redis://127.0.0.1:6379. The options are those of `Redlock`. Throws `InvalidOption` for a value that breaks a rule, and
  * once they are in use, unless `replace` is true.
  *
@@ -107,25 +108,25 @@ function described<Fencing extends boolean>(names: string[], options: LockOption
 }
 
 /**
- * Runs `body` while a lock of the default client is held, and settles as `body` does: see `Redlock.using`.
+ * Runs `body` while holding a lock of the default client. Settles as `body` does: see `Redlock.using`.
  *
  * @example
  * ```js
- * await using("job", { wait: 0 }, () => "done"); // "done"
+ * await withLock("job", { wait: 0 }, () => "done"); // "done"
  * ```
  */
-export function using<T>(names: string | readonly string[], body: Body<T, false>): Promise<T>;
-export function using<T, Fencing extends boolean = false>(
+export function withLock<T>(names: string | readonly string[], body: Body<T, false>): Promise<T>;
+export function withLock<T, Fencing extends boolean = false>(
   names: string | readonly string[],
   options: UsingOptions<Fencing>,
   body: Body<T, Fencing>,
 ): Promise<T>;
-export async function using<T>(
+export async function withLock<T>(
   names: string | readonly string[],
   second: UsingOptions | Body<T>,
   third?: Body<T>,
 ): Promise<T> {
-  const { options, signal, body } = bodyOf(second, third);
-  const list = nameList(names, "the name", "using()");
-  return await described(list, options).run(body, { signal }, using);
+  const [{ signal, ...options }, body] = bodyOf(second, third, USING, "withLock()");
+  const list = nameList(names, "the name", "withLock()");
+  return await described(list, options).run(body, { signal }, withLock);
 }

@@ -16,5 +16,5 @@ export const {
   onWarning,
   QuorumUnavailable,
   Redlock,
-  using,
+  withLock,
 } = tried.loaded;

@@ -1,7 +1,7 @@
 /**
  * Distributed locks over Redis, on one node or on a quorum of independent nodes.
  *
- * From the top down: `default` (`lock`, `using`, `configure`), `client` (`Redlock`), `lock`, `scope` (a body under a lock),
+ * From the top down: `default` (`lock`, `withLock`, `configure`), `client` (`Redlock`), `lock`, `scope` (a body under a lock),
  * `bound` (names, and the options that locks share), `lease`; underneath `handle` (a lease by its number), `collection` and `loss` (what becomes
  * of leases), `calls` (promises of the native part's answers), `runtime` (how calls and outcomes cross over) with `batch` and
  * `pending`, `trace`, `steps` and `warnings` (what is told to whoever listens), `options` and `values` (what arguments may be), `credentials` and `errors`;
@@ -12,7 +12,7 @@ import "./load.js";
 
 export { Redlock } from "./client.js";
 export type { Credentials, CredentialsSource } from "./credentials.js";
-export { configure, lock, using } from "./default.js";
+export { configure, lock, withLock } from "./default.js";
 export {
   ClientClosed,
   InvalidOption,

@@ -186,7 +186,7 @@ export class Lease<Fencing extends boolean = boolean> {
 
   /**
    * Aborts, with a `LockLost` as its reason, when the lease is lost; in the body of `using` also with the reason of the
-   * signal that `using` was given. A release does not abort it. Its listeners run in the asynchronous context
+   * signal given to `using`. A release does not abort it. Its listeners run in the asynchronous context
    * (`AsyncLocalStorage`) in which it was first asked for.
    *
    * @example
@@ -244,7 +244,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * since the key ends by itself, and a loss that `ensureHeld`, `extend` or `release` has thrown already is not thrown again.
    *
    * `await using` reads this property when the scope begins. So reading it throws `LockLost` when the lease is over, and
-   * `InvalidOption` when another scope releases the lease: an earlier `await using`, or `using()`.
+   * `InvalidOption` when another scope releases the lease: an earlier `await using`, `using()` or `withLock()`.
    *
    * @example
    * ```js

@@ -20,9 +20,9 @@ import {
 } from "./options.js";
 import { Failed } from "./pending.js";
 import { acquire, acquireAgain } from "./runtime.js";
-import { type Body, runUnder } from "./scope.js";
+import { type Body, bodyOf, runUnder } from "./scope.js";
 import { isHeard, traced } from "./trace.js";
-import { callback, isObject, notOurs, tokenText } from "./values.js";
+import { isObject, notOurs, tokenText } from "./values.js";
 
 type Asked<Fencing extends boolean> = Promise<Lease<Fencing> | null>;
 /** Which call it is, whose options are not checked yet; `using` has checked them. */
@@ -173,10 +173,12 @@ export class Lock<Fencing extends boolean = boolean> {
    * await lock.using(async (lease) => lease.remaining > 9_000); // true
    * ```
    */
-  async using<T>(body: Body<T, Fencing>, options?: AcquireOptions): Promise<T> {
+  async using<T>(body: Body<T, Fencing>): Promise<T>;
+  async using<T>(options: AcquireOptions, body: Body<T, Fencing>): Promise<T>;
+  async using<T>(first: AcquireOptions | Body<T, Fencing>, last?: Body<T, Fencing>): Promise<T> {
     Lock.#of(this);
-    callback(body, "using()");
-    return await this.run(body, checked(options, ACQUIRE, "using()"), this.using);
+    const [options, body] = bodyOf(first, last, ACQUIRE, "using()");
+    return await this.run(body, options, this.using);
   }
 
   /**

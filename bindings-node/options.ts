@@ -82,14 +82,15 @@ export interface AcquireOptions extends TryAcquireOptions {
   wait?: number | undefined;
 }
 
-/** Options of `using(names, options, body)`: of a lock, and of its one acquire. */
+/** Options of `withLock(names, options, body)` and `client.using`: of a lock, and of its one acquire. */
 export interface UsingOptions<Fencing extends boolean = boolean> extends LockOptions<Fencing> {
   /** Aborting it stops the waiting; while the body runs, it aborts `lease.signal` with the same reason. */
   signal?: AbortSignal | undefined;
 }
 
 type Kind = OptionRow["kind"] | "signal";
-type Rules = Readonly<Record<string, Kind>>;
+/** The options of a call, each with its kind. */
+export type Rules = Readonly<Record<string, Kind>>;
 
 /** By the core's own table. */
 function rulesOf(options: OptionRow[]): Rules {
@@ -106,7 +107,7 @@ export const LOCK = rulesOf(lockOptions());
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
 /** Of `tryAcquire()`. */
 export const TRY: Rules = { signal: "signal" };
-/** Of `using()` where it makes the lock. */
+/** Of `withLock()` and `client.using()`. */
 export const USING: Rules = { ...LOCK, signal: "signal" };
 /** Of `shutdown()`. */
 export const SHUTDOWN: Rules = { timeout: "milliseconds" };
@@ -177,7 +178,8 @@ export function shownOptions(options: object, rules: Rules): ShownOptions {
 
 /** A signal that would not be listened to. */
 function strayed(what: string, call: string): InvalidOption {
-  const text = "A signal is for one acquire, tryAcquire or using: give it there as { signal }";
+  const text =
+    "A signal is for one acquire, tryAcquire, using or withLock: give it there as { signal }";
   return new InvalidOption(`${call}: ${what}. ${text}`);
 }
 

@@ -3,13 +3,7 @@
 import { listen, reasonOf } from "./calls.js";
 import { InvalidOption } from "./errors.js";
 import type { Lease } from "./lease.js";
-import {
-  type AcquireOptions,
-  checked,
-  type LockOptions,
-  USING,
-  type UsingOptions,
-} from "./options.js";
+import { type AcquireOptions, checked, type Rules } from "./options.js";
 
 /** The work to be done under a lock. */
 export type Body<T, Fencing extends boolean = boolean> = (
@@ -17,26 +11,22 @@ export type Body<T, Fencing extends boolean = boolean> = (
 ) => T | PromiseLike<T>;
 
 /**
- * The arguments of `using()`: the options may be left out.
+ * The last arguments of `using()` and `withLock()`: checked options, which may be left out, and the body.
  * @internal
  */
-export function bodyOf<T>(second: UsingOptions | Body<T>, third?: Body<T>): BodyOf<T> {
-  if (typeof second === "function") {
-    if (third === undefined) return { options: {}, signal: undefined, body: second };
-    throw new InvalidOption("using(): options go before the function to run");
+export function bodyOf<T, Fencing extends boolean, Options extends object>(
+  options: Options | Body<T, Fencing> | undefined,
+  body: Body<T, Fencing> | undefined,
+  rules: Rules,
+  call: string,
+): [Options, Body<T, Fencing>] {
+  if (typeof options === "function") {
+    if (body === undefined) return [checked<Options>(undefined, rules, call), options];
+    throw new InvalidOption(`${call}: options go before the function to run`);
   }
-  const { signal, ...options } = checked(second, USING, "using()");
-  if (typeof third !== "function") {
-    throw new InvalidOption("using(): the last argument must be the function to run");
-  }
-  return { options, signal, body: third };
-}
-
-/** @internal */
-export interface BodyOf<T> {
-  options: LockOptions;
-  signal: AbortSignal | undefined;
-  body: Body<T>;
+  const found = checked(options, rules, call);
+  if (typeof body === "function") return [found, body];
+  throw new InvalidOption(`${call}: the last argument must be the function to run`);
 }
 
 /**

@@ -71,7 +71,7 @@ describe("an acquire with a signal", () => {
     });
     const either = AbortSignal.any([AbortSignal.timeout(50), new AbortController().signal]);
     await assert.rejects(
-      lock.using(() => 1, { signal: either }),
+      lock.using({ signal: either }, () => 1),
       { name: "TimeoutError" },
     );
     await lease.release();

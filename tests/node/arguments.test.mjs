@@ -1,6 +1,6 @@
 // Other libraries' options, wrong types, values in the wrong place: tests/vectors/arguments.toml.
 import assert from "node:assert/strict";
-import { configure, lock, Redlock, using } from "redlock-native";
+import { configure, lock, Redlock, withLock } from "redlock-native";
 import {
   camel,
   fresh,
@@ -28,7 +28,7 @@ const CALLS = {
         client()
           .lock("job")
           .acquire(...args),
-      (options) => client().lock("job").using(body, options),
+      (options) => client().lock("job").using(options, body),
     ],
     needed: [],
     rejects: true,
@@ -40,7 +40,7 @@ const CALLS = {
     calls: [
       (...args) => client().using(...args, body),
       (...args) => client().using(...args, { retryCount: 0 }, body),
-      (...args) => using(...args, body),
+      (...args) => withLock(...args, body),
     ],
     rejects: true,
   },
@@ -149,17 +149,16 @@ describe("values in the wrong place are refused:", () => {
   });
 
   test("using without a function", async () => {
-    const words = refusal(["using()", "function to run"]);
     for (const args of [["a"], ["a", {}], ["a", { ttl: 1000 }, 5]]) {
-      await assert.rejects(client().using(...args), words);
-      await assert.rejects(using(...args), words);
+      await assert.rejects(client().using(...args), refusal(["using()", "function to run"]));
+      await assert.rejects(withLock(...args), refusal(["withLock()", "function to run"]));
     }
   });
 });
 
 describe("a signal where none is taken, and options in a wrong place, send nothing:", () => {
   const { signal } = new AbortController();
-  const text = "A signal is for one acquire, tryAcquire or using";
+  const text = "A signal is for one acquire, tryAcquire, using or withLock";
   const CALLS = {
     "lock()": () => lock("job", { signal }),
     "client.lock()": () => client().lock("job", { ttl: 1000, signal }),
@@ -167,7 +166,7 @@ describe("a signal where none is taken, and options in a wrong place, send nothi
     "the signal itself for acquire's": () => client().lock("job").acquire(signal),
     "the signal itself for tryAcquire's": () => client().lock("job").tryAcquire(signal),
     "the signal itself for using's": () => client().using("job", signal, body),
-    "the signal itself for lock.using's": () => client().lock("job").using(body, signal),
+    "the signal itself for lock.using's": () => client().lock("job").using(signal, body),
     "new Redlock()": () => new Redlock("memory://", { signal }),
     "configure()": () => configure("memory://", { signal }),
     "client.attach()": () => client().attach("job", "token", { signal }),
@@ -196,7 +195,7 @@ describe("a signal where none is taken, and options in a wrong place, send nothi
   });
 
   test("options behind the body", async () => {
-    for (const use of [(...args) => client().using(...args), using]) {
+    for (const use of [(...args) => client().using(...args), withLock]) {
       await assert.rejects(
         () => use("job", body, { wait: 0 }),
         refusal(["options go before the function"]),
@@ -204,7 +203,12 @@ describe("a signal where none is taken, and options in a wrong place, send nothi
       await assert.rejects(() => use(undefined, body), refusal(["the name must be"]));
       await assert.rejects(() => use(undefined), refusal(["the last argument must be"]));
     }
-    await assert.rejects(client().lock("job").using(undefined), refusal(["using()"]));
+    const use = (...args) =>
+      client()
+        .lock("job")
+        .using(...args);
+    await assert.rejects(use(undefined), refusal(["using()", "the last argument must be"]));
+    await assert.rejects(use(body, { wait: 0 }), refusal(["options go before the function"]));
     await assert.rejects(client().attach("job", ""), refusal(["token is empty"]));
   });
 });

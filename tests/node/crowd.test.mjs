@@ -31,22 +31,19 @@ async function crowd(redlock, all, choices) {
 
   async function wait(number) {
     const names = choices[number % choices.length];
-    await redlock.lock(names).using(
-      async () => {
-        gaps.push(performance.now() - last);
-        order.push(number);
-        for (const name of names) {
-          const other = inside.get(name);
-          assert.equal(other, undefined, `two holders: ${other} and ${number} hold ${name}`);
-          inside.set(name, number);
-        }
-        controllers.pop()?.abort();
-        await nextTurn();
-        for (const name of names) inside.delete(name);
-        last = performance.now();
-      },
-      { signal: leavers.get(number)?.signal },
-    );
+    await redlock.lock(names).using({ signal: leavers.get(number)?.signal }, async () => {
+      gaps.push(performance.now() - last);
+      order.push(number);
+      for (const name of names) {
+        const other = inside.get(name);
+        assert.equal(other, undefined, `two holders: ${other} and ${number} hold ${name}`);
+        inside.set(name, number);
+      }
+      controllers.pop()?.abort();
+      await nextTurn();
+      for (const name of names) inside.delete(name);
+      last = performance.now();
+    });
   }
 
   const holder = await redlock.lock(all).acquire();

@@ -1,6 +1,6 @@
 // Fencing tokens: each later lease has a larger one, whoever acquires it.
 import assert from "node:assert/strict";
-import { configure, lock, Redlock, using } from "redlock-native";
+import { configure, lock, Redlock, withLock } from "redlock-native";
 import { fresh, serverForSuite } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
@@ -98,7 +98,7 @@ test("over a quorum tokens increase too", async () => {
 test("the default client's functions know the option", async () => {
   configure(`memory://${fresh()}`);
   const name = fresh();
-  const first = await using(name, { fencing: true }, (lease) => lease.fencingToken);
+  const first = await withLock(name, { fencing: true }, (lease) => lease.fencingToken);
   const second = await lock(name, { fencing: true }).using((lease) => lease.fencingToken);
   increasing([first, second]);
   assert.throws(() => lock(name, { fencing: 1 }), { code: "invalid", message: /fencing/ });

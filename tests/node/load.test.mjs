@@ -24,7 +24,7 @@ const PUBLIC = [
   "configure",
   "lock",
   "onWarning",
-  "using",
+  "withLock",
 ];
 
 test("require and import give the same classes under the same names", () => {

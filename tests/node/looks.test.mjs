@@ -8,7 +8,7 @@ import * as redlock from "redlock-native";
 import { eventually, freePort, fresh, Server } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
-const { configure, lock, Redlock, using } = redlock;
+const { configure, lock, Redlock, withLock } = redlock;
 const require = createRequire(import.meta.url);
 const { withoutAddresses } = require("../../bindings-node/dist/addresses.js");
 const run = promisify(execFile);
@@ -291,7 +291,7 @@ describe("the line that acquired, in messages,", () => {
     lockUsing: (name, body) => client.lock(name).using(body),
     clientUsing: (name, body) => client.using(name, body),
     clientUsingOptions: (name, body) => client.using(name, { ttl: 5000 }, body),
-    moduleUsing: (name, body) => using(name, body),
+    moduleWithLock: (name, body) => withLock(name, body),
   };
   // The line of a lease is known soon after its acquire.
   const named = async (of, name, function_) => {
@@ -314,9 +314,9 @@ describe("the line that acquired, in messages,", () => {
   for (const [way, run] of Object.entries(BODIES)) {
     test(`is the program's for ${way}`, async () => {
       const name = fresh();
-      if (way === "moduleUsing") configure("memory://", { replace: true });
+      if (way === "moduleWithLock") configure("memory://", { replace: true });
       await run(name, async () => {
-        await named(way === "moduleUsing" ? { lock } : client, name, way);
+        await named(way === "moduleWithLock" ? { lock } : client, name, way);
       });
     });
   }

@@ -1,6 +1,6 @@
 // Odd values where options, names, tokens and signals belong: InvalidOption, with what was thrown as its cause.
 import assert from "node:assert/strict";
-import { configure, lock, Redlock, using } from "redlock-native";
+import { configure, lock, Redlock, withLock } from "redlock-native";
 import { eventually, fresh, refusal } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
@@ -24,8 +24,8 @@ const TAKERS = {
   "lock()": ["ttl", (options) => lock("odd", options)],
   "acquire()": ["wait", (options) => redlock.lock(fresh()).acquire(options)],
   "client.using()": ["ttl", (options) => redlock.using(fresh(), options, () => assert.fail())],
-  "using()": ["ttl", (options) => using(fresh(), options, () => assert.fail())],
-  "lock.using()": ["wait", (options) => redlock.lock(fresh()).using(() => assert.fail(), options)],
+  "withLock()": ["ttl", (options) => withLock(fresh(), options, () => assert.fail())],
+  "lock.using()": ["wait", (options) => redlock.lock(fresh()).using(options, () => assert.fail())],
 };
 /** What takes names. */
 const NAMED = {
@@ -35,7 +35,7 @@ const NAMED = {
   "attach()": (names) => redlock.attach(names, "token"),
   "forceRelease()": (names) => redlock.forceRelease(names),
   "client.using()": (names) => redlock.using(names, () => assert.fail()),
-  "using()": (names) => using(names, () => assert.fail()),
+  "withLock()": (names) => withLock(names, () => assert.fail()),
 };
 
 function refused(use, words, cause) {
@@ -170,7 +170,7 @@ test("tokens, functions and times", async () => {
   for (const body of [undefined, null, 5, {}, "text", Symbol("b"), revoked()]) {
     await assert.rejects(described.using(body), refusal(["using()"]));
     await assert.rejects(redlock.using("odd", {}, body), refusal(["using()"]));
-    await assert.rejects(using("odd", {}, body), refusal(["using()"]));
+    await assert.rejects(withLock("odd", {}, body), refusal(["withLock()"]));
   }
   // Nothing was acquired for a body that is none.
   const lease = await described.tryAcquire();

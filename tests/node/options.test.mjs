@@ -1,6 +1,6 @@
 // What arguments may be; what is refused is in arguments.test.mjs and vectors.test.mjs.
 import assert from "node:assert/strict";
-import { configure, lock, Redlock, using } from "redlock-native";
+import { configure, lock, Redlock, withLock } from "redlock-native";
 import { assertRefused, fresh } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
@@ -56,6 +56,6 @@ test("configure is refused once the default client is in use, unless it replaces
   configure("memory://third", { keyPrefix: "three:", replace: true });
   const next = await described.acquire();
   assert.match(next.key, /^three:/);
-  assert.equal(await using(fresh(), ({ key }) => key.slice(0, 6)), "three:");
+  assert.equal(await withLock(fresh(), ({ key }) => key.slice(0, 6)), "three:");
   await Promise.all([lease.release(), next.release()]);
 });

@@ -17,7 +17,7 @@ const AsyncFunction = (async () => {}).constructor;
 const FILES = ["default", "client", "lock", "lease", "errors", "testing"];
 const CLASSES = ["Redlock", "Lock", "Lease"];
 /** These are of the default client. */
-const FUNCTIONS = { configure: 1, lock: 1, using: 1 };
+const FUNCTIONS = { configure: 1, lock: 1, withLock: 1 };
 /** Before these run, `lease` holds the lock. */
 const HOLD = /\b(attach|forceRelease|leases|releaseAll|shutdown)\(/;
 

@@ -1,7 +1,7 @@
-// A caller's signal, wherever one is taken: using, tryAcquire. Where none is: arguments.test.mjs.
+// A caller's signal, wherever one is taken: using, withLock, tryAcquire. Where none is: arguments.test.mjs.
 import assert from "node:assert/strict";
 import { getEventListeners, once } from "node:events";
-import { configure, Redlock, using } from "redlock-native";
+import { configure, Redlock, withLock } from "redlock-native";
 import {
   assertRefused,
   block,
@@ -22,11 +22,11 @@ const free = async (name) => assert.equal((await redlock.lock(name).inspect()).h
 /** Each way into a body with a signal: a name, the signal, the body. */
 const WAYS = {
   "client.using": (name, signal, body) => redlock.using(name, { ttl: 5000, signal }, body),
-  "using of the module": (name, signal, body) => {
+  withLock: (name, signal, body) => {
     configure(redlock.nodes, { replace: true });
-    return using(name, { signal }, body);
+    return withLock(name, { signal }, body);
   },
-  "lock.using": (name, signal, body) => redlock.lock(name).using(body, { signal }),
+  "lock.using": (name, signal, body) => redlock.lock(name).using({ signal }, body),
 };
 
 for (const [way, call] of Object.entries(WAYS)) {

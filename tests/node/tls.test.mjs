@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import Redis from "ioredis";
 import { createClient } from "redis";
-import { configure, Redlock, using } from "redlock-native";
+import { configure, Redlock, withLock } from "redlock-native";
 import { eventually, freePort, fresh, Server } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
@@ -165,7 +165,7 @@ describe("rediss://", () => {
 
   test("configure takes the options too", async () => {
     configure(server.tlsUrl, { tlsCa: file("ca.crt") });
-    assert.equal(await using(fresh(), ({ held }) => held), true);
+    assert.equal(await withLock(fresh(), ({ held }) => held), true);
   });
 });
 

@@ -19,7 +19,7 @@ async function cycle(at, lock) {
   if (at % 50 === 7) return await refusedCycle();
   if (at % 50 === 9) return await lostCycle(at);
   const { signal } = end;
-  if (at % 4 === 1) await lock.using((lease) => lease.signal.aborted, { signal });
+  if (at % 4 === 1) await lock.using({ signal }, (lease) => lease.signal.aborted);
   else {
     const lease = await lock.acquire({ signal: at % 4 === 2 ? signal : undefined });
     if (at % 4 === 0) void lease.signal;

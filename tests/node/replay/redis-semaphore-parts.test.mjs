@@ -188,7 +188,7 @@ replay("scripts: made, run, and their errors", "no equivalent", ["made", "run", 
 
 replay("the package has what it promises", "same", [""], () => {
   const has = new Set(Object.keys(redlock));
-  for (const name of ["Redlock", "lock", "using", "configure", "LockTimeout", "LockLost"]) {
+  for (const name of ["Redlock", "lock", "withLock", "configure", "LockTimeout", "LockLost"]) {
     assert.ok(has.has(name), name);
   }
 });

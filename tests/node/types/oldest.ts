@@ -1,5 +1,5 @@
 // What the oldest compiler that is promised, TypeScript 5.0, must take: no `using` declarations.
-import { LockError, type LockLost, Redlock, using } from "redlock-native";
+import { LockError, type LockLost, Redlock, withLock } from "redlock-native";
 
 const redlock = new Redlock("memory://", { keyPrefix: undefined });
 
@@ -9,7 +9,7 @@ export async function main(signal?: AbortSignal): Promise<string> {
   const dispose: () => Promise<void> = lease[Symbol.asyncDispose];
   lease.onLost((error: LockLost) => error.reason)();
   await lease.release();
-  const text: string = await using("a", { wait: 0, signal }, (held) => held.key);
+  const text: string = await withLock("a", { wait: 0, signal }, (held) => held.key);
   // @ts-expect-error the types are seen
   const wrong: number = lease.key;
   void [token, dispose, wrong];

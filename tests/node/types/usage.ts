@@ -11,7 +11,7 @@ import {
   lock,
   Redlock,
   type RedlockOptions,
-  using,
+  withLock,
 } from "redlock-native";
 
 import { TestRedlock } from "redlock-native/testing";
@@ -57,10 +57,10 @@ export async function verbs(signal: AbortSignal): Promise<void> {
 export async function scopes(): Promise<string> {
   const text: string = await redlock.using("a", async (lease) => lease.token);
   const sum: number = await redlock.using("a", { ttl: 1000 }, () => 1 + 1);
-  await using(["a", "b"], options, async ({ signal }) => signal.throwIfAborted());
-  await using("a", () => undefined);
-  await using("a", { wait: 5, signal: AbortSignal.timeout(5) }, () => undefined);
-  await lock("a").using((lease) => lease.key, { wait: 0 });
+  await withLock(["a", "b"], options, async ({ signal }) => signal.throwIfAborted());
+  await withLock("a", () => undefined);
+  await withLock("a", { wait: 5, signal: AbortSignal.timeout(5) }, () => undefined);
+  await lock("a").using({ wait: 0 }, (lease) => lease.key);
   await using held = await lock("a").acquire();
   await using client = new Redlock("memory://");
   void [sum, held, client];
@@ -106,7 +106,7 @@ export async function forced(): Promise<boolean> {
 export async function fencing(given: LockOptions): Promise<number> {
   const anyLease = (lease: Lease): string => lease.token;
   const token: number = await lock("a", { fencing: true }).using((lease) => lease.fencingToken);
-  await using("a", { fencing: true }, async (lease) => lease.fencingToken.toFixed());
+  await withLock("a", { fencing: true }, async (lease) => lease.fencingToken.toFixed());
   await redlock.using("a", { ttl: 5, fencing: true }, (lease) => anyLease(lease));
   await redlock.using("a", (lease) => anyLease(lease));
   await redlock.lock("a").using(anyLease);
