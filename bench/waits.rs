@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use redlock::clock::{Clock, SystemClock};
+use redlock::testing::{Clock, SystemClock};
 use redlock::{Error, Redlock};
 
 fn stamp() -> u128 {
@@ -145,7 +145,7 @@ async fn hold(url: &str, count: u64, seconds: u64) -> Result<(), Error> {
     }
     let (begin, used) = (cpu(), memory() - empty);
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    let lost = leases.iter().filter(|lease| !lease.held()).count();
+    let lost = leases.iter().filter(|lease| !lease.is_held()).count();
     let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
     let (cpu, per) = (cpu() - begin, used as f64 / count as f64);
     println!(

@@ -136,7 +136,7 @@ async fn hold(client: &Redlock, arguments: &Arguments) -> Result<(), Error> {
     begin();
     let before = used().0;
     tokio::time::sleep(arguments.length).await;
-    let lost = leases.iter().filter(|lease| !lease.held()).count();
+    let lost = leases.iter().filter(|lease| !lease.is_held()).count();
     finish(&format!(
         "{{\"leases\": {}, \"lost\": {lost}, \"cpu\": {}, \"kb\": {}, \"first_mb\": {}, \"threads\": {}, \"taken_s\": {taken}}}",
         leases.len(),

@@ -29,7 +29,7 @@ impl Runtime {
     /// Whether the lease is valid now.
     #[napi(catch_unwind)]
     pub fn lease_held(&self, id: i64) -> bool {
-        self.local.held.ask(id, LeaseHandle::held).unwrap_or(false)
+        self.local.held.ask(id, LeaseHandle::is_held).unwrap_or(false)
     }
 
     /// Milliseconds that are left for sure.

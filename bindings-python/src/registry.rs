@@ -41,7 +41,7 @@ pub(crate) fn remove(id: u64) {
 
 /// The objects of a client's live leases.
 pub(crate) fn of_client(py: Python<'_>, client: u64) -> Vec<Bound<'_, PyAny>> {
-    let live = |entry: &&Entry| entry.client == client && entry.handle.held();
+    let live = |entry: &&Entry| entry.client == client && entry.handle.is_held();
     let found: Vec<_> = {
         let held = lock(&HELD);
         held.values().filter(live).map(|entry| entry.object.clone_ref(py)).collect()

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use redlock::clock::{Clock, SystemClock};
 use redlock::ffi;
+use redlock::ffi::{Clock, SystemClock};
 
 use crate::args::Seconds;
 use crate::client::Redlock;

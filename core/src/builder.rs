@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+#[cfg(feature = "testing")]
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::environment;
@@ -19,8 +20,8 @@ use crate::node::{ConnectionInfo, taken_over};
 ///
 /// ```
 /// # fn main() -> redlock::Result<()> {
-/// use redlock::{Redlock, clock::SystemClock};
-/// use std::{sync::Arc, time::Duration};
+/// use redlock::Redlock;
+/// use std::time::Duration;
 /// let client = Redlock::builder(["memory://a", "memory://b", "memory://c"])
 ///     .key_prefix("app:")
 ///     .node_timeout(Duration::from_millis(200))
@@ -30,7 +31,6 @@ use crate::node::{ConnectionInfo, taken_over};
 ///     .min_replicas(0)
 ///     .fsync(false)
 ///     .scripts(true)
-///     .clock(Arc::new(SystemClock))
 ///     .build()?;
 /// assert_eq!(client.lock("job").key(), "app:job");
 /// # Ok(()) }
@@ -202,9 +202,17 @@ impl Builder {
         self
     }
 
-    /// Another clock, for tests; default [`SystemClock`](crate::clock::SystemClock).
+    /// The clock of the client, for tests; default [`SystemClock`](crate::testing::SystemClock).
     ///
-    /// It must count while the machine sleeps, or leases will be believed in for too long.
+    /// It must keep counting while the machine is suspended, or leases count as held for too long. With the feature `testing`.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// use redlock::{Redlock, testing::SystemClock};
+    /// let client = Redlock::builder(["memory://"]).clock(std::sync::Arc::new(SystemClock)).build()?;
+    /// # let _ = client; Ok(()) }
+    /// ```
+    #[cfg(feature = "testing")]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.0.clock = Some(clock);
         self

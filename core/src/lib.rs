@@ -54,7 +54,7 @@ mod stats;
 
 mod node;
 
-pub mod clock;
+mod clock;
 mod error;
 mod exit;
 mod listener;

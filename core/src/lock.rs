@@ -82,7 +82,7 @@ impl Lock {
     pub(crate) fn held(&self) -> Vec<LeaseHandle> {
         let Some(running) = self.engine.running() else { return Vec::new() };
         let on = self.keys.iter().flat_map(|key| running.leases().registry.on(key));
-        on.filter(|state| state.held()).map(LeaseHandle).collect()
+        on.filter(|state| state.is_held()).map(LeaseHandle).collect()
     }
 
     /// The names, without the client's prefix.
@@ -160,7 +160,7 @@ impl Lock {
     /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
     /// let ours = client.lock("job").acquire().await?;
     /// let theirs = client.lock("job").attach(ours.token()).await?; // as a rule in another process
-    /// assert!(ours.detach() && theirs.held());
+    /// assert!(ours.detach() && theirs.is_held());
     /// # Ok(()) }
     /// ```
     pub fn attach(

@@ -45,7 +45,7 @@ impl Lock {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
     /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
     /// let total = client.lock("stock:9").using(async |lease| {
-    ///     assert!(lease.held());
+    ///     assert!(lease.is_held());
     ///     20 + 22
     /// });
     /// assert_eq!(total.await?, 42);

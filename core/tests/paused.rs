@@ -17,5 +17,5 @@ const SECOND: Duration = Duration::from_secs(1);
 const NEAR: Duration = Duration::from_millis(150);
 
 fn paused() -> TestRedlock {
-    TestRedlock::by(&TestClock::tokio().unwrap()).unwrap()
+    TestRedlock::with_clock(&TestClock::tokio().unwrap()).unwrap()
 }

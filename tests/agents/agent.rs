@@ -43,7 +43,7 @@ impl Agent {
             Some("release") => self.release().await,
             Some("detach") => Ok(json!({"held": self.hold().detach()})),
             Some("held") => Ok(
-                json!({"held": self.hold().held(), "remaining_ms": millis(self.hold().remaining())}),
+                json!({"held": self.hold().is_held(), "remaining_ms": millis(self.hold().remaining())}),
             ),
             Some("lost") => Ok(self.lost(command).await),
             other => panic!("no such command: {other:?}"),
@@ -88,7 +88,7 @@ impl Agent {
         let Ok(error) = tokio::time::timeout(patience, hold.lost()).await else {
             return json!({"ok": false, "code": "timeout", "message": "not lost"});
         };
-        while hold.held() {
+        while hold.is_held() {
             std::hint::spin_loop();
         }
         json!({"at": now(), "reason": error.reason()})

@@ -139,5 +139,5 @@ async fn a_set_that_was_not_done_is_no_grant_whoever_owns_the_key_then() {
         let error = lock.acquire().await.expect_err(to_set);
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     }
-    assert!(client("+OK\r\n").lock("job").acquire().await.unwrap().held());
+    assert!(client("+OK\r\n").lock("job").acquire().await.unwrap().is_held());
 }

@@ -48,7 +48,7 @@ fn what_nobody_waits_for_goes_on() {
     eventually_blocking("a waiter", || two.stats().waiting == 1);
     drop(lease);
     // The TTL is longer than the wait.
-    assert!(taken.join().unwrap().unwrap().held());
+    assert!(taken.join().unwrap().unwrap().is_held());
 }
 
 /// Where a thread belongs to a runtime it waits all the same, and its runtime with it.

@@ -77,7 +77,7 @@ async fn the_open_connection_logs_in_again_before_a_lifetime_ends() {
     assert!(asked.load(Ordering::SeqCst) >= 3);
     assert_eq!(id(), before, "the same connection");
     // Tracking is on as before: the loss is told by push, long before the renewal.
-    assert!(lease.held());
+    assert!(lease.is_held());
     server.ask("DEL lock:job");
     let lost = tokio::time::timeout(Duration::from_secs(3), lease.lost()).await;
     assert_eq!(lost.expect("it is notified").reason(), Some("missing"));

@@ -25,11 +25,11 @@ async fn whoever_runs_under_a_lease_that_release_all_took_is_told() {
         assert_eq!(redlock.release_all().await.unwrap(), 1);
         let error = tokio::time::timeout(millis(5000), lost).await.unwrap().unwrap();
         assert_eq!(error.reason(), Some("released"), "{error}");
-        assert!(!lease.held());
+        assert!(!lease.is_held());
         let next = next.await.unwrap().unwrap();
         let error = lease.release().await.unwrap_err();
         assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("released")));
-        assert!(next.held(), "the release of a lease that was taken back is not the next one's");
+        assert!(next.is_held(), "the release of a lease that was taken back is not the next one's");
         next.release().await.unwrap();
     }
 }
@@ -41,7 +41,7 @@ async fn an_early_release_by_the_body_is_no_loss() {
     let (hold, ended) = (lease.handle(), lease.ended());
     lease.release().await.unwrap();
     assert!(ended.await.is_none());
-    assert!(hold.loss().is_none() && hold.released());
+    assert!(hold.lost_reason().is_none() && hold.is_released());
     assert_eq!(redlock.release_all().await.unwrap(), 0);
 }
 
@@ -72,7 +72,7 @@ async fn a_release_of_one_of_two_leases_of_a_token_ends_both() {
         second.release().await.unwrap();
         let error = tokio::time::timeout(millis(2000), lost).await.unwrap();
         assert_eq!(error.reason(), Some("released"));
-        assert!(!first.held());
+        assert!(!first.is_held());
         drop(next.await.unwrap().unwrap());
     }
 }
@@ -117,7 +117,7 @@ async fn a_shutdown_lets_waiting_acquires_finish() {
             waiting = rest;
             let lease = lease.unwrap().unwrap();
             lease.extend(Duration::from_secs(20)).await.unwrap();
-            assert!(lease.held() && !down.is_finished(), "{:?}", lease.loss());
+            assert!(lease.is_held() && !down.is_finished(), "{:?}", lease.loss());
             lease.release().await.unwrap();
         }
         assert_eq!(down.await.unwrap().unwrap(), 0);
@@ -152,7 +152,7 @@ async fn a_shutdown_ends_at_its_timeout_what_waits() {
     let down = tokio::spawn(redlock.shutdown(millis(600)));
     let refused = redlock.lock("new").acquire().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Closed);
-    assert!(long.held() && !waiting.is_finished() && !down.is_finished(), "they have their time");
+    assert!(long.is_held() && !waiting.is_finished() && !down.is_finished(), "they have their time");
     short.release().await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(down.await.unwrap().unwrap(), 1);
@@ -160,7 +160,7 @@ async fn a_shutdown_ends_at_its_timeout_what_waits() {
     assert_eq!(error.reason(), Some("released"));
     assert_eq!(server.ask("EXISTS lock:short"), ":0");
     assert_eq!(server.ask("EXISTS lock:long"), ":0");
-    assert!(foreign.held());
+    assert!(foreign.is_held());
     assert_eq!(redlock.shutdown(millis(600)).await.unwrap(), 0, "a second one has nothing to do");
 }
 
@@ -215,7 +215,7 @@ fn nothing_is_granted_by_a_client_that_is_closed() {
             std::hint::spin_loop();
         }
         redlock.close();
-        let held = acquiring.join().unwrap().iter().filter(|lease| lease.held()).count();
+        let held = acquiring.join().unwrap().iter().filter(|lease| lease.is_held()).count();
         assert_eq!(held, 0, "round {round}: leases held after close");
     }
 }

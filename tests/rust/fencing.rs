@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock::clock::{Clock, Instant, Sleep, SystemClock};
+use redlock::testing::{Clock, Instant, Sleep, SystemClock};
 use redlock::{ErrorKind, Redlock};
 
 use crate::support::{Server, client, millis, servers};

@@ -88,7 +88,7 @@ async fn a_lease_that_ended_before_its_caller_ran_is_asked_for_again_within_one_
     std::thread::sleep(Duration::from_millis(120));
     assert!(acquire.accept(granted).is_none(), "an ended lease was handed out");
     let again = acquire.accept(acquire.ask().await).expect("a lease in time").unwrap().unwrap();
-    assert!(again.held());
+    assert!(again.is_held());
     // Of what is left of its own budget, not of the lock's.
     let short = Acquire::new(&lock, Some(30.0), Unit::Milliseconds, None).unwrap();
     let error = short.accept(short.ask().await).unwrap().unwrap_err();

@@ -138,7 +138,7 @@ async fn one_node_that_says_anything_changes_nothing() {
         clients.iter().map(|one| tokio::spawn(annoy(one.clone(), Arc::clone(&over)))).collect();
     let end = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < end {
-        assert!(kept.held(), "{:?}", kept.loss());
+        assert!(kept.is_held(), "{:?}", kept.lost_reason());
         let _ = bounded(kept.extend(millis(2000))).await;
         tokio::time::sleep(millis(20)).await;
         let grown = rss().saturating_sub(before);
@@ -149,7 +149,7 @@ async fn one_node_that_says_anything_changes_nothing() {
     for task in tasks {
         task.await.unwrap();
     }
-    assert!(kept.held());
+    assert!(kept.is_held());
     assert_eq!(PANICS.load(Ordering::Relaxed), 0);
     println!("{} replies and pushes", SAID.load(Ordering::Relaxed));
 }

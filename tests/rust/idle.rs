@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redlock::Redlock;
-use redlock::clock::{Clock, Instant, Sleep, SystemClock};
+use redlock::testing::{Clock, Instant, Sleep, SystemClock};
 
 use crate::support::{Proxy, Server, millis};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redlock::clock::{self, Clock, Sleep, SystemClock};
+use redlock::testing::{self, Clock, Sleep, SystemClock};
 use redlock::{ErrorKind, Redlock};
 
 use crate::support::{Server, client, eventually, millis};
@@ -69,7 +69,7 @@ async fn a_release_while_a_token_is_attached_to_leaves_no_lease_behind() {
         let next = other.lock("job").wait(Duration::from_secs(9)).acquire();
         let attached = attach.await.unwrap();
         let next = next.await.unwrap();
-        assert!(!attached.is_ok_and(|lease| lease.held()), "round {round}");
+        assert!(!attached.is_ok_and(|lease| lease.is_held()), "round {round}");
         next.release().await.unwrap();
     }
 }
@@ -78,7 +78,7 @@ async fn a_release_while_a_token_is_attached_to_leaves_no_lease_behind() {
 struct Treacherous(AtomicBool);
 
 impl Clock for Treacherous {
-    fn now(&self) -> clock::Instant {
+    fn now(&self) -> testing::Instant {
         SystemClock.now()
     }
 
@@ -86,7 +86,7 @@ impl Clock for Treacherous {
         SystemClock.wall_micros()
     }
 
-    fn sleep_until(&self, at: clock::Instant) -> Sleep {
+    fn sleep_until(&self, at: testing::Instant) -> Sleep {
         let ours = std::thread::current().name() == Some("redlock");
         assert!(!(ours && self.0.swap(false, Ordering::SeqCst)), "a panic on purpose");
         SystemClock.sleep_until(at)

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlock::clock::{Clock, Sleep, SystemClock};
+use redlock::testing::{Clock, Sleep, SystemClock};
 use redlock::{LossReason, Redlock};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -149,9 +149,9 @@ fn one_that_blocks_delays_no_renewal_and_no_answer() {
     eventually_blocking("renewals", || redlock.stats().renewed >= before + 6);
     let again = redlock.clone();
     within(millis(5000), move || {
-        assert!(kept.held(), "{:?}", kept.loss());
-        assert!(!gone.held());
-        assert_eq!(gone.loss().unwrap().loss_reason(), Some(LossReason::Missing));
+        assert!(kept.is_held(), "{:?}", kept.lost_reason());
+        assert!(!gone.is_held());
+        assert_eq!(gone.lost_reason(), Some(LossReason::Missing));
         block_on(async move {
             kept.extend(millis(700)).await.unwrap();
             kept.release().await.unwrap();
@@ -170,10 +170,10 @@ fn one_that_blocks_as_its_caller_finds_out_of_a_loss_holds_up_nobody() {
         lock.acquire().await.unwrap().into_handle()
     });
     within(millis(5000), move || {
-        while hold.held() {
+        while hold.is_held() {
             std::thread::yield_now();
         }
-        assert_eq!(hold.loss().unwrap().loss_reason(), Some(LossReason::Expired));
+        assert_eq!(hold.lost_reason(), Some(LossReason::Expired));
     });
 }
 
@@ -189,7 +189,7 @@ fn one_that_panics_ends_no_connection_and_no_lease() {
     said("no connection", 1);
     let before = redlock.stats().renewed;
     eventually_blocking("renewals", || redlock.stats().renewed >= before + 4);
-    assert!(kept.held(), "{:?}", kept.loss());
+    assert!(kept.is_held(), "{:?}", kept.lost_reason());
     block_on(kept.release()).unwrap();
     drop(block_on(redlock.lock("next").acquire()).unwrap());
 }
@@ -257,18 +257,18 @@ fn the_events_of_one_lease_keep_their_order_and_their_span() {
 struct Fast;
 
 impl Clock for Fast {
-    fn now(&self) -> redlock::clock::Instant {
+    fn now(&self) -> redlock::testing::Instant {
         let nanos = u64::try_from(SystemClock.now().as_nanos()).unwrap();
-        redlock::clock::Instant::from_start(Duration::from_nanos(nanos) * 100)
+        redlock::testing::Instant::from_start(Duration::from_nanos(nanos) * 100)
     }
 
     fn wall_micros(&self) -> u64 {
         SystemClock.wall_micros()
     }
 
-    fn sleep_until(&self, at: redlock::clock::Instant) -> Sleep {
+    fn sleep_until(&self, at: redlock::testing::Instant) -> Sleep {
         let nanos = u64::try_from(at.as_nanos() / 100).unwrap_or(u64::MAX);
-        SystemClock.sleep_until(redlock::clock::Instant::from_start(Duration::from_nanos(nanos)))
+        SystemClock.sleep_until(redlock::testing::Instant::from_start(Duration::from_nanos(nanos)))
     }
 }
 

@@ -100,7 +100,7 @@ fn one_that_blocks_delays_no_renewal_and_no_answer_and_misses_no_count() {
     within(millis(20_000), move || {
         let before = work.stats().renewed;
         eventually_blocking("renewals", || work.stats().renewed >= before + 6);
-        assert!(kept.held(), "{:?}", kept.loss());
+        assert!(kept.is_held(), "{:?}", kept.lost_reason());
         block_on(async {
             // More than there is room for.
             for _ in 0..5000 {
@@ -130,7 +130,7 @@ fn one_that_panics_ends_no_lease_and_hears_the_rest_once_it_is_well() {
     mood(Mood::Panics);
     let kept = redlock.lock("kept").ttl(millis(600)).acquire_blocking().unwrap();
     called(30);
-    assert!(kept.held(), "{:?}", kept.loss());
+    assert!(kept.is_held(), "{:?}", kept.lost_reason());
     mood(Mood::Records);
     // It was granted while nobody could hear of it.
     turn.hear("redlock_held", 1.0);

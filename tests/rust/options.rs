@@ -285,5 +285,5 @@ async fn what_the_compiler_lets_through_is_refused() {
         };
         check(row["about"].as_str().unwrap(), outcome, &words, &[]);
     }
-    assert!(lease.held());
+    assert!(lease.is_held());
 }

@@ -100,7 +100,7 @@ async fn a_majority_that_lost_the_key_ends_the_lease_at_once() {
     nodes[0].ask("DEL lock:job");
     let error = tokio::time::timeout(millis(5000), lease.lost()).await;
     if error.is_err() {
-        assert!(lease.held() && healed(&nodes, lease.token()) >= 2, "held without a quorum");
+        assert!(lease.is_held() && healed(&nodes, lease.token()) >= 2, "held without a quorum");
     }
 }
 
@@ -123,7 +123,7 @@ async fn a_holder_cut_off_is_told_before_anybody_can_hold() {
             async move { (lost.await, Instant::now()) }
         });
         let next = other.lock("job").wait(millis(20_000)).acquire().await.unwrap();
-        assert!(!lease.held(), "two holders");
+        assert!(!lease.is_held(), "two holders");
         let (error, told) = lost.await.unwrap();
         assert_eq!(error.reason(), Some("expired"));
         assert!(told <= Instant::now());

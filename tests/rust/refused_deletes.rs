@@ -99,5 +99,5 @@ async fn retries_a_refused_rollback() {
     eventually("the vote", || nodes[2].ask("EXISTS lock:job") == ":1").await;
     tell(&nodes[2], DELETES);
     eventually("the vote is deleted", || nodes[2].ask("DBSIZE") == ":0").await;
-    assert!(held.held());
+    assert!(held.is_held());
 }

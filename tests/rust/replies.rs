@@ -72,7 +72,7 @@ async fn a_plain_attempt_that_is_answered_oddly_is_not_believed_and_a_script_ask
         let fake = Fake::start(&row, true);
         let redlock = client(&row, &fake);
         let acquired = tokio::time::timeout(millis(20_000), redlock.lock("job").acquire()).await;
-        let held = matches!(&acquired, Ok(Ok(lease)) if lease.held());
+        let held = matches!(&acquired, Ok(Ok(lease)) if lease.is_held());
         (held && !fake.granted()).then(|| format!("{}: {acquired:?}", row.about))
     });
     none(join_all(verdicts).await);
@@ -105,7 +105,7 @@ async fn a_lease_is_neither_extended_nor_released_by_an_odd_answer() {
         fake.fall_ill();
         let extended =
             verdict(&row, &redlock, (&row.cause, patience(&row)), lease.extend(millis(5000))).await;
-        let lost = (!lease.held()).then(|| format!("{}: lost by an odd answer", row.about));
+        let lost = (!lease.is_held()).then(|| format!("{}: lost by an odd answer", row.about));
         extended
             .or(lost)
             .or(verdict(&row, &redlock, (&row.cause, patience(&row)), lease.release()).await)

@@ -23,7 +23,7 @@ async fn the_least_rights_are_enough_for_everything() {
     let token = lease.fencing_token().unwrap();
     eventually("renewals", || redlock.stats().renewed >= 4).await;
     lease.extend(millis(700)).await.unwrap();
-    assert!(lock.inspect().await.unwrap().held && lease.held());
+    assert!(lock.inspect().await.unwrap().held && lease.is_held());
     let waiting = tokio::spawn(redlock.lock(["job", "other"]).acquire());
     eventually("a waiter", || redlock.stats().waiting == 1).await;
     lease.release().await.unwrap();

@@ -100,7 +100,7 @@ fn a_forked_child_leaves_the_runtime_alone() {
         let child = unsafe { libc::fork() };
         if child == 0 {
             let asked = parked(client.lock("child").acquire()).and_then(Lease::release_blocking);
-            let well = asked.is_ok() && !lease.held();
+            let well = asked.is_ok() && !lease.is_held();
             drop(client.clone());
             // SAFETY: nothing of the parent's is ended.
             unsafe { libc::_exit(i32::from(!well)) };

@@ -80,7 +80,7 @@ async fn a_body_gives_its_value_and_leaves_no_key() {
     let copy = lock.clone();
     let value = lock.using(async |lease| {
         let refused = copy.try_acquire().await.unwrap();
-        assert!(refused.is_none() && lease.held());
+        assert!(refused.is_none() && lease.is_held());
         7
     });
     assert_eq!(value.await.unwrap(), 7);
@@ -125,7 +125,7 @@ async fn a_body_that_ended_without_its_lock_is_lost() {
     let redlock = memory();
     let lock = redlock.lock("late").ttl(millis(100)).renew(false);
     // It keeps the thread: nothing could stop it.
-    let late = async |lease: LeaseHandle| eventually_blocking("the loss", || !lease.held());
+    let late = async |lease: LeaseHandle| eventually_blocking("the loss", || !lease.is_held());
     let error = lock.using(late).await.unwrap_err();
     assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("expired")), "{error}");
 }

@@ -78,7 +78,7 @@ async fn a_server_that_cannot_delete_so_is_told_of_at_connect() {
     let real = Server::start();
     let acquired = without(real.url()).lock("job").acquire().await;
     match acquired {
-        Ok(lease) => assert!(deletes(&real) && lease.held()),
+        Ok(lease) => assert!(deletes(&real) && lease.is_held()),
         Err(error) => assert!(!deletes(&real) && error.kind() == ErrorKind::Invalid, "{error}"),
     }
 }
@@ -231,7 +231,7 @@ async fn the_least_rights_are_enough_for_everything_without_scripts() {
     let lease = lock.acquire().await.unwrap();
     eventually("renewals", || redlock.stats().renewed >= 4).await;
     lease.extend(millis(700)).await.unwrap();
-    assert!(lock.inspect().await.unwrap().held && lease.held());
+    assert!(lock.inspect().await.unwrap().held && lease.is_held());
     let waiting = tokio::spawn(redlock.lock("job").acquire());
     eventually("a waiter", || redlock.stats().waiting == 1).await;
     lease.release().await.unwrap();

@@ -25,7 +25,7 @@ async fn a_lease_is_on_the_primary_and_follows_it_through_a_failover() {
     let new = sentinels.wait_switched(0, old);
     // It goes on, and is extended where the primary is now.
     lease.extend(millis(60_000)).await.unwrap();
-    assert!(lease.held());
+    assert!(lease.is_held());
     let left: u64 = sentinels.server(new).ask("PTTL lock:job")[1..].parse().unwrap();
     assert!(left > 50_000, "{left}");
     lease.release().await.unwrap();
@@ -69,7 +69,7 @@ async fn a_lease_survives_the_death_of_the_primary() {
     let new = sentinels.wait_switched(0, old);
     let found = tokio::time::timeout(millis(3000), other.acquire()).await;
     found.expect("followed at once").unwrap().release().await.unwrap();
-    assert!(lease.held());
+    assert!(lease.is_held());
     assert_eq!(sentinels.server(new).ask("GET lock:job"), lease.token());
     lease.release().await.unwrap();
 }

@@ -12,7 +12,7 @@ fn memory(name: &str) -> Redlock {
 
 async fn excludes(redlock: Redlock, other: Redlock) {
     let lease = redlock.lock("job").acquire().await.unwrap();
-    assert!(lease.held());
+    assert!(lease.is_held());
     assert!(other.lock("job").try_acquire().await.unwrap().is_none());
     let timeout = other.lock("job").wait(millis(50)).acquire().await.unwrap_err();
     assert_eq!(timeout.kind(), ErrorKind::Timeout);
@@ -92,7 +92,7 @@ async fn without_renewal_it_expires_and_never_touches_the_next_holder() {
     let lost = stale.lost();
     let next = two.lock("job").wait(millis(3000)).acquire().await.unwrap();
     assert_eq!(lost.await.loss_reason(), Some(LossReason::Expired));
-    assert!(!stale.held());
+    assert!(!stale.is_held());
     assert_eq!(stale.extend(millis(500)).await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(stale.release().await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(server.ask("GET lock:job"), next.token());
@@ -314,7 +314,7 @@ async fn release_all_releases_what_this_client_holds() {
     let a = redlock.lock("a").acquire().await.unwrap().into_handle();
     let b = redlock.lock("b").acquire().await.unwrap().into_handle();
     assert_eq!(redlock.release_all().await.unwrap(), 2);
-    assert!(!a.held() && !b.held());
+    assert!(!a.is_held() && !b.is_held());
     assert_eq!(server.ask("DBSIZE"), ":0");
 }
 

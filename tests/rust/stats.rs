@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use redlock::clock::{Clock, Instant, Sleep, SystemClock};
+use redlock::testing::{Clock, Instant, Sleep, SystemClock};
 use redlock::{LossReason, Redlock, Stats};
 
 use crate::support::{Server, client, eventually, free_port, millis};
@@ -52,7 +52,7 @@ async fn who_finds_a_lease_lost_finds_it_counted() {
         let lease = redlock.lock("job").acquire().await.unwrap();
         let (handle, reader) = (lease.handle(), redlock.clone());
         let watcher = std::thread::spawn(move || {
-            while handle.held() {
+            while handle.is_held() {
                 std::hint::spin_loop();
             }
             lost(&reader.stats(), LossReason::Released)
@@ -108,7 +108,7 @@ async fn a_clock_that_panics_does_not_come_between_an_end_and_the_word_of_it() {
         clock.0.store(turn, Ordering::SeqCst);
         let _ = catch_unwind(AssertUnwindSafe(|| client.close()));
         clock.0.store(0, Ordering::SeqCst);
-        if !lease.held() {
+        if !lease.is_held() {
             let told = tokio::time::timeout(Duration::from_secs(10), told).await;
             told.unwrap_or_else(|_| panic!("nobody was told after turn {turn}")).unwrap();
         }

@@ -19,7 +19,7 @@ async fn somebody_else_holds_it_until_they_let_go() {
     let waiting = redlock.lock("job").wait(millis(10_000));
     let (lease, released) = tokio::join!(waiting.acquire(), theirs.release());
     released.unwrap();
-    assert!(lease.unwrap().held());
+    assert!(lease.unwrap().is_held());
 }
 
 #[tokio::test]
@@ -28,8 +28,8 @@ async fn a_lease_is_lost_now_and_its_holder_is_told() {
     let (ours, other) = (redlock.lock("job"), redlock.lock("other"));
     let (lease, kept) = (ours.acquire().await.unwrap(), other.acquire().await.unwrap());
     assert!(redlock.lose("job").await.unwrap());
-    assert!(!lease.held() && kept.held());
-    assert_eq!(lease.loss().unwrap().loss_reason(), Some(LossReason::Missing));
+    assert!(!lease.is_held() && kept.is_held());
+    assert_eq!(lease.lost_reason(), Some(LossReason::Missing));
     assert!(!redlock.lose("job").await.unwrap());
     // What somebody else holds is lost to them, too.
     let theirs = redlock.hold("job").await.unwrap();
@@ -66,41 +66,41 @@ async fn two_tests_have_nothing_of_each_other() {
 #[tokio::test]
 async fn time_passes_as_the_test_says() {
     let clock = TestClock::new();
-    let redlock = TestRedlock::by(&clock).unwrap();
+    let redlock = TestRedlock::with_clock(&clock).unwrap();
     let renewed = redlock.lock("renewed").acquire().await.unwrap();
     let left = redlock.lock("left").renew(false).acquire().await.unwrap();
     clock.advance(9 * SECOND).await;
-    assert!(renewed.held() && left.held());
+    assert!(renewed.is_held() && left.is_held());
     assert!(left.remaining() < SECOND && renewed.remaining() > 5 * SECOND);
     clock.advance(SECOND).await;
     assert_eq!(left.lost().await.loss_reason(), Some(LossReason::Expired));
     clock.advance(600 * SECOND).await;
-    assert!(renewed.held());
+    assert!(renewed.is_held());
     assert_eq!(clock.elapsed(), 610 * SECOND);
     // A process that was stopped for so long finds it lost, and somebody else may have it.
     clock.jump(11 * SECOND);
-    assert!(!renewed.held());
+    assert!(!renewed.is_held());
     assert_eq!(renewed.lost().await.code(), "lost");
-    assert!(redlock.hold("renewed").await.unwrap().held());
+    assert!(redlock.hold("renewed").await.unwrap().is_held());
 }
 
 #[tokio::test]
 async fn time_passes_at_once_by_either_clock() {
     let clock = TestClock::new();
-    for redlock in [TestRedlock::new().unwrap(), TestRedlock::by(&clock).unwrap()] {
+    for redlock in [TestRedlock::new().unwrap(), TestRedlock::with_clock(&clock).unwrap()] {
         let lease = redlock.lock("job").acquire().await.unwrap();
         let longer = redlock.lock("longer").ttl(60 * SECOND).acquire().await.unwrap();
         redlock.pass_time(11 * SECOND).await;
-        assert_eq!(lease.loss().unwrap().loss_reason(), Some(LossReason::Expired));
-        assert!(longer.held());
-        assert!(redlock.hold("job").await.unwrap().held());
+        assert_eq!(lease.lost_reason(), Some(LossReason::Expired));
+        assert!(longer.is_held());
+        assert!(redlock.hold("job").await.unwrap().is_held());
     }
 }
 
 #[tokio::test]
 async fn who_waits_waits_by_the_same_clock() {
     let clock = TestClock::new();
-    let redlock = TestRedlock::by(&clock).unwrap();
+    let redlock = TestRedlock::with_clock(&clock).unwrap();
     let theirs = redlock.hold("job").await.unwrap();
     let lock = redlock.lock("job").wait(30 * SECOND);
     let (early, ()) = tokio::join!(tokio::time::timeout(5 * SECOND, lock.acquire()), async {
@@ -110,5 +110,5 @@ async fn who_waits_waits_by_the_same_clock() {
     let error = early.expect("it waits by the machine's clock").unwrap_err();
     assert_eq!(error.code(), "timeout");
     assert!(error.waited().unwrap() >= 30 * SECOND, "{error}");
-    assert!(theirs.held());
+    assert!(theirs.is_held());
 }

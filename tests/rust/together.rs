@@ -16,7 +16,7 @@ async fn leases_that_are_due_together_are_renewed_by_one_script() {
     let leases = take(&redlock, LEASES).await;
     let before = count(&server, "evalsha");
     eventually("renewals", || redlock.stats().renewed >= 4 * LEASES as u64).await;
-    assert!(leases.iter().all(Lease::held));
+    assert!(leases.iter().all(Lease::is_held));
     let (scripts, renewed) = (count(&server, "evalsha") - before, count(&server, "pexpire"));
     // Each was renewed five times or so. A slow machine may have them come apart.
     assert!(renewed >= 3 * LEASES, "{renewed}");
@@ -48,7 +48,7 @@ async fn one_that_is_lost_costs_the_others_nothing() {
     let before = redlock.stats().renewed;
     eventually("renewals", || redlock.stats().renewed >= before + 3 * LEASES as u64).await;
     for (at, lease) in leases.iter().enumerate() {
-        assert_eq!(lease.held(), lost.iter().all(|(gone, _)| *gone != at), "{at}");
+        assert_eq!(lease.is_held(), lost.iter().all(|(gone, _)| *gone != at), "{at}");
     }
     let left = |key: &str| server.ask(&format!("PTTL lock:job-{key}"))[1..].parse::<i64>().unwrap();
     // One without an end has one again, and one that lives longer is not cut short.
@@ -66,7 +66,7 @@ async fn who_lacks_a_right_for_it_renews_one_by_one() {
     let redlock = Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap();
     let leases = take(&redlock, LEASES).await;
     eventually("renewals", || redlock.stats().renewed >= 4 * LEASES as u64).await;
-    assert!(leases.iter().all(Lease::held));
+    assert!(leases.iter().all(Lease::is_held));
     // It was tried once. Redis 6 does not count what it refuses a script.
     let said = server.info("commandstats", "cmdstat_mget").unwrap_or_default();
     let refused = said.rsplit_once("rejected_calls=").and_then(|(_, rest)| rest.split(',').next());
@@ -154,7 +154,7 @@ async fn one_that_is_taken_is_refused_and_the_others_are_granted() {
             Ok(_) => panic!("{at} is somebody's"),
         }
     }
-    assert!(leases.iter().all(Lease::held));
+    assert!(leases.iter().all(Lease::is_held));
     assert_eq!(server.ask("DBSIZE"), format!(":{LEASES}"));
     release(leases).await.into_iter().for_each(Result::unwrap);
     assert_eq!(server.ask("DBSIZE"), ":3");
@@ -170,7 +170,7 @@ async fn who_lacks_a_right_for_it_asks_one_by_one() {
     let redlock = builder.runtime(tokio::runtime::Handle::current()).build().unwrap();
     for _ in 0..3 {
         let leases = take(&redlock, LEASES).await;
-        assert!(leases.iter().all(Lease::held));
+        assert!(leases.iter().all(Lease::is_held));
         release(leases).await.into_iter().for_each(Result::unwrap);
         assert_eq!(server.ask("DBSIZE"), ":0");
     }

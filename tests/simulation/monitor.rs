@@ -102,7 +102,7 @@ impl Monitor {
     ) {
         self.grants += 1;
         let names = how.names.clone();
-        if !hold.held() {
+        if !hold.is_held() {
             self.fail(format!("no validity: client {client} got {names:?} when its time was over"));
         }
         self.everybody_was_told(client, &names, hold, now);

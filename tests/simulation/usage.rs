@@ -143,7 +143,7 @@ async fn also(client: &Client, hold: &LeaseHandle, also: Also) {
             spawn(Spawned::Task(client.id, continued(client.clone(), token, *second, None)));
         }
         // What was given back meanwhile nobody hands over.
-        Also::HandOver(..) if !hold.held() => {}
+        Also::HandOver(..) if !hold.is_held() => {}
         Also::HandOver(to, next) => {
             client.monitor.lock().unwrap().hands_over.insert(token.clone(), client.id);
             let (handed, over) = oneshot::channel();

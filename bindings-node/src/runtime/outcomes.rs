@@ -108,7 +108,7 @@ impl Local {
 
     /// The acquire whose lease, of this number, JavaScript was told of last, if the lease is over already.
     pub(crate) fn delivered(&self, lease: Number) -> Option<Acquire> {
-        if self.held.ask(lease, LeaseHandle::held)? {
+        if self.held.ask(lease, LeaseHandle::is_held)? {
             return None;
         }
         let mut delivered = self.delivered.borrow_mut();

@@ -55,7 +55,7 @@ impl Lease {
     /// Why it was lost, if it was.
     #[pyo3(signature = () -> "redlock.errors.LockLost | None")]
     fn _loss<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.hold.loss().map(|error| exception(py, &error)).transpose()
+        self.loss().map(|error| exception(py, &error)).transpose()
     }
 
     /// Sends the release and does not wait.

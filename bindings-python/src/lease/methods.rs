@@ -29,7 +29,7 @@ impl Lease {
     ///     True
     #[getter]
     fn held(&self) -> bool {
-        self.hold.held()
+        self.hold.is_held()
     }
 
     /// The seconds for which it is ours for sure; 0 when it is over.
@@ -158,7 +158,7 @@ impl Lease {
     }
 
     pub(super) fn __repr__(&self) -> String {
-        let state = match (self.hold.held(), self.hold.released(), self.hold.loss()) {
+        let state = match (self.hold.is_held(), self.hold.is_released(), self.hold.lost_reason()) {
             (true, ..) => format!("{:.3} s left", self.hold.remaining().as_secs_f64()),
             (_, true, _) => "released".to_owned(),
             (_, _, Some(_)) => "lost".to_owned(),
@@ -172,7 +172,7 @@ impl Lease {
         // Whoever has still to be told of a loss must not be collected: that callback is out of the collector's reach.
         if let Ok(watches) = self.watches.try_lock()
             && !watches.is_empty()
-            && self.hold.loss().is_none()
+            && self.hold.lost_reason().is_none()
         {
             watches.iter().try_for_each(|watch| watch.traverse(&visit))?;
         }
@@ -185,7 +185,7 @@ impl Lease {
     fn __clear__(&self) {
         let body = lock(&self.body).take();
         drop(body);
-        if self.hold.loss().is_none() {
+        if self.hold.lost_reason().is_none() {
             let watches = std::mem::take(&mut *lock(&self.watches));
             drop(watches);
         }

@@ -90,16 +90,21 @@ impl Lease {
     /// The lease is over by our own will: nobody has to be told of its loss any more.
     fn over(&self) {
         registry::remove(self.id);
-        if self.hold.loss().is_none() {
+        if self.hold.lost_reason().is_none() {
             let watches = std::mem::take(&mut *lock(&self.watches));
             drop(watches);
         }
     }
 
+    /// The error that says why it was lost, if it was.
+    fn loss(&self) -> Option<redlock::Error> {
+        self.hold.ensure_held().err().filter(|error| error.loss_reason().is_some())
+    }
+
     /// Its object goes after a loss, perhaps before the word of it has arrived.
     fn tell_all(&self) {
         let watches = std::mem::take(&mut *lock(&self.watches));
-        let loss = self.hold.loss();
+        let loss = self.loss();
         let Some(error) = loss.filter(|error| error.loss_reason() != Some(LossReason::Forked))
         else {
             return;
@@ -136,7 +141,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         registry::remove(self.id);
         let left = self.hold.remaining().as_secs_f64();
-        if self.hold.released() {
+        if self.hold.is_released() {
             return;
         }
         if !self.hold.detach() {

@@ -141,7 +141,7 @@ fn free_in(votes: &Collect<Vote>) -> Option<Option<Duration>> {
 /// Where this client itself holds what `owner` waits for.
 pub(super) fn own_holder(leases: &Leases, request: &Request, owner: Option<Owner>) -> String {
     // Asked by key: of several names one is enough to wait for oneself.
-    let held = |key: &String| leases.registry.on(key).into_iter().find(|state| state.held());
+    let held = |key: &String| leases.registry.on(key).into_iter().find(|state| state.is_held());
     let own = request.keys.iter().find_map(held);
     own.map_or_else(String::new, |state| {
         let place = state.acquired_at();

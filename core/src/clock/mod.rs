@@ -23,13 +23,14 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Where every deadline of the library comes from.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// use redlock::clock::{Clock, Instant, SystemClock};
+/// # #[cfg(feature = "testing")] #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use redlock::testing::{Clock, Instant, SystemClock};
 /// let begun = SystemClock.now();
 /// SystemClock.sleep_until(begun + std::time::Duration::from_millis(5)).await;
 /// assert!(SystemClock.now().since(begun).as_millis() >= 5 && SystemClock.wall_micros() > 0);
 /// assert_eq!(Instant::from_start(std::time::Duration::from_secs(1)).as_nanos(), 1_000_000_000);
 /// # }
+/// # #[cfg(not(feature = "testing"))] fn main() {}
 /// ```
 pub trait Clock: Send + Sync + 'static {
     /// The time now.

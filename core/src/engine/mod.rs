@@ -219,7 +219,7 @@ impl Engine {
     /// Asking each marks those whose time is over as lost.
     pub(crate) fn leases(&self) -> Vec<LeaseHandle> {
         let states = self.running().map(|running| running.leases().registry.leases());
-        let held = states.into_iter().flatten().filter(|state| state.held());
+        let held = states.into_iter().flatten().filter(|state| state.is_held());
         held.map(LeaseHandle).collect()
     }
 

@@ -108,7 +108,7 @@ impl Running {
 /// What is there now, of leases and of connections.
 fn add_to(leases: &Leases, callers: usize, stats: &mut Stats) {
     let Leases { nodes, registry, .. } = leases;
-    let held = registry.leases().iter().filter(|state| state.held()).count();
+    let held = registry.leases().iter().filter(|state| state.is_held()).count();
     (stats.held, stats.waiting) = (held as u64, callers as u64);
     stats.reconnects = nodes.list.iter().map(|node| node.reconnects()).sum();
 }

@@ -86,7 +86,7 @@ async fn all_confirmed(sent: Sent) -> Result<usize> {
 async fn calls_end(running: &Running, clock: &dyn Clock, until: Instant) {
     // In this order: a granted acquire is a lease before it stops waiting.
     let waiting = || running.acquirer.callers() > 0;
-    let held = || running.leases().registry.leases().iter().any(|state| state.held());
+    let held = || running.leases().registry.leases().iter().any(|state| state.is_held());
     while clock.now() < until && (waiting() || held()) {
         clock.sleep_until(until.min(clock.now() + LOOK)).await;
     }

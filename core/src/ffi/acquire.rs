@@ -86,7 +86,7 @@ impl Acquire {
     pub fn accept(&self, granted: Result<Option<Lease>>) -> Option<Result<Option<Lease>>> {
         match granted {
             // Dropped here, which deletes what may still be there.
-            Ok(Some(lease)) if !lease.held() => None,
+            Ok(Some(lease)) if !lease.is_held() => None,
             // The nodes may have answered in time: an event loop that somebody blocks reads later. Once, as it may also be
             // their way that takes so long; of what is left of the budget, which is one round at least.
             Err(error) if error.was_late() && !self.late.swap(true, Ordering::Relaxed) => None,

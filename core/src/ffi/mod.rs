@@ -34,6 +34,7 @@ pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 // What the core has for itself and bindings need as it is.
 pub use crate::acquire::NOT_REENTRANT;
 pub use crate::background::{Task, spawn};
+pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 pub use crate::lease::{CallSite, Owner};
 pub use crate::listener::{listen, tell, want};
 pub use crate::node::credentials::{Answer, Ask, Credentials};

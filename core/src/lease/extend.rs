@@ -159,7 +159,7 @@ pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Resu
         }
         Verdict::Gone(_) => Err(state.why_over()),
         // Given back meanwhile: that is why nobody confirmed.
-        Verdict::Unknown if !state.held() => Err(state.why_over()),
+        Verdict::Unknown if !state.is_held() => Err(state.why_over()),
         Verdict::Unknown => {
             let nodes = state.leases.nodes.report(&round.votes, round.timeout);
             Err(Error::unavailable(&state.key(), "not extended", nodes))

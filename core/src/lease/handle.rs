@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::state::State;
 use super::{extend, release};
-use crate::error::{Error, Result};
+use crate::error::{Error, LossReason, Result};
 use crate::foreground;
 use crate::options::{Unit, check_min_hold, check_ttl};
 use crate::text::shown;
@@ -22,10 +22,10 @@ use crate::text::shown;
 /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
 /// use std::time::Duration;
 /// let lease = client.lock("job").acquire().await?.into_handle();
-/// assert!(lease.held() && lease.ensure_held().is_ok() && lease.remaining() > Duration::from_secs(9));
+/// assert!(lease.is_held() && lease.ensure_held().is_ok() && lease.remaining() > Duration::from_secs(9));
 /// assert_eq!((lease.key().as_str(), lease.keys()[0].as_str(), lease.token().len()), ("lock:job", "lock:job", 32));
 /// assert_eq!(lease.ttl(), Duration::from_secs(10));
-/// assert!(!lease.released() && lease.loss().is_none());
+/// assert!(!lease.is_released() && lease.lost_reason().is_none());
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -35,8 +35,8 @@ impl LeaseHandle {
     /// Whether the lease is ours for sure at this moment: a comparison with the clock, no I/O.
     /// False from the deadline on, whether or not anybody was told yet.
     ///
-    pub fn held(&self) -> bool {
-        self.0.held()
+    pub fn is_held(&self) -> bool {
+        self.0.is_held()
     }
 
     /// What is left of the lease for sure; zero once it is over.
@@ -48,7 +48,7 @@ impl LeaseHandle {
 
     /// `Ok` while the lease is held, else the error that says why it is not.
     pub fn ensure_held(&self) -> Result<()> {
-        if self.held() { Ok(()) } else { Err(self.0.why_over()) }
+        if self.is_held() { Ok(()) } else { Err(self.0.why_over()) }
     }
 
     /// The Redis key; of several, all, separated by commas.
@@ -101,15 +101,15 @@ impl LeaseHandle {
     /// Whether it was released by us.
     ///
     /// True from the call of `release` on, whether or not it was confirmed; false after a loss.
-    pub fn released(&self) -> bool {
-        self.0.released()
+    pub fn is_released(&self) -> bool {
+        self.0.is_released()
     }
 
     /// Why the lease was lost, if it was.
     ///
-    /// It says when, too: the time since then is in its text.
-    pub fn loss(&self) -> Option<Error> {
-        self.0.loss()
+    /// The error of [`ensure_held`](Self::ensure_held) also says how long ago.
+    pub fn lost_reason(&self) -> Option<LossReason> {
+        self.0.loss()?.loss_reason()
     }
 
     /// Ends when the lease is lost, with the reason; never, if it is released first.
@@ -155,7 +155,7 @@ impl LeaseHandle {
             loop {
                 let mut bell = std::pin::pin!(state.bell.notified());
                 bell.as_mut().enable();
-                if !state.held() {
+                if !state.is_held() {
                     return state.loss();
                 }
                 bell.await;
@@ -208,7 +208,7 @@ impl LeaseHandle {
     /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
     /// let lease = client.lock("job").acquire().await?.into_handle();
     /// lease.release().await?;
-    /// assert!(lease.released());
+    /// assert!(lease.is_released());
     /// # Ok(()) }
     /// ```
     pub fn release(&self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
@@ -238,7 +238,7 @@ impl fmt::Debug for LeaseHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
             .field("key", &self.key())
-            .field("held", &self.held())
+            .field("held", &self.is_held())
             .finish_non_exhaustive()
     }
 }

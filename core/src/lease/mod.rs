@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::error::{Error, Result};
+use crate::error::{Error, LossReason, Result};
 use crate::foreground;
 
 pub(crate) use again::Again;
@@ -110,7 +110,7 @@ impl Lease {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
     /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
     /// let handle = client.lock("job").acquire().await?.into_handle();
-    /// assert!(handle.held());
+    /// assert!(handle.is_held());
     /// handle.release().await?;
     /// # Ok(()) }
     /// ```
@@ -131,7 +131,7 @@ impl Lease {
     /// let lease = client.lock("job").acquire().await?;
     /// let handle = lease.handle();
     /// drop(lease);
-    /// assert!(handle.released());
+    /// assert!(handle.is_released());
     /// # Ok(()) }
     /// ```
     pub fn handle(&self) -> LeaseHandle {
@@ -152,8 +152,8 @@ macro_rules! as_its_handle {
 }
 
 as_its_handle! {
-    /// Whether the lease is ours for sure at this moment: [`LeaseHandle::held`].
-    fn held(&self) -> bool;
+    /// Whether the lease is ours for sure at this moment: [`LeaseHandle::is_held`].
+    fn is_held(&self) -> bool;
     /// What is left of the lease for sure: [`LeaseHandle::remaining`].
     fn remaining(&self) -> Duration;
     /// `Ok` while the lease is held, else why it is not: [`LeaseHandle::ensure_held`].
@@ -168,10 +168,10 @@ as_its_handle! {
     fn ttl(&self) -> Duration;
     /// Larger than that of every earlier lease of the same lock: [`LeaseHandle::fencing_token`].
     fn fencing_token(&self) -> Result<u64>;
-    /// Whether it was released by us, by way of a handle: [`LeaseHandle::released`].
-    fn released(&self) -> bool;
-    /// Why the lease was lost, if it was: [`LeaseHandle::loss`].
-    fn loss(&self) -> Option<Error>;
+    /// Whether it was released by us, by way of a handle: [`LeaseHandle::is_released`].
+    fn is_released(&self) -> bool;
+    /// Why the lease was lost, if it was: [`LeaseHandle::lost_reason`].
+    fn lost_reason(&self) -> Option<LossReason>;
     /// Ends when the lease is lost, with the reason: [`LeaseHandle::lost`].
     fn lost(&self) -> impl Future<Output = Error> + Send + 'static + use<>;
     /// Ends when the lease does, in whatever way: [`LeaseHandle::ended`].

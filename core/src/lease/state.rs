@@ -142,7 +142,7 @@ impl State {
         self.phase().filter(|phase| phase.status == Status::Held)
     }
 
-    /// Whether it would be held at `now`; unlike [`State::held`] it changes nothing.
+    /// Whether it would be held at `now`; unlike [`State::is_held`] it changes nothing.
     #[cfg(test)]
     pub(crate) fn valid_at(&self, now: Instant) -> bool {
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,19 +156,19 @@ impl State {
         (phase.status != Status::Held).then_some(matches!(phase.status, Status::Lost(..)))
     }
 
-    /// The same of [`State::released`].
+    /// The same of [`State::is_released`].
     #[cfg(test)]
     pub(crate) fn given_back(&self) -> bool {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner).status == Status::Released
     }
 
     /// Whether it is ours for sure at this moment.
-    pub(crate) fn held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.held_phase().is_some()
     }
 
     /// Whether it was given back by its owner.
-    pub(crate) fn released(&self) -> bool {
+    pub(crate) fn is_released(&self) -> bool {
         self.phase().is_some_and(|phase| phase.status == Status::Released)
     }
 

@@ -10,7 +10,7 @@ use crate::background;
 use crate::builder::Builder;
 use crate::error::Result;
 
-/// A clock that stands still until [`advance`](Self::advance) moves it, for [`TestRedlock::by`](super::TestRedlock::by).
+/// A clock that stands still until [`advance`](Self::advance) moves it, for [`TestRedlock::with_clock`](super::TestRedlock::with_clock).
 /// No other client takes it: by a clock that stands, a server would give the lock away under its holder.
 ///
 /// [`TestClock::tokio`] is the time of tokio's runtime instead, paused or not.
@@ -20,10 +20,10 @@ use crate::error::Result;
 /// use redlock::testing::{TestClock, TestRedlock};
 /// use std::time::Duration;
 /// let clock = TestClock::new();
-/// let redlock = TestRedlock::by(&clock)?;
+/// let redlock = TestRedlock::with_clock(&clock)?;
 /// let lease = redlock.lock("job").max_hold(Duration::from_secs(3600)).acquire().await?;
 /// clock.advance(Duration::from_secs(3599)).await; // It is renewed on the way.
-/// assert!(lease.held());
+/// assert!(lease.is_held());
 /// clock.advance(Duration::from_secs(1)).await;
 /// assert_eq!(lease.lost().await.reason(), Some("max_hold"));
 /// # Ok(()) }
@@ -68,11 +68,11 @@ impl TestClock {
     /// // In a test: #[tokio::test(start_paused = true)]
     /// use redlock::testing::{TestClock, TestRedlock};
     /// use std::time::Duration;
-    /// let redlock = TestRedlock::by(&TestClock::tokio()?)?;
+    /// let redlock = TestRedlock::with_clock(&TestClock::tokio()?)?;
     /// let renewed = redlock.lock("renewed").acquire().await?;
     /// let left = redlock.lock("left").renew(false).acquire().await?;
     /// tokio::time::sleep(Duration::from_secs(40)).await;
-    /// assert!(renewed.held() && !left.held());
+    /// assert!(renewed.is_held() && !left.is_held());
     /// assert_eq!(left.lost().await.reason(), Some("expired"));
     /// # Ok(()) }
     /// ```

@@ -21,6 +21,7 @@ pub use self::clock::TestClock;
 use crate::background;
 use crate::builder::Builder;
 use crate::client::Redlock;
+pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle};
 use crate::names::Names;
@@ -79,15 +80,15 @@ impl TestRedlock {
     /// use redlock::testing::{TestClock, TestRedlock};
     /// use std::time::Duration;
     /// let clock = TestClock::new();
-    /// let redlock = TestRedlock::by(&clock)?;
+    /// let redlock = TestRedlock::with_clock(&clock)?;
     /// let lease = redlock.lock("job").renew(false).acquire().await?;
     /// clock.advance(Duration::from_secs(9)).await;
-    /// assert!(lease.held());
+    /// assert!(lease.is_held());
     /// clock.advance(Duration::from_secs(1)).await;
-    /// assert!(!lease.held());
+    /// assert!(!lease.is_held());
     /// # Ok(()) }
     /// ```
-    pub fn by(clock: &TestClock) -> Result<Self> {
+    pub fn with_clock(clock: &TestClock) -> Result<Self> {
         let mut made = Self::with(|builder| clock.given_to(builder))?;
         made.clock = Some(clock.clone());
         Ok(made)
@@ -115,8 +116,8 @@ impl TestRedlock {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
     /// let redlock = redlock::testing::TestRedlock::new()?;
     /// let lease = redlock.lock("job").acquire().await?;
-    /// assert!(redlock.lose("job").await? && !lease.held());
-    /// assert_eq!(lease.loss().unwrap().reason(), Some("missing"));
+    /// assert!(redlock.lose("job").await? && !lease.is_held());
+    /// assert_eq!(lease.lost_reason(), Some(redlock::LossReason::Missing));
     /// # Ok(()) }
     /// ```
     pub async fn lose(&self, names: impl Into<Names>) -> Result<bool> {
@@ -139,7 +140,7 @@ impl TestRedlock {
     /// let redlock = redlock::testing::TestRedlock::new()?;
     /// let lease = redlock.lock("job").acquire().await?;
     /// redlock.pass_time(lease.ttl()).await;
-    /// assert_eq!(lease.loss().unwrap().reason(), Some("expired"));
+    /// assert_eq!(lease.lost_reason(), Some(redlock::LossReason::Expired));
     /// # Ok(()) }
     /// ```
     pub async fn pass_time(&self, time: Duration) {
@@ -148,7 +149,7 @@ impl TestRedlock {
             Some(clock) => clock.jump(time),
             None => pass_memory_time(&self.node, time),
         }
-        let told = join_all(held.iter().filter(|lease| !lease.held()).map(LeaseHandle::ended));
+        let told = join_all(held.iter().filter(|lease| !lease.is_held()).map(LeaseHandle::ended));
         self.or_late(told).await;
     }
 

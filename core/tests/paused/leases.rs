@@ -20,12 +20,12 @@ async fn a_lease_is_renewed_as_the_test_sleeps_and_one_that_is_not_ends() {
     let renewed = redlock.lock("renewed").acquire().await.unwrap();
     let left = redlock.lock("left").renew(false).acquire().await.unwrap();
     sleep(9 * SECOND).await;
-    assert!(renewed.held() && left.held());
+    assert!(renewed.is_held() && left.is_held());
     assert!(left.remaining() < SECOND && renewed.remaining() > 5 * SECOND);
     sleep(31 * SECOND).await;
-    assert!(renewed.held() && !left.held());
+    assert!(renewed.is_held() && !left.is_held());
     assert_eq!(left.lost().await.loss_reason(), Some(LossReason::Expired));
-    assert!(redlock.hold("left").await.unwrap().held());
+    assert!(redlock.hold("left").await.unwrap().is_held());
     let error = redlock.hold("renewed").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(redlock.stats().renewed >= 11, "{:?}", redlock.stats());
@@ -54,11 +54,11 @@ async fn nodes_that_fail_end_a_lease_with_its_ttl() {
     let waiting = redlock.lock("other").wait(3 * SECOND).acquire().await.unwrap_err();
     assert_eq!(waiting.kind(), ErrorKind::Unavailable);
     passed(begun, 3 * SECOND);
-    assert!(lease.held());
+    assert!(lease.is_held());
     assert_eq!(lease.lost().await.loss_reason(), Some(LossReason::Expired));
     assert!(begun.elapsed() > 6 * SECOND && begun.elapsed() <= 10 * SECOND);
     redlock.recover();
-    assert!(redlock.lock("job").acquire().await.unwrap().held());
+    assert!(redlock.lock("job").acquire().await.unwrap().is_held());
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,9 +72,9 @@ async fn who_waits_waits_by_the_same_time() {
     let lock = redlock.lock("job");
     let waiter = tokio::spawn(async move { lock.acquire().await });
     sleep(3600 * SECOND).await;
-    assert!(!waiter.is_finished() && theirs.held());
+    assert!(!waiter.is_finished() && theirs.is_held());
     theirs.release().await.unwrap();
-    assert!(waiter.await.unwrap().unwrap().held());
+    assert!(waiter.await.unwrap().unwrap().is_held());
     passed(begun, 3630 * SECOND);
 }
 
@@ -95,7 +95,7 @@ async fn a_thousand_in_a_row_each_have_their_hold() {
     for turn in 0..1000 {
         let lease = redlock.lock("job").acquire().await.unwrap();
         sleep(20 * SECOND).await;
-        assert!(lease.held(), "turn {turn}");
+        assert!(lease.is_held(), "turn {turn}");
         lease.release().await.unwrap();
     }
     passed(begun, 20_000 * SECOND);
@@ -124,17 +124,17 @@ async fn many_who_want_one_have_it_one_after_the_other() {
 #[tokio::test(start_paused = true)]
 async fn time_that_passes_at_once_passes_for_leases_alone() {
     let clock = TestClock::tokio().unwrap();
-    let redlock = TestRedlock::by(&clock).unwrap();
+    let redlock = TestRedlock::with_clock(&clock).unwrap();
     let lease = redlock.lock("job").acquire().await.unwrap();
     let longer = redlock.lock("longer").ttl(60 * SECOND).acquire().await.unwrap();
     let begun = Instant::now();
     redlock.pass_time(11 * SECOND).await;
-    assert_eq!(lease.loss().unwrap().loss_reason(), Some(LossReason::Expired));
-    assert!(longer.held());
+    assert_eq!(lease.lost_reason(), Some(LossReason::Expired));
+    assert!(longer.is_held());
     assert!(begun.elapsed() <= SECOND);
     clock.advance(600 * SECOND).await;
-    assert!(longer.held() && clock.elapsed() >= 611 * SECOND);
+    assert!(longer.is_held() && clock.elapsed() >= 611 * SECOND);
     passed(begun, 600 * SECOND);
-    assert!(redlock.lose("longer").await.unwrap() && !longer.held());
-    assert_eq!(longer.loss().unwrap().loss_reason(), Some(LossReason::Missing));
+    assert!(redlock.lose("longer").await.unwrap() && !longer.is_held());
+    assert_eq!(longer.lost_reason(), Some(LossReason::Missing));
 }

@@ -24,7 +24,7 @@ fn unpaused() -> Runtime {
 fn renewed_again(redlock: &Redlock, lease: &Lease) {
     let before = redlock.stats().renewed;
     while redlock.stats().renewed == before {
-        assert!(lease.held(), "{:?}", lease.loss());
+        assert!(lease.is_held(), "{:?}", lease.lost_reason());
         thread::sleep(NEAR);
     }
 }
@@ -39,12 +39,12 @@ fn a_client_outlives_its_runtime() {
         (redlock, lease)
     });
     drop(ended);
-    assert!(lease.held());
+    assert!(lease.is_held());
     // By the machine's clock from now on, on the library's own thread: waited for, renewed, and lost.
     let lock = redlock.lock("job").wait(SECOND / 4);
     assert_eq!(lock.acquire_blocking().unwrap_err().kind(), ErrorKind::Timeout);
     renewed_again(&redlock, &lease);
-    assert!(lease.held());
+    assert!(lease.is_held());
     lease.release_blocking().unwrap();
     let left = redlock.lock("left").ttl(SECOND / 4).renew(false).acquire_blocking().unwrap();
     assert_eq!(unpaused().block_on(left.lost()).loss_reason(), Some(LossReason::Expired));
@@ -60,7 +60,7 @@ fn time_that_is_not_paused_is_the_machines() {
         while redlock.stats().renewed == 0 {
             sleep(NEAR).await;
         }
-        assert!(lease.held() && redlock.hold("left").await.unwrap().held());
+        assert!(lease.is_held() && redlock.hold("left").await.unwrap().is_held());
     });
 }
 
@@ -69,17 +69,17 @@ fn time_that_passes_for_ever_ends_what_has_an_end() {
     let ended = runtime();
     let (clock, lease) = ended.block_on(async {
         let clock = TestClock::tokio().unwrap();
-        let redlock = TestRedlock::by(&clock).unwrap();
+        let redlock = TestRedlock::with_clock(&clock).unwrap();
         let lease = redlock.lock("job").acquire().await.unwrap();
         sleep(SECOND).await;
         redlock.pass_time(Duration::MAX).await;
-        assert!(!lease.held());
+        assert!(!lease.is_held());
         (clock, lease)
     });
     assert_eq!(clock.elapsed(), Duration::MAX);
     clock.jump(SECOND);
     drop(ended);
-    assert!(clock.elapsed() == Duration::MAX && !lease.held());
+    assert!(clock.elapsed() == Duration::MAX && !lease.is_held());
 }
 
 #[test]
@@ -107,7 +107,7 @@ struct Local {
 impl Drop for Local {
     fn drop(&mut self) {
         let (redlock, lease) = self.kept.take().unwrap();
-        let held = lease.held();
+        let held = lease.is_held();
         drop(self.runtime.take());
         let error = redlock.lock("job").wait(NEAR).acquire_blocking().unwrap_err();
         self.told.send((redlock, lease, held, error.kind())).unwrap();
@@ -134,7 +134,7 @@ fn a_runtime_that_ends_with_its_thread_ends_as_others() {
     let (redlock, lease, held, kind) = tells.recv().unwrap();
     assert!(held && kind == ErrorKind::Timeout);
     renewed_again(&redlock, &lease);
-    assert!(lease.held());
+    assert!(lease.is_held());
     lease.release_blocking().unwrap();
 }
 
@@ -165,5 +165,5 @@ fn what_a_test_has_happen_comes_back_where_nobody_runs_the_runtime() {
         assert!(redlock.lose("job").await.unwrap());
         redlock.pass_time(60 * SECOND).await;
     });
-    assert!(!lease.held());
+    assert!(!lease.is_held());
 }

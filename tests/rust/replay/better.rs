@@ -90,17 +90,17 @@ async fn changed(by: &str, reason: LossReason) {
     }
     // Time in which it could have been told, had it been a loss.
     let told = tokio::time::timeout(millis(300), lease.lost()).await;
-    assert!(told.is_err() && lease.held() && lock.inspect().await.unwrap().held);
+    assert!(told.is_err() && lease.is_held() && lock.inspect().await.unwrap().held);
     assert!(on(&nodes).lock("lock:job").try_acquire().await.unwrap().is_none());
 
     // Again, where a busy machine was so slow between two servers that the first one was repaired.
     eventually("it is notified", || {
         nodes.iter().for_each(|node| _ = node.ask(by));
-        !lease.held()
+        !lease.is_held()
     })
     .await;
     // Who looks while they are being changed finds it with some still.
-    let told = lease.loss().unwrap().loss_reason().unwrap();
+    let told = lease.lost_reason().unwrap();
     assert!([reason, LossReason::Quorum].contains(&told), "{told:?}");
 }
 
@@ -145,5 +145,5 @@ async fn is_freed_handles_redis_connection_failure() {
     // Nobody can say, and its holder knows without being told when it is over.
     assert_eq!(lock.inspect().await.unwrap_err().kind(), ErrorKind::Unavailable);
     tokio::time::timeout(LONG, lease.lost()).await.expect("it is told");
-    assert!(!lease.held());
+    assert!(!lease.is_held());
 }

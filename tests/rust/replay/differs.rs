@@ -61,5 +61,5 @@ async fn example_shared_lock() {
     assert!(theirs.remaining() > millis(1500), "it was shortened: {:?}", theirs.remaining());
     theirs.release().await.unwrap();
     all_gone(&nodes, "lock:shared");
-    assert!(ours.released() && !ours.held());
+    assert!(ours.is_released() && !ours.is_held());
 }

@@ -18,5 +18,5 @@ async fn a_link_too_slow_for_two_questions_waits_all_the_same() {
     assert!(!waiter.is_finished(), "unavailable for a whole ttl: {:?}", waiter.await);
     lease.release().await.unwrap();
     let acquired = tokio::time::timeout(millis(10_000), waiter).await.expect("woken").unwrap();
-    assert!(acquired.unwrap().held());
+    assert!(acquired.unwrap().is_held());
 }

@@ -20,7 +20,7 @@ async fn a_lease_is_held_while_its_slot_moves_on() {
     while at < 20 || begun.elapsed() < millis(1500) {
         cluster.move_slot("lock:job", at % 3);
         at += 1;
-        assert!(lease.held());
+        assert!(lease.is_held());
         assert!(two.lock("job").try_acquire().await.unwrap().is_none());
         tokio::time::sleep(millis(30)).await;
     }
@@ -47,7 +47,7 @@ async fn a_failover_by_hand_costs_no_lease() {
     wait(|| cluster.replicas[owner].info("replication", "role").as_deref() == Some("master"));
     let begun = Instant::now();
     while begun.elapsed() < millis(3000) {
-        assert!(lease.held());
+        assert!(lease.is_held());
         assert!(two.lock("job").try_acquire().await.unwrap().is_none());
         tokio::time::sleep(millis(50)).await;
     }
@@ -73,7 +73,7 @@ async fn after_a_crash_the_new_master_has_the_lock_or_its_holder_is_told() {
     let waiting = tokio::spawn(two.lock("{a}lost").wait(millis(20_000)).acquire());
     tokio::time::timeout(millis(15_000), lost.lost()).await.expect("told of the loss");
     waiting.await.unwrap().unwrap().release().await.unwrap();
-    assert!(kept.held());
+    assert!(kept.is_held());
     assert!(two.lock("{a}kept").try_acquire().await.unwrap().is_none());
     kept.release().await.unwrap();
 }
@@ -170,7 +170,7 @@ async fn a_slot_of_which_servers_disagree_disturbs_no_other() {
         .collect();
     let disturbed = rate(&cluster).await;
     assert!(disturbed < quiet + 300, "{quiet}, then {disturbed} commands/s");
-    assert!(held.iter().all(Lease::held));
+    assert!(held.iter().all(Lease::is_held));
     assert_eq!(to.ask(&format!("CLUSTER SETSLOT {slot} NODE {id}")), "+OK");
     for waiting in waiting {
         waiting.await.unwrap().unwrap();

@@ -41,5 +41,5 @@ async fn two_clients_of_one_token_leave_each_other_in_peace() {
     tokio::time::sleep(millis(1000)).await;
     let asked = commands() - before;
     assert!(asked < 200, "{asked} commands in a second");
-    assert!(first.held() && second.held());
+    assert!(first.is_held() && second.is_held());
 }

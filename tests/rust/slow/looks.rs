@@ -91,5 +91,5 @@ async fn renewals_wake_no_loop() {
     assert!(looks < 20, "{looks} for {renewed} renewals");
     // It goes on as before.
     here.run(acquire(redlock.lock("warm"), &leases)).await;
-    assert!(leases.lock().unwrap().iter().all(Lease::held));
+    assert!(leases.lock().unwrap().iter().all(Lease::is_held));
 }

@@ -58,5 +58,5 @@ async fn a_node_that_stays_down_has_no_lease_checked_again_and_again() {
     tokio::time::sleep(millis(4000)).await;
     let asked = scripts(&nodes[1]) - before;
     assert!(asked < 200, "{asked} scripts for 200 leases");
-    assert!(leases.iter().all(|lease| lease.as_ref().unwrap().held()));
+    assert!(leases.iter().all(|lease| lease.as_ref().unwrap().is_held()));
 }

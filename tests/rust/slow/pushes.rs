@@ -91,7 +91,7 @@ async fn a_node_that_says_all_the_time_that_keys_changed_costs_no_lease_and_no_m
     }
     let rounds = tokio::task::spawn_blocking(move || flood.join().unwrap()).await.unwrap();
     let grown = rss().saturating_sub(before) >> 20;
-    let lost = leases.iter().filter(|lease| !lease.held()).count();
+    let lost = leases.iter().filter(|lease| !lease.is_held()).count();
     println!("{} pushes; {grown} MiB more; {lost} leases lost", rounds * 2 * LEASES);
     assert!(redlock.stats().renewed >= LEASES as u64, "renewals wait for the flood's end");
     assert_eq!(lost, 0, "of {LEASES} leases, after {rounds} rounds of pushes");

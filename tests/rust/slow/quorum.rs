@@ -119,7 +119,7 @@ async fn amnesia(run: usize) {
     loop {
         match newcomer.acquire().await {
             Ok(lease) => {
-                assert!(!held.held(), "two holders in run {run}");
+                assert!(!held.is_held(), "two holders in run {run}");
                 lease.release().await.unwrap();
                 return;
             }

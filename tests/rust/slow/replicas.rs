@@ -127,7 +127,7 @@ async fn two_clients_of_one_token_leave_each_other_in_peace() {
     drop(replica);
     assert_eq!(primary.ask("PEXPIRE lock:job 25000"), ":1");
     tokio::time::sleep(millis(500)).await;
-    assert!(first.held() && second.held());
+    assert!(first.is_held() && second.is_held());
     assert_eq!(primary.ask("DEL lock:job"), ":1");
     for lease in [first, second] {
         tokio::time::timeout(millis(2000), lease.lost()).await.expect("told by its check");

@@ -27,7 +27,7 @@ fn a_runtime_that_is_blocked_loses_no_lease_and_no_word_of_a_loss() {
                 thread::sleep(millis(500));
                 admin.ask("DEL lock:gone");
                 let begun = Instant::now();
-                while handle.held() && begun.elapsed() < millis(2000) {
+                while handle.is_held() && begun.elapsed() < millis(2000) {
                     thread::sleep(millis(5));
                 }
                 begun.elapsed()

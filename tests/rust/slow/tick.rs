@@ -24,7 +24,7 @@ async fn stays(one: Redlock, two: Redlock) {
     let local = tokio::spawn(one.lock("tick").wait(LONG).acquire());
     tokio::time::sleep(millis(200)).await;
     lease.release().await.unwrap();
-    assert!(lease.released() && !lease.held() && lease.remaining().is_zero());
+    assert!(lease.is_released() && !lease.is_held() && lease.remaining().is_zero());
     lease.release().await.unwrap();
     assert!(two.lock("tick").try_acquire().await.unwrap().is_none());
     let error = one.lock("tick").wait(Duration::ZERO).acquire().await.unwrap_err();

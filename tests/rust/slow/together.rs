@@ -19,7 +19,7 @@ async fn a_server_that_lost_its_scripts_is_given_them_again() {
         server.ask("SCRIPT FLUSH");
         tokio::time::sleep(millis(TTL / 2)).await;
     }
-    assert!(leases.iter().all(Lease::held));
+    assert!(leases.iter().all(Lease::is_held));
 }
 
 // Slow: the releases must meet the renewals within milliseconds.
@@ -53,7 +53,7 @@ async fn what_was_renewed_with_others_is_still_told_of() {
         server.ask(&format!("DEL lock:job-{at}"));
         tokio::time::timeout(millis(700), leases[at].lost()).await.expect("told at once");
     }
-    assert_eq!(leases.iter().filter(|lease| lease.held()).count(), LEASES - 3);
+    assert_eq!(leases.iter().filter(|lease| lease.is_held()).count(), LEASES - 3);
 }
 
 /// Of all but one, for whoever waits for it in vain, some times over.

@@ -28,7 +28,7 @@ async fn lock_direct_unlock_succeeds() {
     let (node, token) = (Server::start(), "0123456789abcdef");
     node.ask(&format!("SET lock:job {token}"));
     let attached = on([&node]).lock("lock:job").attach(token).await.unwrap();
-    assert!(attached.held());
+    assert!(attached.is_held());
     attached.release().await.unwrap();
     assert_eq!(node.ask("EXISTS lock:job"), ":0");
 }
@@ -79,7 +79,7 @@ async fn is_not_freed_after_lock() {
     let (_nodes, client) = three();
     let lock = client.lock("lock:job").ttl(LONG);
     let lease = lock.acquire().await.unwrap();
-    assert!(lease.held() && lock.inspect().await.unwrap().held);
+    assert!(lease.is_held() && lock.inspect().await.unwrap().held);
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn is_freed_after_manual_unlock() {
     let lock = client.lock("lock:job").ttl(LONG);
     let lease = lock.acquire().await.unwrap().into_handle();
     lease.release().await.unwrap();
-    assert!(!lease.held() && lease.released());
+    assert!(!lease.is_held() && lease.is_released());
     assert!(!lock.inspect().await.unwrap().held);
 }
 
@@ -120,7 +120,7 @@ async fn lock_state_in_multiple_threads() {
         client
     });
     let client = other.join().unwrap();
-    assert!(lease.released() && !first.inspect().await.unwrap().held);
+    assert!(lease.is_released() && !first.inspect().await.unwrap().held);
 
     let second = client.lock("lock:two").ttl(LONG);
     second.acquire().await.unwrap().release().await.unwrap();
