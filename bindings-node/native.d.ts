@@ -109,6 +109,9 @@ export declare class Runtime {
 /** Acquire a lock with these options, whose names go beside the row; the argument is `wait`, not a number for the options' own. */
 export declare const ACQUIRE: number
 
+/** Has so much time (ms) pass at once for the clients that have the node `memory://name` alone: for tests of programs. */
+export declare function advanceMemory(name: string, time: number): void
+
 /** Columns of a call: which operation, of which option set or lease, the slot that hears of it, and its argument. */
 export declare const CALL_COLUMNS: number
 
@@ -197,9 +200,6 @@ export interface OptionRow {
 
 /** Columns of an outcome: its slot, its value, the token as four 32-bit integers, the fencing token or 0. */
 export declare const OUTCOME_COLUMNS: number
-
-/** Has so much time (ms) pass at once for the clients that have the node `memory://name` alone: for tests of programs. */
-export declare function passMemoryTime(name: string, time: number): void
 
 /** Release that lease. */
 export declare const RELEASE: number

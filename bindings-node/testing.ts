@@ -3,9 +3,9 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Lease, type LockOptions, Redlock, type RedlockOptions } from "./index.js";
-import { failMemory, passMemoryTime } from "./native.js";
+import { advanceMemory, failMemory } from "./native.js";
 
-/** How long (ms) `lose` and `passTime` wait at most until holders have been told. */
+/** How long (ms) `lose` and `advance` wait at most until holders have been told. */
 const TOLD = 1_000;
 
 /** Ends when the lease is lost. */
@@ -86,14 +86,14 @@ export class TestRedlock extends Redlock {
    * @example
    * ```js
    * const lease = await redlock.lock("job", { ttl: 10_000 }).acquire();
-   * await redlock.passTime(10_000);
+   * await redlock.advance(10_000);
    * lease.signal.reason.reason; // "expired"
    * ```
    */
-  async passTime(ms: number): Promise<void> {
+  async advance(ms: number): Promise<void> {
     const held = this.leases();
     const told = held.map(loss);
-    passMemoryTime(this.#node, ms);
+    advanceMemory(this.#node, ms);
     await allOrLate(told.filter((_, at) => !held[at]?.held));
   }
 

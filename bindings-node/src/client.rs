@@ -154,8 +154,8 @@ pub fn fail_memory(name: String, down: bool) {
 
 /// Has so much time (ms) pass at once for the clients that have the node `memory://name` alone: for tests of programs.
 #[napi(catch_unwind)]
-pub fn pass_memory_time(env: Env, name: String, time: f64) -> napi::Result<()> {
+pub fn advance_memory(env: Env, name: String, time: f64) -> napi::Result<()> {
     let time = Unit::Milliseconds.duration("ms", time).map_err(|error| throw(env, &error))?;
-    ffi::pass_memory_time(&name, time);
+    ffi::advance_memory(&name, time);
     Ok(())
 }

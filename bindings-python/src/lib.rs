@@ -85,5 +85,5 @@ mod _native {
     #[pymodule_export]
     use crate::stats::Stats;
     #[pymodule_export]
-    use crate::testing::{fail_memory, now, pass_memory_time, swap_default};
+    use crate::testing::{advance_memory, fail_memory, now, swap_default};
 }

@@ -19,9 +19,9 @@ pub(crate) fn fail_memory(name: &str, down: bool) {
 
 /// Has so much time pass at once for the clients that have the node `memory://name` alone.
 #[pyfunction]
-#[pyo3(name = "_pass_memory_time", signature = (name: "str", seconds: "float | datetime.timedelta") -> "None")]
-pub(crate) fn pass_memory_time(name: &str, seconds: Seconds) {
-    ffi::pass_memory_time(name, seconds.0);
+#[pyo3(name = "_advance_memory", signature = (name: "str", seconds: "float | datetime.timedelta") -> "None")]
+pub(crate) fn advance_memory(name: &str, seconds: Seconds) {
+    ffi::advance_memory(name, seconds.0);
 }
 
 /// Replaces the default client and whether it is in use, and returns both as they were.

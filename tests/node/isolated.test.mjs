@@ -47,23 +47,23 @@ describe("time passes:", () => {
   isolated("whoever has less left loses the lock, and the next one has it", async (redlock) => {
     const theirs = await redlock.hold("theirs", { ttl: 20_000 });
     const lease = await redlock.lock("job", { ttl: 10_000, renew: false }).acquire();
-    await redlock.passTime(4000);
+    await redlock.advance(4000);
     assert.ok(lease.remaining > 5000 && lease.remaining < 6000, `${lease.remaining}`);
     await assertRefused(redlock.lock("job"));
     const told = [];
     lease.onLost((error) => told.push(error.reason));
-    await redlock.passTime(6000);
+    await redlock.advance(6000);
     assert.deepEqual(told, ["expired"]);
     assert.deepEqual([lease.held, theirs.held], [false, true]);
     await redlock.using("job", { wait: 0 }, (next) => assert.ok(next.held));
-    await redlock.passTime(20_000);
+    await redlock.advance(20_000);
     assert.equal(theirs.held, false);
   });
 
   isolated("who waits gets what expires", async (redlock) => {
     await redlock.hold("job", { ttl: 100_000 });
     const waiting = redlock.lock("job", { ttl: 100_000 }).acquire();
-    await redlock.passTime(100_000);
+    await redlock.advance(100_000);
     const lease = await waiting;
     assert.ok(lease.held);
     await lease.release();
@@ -71,14 +71,14 @@ describe("time passes:", () => {
 
   isolated("nothing that is no time passes", async (redlock) => {
     for (const wrong of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
-      await assert.rejects(redlock.passTime(wrong), { code: "invalid" });
+      await assert.rejects(redlock.advance(wrong), { code: "invalid" });
     }
   });
 
   test("in one test alone", async () => {
     const [redlock, other] = [new TestRedlock(), new TestRedlock()];
     const lease = await other.lock("job", { renew: false }).acquire();
-    await redlock.passTime(3_600_000);
+    await redlock.advance(3_600_000);
     assert.ok(lease.held);
     await Promise.all([redlock.shutdown(), other.shutdown(0)]);
   });

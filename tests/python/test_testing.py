@@ -74,10 +74,10 @@ def test_unavailable(fake: TestRedlock, call: Call) -> None:
 
 def test_time_passes(fake: TestRedlock, call: Call) -> None:
     lease = call(fake.lock("job", ttl=10, renew=False), "acquire")
-    call(fake, "pass_time", timedelta(seconds=4))
+    call(fake, "advance", timedelta(seconds=4))
     assert 5 < lease.remaining < 6
     assert call(fake.lock("job"), "try_acquire") is None
-    call(fake, "pass_time", 6)
+    call(fake, "advance", 6)
     assert not lease.held
     with pytest.raises(redlock.LockLost) as caught:
         call(lease, "release")
@@ -90,7 +90,7 @@ def test_time_passes_for_others_and_for_leases_that_are_renewed(
 ) -> None:
     theirs = call(fake, "hold", "theirs", ttl=20)
     ours = call(fake.lock("ours", ttl=30), "acquire")
-    call(fake, "pass_time", 20)
+    call(fake, "advance", 20)
     assert (theirs.held, ours.held) == (False, True)
     call(call(fake.lock("theirs", wait=0), "acquire"), "release")
     eventually(lambda: ours.remaining >= 29, "it was not renewed")
@@ -103,7 +103,7 @@ def test_who_waits_gets_what_expires_as_time_passes(fake: TestRedlock) -> None:
         waiter = pool.submit(fake.lock("job", ttl=100).acquire)
         eventually(lambda: fake.stats().waiting == 1)
         assert not waiter.done()
-        fake.pass_time(100)
+        fake.advance(100)
         lease = waiter.result(timeout=20)
     assert (theirs.held, lease.held) == (False, True)
     lease.release()
@@ -114,7 +114,7 @@ def test_a_wait_is_over_as_time_passes(fake: TestRedlock) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiter = pool.submit(fake.lock("job").acquire, wait=50)
         eventually(lambda: fake.stats().waiting == 1)
-        fake.pass_time(60)
+        fake.advance(60)
         with pytest.raises(redlock.LockTimeout):
             waiter.result(timeout=20)
     assert theirs.held
@@ -124,13 +124,13 @@ def test_who_is_told_was_told_when_time_has_passed(fake: TestRedlock) -> None:
     told: list[str | None] = []
     lease = fake.lock("job").acquire()
     lease.on_lost(lambda error: told.append(error.reason))
-    fake.pass_time(3600)
+    fake.advance(3600)
     assert told == ["expired"]
 
     async def main() -> None:
         lease = await fake.lock("job").aacquire()
         lease.on_lost(lambda error: told.append(error.reason))
-        await fake.apass_time(3600)
+        await fake.aadvance(3600)
         assert told == ["expired"] * 2
 
     asyncio.run(main())
@@ -139,7 +139,7 @@ def test_who_is_told_was_told_when_time_has_passed(fake: TestRedlock) -> None:
 def test_time_passes_in_one_test_alone(fake: TestRedlock) -> None:
     with TestRedlock() as other, redlock.Redlock("memory://") as third:
         leases = [each.lock("job", renew=False).acquire() for each in (fake, other, third)]
-        fake.pass_time(10)
+        fake.advance(10)
         assert [lease.held for lease in leases] == [False, True, True]
         for lease in leases[1:]:
             lease.release()
@@ -149,7 +149,7 @@ def test_time_passes_in_one_test_alone(fake: TestRedlock) -> None:
 def test_time_that_cannot_pass_is_refused(fake: TestRedlock, call: Call, wrong: Any) -> None:
     lease = fake.lock("job").acquire()
     with pytest.raises(redlock.InvalidOption, match="seconds is "):
-        call(fake, "pass_time", wrong)
+        call(fake, "advance", wrong)
     assert lease.held
     lease.release()
 
@@ -270,7 +270,7 @@ def test_time_passes_although_the_program_s_clock_stands_still(
         lease.on_lost(lambda _: None)
         for clock in ("monotonic", "time", "perf_counter"):
             monkeypatch.setattr(time, clock, lambda: 1.0)
-        client.pass_time(20)
+        client.advance(20)
         assert not lease.held
         monkeypatch.undo()
 

@@ -90,7 +90,7 @@ async fn time_passes_at_once_by_either_clock() {
     for redlock in [TestRedlock::new().unwrap(), TestRedlock::with_clock(&clock).unwrap()] {
         let lease = redlock.lock("job").acquire().await.unwrap();
         let longer = redlock.lock("longer").ttl(60 * SECOND).acquire().await.unwrap();
-        redlock.pass_time(11 * SECOND).await;
+        redlock.advance(11 * SECOND).await;
         assert_eq!(lease.lost_reason(), Some(LossReason::Expired));
         assert!(longer.is_held());
         assert!(redlock.hold("job").await.unwrap().is_held());

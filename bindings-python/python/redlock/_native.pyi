@@ -33,7 +33,7 @@ class _Acquiring(collections.abc.Coroutine[typing.Any, typing.Any, Lease]):
     __slots__ = ()
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_pass_memory_time", "_set_trio", "_swap_default", "configure", "lock"]
+__all__ = ["__version__", "Inspection", "Lease", "Lock", "NodeInspection", "Redlock", "Stats", "_Acquire", "_advance_memory", "_client", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_set_trio", "_swap_default", "configure", "lock"]
 
 __version__: Final[str]
 """
@@ -804,6 +804,11 @@ class _Acquire:
         The lease; None where one round was not enough.
         """
 
+def _advance_memory(name: "str", seconds: "float | datetime.timedelta") -> "None":
+    """
+    Has so much time pass at once for the clients that have the node `memory://name` alone.
+    """
+
 def _client(identity: "str", nodes: "list[str]", options: "dict[str, typing.Any]") -> Redlock:
     """
     The client of a pickle: the same one for each pickle of one client, for as long as this process has it.
@@ -847,11 +852,6 @@ def _now() -> "float":
 def _observe_by(observer: "collections.abc.Callable[[str, float, str, str | None], object] | None") -> "None":
     """
     Has `observer` told of each acquire from now on; None: nobody.
-    """
-
-def _pass_memory_time(name: "str", seconds: "float | datetime.timedelta") -> "None":
-    """
-    Has so much time pass at once for the clients that have the node `memory://name` alone.
     """
 
 def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":

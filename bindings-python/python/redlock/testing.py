@@ -6,7 +6,7 @@ With pytest the fixture `redlock_client` gives one, and nothing of redlock is im
 import time
 import uuid
 
-from redlock._native import Lease, Redlock, _fail_memory, _now, _pass_memory_time
+from redlock._native import Lease, Redlock, _advance_memory, _fail_memory, _now
 
 # As `typing` has it, which takes longer to import than all the rest.
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     _Names = str | list[str] | tuple[str, ...]
 
-#: Seconds that `lose` and `pass_time` wait at most until holders have been told, on a clock that freezegun does not
+#: Seconds that `lose` and `advance` wait at most until holders have been told, on a clock that freezegun does not
 #: replace.
 TOLD = 1.0
 
@@ -132,7 +132,7 @@ class TestRedlock(Redlock):
             await self._other.lock(name).ainspect()
         return there
 
-    def pass_time(self, seconds: "float | timedelta") -> None:
+    def advance(self, seconds: "float | timedelta") -> None:
         """So much time passes at once, as on a machine that was suspended; losses are told.
 
         Whoever has less left loses the lock, renewed or not, and the next one can have it. Waits that are under way end
@@ -140,29 +140,29 @@ class TestRedlock(Redlock):
 
             >>> client = redlock.testing.TestRedlock()
             >>> lease = client.lock("job", ttl=10).acquire()
-            >>> client.pass_time(9)
+            >>> client.advance(9)
             >>> lease.held
             True
-            >>> client.pass_time(timedelta(seconds=10))
+            >>> client.advance(timedelta(seconds=10))
             >>> lease.held, client.lock("job").try_acquire().held
             (False, True)
         """
         told = _Told(self.leases())
-        _pass_memory_time(self._node, seconds)
+        _advance_memory(self._node, seconds)
         while told.missing():
             time.sleep(0.001)
 
-    async def apass_time(self, seconds: "float | timedelta") -> None:
-        """`pass_time` for asyncio: what `on_lost` registered on the loop has been called, too.
+    async def aadvance(self, seconds: "float | timedelta") -> None:
+        """`advance` for asyncio: what `on_lost` registered on the loop has been called, too.
 
         >>> client = redlock.testing.TestRedlock()
         >>> lease = await client.lock("job", ttl=10).aacquire()
-        >>> await client.apass_time(10)
+        >>> await client.aadvance(10)
         >>> lease.held
         False
         """
         told = _Told(self.leases())
-        _pass_memory_time(self._node, seconds)
+        _advance_memory(self._node, seconds)
         while told.missing():
             await self._other.lock("turn").ainspect()
 

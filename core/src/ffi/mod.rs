@@ -38,7 +38,7 @@ pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 pub use crate::lease::{CallSite, Owner};
 pub use crate::listener::{listen, tell, want};
 pub use crate::node::credentials::{Answer, Ask, Credentials};
-pub use crate::node::{fail_memory, pass_memory_time};
+pub use crate::node::{advance_memory, fail_memory};
 pub use crate::options::Unit;
 pub use crate::park::{about_to_ask, about_to_wait, wait};
 pub use crate::per_process::{PerProcess, fork_generation};

@@ -18,7 +18,7 @@ use super::{
 use crate::clock::{Clock, Instant};
 pub(crate) use store::Memory;
 use store::{Entry, Store};
-pub use store::{fail_memory, pass_memory_time};
+pub use store::{advance_memory, fail_memory};
 
 /// One store: of a name, shared by every client of the process that names it, or a client's own.
 pub(crate) struct MemoryNode {

@@ -30,7 +30,7 @@ pub(crate) use existing::{taken_over, unseen};
 pub(crate) use fault::Fault;
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
-pub use memory::{fail_memory, pass_memory_time};
+pub use memory::{advance_memory, fail_memory};
 pub(crate) use redis::{
     CONNECT_TIMEOUT, ClusterNode, Durability, Given, Needs, RedisNode, RunIds, Shared, Target,
 };

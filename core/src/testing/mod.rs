@@ -25,7 +25,7 @@ pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle};
 use crate::names::Names;
-use crate::node::{fail_memory, pass_memory_time};
+use crate::node::{advance_memory, fail_memory};
 
 /// How long [`TestRedlock::lose`] waits at most until holders have been told.
 const TOLD: Duration = Duration::from_secs(1);
@@ -139,15 +139,15 @@ impl TestRedlock {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
     /// let redlock = redlock::testing::TestRedlock::new()?;
     /// let lease = redlock.lock("job").acquire().await?;
-    /// redlock.pass_time(lease.ttl()).await;
+    /// redlock.advance(lease.ttl()).await;
     /// assert_eq!(lease.lost_reason(), Some(redlock::LossReason::Expired));
     /// # Ok(()) }
     /// ```
-    pub async fn pass_time(&self, time: Duration) {
+    pub async fn advance(&self, time: Duration) {
         let held = self.client.leases();
         match &self.clock {
             Some(clock) => clock.jump(time),
-            None => pass_memory_time(&self.node, time),
+            None => advance_memory(&self.node, time),
         }
         let told = join_all(held.iter().filter(|lease| !lease.is_held()).map(LeaseHandle::ended));
         self.or_late(told).await;

@@ -128,7 +128,7 @@ async fn time_that_passes_at_once_passes_for_leases_alone() {
     let lease = redlock.lock("job").acquire().await.unwrap();
     let longer = redlock.lock("longer").ttl(60 * SECOND).acquire().await.unwrap();
     let begun = Instant::now();
-    redlock.pass_time(11 * SECOND).await;
+    redlock.advance(11 * SECOND).await;
     assert_eq!(lease.lost_reason(), Some(LossReason::Expired));
     assert!(longer.is_held());
     assert!(begun.elapsed() <= SECOND);

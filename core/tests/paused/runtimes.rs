@@ -72,7 +72,7 @@ fn time_that_passes_for_ever_ends_what_has_an_end() {
         let redlock = TestRedlock::with_clock(&clock).unwrap();
         let lease = redlock.lock("job").acquire().await.unwrap();
         sleep(SECOND).await;
-        redlock.pass_time(Duration::MAX).await;
+        redlock.advance(Duration::MAX).await;
         assert!(!lease.is_held());
         (clock, lease)
     });
@@ -163,7 +163,7 @@ fn what_a_test_has_happen_comes_back_where_nobody_runs_the_runtime() {
     });
     unpaused().block_on(async {
         assert!(redlock.lose("job").await.unwrap());
-        redlock.pass_time(60 * SECOND).await;
+        redlock.advance(60 * SECOND).await;
     });
     assert!(!lease.is_held());
 }

@@ -110,7 +110,7 @@ pub fn fail_memory(name: &str, down: bool) {
 }
 
 /// Has so much time pass at once for the clients that have the node `memory://name` alone: for tests of programs.
-pub fn pass_memory_time(name: &str, time: Duration) {
+pub fn advance_memory(name: &str, time: Duration) {
     named(name).clock.pass(time);
 }
 
