@@ -104,6 +104,22 @@ impl FromPyObject<'_, '_> for WaitArg {
     }
 }
 
+impl WaitArg {
+    /// Accepts `timeout=` as an alias of `wait=`. Raises InvalidOption if both are given.
+    pub(crate) fn or_timeout(self, py: Python<'_>, timeout: Anything) -> PyResult<Self> {
+        let Anything::Given(timeout) = timeout else { return Ok(self) };
+        let timeout = timeout.bind(py);
+        if let Self::Given(wait) = self {
+            return Err(invalid(format!(
+                "acquire(): timeout is an alias of wait, and both are given (wait={wait}, timeout={}). Give only wait",
+                shown(timeout)
+            )));
+        }
+        let given = (!timeout.is_none()).then_some(timeout);
+        Ok(Self::Given(seconds("timeout", given)?.unwrap_or(f64::INFINITY)))
+    }
+}
+
 impl From<WaitArg> for Wait {
     fn from(wait: WaitArg) -> Self {
         match wait {

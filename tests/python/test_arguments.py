@@ -85,6 +85,24 @@ def test_wrong_types_are_refused(silent: list[Silent], row: Row, option: str, wr
     refused(silent, row, NEEDED[row["call"]], {option: wrong}, says)
 
 
+def test_timeout_is_an_alias_of_wait_in_acquire_only(silent: list[Silent]) -> None:
+    with redlock.Redlock("memory://") as client:
+        lock = client.lock("job", wait=0)
+        with lock.acquire(timeout=None), pytest.raises(redlock.LockTimeout):
+            client.lock("job").acquire(timeout=0)
+        with pytest.raises(redlock.InvalidOption, match=r"timeout is an alias.*wait=1.*timeout=2"):
+            lock.acquire(wait=1, timeout=2)
+        with pytest.raises(redlock.InvalidOption, match="timeout is 'soon'"):
+            lock.acquire(timeout="soon")  # type: ignore[arg-type]
+    with (
+        redlock.Redlock(silent[0].url) as client,
+        pytest.raises(redlock.InvalidOption, match="'timeout'"),
+    ):
+        asyncio.run(client.lock("job").aacquire(timeout=5))  # type: ignore[call-overload]
+    with pytest.raises(redlock.InvalidOption, match="'timeout'"):
+        redlock.lock("job", timeout=5)  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize("row", TABLE["argument"], ids=about)
 def test_values_in_the_wrong_place_are_refused(silent: list[Silent], row: Row) -> None:
     if "python" in row:

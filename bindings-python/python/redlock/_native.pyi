@@ -363,9 +363,11 @@ class Lock:
         """
         The lock of these names, for calls of a decorated function.
         """
-    def acquire(self, /, *args: "typing.Never", wait: "float | datetime.timedelta | None" = ..., **kwargs: "typing.Never") -> Lease:
+    def acquire(self, /, *args: "typing.Never", wait: "float | datetime.timedelta | None" = ..., timeout: "float | datetime.timedelta | None" = ..., **kwargs: "typing.Never") -> Lease:
         """
         The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
+
+        `timeout` is an alias of `wait`, in this method only. Giving both raises InvalidOption.
 
         Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered all the
         time, and ClientClosed. A KeyboardInterrupt leaves no key behind. Warns (RuntimeWarning) where an event loop runs.

@@ -7,7 +7,7 @@ use redlock::ffi;
 
 use super::entries::Entry;
 use super::{Lock, Names};
-use crate::args::{self, WaitArg};
+use crate::args::{self, Anything, WaitArg};
 use crate::call_site::{self, CallSite};
 use crate::errors::check;
 use crate::inspection::Inspection;
@@ -28,6 +28,8 @@ impl Lock {
 
     /// The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
     ///
+    /// `timeout` is an alias of `wait`, in this method only. Giving both raises InvalidOption.
+    ///
     /// Raises LockTimeout when somebody else held it all the time, QuorumUnavailable when too few nodes answered all the
     /// time, and ClientClosed. A KeyboardInterrupt leaves no key behind. Warns (RuntimeWarning) where an event loop runs.
     ///
@@ -35,15 +37,17 @@ impl Lock {
     ///     ...     lock.acquire(wait=0)
     ///     Traceback (most recent call last):
     ///     redlock.LockTimeout: lock:job: not acquired within ...
-    #[pyo3(signature = (*args: "typing.Never", wait: "float | datetime.timedelta | None" = WaitArg::NotGiven, **kwargs: "typing.Never"))]
+    #[pyo3(signature = (*args: "typing.Never", wait: "float | datetime.timedelta | None" = WaitArg::NotGiven, timeout: "float | datetime.timedelta | None" = Anything::NotGiven, **kwargs: "typing.Never"))]
     fn acquire(
         &self,
         py: Python<'_>,
         args: &Bound<'_, PyTuple>,
         wait: WaitArg,
+        timeout: Anything,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<Lease>> {
         refuse_acquire("acquire()", args, kwargs)?;
+        let wait = wait.or_timeout(py, timeout)?;
         self.waited_for(&call_site::frame(py)?, wait.into())
     }
 
