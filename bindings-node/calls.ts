@@ -47,9 +47,9 @@ export async function endOfScope(
   try {
     await ending;
   } catch (error) {
-    const { code, message } = error as LockError;
-    if (code === "lost" && told) return;
-    if (code !== "unavailable") throw error;
+    const { kind, message } = error as LockError;
+    if (kind === "lost" && told) return;
+    if (kind !== "unavailable") throw error;
     warn(`${message}; ${consequence}`, consequence);
   }
 }

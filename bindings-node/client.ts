@@ -259,7 +259,7 @@ export class Redlock {
    * @example
    * ```js
    * client.close();
-   * await client.lock("job").acquire().catch((error) => error.code); // "closed"
+   * await client.lock("job").acquire().catch((error) => error.kind); // "closed"
    * ```
    */
   close(): void {

@@ -1,4 +1,4 @@
-/** The exception classes: one per code, the same codes in every language. */
+/** The exception classes: one per kind, the same kinds in every language. */
 
 import { withoutAddresses } from "./addresses.js";
 import { limitFrames, Taken } from "./stack.js";
@@ -36,20 +36,23 @@ export interface LockErrorDetails {
 }
 
 /**
- * The base of every error here; `code` tells them apart without the classes. Times are ms. One of this class itself has
- * the code `internal`: a bug of redlock.
+ * The base of every error here; `kind` and `code` tell them apart without the classes. Times are ms. One of this class
+ * itself has the kind `internal`: a bug of redlock.
  *
  * @example
  * ```js
  * try {
  *   client.lock("job", { ttl: 0 });
  * } catch (error) {
- *   error instanceof LockError && error.code; // "invalid"
+ *   error instanceof LockError && error.kind; // "invalid"
  * }
  * ```
  */
 export class LockError extends Error {
-  readonly code: string = "internal";
+  /** The same word in every language: `timeout`, `lost`, `unavailable`, `invalid`, `closed` or `internal`. */
+  readonly kind: string = "internal";
+  /** The kind as a code in the style of Node.js: `ERR_REDLOCK_TIMEOUT`. */
+  readonly code: `ERR_REDLOCK_${string}` = "ERR_REDLOCK_INTERNAL";
   /** The Redis key it is about. */
   readonly resource: string | undefined;
   /** How long the acquire had waited, in ms. */
@@ -80,11 +83,6 @@ export class LockError extends Error {
     this.nodes = details.nodes ?? [];
   }
 
-  /** The code in the way of Node's own errors: `ERR_REDLOCK_` before it, as in `ERR_REDLOCK_TIMEOUT`. */
-  get platformCode(): `ERR_REDLOCK_${string}` {
-    return `ERR_REDLOCK_${this.code.toUpperCase()}`;
-  }
-
   /** @internal */
   static stackOf(error: LockError): unknown {
     return #taken in error ? error.#taken.of(error) : undefined;
@@ -105,7 +103,8 @@ export class LockError extends Error {
  * ```
  */
 export class LockTimeout extends LockError {
-  override readonly code = "timeout";
+  override readonly kind = "timeout";
+  override readonly code = "ERR_REDLOCK_TIMEOUT";
 
   override get name(): string {
     return "LockTimeout";
@@ -123,7 +122,8 @@ export class LockTimeout extends LockError {
  * ```
  */
 export class LockLost extends LockError {
-  override readonly code = "lost";
+  override readonly kind = "lost";
+  override readonly code = "ERR_REDLOCK_LOST";
 
   override get name(): string {
     return "LockLost";
@@ -142,7 +142,8 @@ export class LockLost extends LockError {
  * ```
  */
 export class QuorumUnavailable extends LockError {
-  override readonly code = "unavailable";
+  override readonly kind = "unavailable";
+  override readonly code = "ERR_REDLOCK_UNAVAILABLE";
 
   override get name(): string {
     return "QuorumUnavailable";
@@ -158,7 +159,8 @@ export class QuorumUnavailable extends LockError {
  * ```
  */
 export class InvalidOption extends LockError {
-  override readonly code = "invalid";
+  override readonly kind = "invalid";
+  override readonly code = "ERR_REDLOCK_INVALID";
 
   override get name(): string {
     return "InvalidOption";
@@ -175,7 +177,8 @@ export class InvalidOption extends LockError {
  * ```
  */
 export class ClientClosed extends LockError {
-  override readonly code = "closed";
+  override readonly kind = "closed";
+  override readonly code = "ERR_REDLOCK_CLOSED";
 
   override get name(): string {
     return "ClientClosed";
@@ -202,7 +205,7 @@ const CLASSES: Record<string, typeof LockError> = {
 };
 
 interface Failure extends LockErrorDetails {
-  code: string;
+  kind: string;
   message: string;
 }
 
@@ -213,7 +216,7 @@ interface Failure extends LockErrorDetails {
 export function toError(thrown: unknown): Error {
   const failure = thrown as Failure & { nodes: NodeReport[] };
   if (!Array.isArray(failure.nodes)) return thrown as Error;
-  const Class = CLASSES[failure.code] ?? LockError;
+  const Class = CLASSES[failure.kind] ?? LockError;
   const { resource, waited, remaining, reason } = failure;
   const { message, nodes } = withoutAddresses(failure.message, failure.nodes, resource);
   const details = { resource, waited, remaining, reason, nodes };

@@ -81,8 +81,8 @@ export class LeaseHandle implements Watched {
   }
 
   /** This is about to be thrown. */
-  #note({ code, reason }: Failure): void {
-    if (code === "lost" && reason !== undefined) this.#told = true;
+  #note({ kind, reason }: Failure): void {
+    if (kind === "lost" && reason !== undefined) this.#told = true;
   }
 
   /** Who is told of its loss. */

@@ -217,7 +217,7 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```js
    * const told = new Promise((resolve) => lease.onLost(resolve));
    * client.close();
-   * (await told).code; // "lost"
+   * (await told).kind; // "lost"
    * ```
    */
   onLost(callback: (error: LockLost) => void): () => void {

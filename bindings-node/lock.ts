@@ -99,7 +99,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * @example
    * ```js
    * const lease = await lock.acquire({ wait: 5_000, signal: AbortSignal.timeout(6_000) });
-   * await lock.acquire({ wait: 0 }).catch((error) => error.code); // "timeout"
+   * await lock.acquire({ wait: 0 }).catch((error) => error.kind); // "timeout"
    * await lease.release();
    * ```
    */

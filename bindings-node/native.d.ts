@@ -130,7 +130,7 @@ export declare function failMemory(name: string, down: boolean): void
 /** What went wrong, in the words of core. Times are whole milliseconds. */
 export interface Failure {
   /** Which class of exception it becomes. */
-  code: string
+  kind: string
   /** What the exception says. */
   message: string
   /** The Redis key it is about. */

@@ -52,7 +52,7 @@ export class TestRedlock extends Redlock {
    * @example
    * ```js
    * const theirs = await redlock.hold("job");
-   * await redlock.lock("job", { wait: 0 }).acquire().catch((error) => error.code); // "timeout"
+   * await redlock.lock("job", { wait: 0 }).acquire().catch((error) => error.kind); // "timeout"
    * await theirs.release();
    * ```
    */
@@ -104,7 +104,7 @@ export class TestRedlock extends Redlock {
    * @example
    * ```js
    * redlock.fail();
-   * await redlock.lock("job", { wait: 0 }).acquire().catch((error) => error.code); // "unavailable"
+   * await redlock.lock("job", { wait: 0 }).acquire().catch((error) => error.kind); // "unavailable"
    * ```
    */
   fail(): void {

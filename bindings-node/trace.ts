@@ -81,8 +81,8 @@ function print(): void {
       asyncStart: () => undefined,
       asyncEnd: (call) => {
         const { key, error, result } = call as LockCall;
-        const { code, message } = (error ?? {}) as { code?: unknown; message?: string };
-        const outcome = error === undefined ? (result === null ? "held by another" : "done") : code;
+        const { kind, message } = (error ?? {}) as { kind?: string; message?: string };
+        const outcome = error === undefined ? (result === null ? "held by another" : "done") : kind;
         debug(
           "%s %s: %s after %d ms %s",
           name,

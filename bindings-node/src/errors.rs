@@ -10,7 +10,7 @@ use napi_derive::napi;
 #[napi(object, object_from_js = false)]
 pub struct Failure {
     /// Which class of exception it becomes.
-    pub code: String,
+    pub kind: String,
     /// What the exception says.
     pub message: String,
     /// The Redis key it is about.
@@ -39,7 +39,7 @@ pub struct NodeFailure {
 impl From<&redlock::Error> for Failure {
     fn from(error: &redlock::Error) -> Self {
         Self {
-            code: error.code().to_owned(),
+            kind: error.code().to_owned(),
             message: error.to_string(),
             resource: error.resource().map(str::to_owned),
             waited: error.waited().map(millis),
@@ -88,7 +88,7 @@ impl Failure {
     /// A bug of ours, told as an error rather than as a promise that never settles.
     pub(crate) fn internal() -> Self {
         Self {
-            code: "internal".to_owned(),
+            kind: "internal".to_owned(),
             message: "redlock: an internal error ended this call; please report it".to_owned(),
             resource: None,
             waited: None,

@@ -67,7 +67,7 @@ const run = async (command) => {
     if (!(error instanceof LockError)) throw error;
     // Other languages name the nodes in their messages.
     const nodes = error.nodes.map(({ url, error, state }) => `; ${url}: ${error ?? state}`);
-    return { ok: false, at: now(), code: error.code, message: error.message + nodes.join("") };
+    return { ok: false, at: now(), code: error.kind, message: error.message + nodes.join("") };
   }
 };
 

@@ -171,7 +171,7 @@ def test_rust_s_page_names_nothing_else() -> None:
 def test_every_reason_and_code_is_on_the_page(page: str) -> None:
     errors = tomllib.loads((ROOT / "tests/vectors/errors.toml").read_text())["error"]
     text = (ROOT / f"docs/{page}.md").read_text()
-    assert [error["code"] for error in errors if not mentioned(text, error["code"])] == []
+    assert [error["kind"] for error in errors if not mentioned(text, error["kind"])] == []
     reasons = [
         "expired",
         "taken",

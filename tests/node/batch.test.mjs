@@ -121,7 +121,7 @@ test("an acquire that is tried again has one budget of wait, and ends with LockT
   await (await lock.acquire()).release();
   const ended = [];
   const call = (name, options) =>
-    assert.rejects(lock.acquire(options), { code: "timeout" }).then(() => ended.push(name));
+    assert.rejects(lock.acquire(options), { kind: "timeout" }).then(() => ended.push(name));
   const first = call("first");
   await undefined;
   block(400);

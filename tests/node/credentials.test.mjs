@@ -67,7 +67,7 @@ describe("who gives none is a fault in time:", () => {
     test(about, async () => {
       const client = new Redlock(url, { credentials, nodeTimeout: 3000 });
       await assert.rejects(client.lock("job", { wait: 0 }).acquire(), (error) => {
-        assert.equal(error.code, "unavailable");
+        assert.equal(error.kind, "unavailable");
         assert.ok(error.message.includes(words), error.message);
         assert.ok(!`${error.message} ${JSON.stringify(error.nodes)}`.includes("s3cret"));
         return true;
@@ -82,7 +82,7 @@ test("what is wrong at once is said at once", () => {
     assert.throws(
       () => new Redlock(nodes, { credentials }),
       (error) => {
-        assert.equal(error.code, "invalid");
+        assert.equal(error.kind, "invalid");
         for (const word of words) assert.ok(error.message.includes(word), error.message);
         assert.ok(!error.message.includes("s3cret"), error.message);
         return true;

@@ -14,10 +14,10 @@ const {
   Redlock,
 } = redlock;
 
-test("every class is a LockError with its own code and name", () => {
-  const codes = { LockTimeout, LockLost, QuorumUnavailable, InvalidOption, ClientClosed };
+test("every class is a LockError with its own kind and name", () => {
+  const classes = { LockTimeout, LockLost, QuorumUnavailable, InvalidOption, ClientClosed };
   const seen = new Set();
-  for (const [name, Class] of Object.entries(codes)) {
+  for (const [name, Class] of Object.entries(classes)) {
     const error = new Class("text", { resource: "lock:a", cause: 7 });
     assert.ok(error instanceof LockError && error instanceof Error);
     assert.equal(error.name, name);
@@ -25,7 +25,7 @@ test("every class is a LockError with its own code and name", () => {
     assert.equal(error.resource, "lock:a");
     assert.equal(error.cause, 7);
     assert.match(String(error.stack), new RegExp(`^${name}: text`));
-    seen.add(error.code);
+    seen.add(error.kind);
   }
   assert.deepEqual([...seen], ["timeout", "lost", "unavailable", "invalid", "closed"]);
   assert.equal("cause" in new LockLost("text"), false);
@@ -53,7 +53,7 @@ test("QuorumUnavailable lists every node's own error, without passwords", async 
   const lock = new Redlock(urls, { restartGuard: 0 }).lock(fresh(), { wait: 0, ttl: 1000 });
   await assert.rejects(lock.acquire(), (error) => {
     assert.equal(error.name, "QuorumUnavailable");
-    assert.equal(error.code, "unavailable");
+    assert.equal(error.kind, "unavailable");
     assert.equal(error.resource, lock.key);
     assert.equal(error.nodes.length, 3);
     const faults = error.nodes.filter((node) => node.state === "fault");

@@ -202,7 +202,7 @@ describe("never shown, whatever is wrong with it:", () => {
       assert.throws(
         () => Redlock.fromClient(client),
         (error) => {
-          assert.equal(error.code, "invalid");
+          assert.equal(error.kind, "invalid");
           assert.match(error.message, new RegExp(words));
           const printed = inspect(error, { depth: null, showHidden: true });
           for (const secret of ["s3cret", "evil@other", "one/2", "115", "255"]) {

@@ -268,7 +268,7 @@ test("sentinels, and servers of a cluster that are URLs, are told as whom to log
     for (const each of theirs) {
       heard.length = 0;
       const redlock = Redlock.fromClient(each);
-      await assert.rejects(redlock.lock("job", { wait: 500 }).acquire(), { code: "unavailable" });
+      await assert.rejects(redlock.lock("job", { wait: 500 }).acquire(), { kind: "unavailable" });
       redlock.close();
       const said = heard.join("");
       assert.ok(said.includes(login.username) && said.includes(login.password), said);

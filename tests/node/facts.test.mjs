@@ -70,6 +70,6 @@ test("a lost lease still knows its keys and its ttl", async () => {
   block(150);
   assert.equal(lease.held, false);
   assert.deepEqual([lease.keys, lease.ttl], [described.keys, 100]);
-  await assert.rejects(lease.release(), { code: "lost" });
+  await assert.rejects(lease.release(), { kind: "lost" });
   assert.deepEqual([lease.keys, lease.ttl], [described.keys, 100]);
 });

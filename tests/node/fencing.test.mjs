@@ -59,7 +59,7 @@ for (const [kind, url] of Object.entries(kinds)) {
 test("a lease that was not asked to have one says how to ask", async () => {
   const described = new Redlock("memory://").lock(fresh());
   const lease = await described.acquire();
-  const refusal = { code: "invalid", name: "InvalidOption", resource: described.key };
+  const refusal = { kind: "invalid", name: "InvalidOption", resource: described.key };
   assert.throws(() => lease.fencingToken, { ...refusal, message: /fencing: true/ });
   await lease.release();
   assert.throws(() => lease.fencingToken, refusal);
@@ -101,11 +101,11 @@ test("the default client's functions know the option", async () => {
   const first = await withLock(name, { fencing: true }, (lease) => lease.fencingToken);
   const second = await lock(name, { fencing: true }).using((lease) => lease.fencingToken);
   increasing([first, second]);
-  assert.throws(() => lock(name, { fencing: 1 }), { code: "invalid", message: /fencing/ });
+  assert.throws(() => lock(name, { fencing: 1 }), { kind: "invalid", message: /fencing/ });
 });
 
 test("a name whose fence cannot be beside it is refused at once", () => {
   const redlock = new Redlock("memory://");
-  assert.throws(() => redlock.lock("a}b", { fencing: true }), { code: "invalid" });
+  assert.throws(() => redlock.lock("a}b", { fencing: true }), { kind: "invalid" });
   assert.equal(redlock.lock("a}b").key, "lock:a}b");
 });

@@ -102,7 +102,7 @@ export const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpp
 export function refusal(words, never = []) {
   return (thrown) => {
     assert.equal(thrown.name, "InvalidOption", String(thrown));
-    assert.equal(thrown.code, "invalid");
+    assert.equal(thrown.kind, "invalid");
     for (const word of words) assert.ok(thrown.message.includes(word), thrown.message);
     for (const word of never) assert.ok(!thrown.message.includes(word), thrown.message);
     return true;

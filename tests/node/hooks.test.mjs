@@ -32,9 +32,9 @@ async function check(how, line, flags) {
   assert.equal(code, 0, stderr);
   const found = JSON.parse(lines.at(-1));
   assert.deepEqual([found.used, found.held, found.changed], ["used", true, false]);
-  assert.deepEqual([found.refused.name, found.refused.code], ["LockTimeout", "timeout"]);
+  assert.deepEqual([found.refused.name, found.refused.kind], ["LockTimeout", "timeout"]);
   assert.match(found.refused.message, line);
-  assert.equal(found.invalid.code, "invalid");
+  assert.equal(found.invalid.kind, "invalid");
   assert.equal(found.reason.name, "LockLost");
   assert.equal(found.stats.lost.missing, 2);
   assert.deepEqual([...new Set(found.thrown)], THROWN[how] ?? []);
@@ -112,5 +112,5 @@ test("a credentials function that throws what cannot be read fails the connectio
     .lock(fresh(), { wait: 0, nodeTimeout: 60_000, ttl: 300_000 })
     .acquire()
     .catch((error) => error);
-  assert.equal(failed.code, "unavailable");
+  assert.equal(failed.kind, "unavailable");
 });

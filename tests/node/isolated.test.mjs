@@ -24,7 +24,7 @@ describe("an isolated client", () => {
   test("is one of the package's clients, however it is loaded", () => {
     assert.ok(new TestRedlock() instanceof Redlock);
     assert.equal(require("redlock-native/testing").TestRedlock, TestRedlock);
-    assert.throws(() => new TestRedlock({ ttl: 5 }), { code: "invalid" });
+    assert.throws(() => new TestRedlock({ ttl: 5 }), { kind: "invalid" });
   });
 
   isolated(
@@ -71,7 +71,7 @@ describe("time passes:", () => {
 
   isolated("nothing that is no time passes", async (redlock) => {
     for (const wrong of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
-      await assert.rejects(redlock.advance(wrong), { code: "invalid" });
+      await assert.rejects(redlock.advance(wrong), { kind: "invalid" });
     }
   });
 
@@ -91,8 +91,8 @@ describe("held by another:", () => {
       const theirs = await redlock.hold("job", { ttl: 5000 });
       assert.equal(theirs.key, "app:job");
       await assertRefused(redlock.lock("job"));
-      await assert.rejects(redlock.lock("job", { wait: 20 }).acquire(), ({ code, message }) => {
-        assert.equal(code, "timeout");
+      await assert.rejects(redlock.lock("job", { wait: 20 }).acquire(), ({ kind, message }) => {
+        assert.equal(kind, "timeout");
         assert.doesNotMatch(message, /this client holds it/);
         return true;
       });
@@ -105,7 +105,7 @@ describe("held by another:", () => {
 
   isolated("is refused at once where the lock is held", async (redlock) => {
     const lease = await redlock.lock("job").acquire();
-    await assert.rejects(redlock.hold("job"), { code: "timeout" });
+    await assert.rejects(redlock.hold("job"), { kind: "timeout" });
     assert.equal(lease.held, true);
     await lease.release();
   });
@@ -120,7 +120,7 @@ describe("lost now:", () => {
     const { signal } = lease;
     assert.equal(await redlock.lose("{a}2"), true);
     assert.deepEqual([told, signal.aborted, lease.held], [["missing"], true, false]);
-    assert.throws(() => lease.ensureHeld(), { code: "lost" });
+    assert.throws(() => lease.ensureHeld(), { kind: "lost" });
     assert.equal(kept.held, true);
     await kept.release();
   });
@@ -130,7 +130,7 @@ describe("lost now:", () => {
       await redlock.lose("job");
       assert.equal(signal.aborted, true);
     });
-    await assert.rejects(work, { code: "lost", reason: "missing" });
+    await assert.rejects(work, { kind: "lost", reason: "missing" });
   });
 
   isolated("lose of a lock that is not held, or is being released, ends", async (redlock) => {
@@ -138,7 +138,7 @@ describe("lost now:", () => {
     const lease = await redlock.lock("job").acquire();
     const releasing = lease.release();
     await redlock.lose("job");
-    await releasing.catch(({ code }) => assert.equal(code, "lost"));
+    await releasing.catch(({ kind }) => assert.equal(kind, "lost"));
   });
 });
 
@@ -158,8 +158,8 @@ describe("unavailable:", () => {
       () => redlock.hold("job"),
     );
     for (const verb of verbs) {
-      await assert.rejects(verb, ({ code, nodes }) => {
-        assert.equal(code, "unavailable");
+      await assert.rejects(verb, ({ kind, nodes }) => {
+        assert.equal(kind, "unavailable");
         assert.deepEqual(
           nodes.map(({ state, error }) => [state, error]),
           [["fault", "a test has this node fail"]],
@@ -178,7 +178,7 @@ describe("unavailable:", () => {
     redlock.fail();
     const acquiring = redlock.lock("job", { wait: 20_000 }).acquire();
     await waiting(redlock);
-    await assert.rejects(redlock.lock("other").tryAcquire(), { code: "unavailable" });
+    await assert.rejects(redlock.lock("other").tryAcquire(), { kind: "unavailable" });
     redlock.recover();
     await (await acquiring).release();
   });
@@ -219,6 +219,6 @@ describe("unavailable:", () => {
     await (await new Redlock(node).lock("job").tryAcquire()).release();
     const closed = new TestRedlock();
     closed.close();
-    await assert.rejects(closed.hold("job"), { code: "closed" });
+    await assert.rejects(closed.hold("job"), { kind: "closed" });
   });
 });

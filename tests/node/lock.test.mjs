@@ -28,8 +28,8 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(lease.held, false);
       assert.equal(lease.remaining, 0);
       assert.equal(lease.token, token);
-      assert.throws(() => lease.ensureHeld(), { code: "lost", resource: lock.key });
-      await assert.rejects(lease.extend(), { code: "lost" });
+      assert.throws(() => lease.ensureHeld(), { kind: "lost", resource: lock.key });
+      await assert.rejects(lease.extend(), { kind: "lost" });
       await lease.release();
       assert.equal(lease.signal.aborted, false);
     });
@@ -61,7 +61,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       const started = performance.now();
       await assert.rejects(lock.acquire(), (error) => {
         assert.equal(error.name, "LockTimeout");
-        assert.equal(error.code, "timeout");
+        assert.equal(error.kind, "timeout");
         assert.equal(error.resource, lock.key);
         assert.ok(error.message.includes(lock.key));
         assert.ok(error.waited >= 100);
@@ -69,7 +69,7 @@ for (const [kind, url] of Object.entries(kinds)) {
         return true;
       });
       assert.ok(performance.now() - started >= 140);
-      await assert.rejects(lock.acquire({ wait: 0 }), { code: "timeout" });
+      await assert.rejects(lock.acquire({ wait: 0 }), { kind: "timeout" });
       await lease.release();
     });
 
@@ -111,15 +111,15 @@ for (const [kind, url] of Object.entries(kinds)) {
       const single = await redlock.lock(fresh(), { ttl: 1500, renew: false }).acquire();
       await eventually(() => assert.equal(single.held, false));
       assert.equal(renewed.held, true);
-      assert.throws(() => single.ensureHeld(), { code: "lost", reason: "expired" });
-      await assert.rejects(single.release(), { code: "lost", reason: "expired" });
+      assert.throws(() => single.ensureHeld(), { kind: "lost", reason: "expired" });
+      await assert.rejects(single.release(), { kind: "lost", reason: "expired" });
       await renewed.release();
     });
 
     test("maxHold ends it in spite of renewal", async () => {
       const lease = await client().lock(fresh(), { ttl: 300, maxHold: 500 }).acquire();
       await eventually(() => assert.equal(lease.held, false), 3000);
-      assert.throws(() => lease.ensureHeld(), { code: "lost", reason: "max_hold" });
+      assert.throws(() => lease.ensureHeld(), { kind: "lost", reason: "max_hold" });
     });
 
     test("minHold keeps the key after the release", async () => {
@@ -175,7 +175,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(await redlock.forceRelease(name), false);
       const lease = await redlock.lock(name).acquire();
       assert.equal(await redlock.forceRelease(name), true);
-      await assert.rejects(lease.release(), { code: "lost" });
+      await assert.rejects(lease.release(), { kind: "lost" });
       await (await redlock.lock(name).tryAcquire()).release();
     });
 
@@ -200,7 +200,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(taken.token, lease.token);
       assert.equal(taken.held, true);
       await taken.release();
-      await assert.rejects(other.lock(name).attach(lease.token), { code: "lost" });
+      await assert.rejects(other.lock(name).attach(lease.token), { kind: "lost" });
     });
 
     test("detach ends a lease here and leaves the key", async () => {
@@ -236,13 +236,13 @@ for (const [kind, url] of Object.entries(kinds)) {
       const redlock = client();
       const lock = redlock.lock(fresh());
       const lease = await lock.acquire();
-      const waiting = assert.rejects(lock.acquire(), { code: "closed", name: "ClientClosed" });
+      const waiting = assert.rejects(lock.acquire(), { kind: "closed", name: "ClientClosed" });
       redlock.close();
       await waiting;
       assert.equal(lease.held, false);
-      assert.throws(() => lease.ensureHeld(), { code: "lost", reason: "closed" });
-      await assert.rejects(lock.acquire(), { code: "closed" });
-      await assert.rejects(redlock.lock(fresh()).tryAcquire(), { code: "closed" });
+      assert.throws(() => lease.ensureHeld(), { kind: "lost", reason: "closed" });
+      await assert.rejects(lock.acquire(), { kind: "closed" });
+      await assert.rejects(redlock.lock(fresh()).tryAcquire(), { kind: "closed" });
     });
   });
 }
@@ -265,6 +265,6 @@ test("a release after expiry leaves the next holder's key alone", async () => {
   const late = await lock.acquire();
   const next = await redlock.lock(lock.names, { ttl: 30_000 }).acquire();
   assert.equal(next.held, true);
-  await assert.rejects(late.release(), { code: "lost" });
+  await assert.rejects(late.release(), { kind: "lost" });
   assert.equal(await server.cli("GET", next.key), next.token);
 });

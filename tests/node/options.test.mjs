@@ -9,7 +9,7 @@ const client = new Redlock("memory://");
 describe("a lock's options", () => {
   test("a name that every object has is not an option", () => {
     for (const options of [{ toString: 1 }, { __proto__: { a: 1 }, constructor: 1 }]) {
-      assert.throws(() => client.lock("res", options), { code: "invalid", message: /no option/ });
+      assert.throws(() => client.lock("res", options), { kind: "invalid", message: /no option/ });
     }
   });
 
@@ -35,14 +35,14 @@ describe("arguments of calls", () => {
   test("extend checks its ttl", async () => {
     const lease = await client.lock(fresh()).acquire();
     for (const ttl of [10, -1, 1.5, "1000"]) {
-      await assert.rejects(lease.extend(ttl), { code: "invalid" });
+      await assert.rejects(lease.extend(ttl), { kind: "invalid" });
     }
     assert.equal(lease.held, true);
     await lease.release();
   });
 
   test("a token is not made up", async () => {
-    await assert.rejects(client.attach(fresh(), "no-token"), { code: /invalid|lost/ });
+    await assert.rejects(client.attach(fresh(), "no-token"), { kind: /invalid|lost/ });
   });
 });
 
@@ -52,7 +52,7 @@ test("configure is refused once the default client is in use, unless it replaces
   const described = lock(fresh());
   const lease = await described.acquire();
   assert.match(lease.key, /^two:/);
-  assert.throws(() => configure("memory://third"), { code: "invalid", message: /in use/ });
+  assert.throws(() => configure("memory://third"), { kind: "invalid", message: /in use/ });
   configure("memory://third", { keyPrefix: "three:", replace: true });
   const next = await described.acquire();
   assert.match(next.key, /^three:/);

@@ -12,8 +12,8 @@ test("a panic is an exception, in a call as in a future, and nothing else stops"
   const { sync, futures, onceMore, renewed, next } = JSON.parse(lines.at(-1));
   assert.match(sync.message, /a deliberate panic/);
   assert.equal(futures.length, 3);
-  for (const { name, code, message } of [...futures, onceMore[1]]) {
-    assert.deepEqual([name, code], ["LockError", "internal"]);
+  for (const { name, kind, message } of [...futures, onceMore[1]]) {
+    assert.deepEqual([name, kind], ["LockError", "internal"]);
     assert.match(message, /internal error/);
   }
   assert.deepEqual(onceMore[0], sync);

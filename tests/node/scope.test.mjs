@@ -61,7 +61,7 @@ describe("using()", () => {
     const call = redlock.using(name, { wait: 0 }, () => {
       ran = true;
     });
-    await assert.rejects(call, { code: "timeout" });
+    await assert.rejects(call, { kind: "timeout" });
     assert.equal(ran, false);
     await lease.release();
   });
@@ -112,7 +112,7 @@ describe("a loss", () => {
     const lease = await new Redlock(server.url).lock(fresh(), { ttl: 800 }).acquire();
     await server.stop();
     await aborted(lease.signal);
-    assert.equal(lease.signal.reason.code, "lost");
+    assert.equal(lease.signal.reason.kind, "lost");
     assert.equal(lease.held, false);
   });
 
@@ -125,7 +125,7 @@ describe("a loss", () => {
       return "done";
     };
     await assert.rejects(redlock.using(fresh(), { ttl: 600 }, body), {
-      code: "lost",
+      kind: "lost",
       reason: "missing",
     });
   });
@@ -146,7 +146,7 @@ describe("a loss", () => {
     };
     await assert.rejects(redlock.using(fresh(), { ttl: 600 }, passes), (error) => {
       assert.equal(error.name, "AbortError");
-      assert.equal(error.cause.code, "lost");
+      assert.equal(error.cause.kind, "lost");
       return true;
     });
   });
@@ -168,15 +168,15 @@ describe("Symbol.asyncDispose", () => {
     const lease = await redlock.lock(name).acquire();
     const dispose = lease[Symbol.asyncDispose];
     await redlock.forceRelease(name);
-    await assert.rejects(dispose(), { code: "lost" });
+    await assert.rejects(dispose(), { kind: "lost" });
   });
 
   const KNOWN = {
     // The node has deleted the key; the word of it is on its way.
     ensureHeld: (lease) =>
-      eventually(() => assert.throws(() => lease.ensureHeld(), { code: "lost" })),
-    extend: (lease) => assert.rejects(lease.extend(), { code: "lost" }),
-    release: (lease) => assert.rejects(lease.release(), { code: "lost" }),
+      eventually(() => assert.throws(() => lease.ensureHeld(), { kind: "lost" })),
+    extend: (lease) => assert.rejects(lease.extend(), { kind: "lost" }),
+    release: (lease) => assert.rejects(lease.release(), { kind: "lost" }),
   };
   for (const [verb, fails] of Object.entries(KNOWN)) {
     test(`of a lease whose loss ${verb} threw rejects no second time; using() does`, async () => {
@@ -194,7 +194,7 @@ describe("Symbol.asyncDispose", () => {
         await eventually(() => assert.equal(held.held, false));
         await fails(held);
       };
-      await assert.rejects(redlock.using(name, body), { code: "lost" });
+      await assert.rejects(redlock.using(name, body), { kind: "lost" });
     });
   }
 
@@ -202,7 +202,7 @@ describe("Symbol.asyncDispose", () => {
     const lease = await new Redlock("memory://").lock(fresh()).acquire();
     const dispose = lease[Symbol.asyncDispose];
     await lease.release();
-    assert.throws(() => lease.ensureHeld(), { code: "lost", reason: undefined });
+    assert.throws(() => lease.ensureHeld(), { kind: "lost", reason: undefined });
     await dispose();
     await dispose();
   });
@@ -246,7 +246,7 @@ describe("Symbol.asyncDispose", () => {
     const explicit = await redlock.lock(fresh(), { ttl: 5000 }).acquire();
     const scoped = await redlock.lock(fresh(), { ttl: 5000 }).acquire();
     await server.stop();
-    await assert.rejects(explicit.release(), { code: "unavailable" });
+    await assert.rejects(explicit.release(), { kind: "unavailable" });
     const warned = context.mock.method(process, "emitWarning", () => undefined);
     await scoped[Symbol.asyncDispose]();
     const [{ message: text, code }] = warned.mock.calls.at(-1).arguments;
@@ -257,6 +257,6 @@ describe("Symbol.asyncDispose", () => {
   test("of a client shuts it down", async () => {
     const redlock = new Redlock("memory://");
     await redlock[Symbol.asyncDispose]();
-    await assert.rejects(redlock.lock(fresh()).acquire(), { code: "closed" });
+    await assert.rejects(redlock.lock(fresh()).acquire(), { kind: "closed" });
   });
 });

@@ -28,7 +28,7 @@ for (const { about, nodes, says } of secrets.refused) {
   test(`what is refused is not quoted: ${about}`, () => {
     assert.throws(
       () => new Redlock(nodes),
-      (error) => error.code === "invalid" && check(error, says),
+      (error) => error.kind === "invalid" && check(error, says),
     );
   });
 }
@@ -38,7 +38,7 @@ for (const { about, options, says } of secrets.tls) {
     const named = Object.entries(options).map(([name, text]) => [camel(`tls_${name}`), text]);
     assert.throws(
       () => new Redlock("rediss://127.0.0.1:1", Object.fromEntries(named)),
-      (error) => error.code === "invalid" && check(error, says.map(camel)),
+      (error) => error.kind === "invalid" && check(error, says.map(camel)),
     );
   });
 }

@@ -63,7 +63,7 @@ for (const [kind, url] of Object.entries(kinds)) {
         enter();
         await left;
       });
-      const staleEnds = assert.rejects(stale, { code: "lost", reason: "missing" });
+      const staleEnds = assert.rejects(stale, { kind: "lost", reason: "missing" });
       await entered;
       await described.using(async (lease) => {
         leave();
@@ -81,7 +81,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       }
       const lease = await theHolder();
       await assert.rejects(described.acquire(), (error) => {
-        assert.equal(error.code, "timeout");
+        assert.equal(error.kind, "timeout");
         const named = /this client holds it, acquired at .*semantics\.test\.mjs:\d+/;
         assert.match(error.message, named);
         assert.match(error.message, /theHolder/);
@@ -114,7 +114,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await redlock.forceRelease(name);
       await eventually(() => assert.equal(second.held, false));
       for (let turn = 0; turn < 2; turn++) {
-        await assert.rejects(second.release(), { code: "lost", reason: "missing" });
+        await assert.rejects(second.release(), { kind: "lost", reason: "missing" });
       }
     });
 
@@ -134,7 +134,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await other.release();
       await assertRefused(described);
       await assert.rejects(described.acquire({ wait: 0 }), {
-        code: "timeout",
+        kind: "timeout",
         message: /others in this process were first/,
       });
       await held.release();

@@ -53,7 +53,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(signal.reason.reason, "released");
       assert.match(signal.reason.message, /releaseAll, shutdown or another lease/);
       leave();
-      assert.deepEqual([(await scope).code, (await scope).reason], ["lost", "released"]);
+      assert.deepEqual([(await scope).kind, (await scope).reason], ["lost", "released"]);
       assert.equal(told.length, 1);
       assert.equal(next.held, true);
       await next.release();
@@ -116,7 +116,7 @@ for (const [kind, url] of Object.entries(kinds)) {
         const [redlock, other] = [new Redlock(node), new Redlock(node)];
         const name = fresh();
         const foreign = await other.lock(name).acquire();
-        const refused = assert.rejects(redlock.lock(name).acquire(), { code: "closed" });
+        const refused = assert.rejects(redlock.lock(name).acquire(), { kind: "closed" });
         await waiting(redlock);
         assert.equal(await redlock.shutdown(timeout), 0);
         await refused;
@@ -172,7 +172,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await redlock[Symbol.asyncDispose]();
       assert.equal(lease.signal.reason.reason, "released");
       await (await new Redlock(node).lock(name).tryAcquire()).release();
-      await assert.rejects(redlock.lock(name).acquire(), { code: "closed" });
+      await assert.rejects(redlock.lock(name).acquire(), { kind: "closed" });
       await redlock[Symbol.asyncDispose]();
     });
   });
@@ -184,8 +184,8 @@ test("without a server shutdown() rejects in time, and the end of a scope warns"
   await one.lock(fresh(), { ttl: 60_000 }).acquire();
   const lease = await two.lock(fresh(), { ttl: 60_000 }).acquire();
   await server.stop();
-  await assert.rejects(one.shutdown(0), { code: "unavailable" });
-  await assert.rejects(one.lock(fresh()).acquire(), { code: "closed" });
+  await assert.rejects(one.shutdown(0), { kind: "unavailable" });
+  await assert.rejects(one.lock(fresh()).acquire(), { kind: "closed" });
   const warned = context.mock.method(process, "emitWarning", () => undefined);
   await two[Symbol.asyncDispose]();
   const texts = warned.mock.calls.map((call) => call.arguments[0].message);

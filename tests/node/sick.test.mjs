@@ -87,7 +87,7 @@ for (const [cause, start] of Object.entries(sick)) {
       if (reads) assert.equal((await lock.inspect()).held, false);
       for (const verb of ["acquire", "tryAcquire", ...(reads ? [] : ["inspect"])]) {
         await assert.rejects(lock[verb](), (error) => {
-          assert.equal(error.code, "unavailable");
+          assert.equal(error.kind, "unavailable");
           assert.ok(error.nodes[0].error.includes(cause), error.nodes[0].error);
           assert.ok(!inspect([error, redlock], { depth: null }).includes("s3cret"));
           return true;
@@ -108,7 +108,7 @@ test("a cluster ends an acquire that waits without a limit", async () => {
   await eventually(async () => assert.match(await one.cli("GET", "key"), /MOVED/), 20_000);
   const redlock = new Redlock(one.url);
   for (const verb of ["acquire", "tryAcquire"]) {
-    const says = { code: "invalid", message: /Redis Cluster.*use redis\+cluster:\/\// };
+    const says = { kind: "invalid", message: /Redis Cluster.*use redis\+cluster:\/\// };
     await assert.rejects(redlock.lock(fresh())[verb](), says);
   }
   redlock.close();

@@ -107,10 +107,10 @@ test("a loss after the caller's abort is told to onLost; the signal keeps the fi
     const told = new Promise((resolve) => lease.onLost(resolve));
     controller.abort("first");
     await redlock.forceRelease(name);
-    assert.equal((await told).code, "lost");
+    assert.equal((await told).kind, "lost");
     assert.equal(lease.signal.reason, "first");
   };
-  await assert.rejects(redlock.using(name, { signal: controller.signal }, body), { code: "lost" });
+  await assert.rejects(redlock.using(name, { signal: controller.signal }, body), { kind: "lost" });
   clearInterval(alive);
 });
 

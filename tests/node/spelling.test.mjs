@@ -17,9 +17,9 @@ after(() => Promise.all(three.map((server) => server.stop())));
 const FOREIGN =
   /(?<!reason=)\b(key_prefix|node_timeout|restart_guard|max_hold|tls_\w+|release_all|force_release|try_acquire|on_lost)\b/;
 
-async function says(promise, code, ...words) {
+async function says(promise, kind, ...words) {
   await assert.rejects(promise, (error) => {
-    assert.equal(error.code, code, error.message);
+    assert.equal(error.kind, kind, error.message);
     const texts = [error.message, ...error.nodes.map((node) => node.error ?? "")];
     for (const word of words) assert.ok(error.message.includes(word), error.message);
     for (const text of texts) assert.doesNotMatch(text, FOREIGN);

@@ -20,7 +20,7 @@ slow(
       await eventually(() => assert.equal(short.held, false));
       await sleep(300);
       server.process.kill("SIGCONT");
-      assert.throws(() => short.ensureHeld(), { code: "lost", reason: "expired" });
+      assert.throws(() => short.ensureHeld(), { kind: "lost", reason: "expired" });
       await long.extend(30_000);
       assert.equal(long.held, true);
       assert.deepEqual(told, []);
@@ -44,7 +44,7 @@ for (const verb of ["extend", "release"]) {
         const lease = await redlock.lock(fresh(), { ttl: 5000, renew: false }).acquire();
         server.process.kill("SIGSTOP");
         const started = performance.now();
-        await assert.rejects(lease[verb](), { code: "unavailable", message: /no answer within/ });
+        await assert.rejects(lease[verb](), { kind: "unavailable", message: /no answer within/ });
         assert.equal(lease.held, verb === "extend");
         redlock.close();
         assert.ok(performance.now() - started < 6000);

@@ -13,7 +13,7 @@ describe("stats", () => {
       const lock = client.lock(fresh(), { renew: false });
       const lease = await lock.acquire();
       await assertRefused(lock);
-      await assert.rejects(lock.acquire({ wait: 100 }), { code: "timeout" });
+      await assert.rejects(lock.acquire({ wait: 100 }), { kind: "timeout" });
       assert.equal(client.stats().held, 1);
       await lease.release();
       const expires = await client.lock(fresh(), { ttl: 200, renew: false }).acquire();

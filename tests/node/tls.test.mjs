@@ -75,7 +75,7 @@ async function locks({ tlsUrl }, options) {
 
 const unavailable = (word) => (error) => {
   assert.equal(error.name, "QuorumUnavailable");
-  assert.equal(error.code, "unavailable");
+  assert.equal(error.kind, "unavailable");
   assert.match(error.nodes[0].error, word);
   return true;
 };
@@ -111,7 +111,7 @@ describe("rediss://", () => {
     ];
     await locks(strict, { tlsCa, tlsCert, tlsKey });
     await assert.rejects(locks(server, { tlsCa: Buffer.from(file("ca.crt")) }), {
-      code: "invalid",
+      kind: "invalid",
       message: /^tlsCa is given as bytes: .*a path is text/,
     });
   });
@@ -146,7 +146,7 @@ describe("rediss://", () => {
   test("who is asked not to look believes it, and says so once", async () => {
     // On a server of its own for the warnings: no other client of this test believes it.
     const strangers = new Redlock(strict.tlsUrl, { tlsCa: file("other-ca.crt"), tlsVerify: true });
-    await assert.rejects(strangers.lock(fresh(), { wait: 0 }).acquire(), { code: "unavailable" });
+    await assert.rejects(strangers.lock(fresh(), { wait: 0 }).acquire(), { kind: "unavailable" });
     const own = { tlsCert: file("client.crt"), tlsKey: file("client.key") };
     const client = new Redlock(strict.tlsUrl, { tlsVerify: false, ...own });
     for (let times = 0; times < 3; times += 1) {
@@ -187,6 +187,6 @@ test("what cannot be used is refused when the client is made", () => {
     [{ tlsCa: 7 }, /tlsCa is 7.*string/],
   ];
   for (const [options, message] of bad) {
-    assert.throws(() => new Redlock(server.tlsUrl, options), { code: "invalid", message });
+    assert.throws(() => new Redlock(server.tlsUrl, options), { kind: "invalid", message });
   }
 });

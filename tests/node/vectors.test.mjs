@@ -1,4 +1,4 @@
-// The same tables in every language: which values are refused in which words, which code belongs to which class,
+// The same tables in every language: which values are refused in which words, which kind belongs to which class,
 // and what a key may hold that is no lock.
 import assert from "node:assert/strict";
 import * as redlock from "redlock-native";
@@ -74,7 +74,7 @@ test("options that are in order reach the node: the proof that the tests above c
   const silent = await silentNodes();
   const client = new Redlock(`redis://127.0.0.1:${silent.ports[0]}`);
   await assert.rejects(client.lock("job", { ttl: 100, wait: 0 }).acquire(), {
-    code: "unavailable",
+    kind: "unavailable",
   });
   assert.ok(silent.called() > 0);
   silent.stop();
@@ -99,12 +99,13 @@ describe("warnings come once:", () => {
   }
 });
 
-test("errors: class, code, base", () => {
+test("errors: class, kind, code, base", () => {
   const classes = new Map(Object.entries(redlock));
   const rows = table("errors").error;
   for (const row of rows) {
     const error = new (classes.get(row.class))("text");
-    assert.equal(error.code, row.code);
+    assert.equal(error.kind, row.kind);
+    assert.equal(error.code, `ERR_REDLOCK_${row.kind.toUpperCase()}`);
     assert.equal(error.name, row.class);
     assert.ok(error instanceof LockError);
   }
@@ -126,7 +127,7 @@ describe("a closed client refuses", () => {
       const call = onClient[verb] ?? (() => described[camel(verb)]());
       await assert.rejects(call(), {
         name: "ClientClosed",
-        code: "closed",
+        kind: "closed",
         resource: `lock:${name}`,
       });
     });
@@ -148,7 +149,7 @@ describe("a lease is not entered after", () => {
 
 describe("keys that are no lock of ours:", () => {
   const shared = serverForSuite();
-  for (const { about, set, code, says } of table("keys").key) {
+  for (const { about, set, kind, says } of table("keys").key) {
     test(about, async () => {
       const { server } = shared;
       const described = new Redlock(server.url).lock(fresh(), { wait: 100 });
@@ -156,7 +157,7 @@ describe("keys that are no lock of ours:", () => {
       for (const command of set) await server.cli(...command.replace("KEY", key).split(" "));
       const before = await server.cli("DUMP", key);
       await assert.rejects(described.acquire(), (error) => {
-        assert.equal(error.code, code);
+        assert.equal(error.kind, kind);
         for (const word of [key, ...says.map(camel)])
           assert.ok(error.message.includes(word), error.message);
         return true;

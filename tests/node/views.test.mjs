@@ -129,7 +129,7 @@ describe("a client shows no secret", () => {
       const make = () => new Redlock("rediss://a", { tlsCert: certificate, tlsKey });
       assert.throws(make, (error) => {
         assertHidden(error, [key]);
-        return error.code === "invalid";
+        return error.kind === "invalid";
       });
     }
   });
@@ -186,7 +186,7 @@ test("an error, its causes and its nodes show no password", async () => {
       .lock(fresh(), { wait: 0 })
       .acquire()
       .catch((error) => error);
-    assert.equal(failed.code, "unavailable");
+    assert.equal(failed.kind, "unavailable");
     assertHidden(failed, [PASSWORD]);
     assertHidden(failed.cause, [PASSWORD]);
   }

@@ -49,8 +49,8 @@ test("leases() has no lease that its caller does not have yet", async () => {
 test("everybody who asked is told of the loss, in the order of asking", async () => {
   const { redlock, name, lease } = await heldLease();
   const told = [];
-  lease.onLost((error) => told.push(["one", error.code]));
-  redlock.leases()[0].onLost((error) => told.push(["two", error.code]));
+  lease.onLost((error) => told.push(["one", error.kind]));
+  redlock.leases()[0].onLost((error) => told.push(["two", error.kind]));
   const { signal } = lease;
   await redlock.forceRelease(name);
   await eventually(() => assert.ok(signal.aborted));
@@ -169,7 +169,7 @@ describe("what onLost returns", () => {
     const thrown = once(process, "uncaughtException");
     const timer = setInterval(() => undefined, 1000);
     await shared.forceRelease(name);
-    assert.equal((await heard).code, "lost");
+    assert.equal((await heard).kind, "lost");
     assert.equal((await thrown)[0], failure);
     clearInterval(timer);
     for (const listener of listening) process.on("uncaughtException", listener);

@@ -121,7 +121,7 @@ def test_warnings_are_logged_once(
 def test_error_classes(case: dict[str, str]) -> None:
     kind = getattr(redlock, case["class"])
     assert issubclass(kind, redlock.LockError)
-    assert kind.code == case["code"]
+    assert kind.code == case["kind"]
     if "python_also" in case:
         assert issubclass(kind, getattr(__import__("builtins"), case["python_also"]))
     assert str(kind("message")) == "message"
@@ -159,7 +159,7 @@ def test_keys_that_are_no_lock_of_ours(
     before = redis_server.client.dump(lock.key)
     with pytest.raises(redlock.LockError) as caught:
         call(lock, "acquire", wait=0.1)
-    assert caught.value.code == case["code"]
+    assert caught.value.code == case["kind"]
     for word in [lock.key, *case["says"]]:
         assert word in str(caught.value)
     assert redis_server.client.dump(lock.key) == before

@@ -93,7 +93,7 @@ struct Errors {
 
 #[derive(Deserialize)]
 struct ErrorCase {
-    code: String,
+    kind: String,
 }
 
 #[tokio::test]
@@ -110,8 +110,8 @@ async fn error_codes() {
     seen.push(redlock.lock("").acquire().await.unwrap_err().code());
     redlock.close();
     seen.push(redlock.lock("job").acquire().await.unwrap_err().code());
-    let codes: Vec<String> = read::<Errors>("errors").error.into_iter().map(|e| e.code).collect();
-    assert_eq!(seen, codes);
+    let kinds: Vec<String> = read::<Errors>("errors").error.into_iter().map(|e| e.kind).collect();
+    assert_eq!(seen, kinds);
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ struct Keys {
 struct KeyCase {
     about: String,
     set: Vec<String>,
-    code: String,
+    kind: String,
     says: Vec<String>,
 }
 
@@ -155,7 +155,7 @@ async fn keys_that_are_no_lock_of_ours() {
         case.set.iter().for_each(|command| drop(server.ask(&command.replace("KEY", &lock.key()))));
         let before = server.ask(&format!("DEBUG DIGEST-VALUE {}", lock.key()));
         let error: Error = lock.acquire().await.unwrap_err();
-        assert_eq!(error.code(), case.code, "{}: {error}", case.about);
+        assert_eq!(error.code(), case.kind, "{}: {error}", case.about);
         let text = error.to_string();
         let said = [lock.key()].iter().chain(&case.says).all(|word| text.contains(word));
         assert!(said, "{}: {text}", case.about);

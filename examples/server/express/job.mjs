@@ -11,7 +11,7 @@ export function jobHandler(redlock, name) {
       await lock.using((lease) => sleep(WORK, undefined, { signal: lease.signal }));
       response.writeHead(200).end("done\n");
     } catch (error) {
-      if (error.code !== "timeout") throw error;
+      if (error.kind !== "timeout") throw error;
       response.writeHead(409).end("running already\n");
     }
   };

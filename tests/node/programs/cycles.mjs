@@ -41,7 +41,7 @@ async function abortedCycle(at) {
 async function refusedCycle() {
   const lease = await shared.acquire();
   await shared.acquire({ wait: 0 }).catch((error) => {
-    if (error.code !== "timeout") throw error;
+    if (error.kind !== "timeout") throw error;
     counts.refused += 1;
   });
   await lease.release();

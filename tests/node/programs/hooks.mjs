@@ -70,7 +70,7 @@ const limit = Error.stackTraceLimit;
 
 const { Redlock } = await import("redlock-native");
 const client = new Redlock("memory://hooks");
-const failure = (error) => ({ name: error.name, code: error.code, message: error.message });
+const failure = (error) => ({ name: error.name, kind: error.kind, message: error.message });
 const lock = client.lock("job", { ttl: 1000 });
 const lease = await lock.acquire();
 // A timer reads the stack of the call site.

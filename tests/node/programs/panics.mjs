@@ -9,7 +9,7 @@ const { attempt, settled, unwrap } = require("../../../bindings-node/dist/calls.
 const { native } = require("../../../bindings-node/dist/runtime.js");
 
 function told(error) {
-  return { name: error.name, code: error.code, message: error.message };
+  return { name: error.name, kind: error.kind, message: error.message };
 }
 
 function now() {

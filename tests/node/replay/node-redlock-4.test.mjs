@@ -87,7 +87,7 @@ replay("fails where it cannot be released wholly", "same", EACH_WAY, (variant) =
       await server.cli("SADD", key, "somebody's data");
     }
     const error = await failed(call(() => lease.release()));
-    assert.ok(["lost", "unavailable"].includes(error.code), String(error));
+    assert.ok(["lost", "unavailable"].includes(error.kind), String(error));
     assert.equal(await servers.all[0].cli("TYPE", key), "set");
   }),
 );
@@ -96,7 +96,7 @@ replay("fails to extend what was unlocked", "same", EACH_WAY, (variant) =>
   everywhere(variant, async ({ lock, call }) => {
     const lease = await lock().acquire();
     await lease.release();
-    assert.equal((await failed(call(() => lease.extend(200)))).code, "lost");
+    assert.equal((await failed(call(() => lease.extend(200)))).kind, "lost");
   }),
 );
 
@@ -130,7 +130,7 @@ replay(
     everywhere(variant, async ({ lock, call }) => {
       const lease = await lock({ ttl: LONG }).acquire();
       const error = await failed(call(() => lock({ wait: 100 }).acquire()));
-      assert.equal(error.code, "timeout");
+      assert.equal(error.kind, "timeout");
       assert.ok(error.waited >= 90 && error.remaining > 0);
       // What each server's vote was.
       const { nodes } = await lock().inspect();
@@ -145,7 +145,7 @@ replay("fails to extend what has expired", "same", EACH_WAY, (variant) =>
   everywhere(variant, async ({ lock, call }) => {
     const lease = await lock({ ttl: 200, renew: false }).acquire();
     await sleep(250);
-    assert.equal((await failed(call(() => lease.extend(800)))).code, "lost");
+    assert.equal((await failed(call(() => lease.extend(800)))).kind, "lost");
   }),
 );
 
@@ -164,9 +164,9 @@ replay("takes attempts and pauses for one call", "differs", ["callbacks"], (vari
   everywhere(variant, async ({ lock, call }) => {
     const described = lock();
     const lease = await call(() => described.acquire({ wait: 10 }));
-    assert.equal((await failed(described.acquire({ wait: 0 }))).code, "timeout");
+    assert.equal((await failed(described.acquire({ wait: 0 }))).kind, "timeout");
     const theirs = { retryCount: 10 };
-    assert.equal((await failed(described.acquire(theirs))).code, "invalid");
+    assert.equal((await failed(described.acquire(theirs))).kind, "invalid");
     await lease.release();
   }),
 );
@@ -201,11 +201,11 @@ replay("a disposer's handler hears of an unlock that failed", "better", ONE_OR_S
   everywhere(variant, async ({ lock, resources }) => {
     const told = [];
     const ended = lock({ ttl: LONG }).using(async (lease) => {
-      lease.onLost((error) => told.push(error.code));
+      lease.onLost((error) => told.push(error.kind));
       for (const server of servers.all) await server.cli("DEL", ...resources);
       await eventually(() => assert.equal(lease.held, false));
     });
-    assert.equal((await failed(ended)).code, "lost");
+    assert.equal((await failed(ended)).kind, "lost");
     assert.deepEqual(told, ["lost"]);
   }),
 );
@@ -233,7 +233,7 @@ replay("an event tells of each server's error", "better", [""], async () => {
   const key = fresh();
   for (const server of servers.all) await server.cli("SADD", key, "somebody's data");
   const error = await failed(over(servers.all.map(ioredis)).lock(key).acquire({ wait: 1_000 }));
-  assert.equal(error.code, "invalid");
+  assert.equal(error.kind, "invalid");
   assert.match(error.message, /another type/);
 });
 
@@ -250,7 +250,7 @@ replay("quit ends all clients", "differs", [""], async () => {
   const lease = await client.lock(fresh()).acquire();
   assert.equal(await client.shutdown(100), 1);
   assert.equal(lease.held, false);
-  assert.equal((await failed(client.lock(fresh()).acquire())).code, "closed");
+  assert.equal((await failed(client.lock(fresh()).acquire())).kind, "closed");
   for (const each of theirs) {
     assert.equal(await each.ping(), "PONG");
     each.destroy();

@@ -59,7 +59,7 @@ replay("fails where no server can be reached", "same", EACH, async (kind) => {
   const nobody = KINDS[kind].made({ port: await freePort() });
   const client = over(nobody);
   const error = await failed(client.lock(tagged(), { wait: 300 }).acquire());
-  assert.equal(error.code, "unavailable");
+  assert.equal(error.kind, "unavailable");
   assert.ok(error.nodes[0].error.length > 0);
   client.close();
 });
@@ -82,7 +82,7 @@ replay("one name has one holder", "differs", EACH, async (kind) => {
   const lease = await client.lock(name, { ttl: DAY }).acquire();
   const error = await failed(client.lock(name, { wait: 200 }).acquire());
   // By whom it is held, and for how long still; no number of attempts, as nobody polls.
-  assert.ok(error.code === "timeout" && error.remaining > 0);
+  assert.ok(error.kind === "timeout" && error.remaining > 0);
   await lease.release();
   assert.equal((await servers.get(name))[0], "");
   client.close();
@@ -92,7 +92,7 @@ replay("several names that overlap have one holder", "differs", EACH, async (kin
   const { client, servers } = at(kind);
   const [one, two, three] = [tagged(), tagged(), tagged()];
   const lease = await client.lock([one, two], { ttl: DAY }).acquire();
-  assert.equal((await failed(client.lock([two, three], { wait: 200 }).acquire())).code, "timeout");
+  assert.equal((await failed(client.lock([two, three], { wait: 200 }).acquire())).kind, "timeout");
   for (const [name, value] of [
     [one, lease.token],
     [two, lease.token],
@@ -169,7 +169,7 @@ replay(
     await servers.all[1].cli("SET", name, "other1");
     await servers.all[2].cli("SET", name, "other2");
     const error = await failed(client.lock(name, { wait: 200 }).acquire());
-    assert.equal(error.code, "timeout");
+    assert.equal(error.kind, "timeout");
     // What each server's vote was.
     const { nodes } = await client.lock(name).inspect();
     assert.deepEqual(

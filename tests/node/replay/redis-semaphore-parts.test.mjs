@@ -31,7 +31,7 @@ replay("acquire: true where it was free", "same", EACH, async (where) => {
 replay("acquire: false once its time is over", "same", EACH, async (where) => {
   const lock = lockOf(where, { ttl: 5_000, wait: 50 });
   const lease = await lock.acquire();
-  assert.equal((await failed(lock.acquire())).code, "timeout");
+  assert.equal((await failed(lock.acquire())).kind, "timeout");
   await lease.release();
 });
 
@@ -39,7 +39,7 @@ replay("acquire: false after so many attempts", "differs", EACH, async (where) =
   const lock = lockOf(where, { ttl: 5_000 });
   const lease = await lock.acquire();
   assert.equal(await lock.tryAcquire(), null);
-  assert.equal((await failed(lock.acquire({ wait: 0 }))).code, "timeout");
+  assert.equal((await failed(lock.acquire({ wait: 0 }))).kind, "timeout");
   const theirs = { acquireAttemptsLimit: 1 };
   assert.throws(() => client(where).lock("key", theirs), refusal(["acquireAttemptsLimit"]));
   await lease.release();
@@ -89,7 +89,7 @@ replay("acquire: each name waits for itself", "same", EACH, async (where) => {
 
 replay("refresh: false where nobody has it", "same", ["one server"], async (where) => {
   const error = await failed(client(where).attach(fresh(), TOKEN, { ttl: 5_000 }));
-  assert.deepEqual([error.code, error.reason], ["lost", "missing"]);
+  assert.deepEqual([error.kind, error.reason], ["lost", "missing"]);
 });
 
 replay(
@@ -113,7 +113,7 @@ replay("refresh: false where another has most", "same", ["three"], async (where)
   const name = fresh();
   await set(name, [TOKEN, OTHER, OTHER]);
   const error = await failed(client(where).attach(name, TOKEN, { ttl: 20_000 }));
-  assert.deepEqual([error.code, error.reason], ["lost", "taken"]);
+  assert.deepEqual([error.kind, error.reason], ["lost", "taken"]);
   assert.equal(await servers.all[1].cli("GET", name), OTHER);
 });
 
@@ -123,7 +123,7 @@ replay("refresh: false where too few have it", "same", ["three"], async (where) 
   const attached = await client(where)
     .attach(name, TOKEN, { ttl: 2_000 })
     .catch((error) => error);
-  assert.equal(attached.code, "lost", String(attached));
+  assert.equal(attached.kind, "lost", String(attached));
 });
 
 replay("release: removes the key", "same", EACH, async (where) => {
@@ -139,7 +139,7 @@ replay("release: does nothing where there is none", "differs", EACH, async (wher
   await Promise.all(chosen(where).map((server) => server.cli("DEL", lease.key)));
   await eventually(() => assert.equal(lease.held, false));
   // Whoever relied on it is told.
-  assert.equal((await failed(lease.release())).code, "lost");
+  assert.equal((await failed(lease.release())).kind, "lost");
   const other = client(where);
   assert.equal(await other.forceRelease(fresh()), false);
 });

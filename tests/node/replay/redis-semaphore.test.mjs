@@ -75,7 +75,7 @@ replay("rejects once its time is over", "same", EACH, async (kind) => {
   const { lock, has } = mutex(kind);
   const lease = await lock.acquire();
   const error = await failed(lock.acquire());
-  assert.equal(error.code, "timeout");
+  assert.equal(error.kind, "timeout");
   assert.ok(error.message.includes(lock.key));
   await lease.release();
   await has("");
@@ -158,7 +158,7 @@ replay("taken over by another: an unhandled rejection", "better", EACH, async (k
   await write("SET", "222");
   await eventually(() => assert.equal(lease.held, false));
   await eventually(() => assert.ok(warned.some((text) => text.includes(lock.key))));
-  assert.throws(() => lease.ensureHeld(), { code: "lost", reason: "taken" });
+  assert.throws(() => lease.ensureHeld(), { kind: "lost", reason: "taken" });
   process.off("unhandledRejection", rejection);
   onWarning(null);
   assert.deepEqual(unhandled, []);
@@ -172,7 +172,7 @@ replay("expired: an unhandled rejection", "better", ["Mutex"], async (kind) => {
   const lease = await lock.acquire();
   await write("DEL");
   await eventually(() => assert.equal(lease.held, false));
-  assert.throws(() => lease.ensureHeld(), { code: "lost", reason: "missing" });
+  assert.throws(() => lease.ensureHeld(), { kind: "lost", reason: "missing" });
   process.off("unhandledRejection", rejection);
   assert.deepEqual(unhandled, []);
 });
@@ -181,7 +181,7 @@ async function tells(kind, ...words) {
   const { lock, write } = mutex(kind, { ttl: 60_000 });
   const lease = await lock.acquire();
   const told = [];
-  lease.onLost((error) => told.push([error.code, lease.held]));
+  lease.onLost((error) => told.push([error.kind, lease.held]));
   await write(...words);
   // Not a third of its ttl later, when it would be refreshed.
   await eventually(() => assert.deepEqual(told, [["lost", false]]), 10_000);
@@ -227,7 +227,7 @@ replay(
     const lease = await lock.acquire();
     await servers.all[0].restart();
     await eventually(() => assert.equal(lease.held, false));
-    assert.throws(() => lease.ensureHeld(), { code: "lost" });
+    assert.throws(() => lease.ensureHeld(), { kind: "lost" });
     // Whoever comes next has it at once.
     const next = await lock.acquire();
     await next.release();
@@ -242,7 +242,7 @@ replay(
     const { lock, has } = mutex(kind, { ttl: 300, wait: 5_000 });
     const told = [];
     const lease = await lock.acquire();
-    lease.onLost((error) => told.push(error.code));
+    lease.onLost((error) => told.push(error.kind));
     await servers.all[0].restart();
     await eventually(() => assert.deepEqual(told, ["lost"]));
     const next = await lock.acquire();
@@ -262,7 +262,7 @@ replay(
       await server.restart();
       await eventually(async () => assert.equal((await values())[at], lease.token), 20_000);
       assert.equal(
-        (await failed(mutex(kind, { wait: 300 }, lock.names[0]).lock.acquire())).code,
+        (await failed(mutex(kind, { wait: 300 }, lock.names[0]).lock.acquire())).kind,
         "timeout",
       );
       assert.equal(lease.held, true);
@@ -279,12 +279,12 @@ replay(
     const { client, lock } = mutex(kind, { ttl: 1_000, wait: 300 });
     const told = [];
     const lease = await lock.acquire();
-    lease.onLost((error) => told.push(error.code));
+    lease.onLost((error) => told.push(error.kind));
     for (const server of servers.all.slice(0, 2)) server.process.kill("SIGKILL");
     await eventually(() => assert.deepEqual(told, ["lost"]));
     // On the third it lives out its ttl.
     await eventually(async () => assert.equal(await servers.all[2].cli("GET", lock.key), ""));
-    assert.equal((await failed(client.lock(fresh(), { wait: 300 }).acquire())).code, "unavailable");
+    assert.equal((await failed(client.lock(fresh(), { wait: 300 }).acquire())).kind, "unavailable");
     for (const server of servers.all.slice(0, 2)) await server.begin();
   },
 );

@@ -69,7 +69,7 @@ export async function scopes(): Promise<string> {
 
 export function errors(error: unknown): string | undefined {
   if (error instanceof LockLost) return error.reason;
-  if (error instanceof InvalidOption) return error.code satisfies "invalid";
+  if (error instanceof InvalidOption) return error.kind satisfies "invalid";
   if (error instanceof LockError) return error.resource ?? error.nodes[0]?.error;
   return undefined;
 }

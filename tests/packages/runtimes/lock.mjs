@@ -14,7 +14,7 @@ const refused = await theirs
   .lock("runtime", { wait: 1000 })
   .acquire()
   .catch((error) => error);
-check(refused instanceof LockTimeout && refused.code === "timeout", `not refused: ${refused}`);
+check(refused instanceof LockTimeout && refused.kind === "timeout", `not refused: ${refused}`);
 
 const aborted = theirs.lock("runtime").acquire({ signal: AbortSignal.timeout(200) });
 check((await aborted.catch((error) => error)).name === "TimeoutError", "the signal did not abort");
@@ -33,6 +33,6 @@ const told = await lock
   })
   .catch((error) => error);
 clearTimeout(work);
-check(told?.code === "lost" && told.reason === "missing", `told ${told}`);
+check(told?.kind === "lost" && told.reason === "missing", `told ${told}`);
 
 console.log("every way");

@@ -44,10 +44,10 @@ export async function hold(name) {
     await redlock.using(name, { ttl: TTL, wait: 10_000 }, (lease) => body(name, lease, work));
     say("done", name);
   } catch (error) {
-    if (error.code === "closed") return;
-    if (!["timeout", "lost", "unavailable"].includes(error.code))
-      say("error", error.code, error.message);
-    else say(error.code, name);
+    if (error.kind === "closed") return;
+    if (!["timeout", "lost", "unavailable"].includes(error.kind))
+      say("error", error.kind, error.message);
+    else say(error.kind, name);
   } finally {
     clearTimeout(watchdog);
   }

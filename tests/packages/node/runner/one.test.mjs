@@ -8,7 +8,7 @@ test("a lock, its refusal, a loss and what is left", async () => {
   const lock = redlock.lock(import.meta.url, { ttl: 1_000, wait: 0 });
   assert.equal(await lock.using(({ held }) => held), true);
   const lease = await lock.acquire();
-  await assert.rejects(lock.acquire(), { code: "timeout" });
+  await assert.rejects(lock.acquire(), { kind: "timeout" });
   lease.onLost(() => undefined);
   assert.equal(lease.signal.aborted, false);
   // Sockets of JavaScript's, timers, and the like: none.

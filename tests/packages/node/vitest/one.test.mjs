@@ -7,7 +7,7 @@ test("a lock, its refusal, a loss and what is left", async () => {
   const lock = redlock.lock(import.meta.url, { ttl: 1_000, wait: 0 });
   expect(await lock.using(({ held }) => held)).toBe(true);
   const lease = await lock.acquire();
-  await expect(lock.acquire()).rejects.toMatchObject({ code: "timeout" });
+  await expect(lock.acquire()).rejects.toMatchObject({ kind: "timeout" });
   lease.onLost(() => undefined);
   expect(lease.signal.aborted).toBe(false);
 });
