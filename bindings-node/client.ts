@@ -216,7 +216,7 @@ export class Redlock {
 
   /**
    * Gives back all that this client holds; says how many. Whoever still runs under such a lease is told that it is lost,
-   * with reason `released`. Rejects with the first error once all were tried.
+   * with reason `revoked`. Rejects with the first error once all were tried.
    * @example
    * ```js
    * await client.releaseAll(); // 1
@@ -234,7 +234,7 @@ export class Redlock {
    *
    * From the call on, new acquires reject with `ClientClosed`. Acquires that wait already have `timeout` to get their lease,
    * and held leases to be released. At the timeout, acquires that still wait reject with `ClientClosed`. Leases that are
-   * still held are released, and their holders are notified of a loss with reason `released`. A node that cannot be reached
+   * still held are released, and their holders are notified of a loss with reason `revoked`. A node that cannot be reached
    * and has pending deletes gets until `timeout` to return.
    * @param timeout Milliseconds, default 10,000. With 0, acquires that wait and held leases end at once.
    * @throws `QuorumUnavailable` if too few nodes confirmed the releases. Those keys expire when their TTL ends. The client

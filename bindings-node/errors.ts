@@ -22,7 +22,7 @@ export type LossReason =
   | "max_hold"
   | "forked"
   | "closed"
-  | "released"
+  | "revoked"
   | "internal";
 
 /** What an error knows besides its message. */
@@ -49,7 +49,7 @@ export interface LockErrorDetails {
  * ```
  */
 export class LockError extends Error {
-  /** The same word in every language: `timeout`, `lost`, `unavailable`, `invalid`, `closed` or `internal`. */
+  /** The same word in every language: `timeout`, `lost`, `released`, `unavailable`, `invalid`, `closed` or `internal`. */
   readonly kind: string = "internal";
   /** The kind as a code in the style of Node.js: `ERR_REDLOCK_TIMEOUT`. */
   readonly code: `ERR_REDLOCK_${string}` = "ERR_REDLOCK_INTERNAL";
@@ -112,7 +112,7 @@ export class LockTimeout extends LockError {
 }
 
 /**
- * The lease ended without our release; `reason` says why. Also what asks for a lease that was released: no reason.
+ * The lease ended without our release; `reason` says why.
  *
  * @example
  * ```js
@@ -122,11 +122,30 @@ export class LockTimeout extends LockError {
  * ```
  */
 export class LockLost extends LockError {
-  override readonly kind = "lost";
-  override readonly code = "ERR_REDLOCK_LOST";
+  override readonly kind: "lost" | "released" = "lost";
+  override readonly code: "ERR_REDLOCK_LOST" | "ERR_REDLOCK_RELEASED" = "ERR_REDLOCK_LOST";
 
   override get name(): string {
     return "LockLost";
+  }
+}
+
+/**
+ * The operation needs a held lease, and this one was released by its owner. `reason` is undefined.
+ *
+ * @example
+ * ```js
+ * const lease = await client.lock("job").acquire();
+ * await lease.release();
+ * assert.throws(() => lease.ensureHeld(), LockReleased);
+ * ```
+ */
+export class LockReleased extends LockLost {
+  override readonly kind = "released";
+  override readonly code = "ERR_REDLOCK_RELEASED";
+
+  override get name(): string {
+    return "LockReleased";
   }
 }
 
@@ -199,6 +218,7 @@ const STACK: PropertyDescriptor & ThisType<LockError> = {
 const CLASSES: Record<string, typeof LockError> = {
   timeout: LockTimeout,
   lost: LockLost,
+  released: LockReleased,
   unavailable: QuorumUnavailable,
   invalid: InvalidOption,
   closed: ClientClosed,

@@ -4,7 +4,7 @@ import type { Grant } from "./batch.js";
 import { attempt, failing, settled, unwrap } from "./calls.js";
 import { type CallSite, overlook, type Remains, type Watched, where } from "./collection.js";
 import type { Kept } from "./credentials.js";
-import { InvalidOption, LockLost, toError } from "./errors.js";
+import { InvalidOption, LockReleased, toError } from "./errors.js";
 import { forget, type Loss, lossOf } from "./loss.js";
 import { type Failure, shown } from "./native.js";
 import { checked, LOCK, type LockOptions, noSignal } from "./options.js";
@@ -177,9 +177,9 @@ export class LeaseHandle implements Watched {
     this.#fence ??= native().leaseFence(this.id);
   }
 
-  #over(): LockLost {
+  #over(): LockReleased {
     const { key } = this.#lock;
     const text = `${shown(key)}: the lease was released; nothing is held`;
-    return new LockLost(text, { resource: key });
+    return new LockReleased(text, { resource: key });
   }
 }

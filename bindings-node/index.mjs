@@ -11,6 +11,7 @@ export const {
   Lock,
   LockError,
   LockLost,
+  LockReleased,
   LockTimeout,
   lock,
   onWarning,

@@ -19,6 +19,7 @@ export {
   LockError,
   type LockErrorDetails,
   LockLost,
+  LockReleased,
   LockTimeout,
   type LossReason,
   type NodeReport,

@@ -125,7 +125,7 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Throws `LockLost` when it is over, lost or released: ask before you write. No question to the nodes.
+   * Throws `LockLost` when it was lost, `LockReleased` when it was released: ask before you write. No question to the nodes.
    *
    * @example
    * ```js

@@ -10,6 +10,7 @@ mod classes {
     pyo3::import_exception!(redlock.errors, LockError);
     pyo3::import_exception!(redlock.errors, LockTimeout);
     pyo3::import_exception!(redlock.errors, LockLost);
+    pyo3::import_exception!(redlock.errors, LockReleased);
     pyo3::import_exception!(redlock.errors, QuorumUnavailable);
     pyo3::import_exception!(redlock.errors, InvalidOption);
     pyo3::import_exception!(redlock.errors, ClientClosed);
@@ -20,6 +21,7 @@ pub(crate) fn import_classes(py: Python<'_>) -> PyResult<()> {
     drop((py.get_type::<classes::LockError>(), py.get_type::<classes::LockTimeout>()));
     drop((py.get_type::<classes::LockLost>(), py.get_type::<classes::QuorumUnavailable>()));
     drop((py.get_type::<classes::InvalidOption>(), py.get_type::<classes::ClientClosed>()));
+    drop(py.get_type::<classes::LockReleased>());
     node_report(py).map(drop)
 }
 
@@ -89,6 +91,7 @@ fn class(py: Python<'_>, kind: ErrorKind) -> Bound<'_, PyType> {
     match kind {
         ErrorKind::Timeout => py.get_type::<classes::LockTimeout>(),
         ErrorKind::Lost => py.get_type::<classes::LockLost>(),
+        ErrorKind::Released => py.get_type::<classes::LockReleased>(),
         ErrorKind::Unavailable => py.get_type::<classes::QuorumUnavailable>(),
         ErrorKind::Invalid => py.get_type::<classes::InvalidOption>(),
         ErrorKind::Closed => py.get_type::<classes::ClientClosed>(),

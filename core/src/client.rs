@@ -139,14 +139,14 @@ impl Redlock {
 
     /// Gives back every lease this client holds; the number of them, or the first error once all were tried.
     ///
-    /// Whoever still runs under one is told that it is lost, with reason `released`. Sent at the call.
+    /// Whoever still runs under one is told that it is lost, with reason `revoked`. Sent at the call.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
     /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
     /// let lease = client.lock("job").acquire().await?;
     /// assert_eq!(client.release_all().await?, 1);
-    /// assert_eq!(lease.lost().await.reason(), Some("released"));
+    /// assert_eq!(lease.lost().await.reason(), Some("revoked"));
     /// # Ok(()) }
     /// ```
     pub fn release_all(&self) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
@@ -157,7 +157,7 @@ impl Redlock {
     ///
     /// From the call on, new acquires fail with `Closed`. Acquires that wait already have up to `timeout` to get their
     /// lease, and held leases to be released. At the timeout, acquires that still wait fail with `Closed`. Leases that are
-    /// still held are released, and their holders are notified of a loss with reason `released`. With a `timeout` of zero
+    /// still held are released, and their holders are notified of a loss with reason `revoked`. With a `timeout` of zero
     /// both happen at the call.
     ///
     /// Ends when the nodes have confirmed every delete, or after `node_timeout`. A node that cannot be reached and has

@@ -48,7 +48,7 @@ const REASONS: [LossReason; 9] = [
     LossReason::MaxHold,
     LossReason::Forked,
     LossReason::Closed,
-    LossReason::Released,
+    LossReason::Revoked,
     LossReason::Internal,
 ];
 

@@ -179,7 +179,7 @@ def test_every_reason_and_code_is_on_the_page(page: str) -> None:
         "quorum",
         "max_hold",
         "forked",
-        "released",
+        "revoked",
         "closed",
         "internal",
     ]

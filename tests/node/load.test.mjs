@@ -18,6 +18,7 @@ const PUBLIC = [
   "Lock",
   "LockError",
   "LockLost",
+  "LockReleased",
   "LockTimeout",
   "QuorumUnavailable",
   "Redlock",

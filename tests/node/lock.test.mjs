@@ -28,8 +28,8 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(lease.held, false);
       assert.equal(lease.remaining, 0);
       assert.equal(lease.token, token);
-      assert.throws(() => lease.ensureHeld(), { kind: "lost", resource: lock.key });
-      await assert.rejects(lease.extend(), { kind: "lost" });
+      assert.throws(() => lease.ensureHeld(), { kind: "released", resource: lock.key });
+      await assert.rejects(lease.extend(), { kind: "released" });
       await lease.release();
       assert.equal(lease.signal.aborted, false);
     });

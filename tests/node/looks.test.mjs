@@ -31,7 +31,7 @@ describe("errors", () => {
       assert.equal(code, `ERR_REDLOCK_${kind.toUpperCase()}`);
       return code;
     });
-    assert.equal(new Set(codes).size, 6);
+    assert.equal(new Set(codes).size, 7);
     assert.ok(inspect(new redlock.LockLost("text")).includes("code: 'ERR_REDLOCK_LOST'"));
   });
 

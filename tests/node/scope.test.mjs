@@ -202,7 +202,7 @@ describe("Symbol.asyncDispose", () => {
     const lease = await new Redlock("memory://").lock(fresh()).acquire();
     const dispose = lease[Symbol.asyncDispose];
     await lease.release();
-    assert.throws(() => lease.ensureHeld(), { kind: "lost", reason: undefined });
+    assert.throws(() => lease.ensureHeld(), { kind: "released", reason: undefined });
     await dispose();
     await dispose();
   });
@@ -220,7 +220,8 @@ describe("Symbol.asyncDispose", () => {
       await end(lease);
       await eventually(() => assert.equal(lease.held, false));
       const body = () => assert.fail(`the body of a lease that was ${way} ran`);
-      await assert.rejects(enter(lease, body), { name: "LockLost" });
+      const expected = way === "lost" ? "LockLost" : "LockReleased";
+      await assert.rejects(enter(lease, body), { name: expected });
       await redlock.forceRelease(name);
     }
   });

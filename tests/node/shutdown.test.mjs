@@ -50,10 +50,10 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(held, false, "two holders: the lease is held after another acquire");
       assert.equal(aborted, true);
       assert.ok(signal.reason instanceof LockLost);
-      assert.equal(signal.reason.reason, "released");
+      assert.equal(signal.reason.reason, "revoked");
       assert.match(signal.reason.message, /releaseAll, shutdown or another lease/);
       leave();
-      assert.deepEqual([(await scope).kind, (await scope).reason], ["lost", "released"]);
+      assert.deepEqual([(await scope).kind, (await scope).reason], ["lost", "revoked"]);
       assert.equal(told.length, 1);
       assert.equal(next.held, true);
       await next.release();
@@ -73,7 +73,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(signal.aborted, false);
     });
 
-    test("a release by the other lease of its token is a loss with reason released", async () => {
+    test("a release by the other lease of its token is a loss with reason revoked", async () => {
       const redlock = new Redlock(url());
       const name = fresh();
       const first = await redlock.lock(name).acquire();
@@ -82,7 +82,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       first.onLost(({ reason }) => told.push(reason));
       await second.release();
       await eventually(() => assert.equal(first.held, false));
-      await eventually(() => assert.deepEqual(told, ["released"]));
+      await eventually(() => assert.deepEqual(told, ["revoked"]));
     });
 
     test("shutdown() lets acquires that wait finish", async () => {
@@ -157,11 +157,11 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.ok(performance.now() - started >= 190);
       assert.equal(lease.held, false);
       await eventually(() => assert.equal(told.length, 1));
-      assert.equal(told[0].reason, "released");
+      assert.equal(told[0].reason, "revoked");
       // At once, not after a ttl.
       await (await new Redlock(node).lock(name).tryAcquire()).release();
       leave();
-      assert.equal((await scope).reason, "released");
+      assert.equal((await scope).reason, "revoked");
     });
 
     test("Symbol.asyncDispose of a client leaves no key", async () => {
@@ -170,7 +170,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       const name = fresh();
       const lease = await redlock.lock(name, { ttl: 60_000 }).acquire();
       await redlock[Symbol.asyncDispose]();
-      assert.equal(lease.signal.reason.reason, "released");
+      assert.equal(lease.signal.reason.reason, "revoked");
       await (await new Redlock(node).lock(name).tryAcquire()).release();
       await assert.rejects(redlock.lock(name).acquire(), { kind: "closed" });
       await redlock[Symbol.asyncDispose]();
@@ -209,7 +209,7 @@ test("a timeout that is none", async () => {
 test("shutdown() keeps the process until it is done", async () => {
   const { code, stderr, lines } = await program("ends", [shared.server.url]);
   assert.equal(code, 0, stderr);
-  assert.deepEqual(lines, ["told released", "took 1 back"]);
+  assert.deepEqual(lines, ["told revoked", "took 1 back"]);
   assert.equal(await shared.server.cli("EXISTS", "lock:ends"), "0");
 });
 

@@ -103,9 +103,9 @@ def test_a_body_whose_lease_is_taken_back_is_told(
         assert not lease.held
         with client.lock(name, wait=5):
             pass
-    assert caught.value.reason == "released"
+    assert caught.value.reason == "revoked"
     eventually(lambda: reasons)
-    assert reasons == ["released"]
+    assert reasons == ["revoked"]
 
 
 def test_a_task_whose_lease_is_taken_back_is_cancelled(client: redlock.Redlock, name: str) -> None:
@@ -116,7 +116,7 @@ def test_a_task_whose_lease_is_taken_back_is_cancelled(client: redlock.Redlock, 
 
     with pytest.raises(redlock.LockLost) as caught:
         asyncio.run(asyncio.wait_for(main(), 20))
-    assert caught.value.reason == "released"
+    assert caught.value.reason == "revoked"
     assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 
 
@@ -143,7 +143,7 @@ def test_another_lease_of_the_token_that_releases_is_a_loss(
     with pytest.raises(redlock.LockLost) as caught, client.lock(name) as lease:
         client.attach(name, lease.token).release()
         assert not lease.held
-    assert caught.value.reason == "released"
+    assert caught.value.reason == "revoked"
 
 
 def test_shutdown_gives_bodies_time(redis_server: Server, name: str, call: Call) -> None:
@@ -258,10 +258,10 @@ def test_shutdown_takes_back_what_is_left(redis_server: Server, name: str, call:
     assert time.monotonic() - began >= 0.2
     assert redis_server.client.get(lease.key) is None
     eventually(lambda: reasons)
-    assert reasons == ["released"]
+    assert reasons == ["revoked"]
     with pytest.raises(redlock.LockLost) as caught:
         lease.release()
-    assert caught.value.reason == "released"
+    assert caught.value.reason == "revoked"
 
 
 @pytest.mark.parametrize("style", ["with", "async with"])
@@ -271,7 +271,7 @@ def test_leaving_a_client_gives_back_what_it_holds(
     def check(client: redlock.Redlock, lease: redlock.Lease) -> None:
         with pytest.raises(redlock.LockLost) as caught:
             lease.ensure_held()
-        assert caught.value.reason == "released"
+        assert caught.value.reason == "revoked"
         assert redis_server.client.get(lease.key) is None
         with pytest.raises(redlock.ClientClosed):
             client.lock(name).try_acquire()

@@ -122,6 +122,8 @@ def test_error_classes(case: dict[str, str]) -> None:
     kind = getattr(redlock, case["class"])
     assert issubclass(kind, redlock.LockError)
     assert kind.code == case["kind"]
+    if "also" in case:
+        assert issubclass(kind, getattr(redlock, case["also"]))
     if "python_also" in case:
         assert issubclass(kind, getattr(__import__("builtins"), case["python_also"]))
     assert str(kind("message")) == "message"

@@ -24,11 +24,11 @@ async fn whoever_runs_under_a_lease_that_release_all_took_is_told() {
         eventually("a waiter", || redlock.stats().waiting == 1).await;
         assert_eq!(redlock.release_all().await.unwrap(), 1);
         let error = tokio::time::timeout(millis(5000), lost).await.unwrap().unwrap();
-        assert_eq!(error.reason(), Some("released"), "{error}");
+        assert_eq!(error.reason(), Some("revoked"), "{error}");
         assert!(!lease.is_held());
         let next = next.await.unwrap().unwrap();
         let error = lease.release().await.unwrap_err();
-        assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("released")));
+        assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("revoked")));
         assert!(next.is_held(), "the release of a lease that was taken back is not the next one's");
         next.release().await.unwrap();
     }
@@ -71,7 +71,7 @@ async fn a_release_of_one_of_two_leases_of_a_token_ends_both() {
         let lost = first.lost();
         second.release().await.unwrap();
         let error = tokio::time::timeout(millis(2000), lost).await.unwrap();
-        assert_eq!(error.reason(), Some("released"));
+        assert_eq!(error.reason(), Some("revoked"));
         assert!(!first.is_held());
         drop(next.await.unwrap().unwrap());
     }
@@ -157,7 +157,7 @@ async fn a_shutdown_ends_at_its_timeout_what_waits() {
     assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(down.await.unwrap().unwrap(), 1);
     let error = tokio::time::timeout(millis(2000), lost).await.unwrap();
-    assert_eq!(error.reason(), Some("released"));
+    assert_eq!(error.reason(), Some("revoked"));
     assert_eq!(server.ask("EXISTS lock:short"), ":0");
     assert_eq!(server.ask("EXISTS lock:long"), ":0");
     assert!(foreign.is_held());

@@ -55,7 +55,7 @@ async fn who_finds_a_lease_lost_finds_it_counted() {
             while handle.is_held() {
                 std::hint::spin_loop();
             }
-            lost(&reader.stats(), LossReason::Released)
+            lost(&reader.stats(), LossReason::Revoked)
         });
         redlock.release_all().await.unwrap();
         assert_eq!(watcher.join().unwrap(), round);

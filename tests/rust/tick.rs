@@ -136,7 +136,7 @@ async fn what_was_being_extended_stays_no_longer() {
     eventually("a read", || small.count("GETRANGE") > reads).await;
     redlock.release_all().await.unwrap();
     let error = extended.await.unwrap().unwrap_err();
-    assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("released")), "{error}");
+    assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("revoked")), "{error}");
     // Answered behind all that was asked before.
     assert!(redlock.lock("tick").try_acquire().await.unwrap().is_none());
     let left = small.get("lock:tick").unwrap().1;

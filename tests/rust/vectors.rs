@@ -105,6 +105,9 @@ async fn error_codes() {
     seen.push(busy.code());
     redlock.force_release("job").await.unwrap();
     seen.push(lease.lost().await.code());
+    let lease = redlock.lock("job").acquire().await.unwrap().into_handle();
+    lease.release().await.unwrap();
+    seen.push(lease.ensure_held().unwrap_err().code());
     let nobody = Redlock::builder(["redis://127.0.0.1:1"]).build().unwrap();
     seen.push(nobody.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err().code());
     seen.push(redlock.lock("").acquire().await.unwrap_err().code());

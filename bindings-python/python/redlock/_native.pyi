@@ -142,13 +142,13 @@ class Lease:
         """
     def ensure_held(self, /) -> None:
         """
-        Raises LockLost when it is over, lost or released: ask before you write. No question to the nodes.
+        Raises LockLost when it was lost, LockReleased when it was released: ask before you write. No question to the nodes.
 
             >>> lease.ensure_held()
             >>> lease.release()
             >>> lease.ensure_held()
             Traceback (most recent call last):
-            redlock.LockLost: lock:job: the lease was released; nothing is held
+            redlock.LockReleased: lock:job: the lease was released; nothing is held
         """
     def extend(self, /, ttl: "float | datetime.timedelta | None" = None) -> None:
         """
@@ -676,7 +676,7 @@ class Redlock:
     def release_all(self, /) -> int:
         """
         Gives back all that this client holds; says how many. Whoever still runs under one is told: LockLost, reason
-        `released`. Raises the first error once all were tried.
+        `revoked`. Raises the first error once all were tried.
 
             >>> client.release_all()
             1
@@ -687,7 +687,7 @@ class Redlock:
 
         From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease, and
         held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are still held
-        are released, and their holders are notified: LockLost, reason `released`. A node that cannot be reached and has
+        are released, and their holders are notified: LockLost, reason `revoked`. A node that cannot be reached and has
         pending deletes gets until `timeout` to return.
 
         Args:

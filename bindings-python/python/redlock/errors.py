@@ -61,7 +61,7 @@ class LockError(Exception):
         self.waited = waited
         #: Seconds left of the holder's lease, where a node told it.
         self.remaining = remaining
-        #: Why a lease was lost: expired, taken, missing, quorum, max_hold, forked, released, closed, internal.
+        #: Why a lease was lost: expired, taken, missing, quorum, max_hold, forked, revoked, closed, internal.
         self.reason = reason
         #: What each node had to say, where the nodes are the cause.
         self.nodes = nodes
@@ -80,7 +80,7 @@ class LockTimeout(LockError, TimeoutError):
 
 
 class LockLost(LockError):
-    """The lease ended without our release; `reason` says why. Also what asks for a lease that was released: no reason.
+    """The lease ended without our release; `reason` says why.
 
     >>> lease = client.lock("job", ttl=0.2, renew=False).acquire()
     >>> time.sleep(0.25)
@@ -92,6 +92,19 @@ class LockLost(LockError):
     """
 
     code = "lost"
+
+
+class LockReleased(LockLost):
+    """The operation needs a held lease, and this one was released by its owner. `reason` is None.
+
+    >>> with lock as lease:
+    ...     pass
+    >>> lease.extend()
+    Traceback (most recent call last):
+    redlock.LockReleased: lock:job: the lease was released; nothing is held
+    """
+
+    code = "released"
 
 
 class QuorumUnavailable(LockError, ConnectionError):
@@ -135,6 +148,7 @@ for _class in (
     LockError,
     LockTimeout,
     LockLost,
+    LockReleased,
     QuorumUnavailable,
     InvalidOption,
     ClientClosed,

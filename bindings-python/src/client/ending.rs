@@ -18,7 +18,7 @@ impl Redlock {
     ///
     /// From the call on, new acquires raise ClientClosed. Acquires that wait already have `timeout` to get their lease, and
     /// held leases to be released. At the timeout, acquires that still wait raise ClientClosed. Leases that are still held
-    /// are released, and their holders are notified: LockLost, reason `released`. A node that cannot be reached and has
+    /// are released, and their holders are notified: LockLost, reason `revoked`. A node that cannot be reached and has
     /// pending deletes gets until `timeout` to return.
     ///
     /// Args:

@@ -65,7 +65,7 @@ impl Redlock {
     }
 
     /// Gives back all that this client holds; says how many. Whoever still runs under one is told: LockLost, reason
-    /// `released`. Raises the first error once all were tried.
+    /// `revoked`. Raises the first error once all were tried.
     ///
     ///     >>> client.release_all()
     ///     1

@@ -91,13 +91,13 @@ impl Lease {
         self.hold.ttl().as_secs_f64()
     }
 
-    /// Raises LockLost when it is over, lost or released: ask before you write. No question to the nodes.
+    /// Raises LockLost when it was lost, LockReleased when it was released: ask before you write. No question to the nodes.
     ///
     ///     >>> lease.ensure_held()
     ///     >>> lease.release()
     ///     >>> lease.ensure_held()
     ///     Traceback (most recent call last):
-    ///     redlock.LockLost: lock:job: the lease was released; nothing is held
+    ///     redlock.LockReleased: lock:job: the lease was released; nothing is held
     fn ensure_held(&self, py: Python<'_>) -> PyResult<()> {
         check(py, self.hold.ensure_held())
     }

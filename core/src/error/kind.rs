@@ -19,6 +19,8 @@ pub enum ErrorKind {
     ///
     /// Whatever it protected may be another's by now: stop.
     Lost,
+    /// The operation needs a held lease, and its owner has released this one, or has detached from it.
+    Released,
     /// Too many nodes are faults for a quorum to be possible.
     ///
     /// Nobody knows who holds the lock: it says nothing about another holder.
@@ -37,6 +39,7 @@ impl ErrorKind {
         match self {
             Self::Timeout => "timeout",
             Self::Lost => "lost",
+            Self::Released => "released",
             Self::Unavailable => "unavailable",
             Self::Invalid => "invalid",
             Self::Closed => "closed",
@@ -112,8 +115,8 @@ pub enum LossReason {
     Forked,
     /// Its client was closed.
     Closed,
-    /// Given back under whoever still held it: by `release_all`, `shutdown`, or another lease of its token.
-    Released,
+    /// Released by a call other than its owner's: `release_all`, `shutdown`, or another lease of its token.
+    Revoked,
     /// A part of the library itself failed.
     /// Nothing would be renewed any more; it is logged, and a bug.
     Internal,
@@ -136,7 +139,7 @@ impl LossReason {
             Self::MaxHold => "max_hold",
             Self::Forked => "forked",
             Self::Closed => "closed",
-            Self::Released => "released",
+            Self::Revoked => "revoked",
             Self::Internal => "internal",
         }
     }
@@ -151,9 +154,9 @@ impl LossReason {
             Self::MaxHold => return format!("it was held for {}", spelled("max_hold")).into(),
             Self::Forked => "it belongs to the parent process; a forked child holds nothing",
             Self::Closed => "its client was closed",
-            Self::Released => {
+            Self::Revoked => {
                 let released = spelled("release_all");
-                let text = "shutdown or another lease of its token gave it back";
+                let text = "shutdown or another lease of its token released it";
                 return format!("{released}, {text}").into();
             }
             Self::Internal => "redlock's own task for leases failed; please report it with the log",

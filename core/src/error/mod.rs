@@ -96,12 +96,10 @@ impl Error {
         error
     }
 
-    /// The lease is over as its owner wished: nothing more can be done with it.
-    ///
-    /// Of kind `Lost` without a reason: it is over, though nobody took it.
+    /// The owner has released the lease, or has detached from it. Nothing more can be done with it.
     pub(crate) fn released(key: &str) -> Self {
         let text = format!("{}: the lease was released; nothing is held", shown(key));
-        Self::new(ErrorKind::Lost, &text).about(key)
+        Self::new(ErrorKind::Released, &text).about(key)
     }
 
     /// Not acquired in time, and why.
@@ -179,7 +177,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The kind's code, equal in every language: `timeout`, `lost`, `unavailable`, `invalid` or `closed`.
+    /// The kind's code, equal in every language: `timeout`, `lost`, `released`, `unavailable`, `invalid` or `closed`.
     pub fn code(&self) -> &'static str {
         self.0.kind.code()
     }
@@ -207,7 +205,7 @@ impl Error {
 
     /// Why the lease was lost.
     ///
-    /// `None` for other kinds, and for a lease that its owner released.
+    /// `None` for other kinds.
     pub fn loss_reason(&self) -> Option<LossReason> {
         self.0.reason
     }

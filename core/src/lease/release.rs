@@ -52,9 +52,9 @@ fn end(state: &State, stay: Duration) -> Sent {
 pub(crate) fn take_back(state: &State) -> Option<Collect<bool>> {
     let phase = state.held_phase()?;
     let now = state.now();
-    let end = Status::Lost(LossReason::Released, now);
+    let end = Status::Lost(LossReason::Revoked, now);
     let deletes = send_deletes(state, phase, (end, now), stay(state));
-    state.tell(LossReason::Released);
+    state.tell(LossReason::Revoked);
     deletes
 }
 
@@ -87,7 +87,7 @@ fn send_deletes(
     if !unsent {
         return None;
     }
-    let tell = || twins(state).iter().for_each(|twin| twin.lose(LossReason::Released));
+    let tell = || twins(state).iter().for_each(|twin| twin.lose(LossReason::Revoked));
     tell();
     // Keys of a lease that was lost are probably gone: the servers are not to remember who asked for them.
     let (leases, claim) = (&state.leases, &state.params.claim);

@@ -44,7 +44,7 @@ impl State {
         }
         match reason {
             // The program asked for it, by `shutdown` or `release_all`.
-            LossReason::Released => say!(Info),
+            LossReason::Revoked => say!(Info),
             _ => say!(Warn),
         }
         self.end_spans();
