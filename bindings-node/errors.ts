@@ -49,7 +49,8 @@ export interface LockErrorDetails {
  * ```
  */
 export class LockError extends Error {
-  /** The same word in every language: `timeout`, `lost`, `released`, `unavailable`, `invalid`, `closed` or `internal`. */
+  /** The same word in every language: `timeout`, `lost`, `released`, `unavailable`, `invalid`,
+   * `unsupported`, `closed` or `internal`. */
   readonly kind: string = "internal";
   /** The kind as a code in the style of Node.js: `ERR_REDLOCK_TIMEOUT`. */
   readonly code: `ERR_REDLOCK_${string}` = "ERR_REDLOCK_INTERNAL";
@@ -187,6 +188,24 @@ export class InvalidOption extends LockError {
 }
 
 /**
+ * A server lacks a feature that an option needs, or the key holds data of another type.
+ *
+ * @example
+ * ```js
+ * const error = new Unsupported("fsync needs WAITAOF, which the server does not know");
+ * error.code; // "ERR_REDLOCK_UNSUPPORTED"
+ * ```
+ */
+export class Unsupported extends LockError {
+  override readonly kind = "unsupported";
+  override readonly code = "ERR_REDLOCK_UNSUPPORTED";
+
+  override get name(): string {
+    return "Unsupported";
+  }
+}
+
+/**
  * The client was closed.
  *
  * @example
@@ -221,6 +240,7 @@ const CLASSES: Record<string, typeof LockError> = {
   released: LockReleased,
   unavailable: QuorumUnavailable,
   invalid: InvalidOption,
+  unsupported: Unsupported,
   closed: ClientClosed,
 };
 

@@ -17,5 +17,6 @@ export const {
   onWarning,
   QuorumUnavailable,
   Redlock,
+  Unsupported,
   withLock,
 } = tried.loaded;

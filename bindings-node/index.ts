@@ -24,6 +24,7 @@ export {
   type LossReason,
   type NodeReport,
   QuorumUnavailable,
+  Unsupported,
 } from "./errors.js";
 export { Lease } from "./lease.js";
 export { Lock } from "./lock.js";

@@ -13,6 +13,7 @@ mod classes {
     pyo3::import_exception!(redlock.errors, LockReleased);
     pyo3::import_exception!(redlock.errors, QuorumUnavailable);
     pyo3::import_exception!(redlock.errors, InvalidOption);
+    pyo3::import_exception!(redlock.errors, Unsupported);
     pyo3::import_exception!(redlock.errors, ClientClosed);
 }
 
@@ -21,7 +22,7 @@ pub(crate) fn import_classes(py: Python<'_>) -> PyResult<()> {
     drop((py.get_type::<classes::LockError>(), py.get_type::<classes::LockTimeout>()));
     drop((py.get_type::<classes::LockLost>(), py.get_type::<classes::QuorumUnavailable>()));
     drop((py.get_type::<classes::InvalidOption>(), py.get_type::<classes::ClientClosed>()));
-    drop(py.get_type::<classes::LockReleased>());
+    drop((py.get_type::<classes::LockReleased>(), py.get_type::<classes::Unsupported>()));
     node_report(py).map(drop)
 }
 
@@ -94,6 +95,7 @@ fn class(py: Python<'_>, kind: ErrorKind) -> Bound<'_, PyType> {
         ErrorKind::Released => py.get_type::<classes::LockReleased>(),
         ErrorKind::Unavailable => py.get_type::<classes::QuorumUnavailable>(),
         ErrorKind::Invalid => py.get_type::<classes::InvalidOption>(),
+        ErrorKind::Unsupported => py.get_type::<classes::Unsupported>(),
         ErrorKind::Closed => py.get_type::<classes::ClientClosed>(),
         _ => py.get_type::<classes::LockError>(),
     }

@@ -130,7 +130,7 @@ impl Builder {
     /// costs it less.
     ///
     /// `false` is for users who may not run `EVALSHA`. It needs `DELIFEQ`, or `DELEX` (Redis 8.4): a server without is an
-    /// `Invalid` at the first connect. A lock has one name then, and no fencing token.
+    /// `Unsupported` at the first connect. A lock has one name then, and no fencing token.
     pub fn scripts(mut self, scripts: bool) -> Self {
         self.0.scripts = Some(scripts);
         self

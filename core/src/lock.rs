@@ -109,7 +109,7 @@ impl Lock {
     /// The lease, once it is ours. Dropping the future ends the waiting and leaves no key behind.
     ///
     /// Fails when `wait` is over: with `Timeout` when somebody else held it, with `Unavailable` when too few nodes
-    /// answered, which is retried all the while and logged once after a second. At once with `Invalid`, and `Closed`.
+    /// answered, which is retried all the while and logged once after a second. At once with `Invalid`, `Unsupported` and `Closed`.
     pub fn acquire(&self) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
         self.acquire_as(self.options.wait, None)
     }
@@ -131,7 +131,7 @@ impl Lock {
 
     /// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.
     ///
-    /// Fails with `Unavailable` when too few nodes answered, with `Invalid`, and `Closed`.
+    /// Fails with `Unavailable` when too few nodes answered, with `Invalid`, `Unsupported` and `Closed`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -180,7 +180,7 @@ impl Lock {
 
     /// Who holds it, by each node's word. A snapshot: it may be over when you read it.
     ///
-    /// Fails with `Unavailable` when fewer nodes than a quorum answered, with `Invalid`, and `Closed`.
+    /// Fails with `Unavailable` when fewer nodes than a quorum answered, with `Invalid`, `Unsupported` and `Closed`.
     pub fn inspect(&self) -> impl Future<Output = Result<Inspection>> + Send + 'static + use<> {
         let (engine, request) = self.parts();
         async move { engine.inspect(&*request?).await }

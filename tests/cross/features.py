@@ -92,8 +92,8 @@ def column(program: str) -> tuple[str, list[str]]:
     os.environ["REDLOCK_TEST_SERVER"] = program
     for _, does in FEATURES:
         with contextlib.closing(Server()) as server:
-            word = "no: `InvalidOption`"
-            with contextlib.suppress(redlock.InvalidOption):
+            word = "no: `Unsupported`"
+            with contextlib.suppress(redlock.Unsupported):
                 does(server)
                 word = "yes"
             words.append(word)

@@ -22,6 +22,7 @@ const PUBLIC = [
   "LockTimeout",
   "QuorumUnavailable",
   "Redlock",
+  "Unsupported",
   "configure",
   "lock",
   "onWarning",

@@ -31,7 +31,7 @@ describe("errors", () => {
       assert.equal(code, `ERR_REDLOCK_${kind.toUpperCase()}`);
       return code;
     });
-    assert.equal(new Set(codes).size, 7);
+    assert.equal(new Set(codes).size, 8);
     assert.ok(inspect(new redlock.LockLost("text")).includes("code: 'ERR_REDLOCK_LOST'"));
   });
 
@@ -108,7 +108,7 @@ describe("errors", () => {
             .lock(name)
             .acquire()
             .catch((error) => error);
-          assert.equal(failed.kind, "invalid");
+          assert.equal(failed.kind, "unsupported");
           without(failed, port, /^lock:\S+: a node cannot be used: .*keyPrefix/);
         }
         const twice = [server.url, server.url.replace("127.0.0.1", "localhost")];

@@ -48,7 +48,7 @@ test("a key that holds data of another type", async () => {
   const [server] = three;
   const name = fresh();
   await server.cli("LPUSH", `lock:${name}`, "data");
-  await says(new Redlock(server.url).lock(name).acquire(), "invalid", "or keyPrefix)");
+  await says(new Redlock(server.url).lock(name).acquire(), "unsupported", "or keyPrefix)");
 });
 
 test("options that break a rule", async () => {

@@ -37,7 +37,7 @@ async fn a_key_that_is_no_lock_is_named_and_left_alone() {
     let server = Server::start();
     server.ask("HSET lock:job field value");
     let error = client([&server]).lock("job").acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert_eq!(server.ask("HGET lock:job field"), "value");
 }
 

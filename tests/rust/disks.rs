@@ -33,7 +33,7 @@ async fn what_does_not_get_to_a_disk_is_a_fault() {
     let never = ["--appendonly", "yes", "--appendfsync", "no"];
     let (without, never) = (Server::start(), Server::with(&never));
     let error = on_disk(without.url()).lock("job").acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("appendonly yes"), "{error}");
     let error = refused(&on_disk(never.url())).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

@@ -62,7 +62,7 @@ async fn one_of_many_names_that_is_no_lock_is_named_and_left_alone() {
     server.ask("HSET lock:b field value");
     let lock = client([&server]).lock(["a", "b", "c"]);
     let error = lock.acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert_eq!(server.ask("DBSIZE"), ":1");
     assert_eq!(server.ask("HGET lock:b field"), "value");
 }

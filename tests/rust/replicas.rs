@@ -68,7 +68,7 @@ async fn votes_that_come_together_share_one_question() {
 async fn a_server_that_cannot_confirm_is_told_of_at_connect() {
     let without = Server::with(&["--rename-command", "WAIT", ""]);
     let error = one_replica(without.url()).lock("job").acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("min_replicas needs WAIT"), "{error}");
     let server = Server::start();
     server.ask(&format!("ACL SETUSER app reset on >s3cret-word {RIGHTS} -wait"));
@@ -86,6 +86,6 @@ async fn a_server_that_knows_of_no_disk_is_told_of_at_connect() {
     let server = Server::start();
     let fsync = builder([server.url()]).fsync(true).build().unwrap();
     let error = fsync.lock("job").acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("Redis 7.2 and Valkey have it"), "{error}");
 }

@@ -62,7 +62,7 @@ async fn a_server_that_cannot_delete_so_is_told_of_at_connect() {
     let small = Small::start(Knows::Nothing);
     let redlock = without(small.url());
     let error = redlock.lock("job").acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(
         error.to_string().contains("scripts is off, and the server has neither DELIFEQ"),
         "{error}"
@@ -79,7 +79,7 @@ async fn a_server_that_cannot_delete_so_is_told_of_at_connect() {
     let acquired = without(real.url()).lock("job").acquire().await;
     match acquired {
         Ok(lease) => assert!(deletes(&real) && lease.is_held()),
-        Err(error) => assert!(!deletes(&real) && error.kind() == ErrorKind::Invalid, "{error}"),
+        Err(error) => assert!(!deletes(&real) && error.kind() == ErrorKind::Unsupported, "{error}"),
     }
 }
 

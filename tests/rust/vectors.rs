@@ -111,6 +111,9 @@ async fn error_codes() {
     let nobody = Redlock::builder(["redis://127.0.0.1:1"]).build().unwrap();
     seen.push(nobody.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err().code());
     seen.push(redlock.lock("").acquire().await.unwrap_err().code());
+    let server = Server::start();
+    server.ask("HSET lock:job field value");
+    seen.push(client([&server]).lock("job").acquire().await.unwrap_err().code());
     redlock.close();
     seen.push(redlock.lock("job").acquire().await.unwrap_err().code());
     let kinds: Vec<String> = read::<Errors>("errors").error.into_iter().map(|e| e.kind).collect();

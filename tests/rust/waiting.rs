@@ -7,7 +7,7 @@ use redlock::ErrorKind;
 use crate::support::{client, millis, servers};
 
 #[tokio::test]
-async fn a_type_error_or_a_stranger_on_a_minority_is_no_invalid_option() {
+async fn a_type_error_or_a_stranger_on_a_minority_is_no_unsupported_key() {
     let nodes = servers(3);
     nodes[0].ask("LPUSH lock:job data");
     let (one, two) = (client(&nodes), client(&nodes));
@@ -16,8 +16,8 @@ async fn a_type_error_or_a_stranger_on_a_minority_is_no_invalid_option() {
     assert_eq!(timeout.kind(), ErrorKind::Timeout, "{timeout}");
     lease.release().await.unwrap();
     nodes[1].ask("LPUSH lock:job data");
-    let invalid = one.lock("job").wait(Duration::from_secs(5)).acquire().await.unwrap_err();
-    assert_eq!(invalid.kind(), ErrorKind::Invalid, "{invalid}");
+    let unsupported = one.lock("job").wait(Duration::from_secs(5)).acquire().await.unwrap_err();
+    assert_eq!(unsupported.kind(), ErrorKind::Unsupported, "{unsupported}");
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ from redlock.errors import (
     LockTimeout,
     NodeReport,
     QuorumUnavailable,
+    Unsupported,
 )
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "QuorumUnavailable",
     "Redlock",
     "Stats",
+    "Unsupported",
     "configure",
     "lock",
 ]

@@ -132,6 +132,18 @@ class InvalidOption(LockError, ValueError):
     code = "invalid"
 
 
+class Unsupported(LockError):
+    """A server lacks a feature that an option needs, or the key holds data of another type.
+
+    >>> try:
+    ...     client.lock("job", wait=0).acquire().release()
+    ... except redlock.Unsupported as error:
+    ...     print(error.resource)
+    """
+
+    code = "unsupported"
+
+
 class ClientClosed(LockError):
     """The client was closed, before or while it was asked.
 
@@ -151,6 +163,7 @@ for _class in (
     LockReleased,
     QuorumUnavailable,
     InvalidOption,
+    Unsupported,
     ClientClosed,
     NodeReport,
 ):

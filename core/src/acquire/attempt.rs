@@ -13,7 +13,7 @@ use super::refusal::{Refusal, own_holder};
 use super::request::Request;
 use super::round::{Round, connect, round};
 use crate::clock::{Instant, NEVER};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::lease::{Lease, Owner};
 use crate::node::Expect;
 
@@ -173,7 +173,7 @@ impl<'a> Attempt<'a> {
             return None;
         }
         match self.last {
-            Refusal::Invalid(_) => None,
+            Refusal::Permanent(..) => None,
             Refusal::Split(_) => Some(self.pace.after_split()),
             Refusal::Held(free, _) => Some(self.pace.until_free(free, self.is_told())),
             Refusal::Scouted(free, _) => {
@@ -217,7 +217,7 @@ impl<'a> Attempt<'a> {
         let lasted = self.unavailable_since.map(|since| self.now().since(since));
         let last = std::mem::replace(&mut self.last, Refusal::Queued);
         match last.error(self.request, lasted) {
-            Some(error) if error.kind() == ErrorKind::Invalid => error,
+            Some(error) if matches!(last, Refusal::Permanent(..)) => error,
             Some(error) => error.with_waited(waited),
             None => {
                 let leases = &self.acquirer.leases;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::request::Request;
-use crate::error::{Error, NodeReport, seconds};
+use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{Leases, Owner};
 use crate::node::{Taken, Vote};
 use crate::quorum::Collect;
@@ -29,8 +29,8 @@ pub(crate) enum Refusal {
     Late(Duration, Vec<NodeReport>),
     /// Too many nodes are faults.
     Unavailable(Vec<NodeReport>),
-    /// A node says that the caller's own options are wrong.
-    Invalid(String),
+    /// No retry can help.
+    Permanent(ErrorKind, String),
 }
 
 impl Refusal {
@@ -54,7 +54,7 @@ impl Refusal {
                     *taken
                 }
             }
-            Self::Queued | Self::Late(..) | Self::Unavailable(_) | Self::Invalid(_) => {
+            Self::Queued | Self::Late(..) | Self::Unavailable(_) | Self::Permanent(..) => {
                 Taken::default()
             }
         }
@@ -70,7 +70,7 @@ impl Refusal {
         match self {
             Self::Unavailable(nodes) => Some(request.unavailable(nodes.clone(), lasted)),
             Self::Late(took, nodes) => Some(request.late(*took, nodes.clone(), lasted)),
-            Self::Invalid(text) => Some(request.invalid(text)),
+            Self::Permanent(kind, text) => Some(request.permanent(*kind, text)),
             // Not the nodes' fault but somebody's lock: that ends in a timeout, whose text is made where the
             // waiting ends.
             Self::Queued | Self::Held(..) | Self::Scouted(..) | Self::Split(_) => None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::error::{Error, NodeReport, seconds};
+use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{LeaseParams, Validity};
 use crate::node::{Claim, Fencing};
 use crate::options::Options;
@@ -88,9 +88,14 @@ impl Request {
     }
 
     /// A rule that this request breaks.
-    pub(crate) fn invalid(&self, text: impl AsRef<str>) -> Error {
+    pub(crate) fn invalid(&self, text: &str) -> Error {
+        self.permanent(ErrorKind::Invalid, text)
+    }
+
+    /// Why no retry of this request can help.
+    pub(crate) fn permanent(&self, kind: ErrorKind, text: &str) -> Error {
         let key = self.key();
-        Error::invalid(format!("{}: {}", shown(&key), text.as_ref())).about(&key)
+        Error::permanent(kind, &format!("{}: {text}", shown(&key))).about(&key)
     }
 
     /// No quorum can be had: since when, where it was tried for long.

@@ -23,8 +23,8 @@ pub(crate) enum Round {
 /// Waits for the connections that a single round needs: its deadline begins with them. `Err`: why there are none.
 pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<(), Refusal> {
     let nodes = &acquirer.leases.nodes;
-    nodes.connect(&request.keys).await.map_err(|votes| match nodes.invalid(&votes) {
-        Some(text) => Refusal::Invalid(text),
+    nodes.connect(&request.keys).await.map_err(|votes| match nodes.permanent(&votes) {
+        Some((kind, text)) => Refusal::Permanent(kind, text),
         None => Refusal::Unavailable(nodes.report(&votes, nodes.connect_timeout)),
     })
 }
@@ -98,8 +98,8 @@ fn granted(
 /// First what no retry mends, then whether the nodes can be asked at all: "held" is said only where a quorum
 /// could say so.
 fn refused(request: &Request, round: &VoteRound) -> Refusal {
-    if let Some(text) = round.nodes.invalid(&round.votes) {
-        Refusal::Invalid(text)
+    if let Some((kind, text)) = round.nodes.permanent(&round.votes) {
+        Refusal::Permanent(kind, text)
     } else if round.votes.tally.unavailable() {
         Refusal::Unavailable(round.nodes.report(&round.votes, round.params.timeout))
     } else {

@@ -25,10 +25,14 @@ pub enum ErrorKind {
     ///
     /// Nobody knows who holds the lock: it says nothing about another holder.
     Unavailable,
-    /// A value broke a rule; nothing was sent.
+    /// A value broke a rule, or a URL names the wrong kind of server.
     ///
     /// Trying again cannot help.
     Invalid,
+    /// A server lacks a feature that an option needs, or the key holds data of another type.
+    ///
+    /// Trying again cannot help.
+    Unsupported,
     /// The client was closed.
     Closed,
 }
@@ -42,6 +46,7 @@ impl ErrorKind {
             Self::Released => "released",
             Self::Unavailable => "unavailable",
             Self::Invalid => "invalid",
+            Self::Unsupported => "unsupported",
             Self::Closed => "closed",
         }
     }

@@ -77,7 +77,12 @@ impl Error {
 
     /// A value broke a rule, which is the message.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Invalid, &message.into())
+        Self::permanent(ErrorKind::Invalid, &message.into())
+    }
+
+    /// No retry can help, as the kind says.
+    pub(crate) fn permanent(kind: ErrorKind, message: &str) -> Self {
+        Self::new(kind, message)
     }
 
     /// The client was closed.
@@ -177,7 +182,8 @@ impl Error {
         self.0.kind
     }
 
-    /// The kind's code, equal in every language: `timeout`, `lost`, `released`, `unavailable`, `invalid` or `closed`.
+    /// The kind's code, equal in every language: `timeout`, `lost`, `released`, `unavailable`, `invalid`, `unsupported` or
+    /// `closed`.
     pub fn code(&self) -> &'static str {
         self.0.kind.code()
     }

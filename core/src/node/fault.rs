@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::error::Cause;
+use crate::error::{Cause, ErrorKind};
 
 /// Why a node gave no answer that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub(crate) struct Fault {
     text: Arc<str>,
     /// In a box: faults are rare, and every vote has room for one.
     quote: Option<Box<Quote>>,
-    /// Asking again cannot help.
-    invalid: bool,
+    /// The kind of error that this is to the caller, if no retry can help.
+    permanent: Option<ErrorKind>,
     /// What the system said.
     cause: Option<Cause>,
 }
@@ -36,7 +36,7 @@ impl Fault {
     /// A fault in our words.
     /// No server's words may be in it as they came: that is what [`Fault::saying`] is for.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into().into(), quote: None, invalid: false, cause: None }
+        Self { text: text.into().into(), quote: None, permanent: None, cause: None }
     }
 
     /// A fault by what the system said, too.
@@ -54,9 +54,14 @@ impl Fault {
         self.cause
     }
 
-    /// A fault that no retry can mend: the caller's own options are wrong.
+    /// A fault that no retry can fix: the options name the wrong server.
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
-        Self { invalid: true, ..Self::new(text) }
+        Self { permanent: Some(ErrorKind::Invalid), ..Self::new(text) }
+    }
+
+    /// A fault that no retry can fix: the server lacks a feature, or the key holds data of another type.
+    pub(crate) fn unsupported(text: impl Into<String>) -> Self {
+        Self { permanent: Some(ErrorKind::Unsupported), ..Self::new(text) }
     }
 
     /// The fault with where it came from in front.
@@ -80,9 +85,9 @@ impl Fault {
         Self { quote: self.quote.map(|quote| Box::new(redacted(*quote))), ..self }
     }
 
-    /// Whether the caller's own options are wrong.
-    pub(crate) fn is_invalid(&self) -> bool {
-        self.invalid
+    /// The kind of error that this is to the caller, if no retry can help.
+    pub(crate) fn permanent(&self) -> Option<ErrorKind> {
+        self.permanent
     }
 }
 

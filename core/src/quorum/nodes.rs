@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::collect::{Collect, Counts};
 use crate::clock::Clock;
-use crate::error::{NodeReport, NodeState, seconds};
+use crate::error::{ErrorKind, NodeReport, NodeState, seconds};
 use crate::node::{Claim, Extension, Node, Reply, VoteParams};
 use crate::spelling::spelled;
 
@@ -48,18 +48,19 @@ impl Nodes {
         given_back(self.list.iter().map(|node| node.shorten(claim, owed, stay)))
     }
 
-    /// What is wrong with the caller's own options, with the node that says so first, if so many nodes do that no
-    /// quorum is left: a minority with somebody's data under the key is only as bad as if it were down.
-    pub(crate) fn invalid<T>(&self, votes: &Collect<T>) -> Option<String> {
+    /// The first permanent fault, if so many nodes have one that no quorum is left.
+    ///
+    /// A minority of such nodes counts as if it were down.
+    pub(crate) fn permanent<T>(&self, votes: &Collect<T>) -> Option<(ErrorKind, String)> {
         let answers = self.list.iter().zip(&votes.answers);
         let mut faults = answers.filter_map(|(node, answer)| match answer {
-            Some(Err(fault)) if fault.is_invalid() => Some((node, fault)),
+            Some(Err(fault)) => Some((fault.permanent()?, node, fault)),
             _ => None,
         });
         let spare = self.list.len() - votes.tally.quorum();
         // More than can be spared say so; the first of them is named.
-        let (node, fault) = faults.clone().nth(spare).and(faults.next())?;
-        Some(format!("{}: {fault}", node.url()))
+        let (kind, node, fault) = faults.clone().nth(spare).and(faults.next())?;
+        Some((kind, format!("{}: {fault}", node.url())))
     }
 
     /// Waits until a quorum of the nodes has a connection for the keys, within `connect_timeout`. `Err`: what each node came to.

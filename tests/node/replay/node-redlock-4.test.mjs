@@ -233,7 +233,7 @@ replay("an event tells of each server's error", "better", [""], async () => {
   const key = fresh();
   for (const server of servers.all) await server.cli("SADD", key, "somebody's data");
   const error = await failed(over(servers.all.map(ioredis)).lock(key).acquire({ wait: 1_000 }));
-  assert.equal(error.kind, "invalid");
+  assert.equal(error.kind, "unsupported");
   assert.match(error.message, /another type/);
 });
 

@@ -117,7 +117,7 @@ impl Connection {
     /// There is no connection: whoever waits for one is told why.
     fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
         // Warned of once, however often it is tried: nobody mends it meanwhile.
-        if fault.is_invalid() && self.reconnect.last.as_ref() != Some(&fault) {
+        if fault.permanent().is_some() && self.reconnect.last.as_ref() != Some(&fault) {
             self.context.warn(&fault);
         } else if self.outage.is_none() {
             log::event!(

@@ -257,7 +257,7 @@ impl Dialogue {
             return None;
         }
         let fault = self.context.target.route.redact_fault(reply::unexpected(answer));
-        if fault.is_invalid() {
+        if fault.permanent().is_some() {
             return None;
         }
         if !std::mem::replace(&mut self.refusal_said, true) {

@@ -69,7 +69,7 @@ impl Durability {
             let text = format!("{option} needs {name}, which the server refuses: ");
             return Some(Fault::new(text).saying(&words(answer), ""));
         };
-        Some(Fault::invalid(why).saying(&words(answer), ""))
+        Some(Fault::unsupported(why).saying(&words(answer), ""))
     }
 
     /// The option that wants it, for messages.

@@ -223,7 +223,7 @@ pub(super) fn forced(answer: &Value) -> Answer<bool> {
     match answer {
         Value::Array(parts) => match &parts[..] {
             [Value::Nil, _] => Ok(false),
-            [Value::BulkString(_), _] => Err(Fault::invalid(
+            [Value::BulkString(_), _] => Err(Fault::unsupported(
                 "the key holds a value of more than a kilobyte, it is no lock: delete it by hand",
             )),
             _ => reply::count(answer),

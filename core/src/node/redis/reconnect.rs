@@ -196,7 +196,7 @@ impl Reconnect {
 
 /// What is wrong with the options is said as it is; the rest is only why there is no connection.
 fn not_connected(fault: &Fault) -> Fault {
-    if fault.is_invalid() {
+    if fault.permanent().is_some() {
         return fault.clone();
     }
     Fault::new(format!("not connected: {fault}")).after(fault)

@@ -48,9 +48,11 @@ pub(super) fn refusal(text: &str) -> Fault {
         _ => "",
     };
     let answered = "the server answered ";
-    // No retry mends these.
-    let wrong = matches!(code, "WRONGTYPE" | "MOVED" | "ASK" | "CROSSSLOT");
-    let fault = if wrong { Fault::invalid(answered) } else { Fault::new(answered) };
+    let fault = match code {
+        "WRONGTYPE" => Fault::unsupported(answered),
+        "MOVED" | "ASK" | "CROSSSLOT" => Fault::invalid(answered),
+        _ => Fault::new(answered),
+    };
     fault.saying(text, hint)
 }
 
@@ -82,20 +84,27 @@ pub(super) fn words(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
-    fn what_is_wrong_with_the_options_is_told_by_the_errors_code() {
-        for (text, invalid) in [
-            ("WRONGTYPE Operation against a key holding the wrong kind of value", true),
-            ("ERR Error running script (call to f_0): @user_script:12: WRONGTYPE Operation", true),
-            ("NOPERM this user may not touch the key 'WRONGTYPE'", false),
-            ("ERR unknown command 'WRONGTYPE'", false),
-            ("LOADING of: WRONGTYPE", false),
-            ("MOVED 3999 127.0.0.1:6381", true),
-            ("ASK 3999 127.0.0.1:6381", true),
-            ("CROSSSLOT Keys in request don't hash to the same slot", true),
+    fn error_code_tells_permanent_faults() {
+        for (text, kind) in [
+            (
+                "WRONGTYPE Operation against a key holding the wrong kind of value",
+                Some(ErrorKind::Unsupported),
+            ),
+            (
+                "ERR Error running script (call to f_0): @user_script:12: WRONGTYPE Operation",
+                Some(ErrorKind::Unsupported),
+            ),
+            ("NOPERM this user may not touch the key 'WRONGTYPE'", None),
+            ("ERR unknown command 'WRONGTYPE'", None),
+            ("LOADING of: WRONGTYPE", None),
+            ("MOVED 3999 127.0.0.1:6381", Some(ErrorKind::Invalid)),
+            ("ASK 3999 127.0.0.1:6381", Some(ErrorKind::Invalid)),
+            ("CROSSSLOT Keys in request don't hash to the same slot", Some(ErrorKind::Invalid)),
         ] {
-            assert_eq!(refusal(text).is_invalid(), invalid, "{text}");
+            assert_eq!(refusal(text).permanent(), kind, "{text}");
         }
     }
 }

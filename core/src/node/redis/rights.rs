@@ -65,7 +65,7 @@ impl Needs {
             return Ok(None);
         }
         if known.is_some() {
-            return Err(Fault::invalid(
+            return Err(Fault::unsupported(
                 "scripts is off, and PING does not say back what it is given, by which answers are told apart: leave \
                  scripts on, or use a server that does",
             ));
@@ -74,7 +74,7 @@ impl Needs {
         let other = answers.iter().find(|(_, answer)| !is_unknown(answer));
         Err(other.map_or_else(
             || {
-                Fault::invalid(
+                Fault::unsupported(
                     "scripts is off, and the server has neither DELIFEQ (Valkey 9) nor DELEX (Redis 8.4), by which locks \
                      are given back without one: leave scripts on, or use such a server",
                 )
@@ -156,7 +156,7 @@ fn denied(name: &str, answer: &Value) -> Option<Fault> {
         let text = format!(
             "the server does not know {name}, which every lock needs (a proxy, or rename-command, hides it): "
         );
-        return Some(Fault::invalid(text).saying(details, ""));
+        return Some(Fault::unsupported(text).saying(details, ""));
     }
     // The text names what was denied: a command by its name, in quotes, a key as a key.
     let about = details.contains(&format!("'{}", name.to_lowercase()));

@@ -43,11 +43,11 @@ mod tests {
     fn the_first_stands_and_a_liar_takes_nobody_along() {
         let run_ids = RunIds::default();
         run_ids.enter("a", "", "one").unwrap();
-        assert!(run_ids.enter("b", "", "one").unwrap_err().is_invalid());
+        assert!(run_ids.enter("b", "", "one").unwrap_err().permanent().is_some());
         run_ids.enter("a", "", "one").unwrap();
         run_ids.enter("b", "", "two").unwrap();
         // It worked once, so what it says now is no mistake in the options.
-        assert!(!run_ids.enter("b", "", "one").unwrap_err().is_invalid());
+        assert!(!run_ids.enter("b", "", "one").unwrap_err().permanent().is_some());
         run_ids.enter("a", "", "one").unwrap();
         run_ids.enter("a", "", "three").unwrap();
         run_ids.enter("b", "", "one").unwrap();
@@ -60,8 +60,8 @@ mod tests {
         run_ids.enter("a", "a:2", "two").unwrap();
         // Known by two addresses.
         run_ids.enter("a", "a:3", "two").unwrap();
-        assert!(run_ids.enter("b", "b:1", "two").unwrap_err().is_invalid());
+        assert!(run_ids.enter("b", "b:1", "two").unwrap_err().permanent().is_some());
         run_ids.enter("b", "b:1", "three").unwrap();
-        assert!(run_ids.enter("b", "b:2", "one").unwrap_err().is_invalid());
+        assert!(run_ids.enter("b", "b:2", "one").unwrap_err().permanent().is_some());
     }
 }

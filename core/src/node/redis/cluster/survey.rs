@@ -131,7 +131,7 @@ async fn ask(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Clock>) -> F
         match found {
             Ok(found) => views.push(found),
             // What is wrong with the options is told before what is wrong with a server.
-            Err(fault) if fault.is_invalid() || why.is_none() => why = Some(fault),
+            Err(fault) if fault.permanent().is_some() || why.is_none() => why = Some(fault),
             Err(_) => {}
         }
         // The nearest server alone may be the one that is cut off. A dead one must not hold up a client's first command.

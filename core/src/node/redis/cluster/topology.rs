@@ -248,12 +248,15 @@ mod tests {
     #[test]
     fn what_is_no_topology_is_a_fault() {
         assert!(
-            read("-ERR This instance has cluster support disabled\r\n").unwrap_err().is_invalid()
+            read("-ERR This instance has cluster support disabled\r\n")
+                .unwrap_err()
+                .permanent()
+                .is_some()
         );
         for odd in
             ["-NOPERM no\r\n", "+OK\r\n", "*1\r\n:1\r\n", "*1\r\n*3\r\n:0\r\n:16384\r\n*0\r\n"]
         {
-            assert!(!read(odd).unwrap_err().is_invalid(), "{odd}");
+            assert!(!read(odd).unwrap_err().permanent().is_some(), "{odd}");
         }
     }
 }
