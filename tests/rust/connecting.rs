@@ -4,11 +4,11 @@ use redlock::{ErrorKind, Redlock};
 
 use crate::support::{Mode, Proxy, Server, Silent, builder, client, millis};
 
-/// Each reply comes 150 ms late: the greeting takes at least two of them, an answer one.
+/// Each reply comes 400 ms late. The handshake takes at least two of them, a command one.
 fn slow_link() -> (Server, impl Fn(u64) -> Redlock) {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
-    proxy.set(Mode::Delay);
+    proxy.set(Mode::LongDelay);
     let cold = move |node_timeout| {
         builder([proxy.url()]).node_timeout(millis(node_timeout)).build().unwrap()
     };
@@ -18,16 +18,16 @@ fn slow_link() -> (Server, impl Fn(u64) -> Redlock) {
 #[tokio::test]
 async fn a_cold_single_round_gets_the_connect_time_on_top_of_node_timeout() {
     let (server, cold) = slow_link();
-    let lease = cold(280).lock("tried").try_acquire().await.unwrap().expect("free");
-    let again = cold(280);
+    let lease = cold(750).lock("tried").try_acquire().await.unwrap().expect("free");
+    let again = cold(750);
     let lock = again.lock("tried");
     let error = lock.wait(millis(0)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    assert!(cold(280).lock("tried").inspect().await.unwrap().held);
-    let attached = cold(280);
+    assert!(cold(750).lock("tried").inspect().await.unwrap().held);
+    let attached = cold(750);
     attached.lock("tried").attach(lease.token()).await.unwrap().into_handle().detach();
-    // It asks twice.
-    assert!(cold(450).force_release("tried").await.unwrap());
+    // It sends two commands.
+    assert!(cold(1200).force_release("tried").await.unwrap());
     assert_eq!(server.ask("EXISTS lock:tried"), ":0");
 }
 

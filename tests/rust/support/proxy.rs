@@ -20,6 +20,8 @@ pub(crate) enum Mode {
     DropReplies,
     /// Each answer comes [`DELAY`] late.
     Delay,
+    /// Each reply comes [`LONG_DELAY`] late.
+    LongDelay,
     /// No server tells its age: it is below zero, or no number.
     Ageless,
     /// No server says which run it is.
@@ -27,6 +29,7 @@ pub(crate) enum Mode {
 }
 
 pub(crate) const DELAY: Duration = Duration::from_millis(150);
+pub(crate) const LONG_DELAY: Duration = Duration::from_millis(400);
 
 /// A TCP proxy in front of a server.
 pub(crate) struct Proxy {
@@ -76,6 +79,8 @@ impl Proxy {
                 let unheard = move |mode: u8| {
                     if mode == Mode::Delay as u8 {
                         std::thread::sleep(DELAY);
+                    } else if mode == Mode::LongDelay as u8 {
+                        std::thread::sleep(LONG_DELAY);
                     }
                     mode == Mode::Blackhole as u8
                         || mode == Mode::DropReplies as u8

@@ -20,9 +20,9 @@ async fn lock_extend_lock() {
 #[tokio::test]
 async fn lock_extend_lock_releases() {
     let (nodes, one) = three();
-    let lease = one.lock("lock:job").ttl(millis(500)).renew(false).acquire().await.unwrap();
-    // A machine that stands still for half a second loses it here already.
-    let extended = lease.extend(millis(500)).await;
+    let lease = one.lock("lock:job").ttl(millis(2000)).renew(false).acquire().await.unwrap();
+    // A machine that stops for two seconds loses it here already.
+    let extended = lease.extend(millis(2000)).await;
     assert!(extended.is_ok_and(|()| lease.is_held()) || lease.lost_reason().is_some());
     lease.lost().await;
     let _next = on(&nodes).lock("lock:job").ttl(LONG).wait(LONG).acquire().await.unwrap();
