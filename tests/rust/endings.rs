@@ -117,7 +117,7 @@ async fn a_shutdown_lets_waiting_acquires_finish() {
             waiting = rest;
             let lease = lease.unwrap().unwrap();
             lease.extend(Duration::from_secs(20)).await.unwrap();
-            assert!(lease.is_held() && !down.is_finished(), "{:?}", lease.loss());
+            assert!(lease.is_held() && !down.is_finished(), "{:?}", lease.lost_reason());
             lease.release().await.unwrap();
         }
         assert_eq!(down.await.unwrap().unwrap(), 0);
