@@ -270,7 +270,7 @@ class Lock:
         ...     print(report("eve"), report("mallory"))
         None 7
     """
-    def aacquire(self, *args: typing.Any, wait: float | datetime.timedelta | None=..., **kwargs: typing.Any) -> _Acquiring:
+    def aacquire(self, *, wait: float | datetime.timedelta | None=...) -> _Acquiring:
         """
         `acquire` for asyncio, to be awaited or entered. A cancellation leaves no key behind.
 
@@ -363,7 +363,7 @@ class Lock:
         """
         The lock of these names, for calls of a decorated function.
         """
-    def acquire(self, /, *args: "typing.Never", wait: "float | datetime.timedelta | None" = ..., timeout: "float | datetime.timedelta | None" = ..., **kwargs: "typing.Never") -> Lease:
+    def acquire(self, /, *, wait: "float | datetime.timedelta | None" = ..., timeout: "float | datetime.timedelta | None" = ...) -> Lease:
         """
         The lease, once it is ours: waits for `wait` seconds (None: for ever; not given: the lock's own).
 
@@ -587,7 +587,7 @@ class Redlock:
     def __deepcopy__(self, /, memo: "object") -> Redlock: ...
     def __enter__(self, /) -> "typing.Self": ...
     def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
-    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock: ...
+    def __new__(cls, /, nodes: "str | list[str] | tuple[str, ...]", *, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None) -> Redlock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     def _force_release(self, /, name: "str | list[str] | tuple[str, ...]") -> "collections.abc.Awaitable[bool]":
@@ -639,9 +639,9 @@ class Redlock:
             ['lock:job']
         """
     @typing.overload
-    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> _Skipping[_D]: ...
     @typing.overload
-    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
+    def lock(self, /, name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> Lock:
         """
         Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Times are seconds or timedelta.
 
@@ -866,7 +866,7 @@ def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool]
     Replaces the default client and whether it is in use, and returns both as they were.
     """
 
-def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never", replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None, **kwargs: "typing.Never") -> Redlock:
+def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | None" = None, key_prefix: "str | None" = None, node_timeout: "float | datetime.timedelta | None" = None, connect_timeout: "float | datetime.timedelta | None" = None, restart_guard: "float | datetime.timedelta | None" = None, min_replicas: "int | None" = None, fsync: "bool | None" = None, scripts: "bool | None" = None, tls_ca: "str | os.PathLike[str] | bytes | None" = None, tls_cert: "str | os.PathLike[str] | bytes | None" = None, tls_key: "str | os.PathLike[str] | bytes | None" = None, tls_server_name: "str | None" = None, tls_verify: "bool | None" = None, client_name: "str | None" = None, credentials: "collections.abc.Callable[[], str | tuple[str | None, str] | tuple[str | None, str, float | datetime.timedelta | None]] | None" = None) -> Redlock:
     """
     Chooses the default client, and returns it: without it, REDLOCK_NODES, else REDIS_URL, else
     redis://127.0.0.1:6379.
@@ -880,9 +880,9 @@ def configure(nodes: "str | list[str] | tuple[str, ...]", *args: "typing.Never",
     """
 
 @typing.overload
-def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> _Skipping[_D]: ...
+def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, default: "_D", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> _Skipping[_D]: ...
 @typing.overload
-def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *args: "typing.Never", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, **kwargs: "typing.Never") -> Lock:
+def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]", *, ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, min_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None) -> Lock:
     """
     Describes a lock of the default client, which is looked up at each acquire: see `configure`.
 

@@ -13,9 +13,9 @@ class NodeReport:
     __slots__ = ("error", "state", "url")
 
     def __init__(self, url: str, state: str, error: str | None = None) -> None:
-        self.url = url
-        self.state = state
-        self.error = error
+        self.url: str = url
+        self.state: str = state
+        self.error: str | None = error
 
     def _values(self) -> tuple[str, str, str | None]:
         return (self.url, self.state, self.error)
@@ -56,15 +56,15 @@ class LockError(Exception):
     ) -> None:
         super().__init__(message)
         #: The Redis key it is about.
-        self.resource = resource
+        self.resource: str | None = resource
         #: Seconds for which the acquire had waited.
-        self.waited = waited
+        self.waited: float | None = waited
         #: Seconds left of the holder's lease, where a node told it.
-        self.remaining = remaining
+        self.remaining: float | None = remaining
         #: Why a lease was lost: expired, taken, missing, quorum, max_hold, forked, revoked, closed, internal.
-        self.reason = reason
+        self.reason: str | None = reason
         #: What each node had to say, where the nodes are the cause.
-        self.nodes = nodes
+        self.nodes: tuple[NodeReport, ...] = nodes
 
 
 class LockTimeout(LockError, TimeoutError):

@@ -15,8 +15,10 @@ try:
     from opentelemetry import metrics, trace
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.trace import SpanKind, Status, StatusCode
-except ImportError as missing:
-    raise ImportError("redlock.otel needs OpenTelemetry: install redlock-native[otel]") from missing
+except ImportError as _missing:
+    raise ImportError(
+        "redlock.otel needs OpenTelemetry: install redlock-native[otel]"
+    ) from _missing
 
 from redlock import Redlock, Stats, __version__, _log
 from redlock._native import _observe_by

@@ -5,18 +5,14 @@ With pytest the fixture `redlock_client` gives one, and nothing of redlock is im
 
 import time
 import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
 
 from redlock._native import Lease, Redlock, _advance_memory, _fail_memory, _now
 
-# As `typing` has it, which takes longer to import than all the rest.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import timedelta
-    from types import TracebackType
-    from typing import Any, Self
-
-    _Names = str | list[str] | tuple[str, ...]
+_Names = str | list[str] | tuple[str, ...]
 
 #: Seconds that `lose` and `advance` wait at most until holders have been told, on a clock that freezegun does not
 #: replace.

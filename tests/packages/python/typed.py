@@ -1,7 +1,7 @@
 """Read by mypy alone: the package's types are seen, and refuse what is wrong. An unused ignore is an error too."""
 
 import asyncio
-from typing import assert_type
+from typing import Any, assert_type
 
 import redlock
 
@@ -9,6 +9,22 @@ client = redlock.Redlock("memory://", key_prefix="jobs:")
 lock = client.lock("job", ttl=5, wait=None)
 client.lock("job", ttl="5")  # type: ignore[call-overload]
 client.lock("job", timeout=5)  # type: ignore[call-overload]
+
+
+class Wrapper(redlock.Redlock):
+    def attach(self, name: Any, token: str, **options: Any) -> redlock.Lease:
+        redlock.configure(self.nodes, replace=True, **options)
+        return super().attach(name, token, **options)
+
+    def acquire(self, name: str, waits: dict[str, float], **options: Any) -> redlock.Lease:
+        return redlock.Redlock(self.nodes, **options).lock(name).acquire(**waits)
+
+
+redlock.lock("job", timeout=5)  # type: ignore[call-overload]
+redlock.Redlock("memory://", "memory://b")  # type: ignore[call-arg]
+lock.acquire(3)  # type: ignore[call-arg]
+lock.acquire(timeout=3)  # type: ignore[call-arg]
+lock.aacquire(timeout=3)  # type: ignore[call-arg]
 
 
 @lock
