@@ -1,7 +1,8 @@
 // Warnings: where they go, what is said once, and what is not said at all.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { onWarning, Redlock } from "redlock-native";
-import { eventually, fresh, refusal } from "./helper.mjs";
+import { eventually, fresh, refusal, Server } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const heard = [];
@@ -99,6 +100,33 @@ test("of thousands of a kind a few are said, and how many more there were", asyn
   await eventually(() => assert.equal(counted(), before + 2_000));
   const seconds = more().length;
   assert.ok(seconds > 0 && lost().length <= 11 * (seconds + 1), `${lost().length} in ${seconds} s`);
+});
+
+test("an outage is one warning, however many acquires fail", async () => {
+  const server = await Server.start();
+  const redlock = new Redlock(server.url);
+  await redlock.using("before", () => undefined);
+  server.process.kill("SIGKILL");
+  await once(server.process, "exit");
+  const ours = () => heard.filter(({ message }) => message.includes(server.shown));
+  const waits = redlock.lock("waits").acquire();
+  const fail = async () => {
+    const locks = Array.from({ length: 50 }, () => redlock.lock(fresh()));
+    const failed = await Promise.allSettled(locks.map((lock) => lock.tryAcquire()));
+    for (const { reason } of failed) assert.equal(reason.code, "unavailable");
+  };
+  while (ours().length === 0) await fail();
+  for (let round = 0; round < 5; round += 1) await fail();
+  // Behind all that was to be warned of.
+  await laterWarning();
+  const [{ message }] = ours();
+  assert.equal(ours().length, 1, ours().join("\n"));
+  const rest = `node=${server.shown} outage_ms=[\\d.]+ failures=\\d+`;
+  assert.match(message, new RegExp(`^unavailable for [\\d.]+ s, retrying: .* ${rest}$`));
+  await server.begin();
+  await (await waits).release();
+  redlock.close();
+  await server.stop();
 });
 
 test("a long hold is warned of once for each place", async () => {

@@ -234,6 +234,43 @@ def test_a_renewal_that_nobody_calls_for_is_told_as_soon_as_it_is_wanted(kept: K
         assert len(kept.of("renewed")) == count
 
 
+def test_an_outage_is_one_record_however_many_acquires_fail(kept: Kept) -> None:
+    level(logging.INFO)
+    server = Server()
+    client = redlock.Redlock(server.url)
+    client.lock("before").acquire().release()
+    server.process.kill()
+    server.process.wait()
+    with ThreadPoolExecutor(9) as pool:
+        waits = pool.submit(client.lock("waits").acquire)
+
+        def fail() -> list[BaseException | None]:
+            lock = client.lock("fails", wait=0)
+            return [pool.submit(lock.acquire).exception() for _ in range(50)]
+
+        try:
+            outage = eventually(lambda: fail() and kept.of("unavailable for "))[0]
+            for error in fail():
+                assert isinstance(error, redlock.QuorumUnavailable)
+            flush(kept)
+            assert kept.records == [outage], [record.getMessage() for record in kept.records]
+            server.restart()
+            waits.result(60).release()
+        finally:
+            client.close()
+    assert outage.msg == "unavailable for %s, retrying: %s node=%s outage_ms=%s failures=%s"
+    assert (outage.name, outage.levelno) == ("redlock.node", logging.WARNING)
+    values = vars(outage)
+    assert values["node"] == server.shown
+    assert values["outage_ms"] >= 1000
+    assert values["failures"] > 50
+    (back,) = kept.until("available again after ")
+    assert (back.name, back.levelno) == ("redlock.node", logging.INFO)
+    assert vars(back)["failures"] >= values["failures"]
+    server.close()
+    assert len(kept.records) == 2, [record.getMessage() for record in kept.records]
+
+
 def lose(client: redlock.Redlock, name: str) -> None:
     client.lock(name).acquire()
     client.force_release(name)

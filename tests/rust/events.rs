@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use redlock::Redlock;
+use redlock::testing::{TestClock, TestRedlock};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -241,6 +242,96 @@ fn those_behind_others_of_their_client_are_told_of_once() {
     });
 }
 
+/// The events that say this now.
+fn now(words: &str) -> Vec<Said> {
+    said(words, 0)
+}
+
+#[test]
+fn an_outage_is_logged_at_growing_intervals_however_many_acquires_fail() {
+    let _turn = turn(LevelFilter::DEBUG);
+    let clock = TestClock::new();
+    let redlock = TestRedlock::by(&clock).unwrap();
+    // Acquires without an end share one record with those that fail at once.
+    let mut waits = Box::pin(redlock.lock("waits").acquire());
+    redlock.fail();
+    let mut advance = |seconds| {
+        block_on(async {
+            tokio::select! {
+                biased;
+                lease = &mut waits => panic!("{lease:?} of a node that is down"),
+                () = clock.advance(Duration::from_secs(seconds)) => {}
+            }
+            for _ in 0..100 {
+                redlock.lock("fails").try_acquire().await.unwrap_err();
+            }
+        });
+        // Behind all records so far.
+        let flushes = now("a ttl above one hour").len();
+        let ttl = Duration::from_secs(7200 * (flushes as u64 + 1));
+        block_on(redlock.lock("flush").ttl(ttl).try_acquire()).unwrap_err();
+        said("a ttl above one hour", flushes + 1);
+        now("unavailable for ").len()
+    };
+    // (From 1 s, 10 s and 60 s on, then each 300 s.)
+    let records: Vec<usize> = [0, 2, 7, 2, 48, 2, 290, 12, 600].map(&mut advance).into();
+    assert_eq!(records, [0, 1, 1, 2, 2, 3, 3, 4, 6]);
+    let failures: Vec<f64> =
+        now("unavailable for ").iter().map(|said| milliseconds(said, "failures")).collect();
+    assert!(failures.is_sorted() && failures[0] > 100.0, "{failures:?}");
+    redlock.recover();
+    let lease = block_on(async {
+        let (lease, ()) = tokio::join!(waits, clock.advance(Duration::from_secs(3)));
+        lease.unwrap()
+    });
+    let [back] = &said("available again after ", 1)[..] else { panic!("once") };
+    assert_eq!((back.level, back.name), (Level::INFO, "redlock::node"));
+    assert!(milliseconds(back, "outage_ms") > 963_000.0, "{back:?}");
+    for record in now("unavailable for ") {
+        assert_eq!((record.level, record.name), (Level::WARN, "redlock::node"));
+        assert!(record.fields["message"].contains("a test has this node fail"), "{record:?}");
+        assert!(record.fields["node"].starts_with("memory://"), "{record:?}");
+    }
+    block_on(lease.release()).unwrap();
+    let retries = said("retrying until wait ends", 1);
+    assert!(retries.iter().all(|said| said.level == Level::DEBUG), "{retries:?}");
+}
+
+#[test]
+fn a_node_that_fails_again_at_once_is_in_the_same_outage() {
+    let _turn = turn(LevelFilter::DEBUG);
+    let clock = TestClock::new();
+    let redlock = TestRedlock::by(&clock).unwrap();
+    for _ in 0..120 {
+        block_on(async {
+            redlock.fail();
+            redlock.lock("job").try_acquire().await.unwrap_err();
+            redlock.recover();
+            drop(redlock.lock("job").try_acquire().await.unwrap());
+            clock.advance(millis(500)).await;
+        });
+    }
+    let records = said("unavailable for ", 2).len();
+    assert_eq!((records, said("available again after ", 2).len()), (2, 2), "1 s and 10 s of 60");
+}
+
+#[test]
+fn an_outage_of_a_node_that_no_quorum_needs_is_logged() {
+    let _turn = turn(LevelFilter::INFO);
+    let mut servers = crate::support::servers(3);
+    let redlock = client(&servers);
+    block_on(async { drop(redlock.lock("outage").acquire().await.unwrap()) });
+    servers[2].kill();
+    // Nothing is asked of it meanwhile.
+    let [record] = &said("unavailable for ", 1)[..] else { panic!("once") };
+    assert_eq!(record.level, Level::WARN);
+    assert!(record.fields["node"].contains(&servers[2].port.to_string()), "{record:?}");
+    servers[2].restart();
+    let [back] = &said("available again after ", 1)[..] else { panic!("once") };
+    assert!(milliseconds(back, "outage_ms") >= 1000.0, "{back:?}");
+    assert!(milliseconds(back, "failures") >= 2.0, "{back:?}");
+}
+
 #[test]
 fn an_outage_is_told_of_once_and_so_is_its_end() {
     let _turn = turn(LevelFilter::DEBUG);
@@ -255,10 +346,10 @@ fn an_outage_is_told_of_once_and_so_is_its_end() {
     }
     server.restart();
     let [back] = &said("connected again", 1)[..] else { panic!("once") };
-    assert_eq!(back.level, Level::INFO);
+    assert_eq!(back.level, Level::DEBUG);
     assert!(milliseconds(back, "outage_ms") > 300.0, "{back:?}");
     assert_eq!(said("no connection", 1).len(), 1);
-    assert_eq!(said("connected", 1).iter().filter(|said| said.level == Level::DEBUG).count(), 1);
+    assert_eq!(said("connected", 2).len(), 2, "with the one above");
 }
 
 #[test]

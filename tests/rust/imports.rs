@@ -176,6 +176,7 @@ const CORE: &[&str] = &[
     "node::vote",
     "node::fencing",
     "node::slots",
+    "node::outage",
     "node::fault",
     "exit",
     "silent_spans",

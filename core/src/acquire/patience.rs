@@ -1,5 +1,5 @@
-//! What is logged of an acquire that takes long: that the nodes are of no use, once, and of a wait without an end that
-//! somebody else holds the lock, again and again. Who waits for ever hears of neither otherwise.
+//! What is logged of an acquire that takes long: that too few nodes can be used, once, and of a wait without an end that
+//! another holder has the lock, repeatedly. The nodes' outages are logged by `node::outage`.
 
 use std::time::Duration;
 
@@ -52,15 +52,24 @@ impl Patience {
         }
     }
 
-    /// The nodes have been of no use for as long as this: whoever waits without an end may wait for a server that nobody
-    /// has started.
+    /// Logs once that too few nodes could be used for as long as this. The nodes themselves log their outages, once for
+    /// all acquires. Where a quorum granted too late, no node failed, and this is the only record.
     pub(super) fn useless(&mut self, request: &Request, last: &Refusal, lasted: Duration) {
         if self.useless || lasted < FALLBACK {
             return;
         }
         self.useless = true;
         let Some(error) = last.error(request, Some(lasted)) else { return };
-        log::event!(Warn, Acquire, { key: request.key() }, "still asking, as long as wait allows: {why}", why = error);
+        if matches!(last, Refusal::Late(..)) {
+            log::event!(
+                Warn, Acquire, { key: request.key() },
+                "every grant came too late, retrying until wait ends: {why}", why = error
+            );
+        } else {
+            log::event!(
+                Debug, Acquire, { key: request.key() }, "retrying until wait ends: {why}", why = error
+            );
+        }
     }
 
     /// Somebody else has held it for as long as this; `own` says more where this client is known to be that.

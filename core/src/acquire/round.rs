@@ -57,6 +57,8 @@ pub(crate) async fn round(
         VoteRound::open(nodes, request.claim(), params, now)
     };
     round.count(clock).await;
+    // A round that `wait` cuts short says nothing about a node that is silent.
+    nodes.note(&round.votes, Some(timeout).filter(|timeout| *timeout == request.node_timeout()));
     if !round.votes.tally.met() {
         return Round::Refused(refused(request, &round));
     }

@@ -134,7 +134,9 @@ fn ask(state: &State, phase: &mut Phase, ttl: Duration) -> (Duration, Fencing) {
 
 /// Waits for the verdict, and does to the lease what it says.
 pub(crate) async fn judge(state: &State, round: &mut ExtendRound) -> Verdict {
-    let verdict = round.verdict(&*state.leases.nodes.clock).await;
+    let nodes = &state.leases.nodes;
+    let verdict = round.verdict(&*nodes.clock).await;
+    nodes.note(&round.votes, Some(round.timeout));
     match verdict {
         // The lease may have ended while the nodes were asked: then it stays so, whatever they answered.
         Verdict::Extended if !round.check => state.confirm(round.validity),

@@ -13,7 +13,8 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use super::{
-    Claim, Extension, Fault, Fencing, Holder, KEPT, Node, Reply, Taken, Vote, VoteParams, Watch,
+    Claim, Extension, Fault, Fencing, Holder, KEPT, Node, Outage, Reply, Taken, Vote, VoteParams,
+    Watch,
 };
 use crate::clock::{Clock, Instant};
 pub(crate) use store::Memory;
@@ -26,6 +27,7 @@ pub(crate) struct MemoryNode {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     watch: Arc<Watch>,
+    outage: Outage,
 }
 
 impl MemoryNode {
@@ -37,7 +39,7 @@ impl MemoryNode {
         watchers.retain(|watcher| watcher.strong_count() > 0);
         watchers.push(Arc::downgrade(&watch));
         drop(watchers);
-        Self { url, store, clock, watch }
+        Self { url, store, clock, watch, outage: Outage::default() }
     }
 
     /// An answer that is there already; nothing is asked of a node that is down.
@@ -84,6 +86,10 @@ impl MemoryNode {
 impl Node for MemoryNode {
     fn url(&self) -> &str {
         &self.url
+    }
+
+    fn outage(&self) -> Option<&Outage> {
+        Some(&self.outage)
     }
 
     fn pushes(&self, _key: &str) -> bool {

@@ -14,6 +14,7 @@ mod existing;
 mod fault;
 mod fencing;
 mod memory;
+mod outage;
 mod redis;
 mod slots;
 mod vote;
@@ -31,6 +32,7 @@ pub(crate) use fault::Fault;
 pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use memory::MemoryNode;
 pub use memory::{advance_memory, fail_memory};
+pub(crate) use outage::Outage;
 pub(crate) use redis::{
     CONNECT_TIMEOUT, ClusterNode, Durability, Given, Needs, RedisNode, RunIds, Shared, Target,
 };
@@ -58,6 +60,11 @@ pub(crate) trait Node: Send + Sync {
     /// The node's URL, without its password.
     /// It names the node in errors and logs.
     fn url(&self) -> &str;
+
+    /// Where its failed attempts and its replies are recorded; `None`: nowhere.
+    fn outage(&self) -> Option<&Outage> {
+        None
+    }
 
     /// Whether changes of the key are told by push at this moment.
     /// Without it waiters ask from time to time, and a holder learns of a loss at its next renewal.

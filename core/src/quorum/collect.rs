@@ -109,6 +109,11 @@ impl<T> Collect<T> {
         self.until(clock, deadline, |this| this.tally.decided(), Self::silence_counts)
     }
 
+    /// Whether nodes without an answer are faults.
+    pub(super) fn is_silence_counted(&self) -> bool {
+        self.silence_counts
+    }
+
     /// Whoever has not answered by now is a fault.
     pub(crate) fn silence_counts(&mut self) {
         self.silence_counts = true;

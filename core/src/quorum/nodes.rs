@@ -77,7 +77,29 @@ impl Nodes {
         let until = self.clock.now() + self.connect_timeout.mul_f64(1.1);
         // In a box: rare, and the futures of all who may come here are moved about.
         Box::pin(connected.until_decided(&*self.clock, until)).await;
+        self.note(&connected, None);
         if connected.tally.met() { Ok(()) } else { Err(connected) }
+    }
+
+    /// Records which nodes failed and which replied, for the log. Silence is a failure where the nodes had their whole
+    /// `timeout`; `None`: they had less.
+    pub(crate) fn note<T>(&self, votes: &Collect<T>, timeout: Option<Duration>) {
+        for (node, answer) in self.list.iter().zip(&votes.answers) {
+            let Some(outage) = node.outage() else { continue };
+            let now = || self.clock.now();
+            match answer {
+                Some(Ok(_)) => outage.replied(node.url(), now),
+                // An option is wrong: the caller gets an error that says so.
+                Some(Err(fault)) if fault.is_invalid() => {}
+                Some(Err(fault)) => outage.failed(node.url(), now(), fault),
+                None => {
+                    if let Some(timeout) = timeout.filter(|_| votes.is_silence_counted()) {
+                        let fault = format!("no answer within {}", seconds(timeout));
+                        outage.failed(node.url(), now(), &fault);
+                    }
+                }
+            }
+        }
     }
 
     /// What each node said, for an error. The silent were listened to for `timeout`.

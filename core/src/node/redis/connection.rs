@@ -116,16 +116,18 @@ impl Connection {
 
     /// There is no connection: whoever waits for one is told why.
     fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
+        let (url, now) = (&*self.context.target.url, self.context.clock.now());
         // Warned of once, however often it is tried: nobody mends it meanwhile.
         if fault.permanent().is_some() && self.reconnect.last.as_ref() != Some(&fault) {
             self.context.warn(&fault);
         } else if self.outage.is_none() {
-            log::event!(
-                Info, Node, { node: &*self.context.target.url, fault: fault.to_string() }, "no connection"
-            );
+            log::event!(Debug, Node, { node: url, fault: fault.to_string() }, "no connection");
+        }
+        if !fault.is_invalid() {
+            self.context.link.outage.failed(url, now, &fault);
         }
         // One outage, however often it is tried.
-        self.outage.get_or_insert_with(|| self.context.clock.now());
+        self.outage.get_or_insert(now);
         waiting.drain(..).for_each(|command| self.context.refuse_unsent(command, &fault));
         self.reconnect.last = Some(fault);
     }
@@ -137,6 +139,7 @@ impl Connection {
         let votes_from = context.votes_from(greeting, &opening.found);
         context.link.set_used(context.clock.now());
         context.link.opened(pushes, greeting.deletes_by, votes_from);
+        context.link.outage.replied(&context.target.url, || context.clock.now());
         connected(context, self.outage.take());
         if let Some(fault) = context.link.guard_fault(|| None, || context.clock.now()) {
             context.warn(&fault);
@@ -161,7 +164,7 @@ impl Connection {
     }
 }
 
-/// There is a connection; of one that ends an outage operators like to know.
+/// Logs that there is a connection, and how long there was none.
 fn connected(context: &Context, outage: Option<Instant>) {
     let node = &*context.target.url;
     let Some(since) = outage else {
@@ -169,5 +172,5 @@ fn connected(context: &Context, outage: Option<Instant>) {
         return;
     };
     let lasted = context.clock.now().since(since);
-    log::event!(Info, Node, { node: node, outage_ms: lasted }, "connected again");
+    log::event!(Debug, Node, { node: node, outage_ms: lasted }, "connected again");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::native::Delete;
 use crate::clock::Instant;
-use crate::node::Fault;
+use crate::node::{Fault, Outage};
 use crate::spelling::spelled;
 
 /// After this long without a command a connection is probed before the next one.
@@ -50,6 +50,8 @@ pub(super) struct Link {
     opened: AtomicU64,
     /// Until when deletes are to be sent again: the keys expire by then.
     owed_until: Mutex<Option<Instant>>,
+    /// What is logged while the server cannot be used.
+    pub(super) outage: Outage,
 }
 
 impl Link {

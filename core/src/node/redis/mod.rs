@@ -63,7 +63,8 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use super::{
-    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Reply, Vote, VoteParams, Watch, slot,
+    Claim, Expect, Extension, Fault, Fencing, Holder, Node, Outage, Reply, Vote, VoteParams, Watch,
+    slot,
 };
 use crate::{background, clock::Clock};
 use commands::{attempt, ping, plain};
@@ -174,6 +175,10 @@ fn send(
 impl Node for RedisNode {
     fn url(&self) -> &str {
         &self.url
+    }
+
+    fn outage(&self) -> Option<&Outage> {
+        Some(&self.link.outage)
     }
 
     fn pushes(&self, _key: &str) -> bool {

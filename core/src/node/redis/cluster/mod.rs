@@ -29,7 +29,9 @@ use super::{Needs, RedisNode, Route, RunIds};
 use crate::background;
 use crate::clock::Clock;
 use crate::foreground::OnRuntime;
-use crate::node::{Claim, Extension, Fault, Holder, Node, Reply, Vote, VoteParams, Watch, slot};
+use crate::node::{
+    Claim, Extension, Fault, Holder, Node, Outage, Reply, Vote, VoteParams, Watch, slot,
+};
 use atlas::Atlas;
 use map::{Map, Member};
 use members::{Maker, Members};
@@ -43,6 +45,8 @@ pub(crate) struct ClusterNode {
     url: String,
     map: Arc<ArcSwap<Map>>,
     clock: Arc<dyn Clock>,
+    /// Of the cluster as a whole. Each server has its own.
+    outage: Outage,
     /// Counts deletes that went or go through the router and are not done, each of which has a clone.
     astray: Arc<()>,
     /// Its end is the client's, and by and by the router's.
@@ -88,7 +92,8 @@ impl ClusterNode {
         let (client, gone) = oneshot::channel();
         // It outlives the node for as long as something is owed.
         background::spawn(router.run(gone)).detach();
-        Self { url, map, clock, astray, _client: client }
+        let outage = Outage::default();
+        Self { url, map, clock, outage, astray, _client: client }
     }
 
     /// Asks the owner of the key's slot. The map is held until then: whoever changes it waits for those who read it.
@@ -120,6 +125,10 @@ impl ClusterNode {
 impl Node for ClusterNode {
     fn url(&self) -> &str {
         &self.url
+    }
+
+    fn outage(&self) -> Option<&Outage> {
+        Some(&self.outage)
     }
 
     fn pushes(&self, key: &str) -> bool {
