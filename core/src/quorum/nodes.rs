@@ -90,7 +90,7 @@ impl Nodes {
             match answer {
                 Some(Ok(_)) => outage.replied(node.url(), now),
                 // An option is wrong: the caller gets an error that says so.
-                Some(Err(fault)) if fault.is_invalid() => {}
+                Some(Err(fault)) if fault.permanent().is_some() => {}
                 Some(Err(fault)) => outage.failed(node.url(), now(), fault),
                 None => {
                     if let Some(timeout) = timeout.filter(|_| votes.is_silence_counted()) {

@@ -123,7 +123,7 @@ impl Connection {
         } else if self.outage.is_none() {
             log::event!(Debug, Node, { node: url, fault: fault.to_string() }, "no connection");
         }
-        if !fault.is_invalid() {
+        if fault.permanent().is_none() {
             self.context.link.outage.failed(url, now, &fault);
         }
         // One outage, however often it is tried.
