@@ -17,10 +17,23 @@ pub(crate) struct Fault {
     text: Arc<str>,
     /// In a box: faults are rare, and every vote has room for one.
     quote: Option<Box<Quote>>,
-    /// Asking again cannot help.
-    invalid: bool,
+    /// Whether another attempt can succeed.
+    remedy: Remedy,
     /// What the system said.
     cause: Option<Cause>,
+}
+
+/// Whether another attempt can succeed, and what has to change before one can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Remedy {
+    /// It can.
+    Retry,
+    /// Only after a change at the server: it refuses this user, password or database. It has said so once.
+    Refused,
+    /// The same, and the server has said so twice in a row.
+    Confirmed,
+    /// Only after a change of the caller's own options.
+    Options,
 }
 
 /// A server's own words, with what stands behind them. They may repeat a password, so none are shown as they came.
@@ -36,7 +49,7 @@ impl Fault {
     /// A fault in our words.
     /// No server's words may be in it as they came: that is what [`Fault::saying`] is for.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into().into(), quote: None, invalid: false, cause: None }
+        Self { text: text.into().into(), quote: None, remedy: Remedy::Retry, cause: None }
     }
 
     /// A fault by what the system said, too.
@@ -46,7 +59,7 @@ impl Fault {
 
     /// A fault by what another one said before; its own words are in the text.
     pub(crate) fn after(self, other: &Self) -> Self {
-        Self { cause: other.cause, ..self }
+        Self { cause: other.cause, remedy: other.remedy, ..self }
     }
 
     /// What the system said, if it was asked.
@@ -56,7 +69,21 @@ impl Fault {
 
     /// A fault that no retry can mend: the caller's own options are wrong.
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
-        Self { invalid: true, ..Self::new(text) }
+        Self { remedy: Remedy::Options, ..Self::new(text) }
+    }
+
+    /// The fault as a refusal of this user, password or database, which the server has stated once.
+    pub(crate) fn refused(self) -> Self {
+        Self { remedy: self.remedy.max(Remedy::Refused), ..self }
+    }
+
+    /// The fault of a failed attempt to connect. A refusal counts as permanent if the attempt before was refused too.
+    pub(crate) fn of_attempt(self, refused_before: bool) -> Self {
+        match self.remedy {
+            Remedy::Refused if refused_before => Self { remedy: Remedy::Confirmed, ..self },
+            Remedy::Refused => Self { remedy: Remedy::Retry, ..self },
+            _ => self,
+        }
     }
 
     /// The fault with where it came from in front.
@@ -82,7 +109,12 @@ impl Fault {
 
     /// Whether the caller's own options are wrong.
     pub(crate) fn is_invalid(&self) -> bool {
-        self.invalid
+        self.remedy == Remedy::Options
+    }
+
+    /// Whether another attempt can succeed.
+    pub(crate) fn remedy(&self) -> Remedy {
+        self.remedy
     }
 }
 

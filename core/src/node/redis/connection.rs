@@ -21,7 +21,7 @@ use super::reconnect::Reconnect;
 use super::strays::Stray;
 use crate::clock::Instant;
 use crate::log;
-use crate::node::{Change, Fault};
+use crate::node::{Change, Fault, Remedy};
 
 /// The pause after the first failure; each one after it is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -44,13 +44,15 @@ pub(super) struct Connection {
     polling_said: bool,
     /// Since when there is no connection, though one was tried.
     outage: Option<Instant>,
+    /// The server refused the last attempt to connect.
+    refused: bool,
 }
 
 impl Connection {
     /// Connects to nothing yet.
     pub(super) fn new(context: Context, lane: Arc<Lane>) -> Self {
         let (context, reconnect) = (Home::of(context), Reconnect::default());
-        Self { context, lane, reconnect, polling_said: false, outage: None }
+        Self { context, lane, reconnect, polling_said: false, outage: None, refused: false }
     }
 
     /// Serves until the client is gone and every command it gave was answered. Should it panic, what was under way is
@@ -87,6 +89,7 @@ impl Connection {
             let mut forgotten = false;
             let fault = match opened {
                 Ok(opening) => {
+                    self.refused = false;
                     let opened = self.context.clock.now();
                     let end = self.serve(opening, &mut waiting).await;
                     self.context.link.closed();
@@ -100,7 +103,10 @@ impl Connection {
                     self.context.watch.changed(Change::All);
                     fault
                 }
-                Err(fault) => fault,
+                Err(fault) => {
+                    let refused = fault.remedy() == Remedy::Refused;
+                    fault.of_attempt(std::mem::replace(&mut self.refused, refused))
+                }
             };
             self.note(fault, &mut waiting);
             if forgotten {
@@ -117,7 +123,7 @@ impl Connection {
     /// There is no connection: whoever waits for one is told why.
     fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
         // Warned of once, however often it is tried: nobody mends it meanwhile.
-        if fault.is_invalid() && self.reconnect.last.as_ref() != Some(&fault) {
+        if fault.remedy() > Remedy::Refused && self.reconnect.last.as_ref() != Some(&fault) {
             self.context.warn(&fault);
         } else if self.outage.is_none() {
             log::event!(

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, ServerError, Value, cmd};
 
 use super::endpoint::Endpoint;
 use super::login::{log_in, no_redis, refused};
@@ -94,16 +94,19 @@ async fn greet(
     }
     let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
     let (mut pushes, mut about, mut id) = (false, String::new(), hello.flatten());
-    let (mut deletes, mut named) = (Vec::new(), false);
+    let (mut deletes, mut named, mut required) = (Vec::new(), false, Vec::new());
     for ((step, _), answer) in steps.iter().zip(talk.ask(&commands).await?) {
         match (step, answer) {
             (Step::Role, role) => is_primary(&role)?,
-            (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
-            (Step::Right(name), answer) => needs.lack(name, &answer).map_or(Ok(()), Err)?,
+            (Step::Required, Value::ServerError(error)) => required.push(refused(&error)),
+            (Step::Database, Value::ServerError(error)) => {
+                required.push(no_database(endpoint.db, &error))
+            }
+            (Step::Right(name), answer) => required.extend(needs.lack(name, &answer)),
             (Step::Delete(by), answer) => deletes.push((*by, answer)),
             (Step::Named, answer) => {
                 named = text(&answer) == NAMED;
-                needs.lack("PING", &answer).filter(|_| !needs.scripts()).map_or(Ok(()), Err)?;
+                required.extend(needs.lack("PING", &answer).filter(|_| !needs.scripts()));
             }
             // A server, or a proxy, without it still makes locks: waiters poll.
             (Step::Tracking, answer) => pushes = answer == Value::Okay,
@@ -112,11 +115,12 @@ async fn greet(
             _ => {}
         }
     }
+    // Before what it lacks: a Sentinel is not a server for data at all.
+    let clustered = is_clustered(&about, endpoint)?;
+    required.into_iter().next().map_or(Ok(()), Err)?;
     let (deletes_by, votes_in) = (needs.delete(&deletes, named)?, votes_in(&about, guard));
     let own = |name| field(&about, name).map(str::to_owned);
     let (run_id, eviction) = (own("run_id"), own("maxmemory_policy"));
-    // Valkey calls it otherwise.
-    let clustered = own("redis_mode").or(own("server_mode")).map(|mode| mode == "cluster");
     let login = endpoint.provider.clone().zip(granted);
     Ok(Greeting { talk, pushes, votes_in, run_id, clustered, eviction, id, login, deletes_by })
 }
@@ -129,6 +133,8 @@ enum Step {
     Role,
     /// Without it there is no lock here.
     Required,
+    /// Whether there is such a database.
+    Database,
     /// Whether changes are pushed.
     Tracking,
     /// Whether the user may run this command.
@@ -152,7 +158,7 @@ fn steps(endpoint: &Endpoint, resp3: bool, needs: &Needs) -> Vec<(Step, Cmd)> {
         steps.push((Step::Optional, about_us));
     }
     if endpoint.db != 0 {
-        steps.push((Step::Required, cmd("SELECT").arg(endpoint.db).clone()));
+        steps.push((Step::Database, cmd("SELECT").arg(endpoint.db).clone()));
     }
     for section in ["server", "memory"] {
         steps.push((Step::About, about(section)));
@@ -190,6 +196,34 @@ fn is_primary(role: &Value) -> Result<(), Fault> {
         }
         Value::ServerError(error) => Err(refused(error)),
         other => Err(no_redis(other)),
+    }
+}
+
+/// The fault of a server that refuses `SELECT`.
+fn no_database(db: i64, error: &ServerError) -> Fault {
+    let said = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    // Other errors with this code are those of a proxy whose server is away.
+    let about_us =
+        ["index", "select", "database"].iter().any(|word| said.to_lowercase().contains(word));
+    if error.code() != "ERR" || !about_us {
+        return refused(error);
+    }
+    let text = format!("database {db} cannot be selected; the server answered ");
+    let hint = " (use a lower number, or raise `databases` in the server's configuration)";
+    Fault::new(text).saying(&said, hint).refused()
+}
+
+/// Whether the server is one of a cluster, where it says so. A Sentinel, whose port is in a URL for servers, is an error.
+fn is_clustered(about: &str, endpoint: &Endpoint) -> Result<Option<bool>, Fault> {
+    // Valkey has another name for the field.
+    match field(about, "redis_mode").or_else(|| field(about, "server_mode")) {
+        Some("sentinel") => {
+            let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
+            Err(Fault::invalid(format!(
+                "it is a Redis Sentinel, which keeps no data: use {scheme}+sentinel://host:port/service"
+            )))
+        }
+        mode => Ok(mode.map(|mode| mode == "cluster")),
     }
 }
 

@@ -48,7 +48,12 @@ async fn authenticate(talk: &mut Talk, endpoint: &Endpoint) -> Result<(), Fault>
     auth.arg(password);
     match talk.ask(&[auth]).await?.remove(0) {
         Value::Okay => Ok(()),
-        Value::ServerError(error) => Err(refused(&error)),
+        Value::ServerError(error) => {
+            let fault = refused(&error);
+            // Before Redis 6 a wrong password has no error code of its own, and neither has one that is not wanted.
+            let about_us = error.details().unwrap_or_default().contains("password");
+            Err(if about_us { fault.refused() } else { fault })
+        }
         other => Err(no_redis(&other)),
     }
 }

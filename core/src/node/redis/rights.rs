@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::durability::Durability;
 use super::native::Delete;
+use super::refusal::without_arguments;
 use super::reply;
 use super::script::{INSPECT, scripts};
 use crate::node::Fault;
@@ -156,13 +157,13 @@ fn denied(name: &str, answer: &Value) -> Option<Fault> {
         let text = format!(
             "the server does not know {name}, which every lock needs (a proxy, or rename-command, hides it): "
         );
-        return Some(Fault::invalid(text).saying(details, ""));
+        return Some(Fault::invalid(text).saying(without_arguments(details), ""));
     }
     // The text names what was denied: a command by its name, in quotes, a key as a key.
     let about = details.contains(&format!("'{}", name.to_lowercase()));
     // Of EXEC it is said inside of what becomes of the transaction.
     ((error.code() == "NOPERM" || details.contains("NOPERM")) && about).then(|| {
         let text = format!("the node's user may not run {name}, which every lock needs: ");
-        Fault::new(text).saying(details, " (docs/security.md lists all rights)")
+        Fault::new(text).saying(details, " (docs/security.md lists all rights)").refused()
     })
 }
