@@ -40,8 +40,8 @@ pub(super) struct Connection {
     lane: Arc<Lane>,
     /// What is known of the attempts before.
     reconnect: Reconnect,
-    /// Said once, not at every reconnect.
-    polling_said: bool,
+    /// What the server does not support was logged: once, not at every reconnect.
+    degraded_said: bool,
     /// Since when there is no connection, though one was tried.
     outage: Option<Instant>,
     /// The server refused the last attempt to connect.
@@ -52,7 +52,7 @@ impl Connection {
     /// Connects to nothing yet.
     pub(super) fn new(context: Context, lane: Arc<Lane>) -> Self {
         let (context, reconnect) = (Home::of(context), Reconnect::default());
-        Self { context, lane, reconnect, polling_said: false, outage: None, refused: false }
+        Self { context, lane, reconnect, degraded_said: false, outage: None, refused: false }
     }
 
     /// Serves until the client is gone and every command it gave was answered. Should it panic, what was under way is
@@ -147,11 +147,13 @@ impl Connection {
         if let Some(fault) = context.link.guard_fault(|| None, || context.clock.now()) {
             context.warn(&fault);
         }
-        if !pushes && !self.polling_said {
-            self.polling_said = true;
+        if let Some((commands, effects)) = greeting.without.described()
+            && !std::mem::replace(&mut self.degraded_said, true)
+        {
             log::event!(
                 Warn, Node, { node: &*context.target.url },
-                "the server offers no client tracking: waiters poll, holders learn of a loss at the next renewal"
+                "the server, or a proxy before it, does not support {commands}: {effects}",
+                commands = commands, effects = effects,
             );
         }
         context.target.say(Stray::Opened);

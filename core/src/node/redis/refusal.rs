@@ -1,6 +1,6 @@
 //! What a server said, as text, and what its own errors mean.
 
-use redis::Value;
+use redis::{ServerError, Value};
 
 use crate::node::Fault;
 use crate::spelling::camel_case;
@@ -17,6 +17,18 @@ fn error_code(text: &str) -> &str {
     let said = text.rsplit_once(": ").filter(|_| in_script).map_or(text, |(_, said)| said);
     let code = said.split_whitespace().next().unwrap_or_default();
     code.trim_start_matches('-')
+}
+
+/// Whether the error has a code of its own, by which a Redis server says what is wrong. `ERR`, and the free text of
+/// proxies, may only mean that a command is not supported.
+pub(super) fn has_code(error: &ServerError) -> bool {
+    let code = error.code();
+    code != "ERR" && code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+/// Whether the reply may mean that the command is not supported.
+pub(super) fn is_unsupported(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if !has_code(error))
 }
 
 /// A server's error text without the arguments of the command that it did not know, which may be a whole script.
