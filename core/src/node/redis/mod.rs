@@ -90,7 +90,7 @@ pub(crate) use {
     route::Route,
     run_ids::RunIds,
     shared::Shared,
-    url_rules::invalid_url,
+    url_rules::{cleaned, invalid_url, misread},
 };
 
 /// A server that is reached by one connection.
