@@ -91,6 +91,11 @@ impl Fault {
         Self { text: format!("{place}: {}", self.text).into(), ..self }
     }
 
+    /// The fault with what may be the way out.
+    pub(crate) fn hinting(self, hint: &str) -> Self {
+        Self { text: format!("{} ({hint})", self.text).into(), ..self }
+    }
+
     /// The fault in the server's words, between ours.
     pub(crate) fn saying(self, words: &str, after: &'static str) -> Self {
         Self { quote: Some(Box::new(Quote::Raw(words.into(), after))), ..self }

@@ -66,7 +66,16 @@ pub(super) async fn connect(
         }
     }
     let mut talk = open_stream(endpoint).await?;
-    log_in_without_hello(&mut talk, endpoint).await.map_err(|fault| why.unwrap_or(fault))?;
+    log_in_without_hello(&mut talk, endpoint).await.map_err(|fault| {
+        let hung_up = talk.hung_up && !endpoint.is_tls();
+        let fault = why.unwrap_or(fault);
+        // A server that expects TLS may say nothing to what is none.
+        if hung_up {
+            fault.hinting("if this is a TLS port, write rediss:// instead of redis://")
+        } else {
+            fault
+        }
+    })?;
     without.hello = true;
     Ok((talk, None))
 }

@@ -54,13 +54,27 @@ impl Talk {
             Ok(()) => self.stream.flush().await,
             failed => failed,
         };
-        written.map_err(|error| self.broken(&error))
+        match written {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.refused_write(error).await),
+        }
+    }
+
+    /// Why nothing can be written any more: over TLS the server may have said so.
+    async fn refused_write(&mut self, error: std::io::Error) -> Fault {
+        if self.stream.is_tls()
+            && let Err(reason) = self.stream.read_buf(&mut self.reader.unread).await
+        {
+            return self.broken(&reason);
+        }
+        self.broken(&error)
     }
 
     /// The fault of a connection that ended while it was opened.
     fn broken(&mut self, error: &std::io::Error) -> Fault {
-        self.hung_up = self.reader.partial() == 0;
-        Fault::new(format!("the connection broke: {error}")).by(error)
+        // With an error of its own inside, the server has said what is wrong.
+        self.hung_up = self.reader.partial() == 0 && error.get_ref().is_none();
+        Fault::new(format!("the connection broke: {}", self.stream.explained(error))).by(error)
     }
 
     /// What is said next, of its own accord or as an answer. Dropped, it loses nothing.
@@ -83,6 +97,11 @@ impl Talk {
                             "the server closed the connection during the greeting",
                         ));
                     }
+                    if self.reader.partial() == 0 && is_tls_record(&self.reader.unread) {
+                        return Err(Fault::new(
+                            "the server speaks TLS on this port: write rediss:// instead of redis://",
+                        ));
+                    }
                     self.reader.came(read);
                 }
                 Err(_) => {
@@ -91,6 +110,11 @@ impl Talk {
             }
         }
     }
+}
+
+/// Whether it is the beginning of an alert of TLS, of any version: a server that expects TLS replies so to all else.
+fn is_tls_record(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x15, 3, ..])
 }
 
 /// The fault of a server that cannot be reached.
