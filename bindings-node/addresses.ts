@@ -16,7 +16,7 @@ export interface Said {
 }
 
 /** Behind it core lists what each node said. */
-const FAILED = " nodes failed";
+const FAILED = / nodes? failed(?=; )/;
 /** A node's own word on the program's options: its URL is before it. */
 const TOLD = /^((?:rediss?|unix|memory)[+a-z]*:\/\/\S*): (.*)$/s;
 /** URLs and whatever has a port, an address of either kind. `redis://host:port` is advice, `user_script:12` a script's line. */
@@ -35,8 +35,8 @@ export function withoutAddresses(
   resource: string | undefined,
 ): Said {
   if (nodes.length > 0) {
-    const at = message.indexOf(`${FAILED}; `);
-    const text = at < 0 ? "the nodes failed" : message.slice(0, at + FAILED.length);
+    const head = FAILED.exec(message);
+    const text = head ? message.slice(0, head.index + head[0].length) : "the nodes failed";
     const words = nodes.map(({ error, state }) => plain(error ?? state, nodes));
     const listed = words.map((word, place) => `; node ${place + 1}: ${word}`);
     return { message: text + listed.join(""), nodes: [...nodes] };

@@ -64,6 +64,20 @@ impl FromPyObject<'_, '_> for Timeout {
     }
 }
 
+/// The argument `nodes=`. It must be given, which is said after what is wrong with the others: `Redlock(host="localhost")`
+/// has its own remedy.
+pub(crate) enum Nodes<'py> {
+    NotGiven,
+    Given(Bound<'py, PyAny>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Nodes<'py> {
+    type Error = PyErr;
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self::Given(value.to_owned()))
+    }
+}
+
 /// The argument `seconds=`, which has no default.
 #[derive(Clone, Copy)]
 pub(crate) struct Seconds(pub(crate) Duration);
@@ -219,7 +233,12 @@ pub(crate) fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 }
 
 /// One node's URL, or several.
-pub(crate) fn nodes(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+pub(crate) fn nodes(given: &Nodes<'_>) -> PyResult<Vec<String>> {
+    let Nodes::Given(value) = given else {
+        return Err(invalid(
+            "nodes is missing: give a URL such as 'redis://127.0.0.1:6379', or a list of several",
+        ));
+    };
     // Not shown: it may be a connection with a password in it.
     strings(value)?.map_err(|wrong| {
         invalid(format!(

@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::args;
+use crate::args::{self, Nodes};
 use crate::options::{client_args, refuse_client};
 use crate::source::Numbered;
 
@@ -36,7 +36,7 @@ macro_rules! client_functions {
         impl Redlock {
             #[new]
             #[pyo3(signature = (
-                nodes: "str | list[str] | tuple[str, ...]",
+                nodes: "str | list[str] | tuple[str, ...]" = Nodes::NotGiven,
                 *args: "typing.Never",
                 $($option: $kind = None,)+
                 **kwargs: "typing.Never"
@@ -44,14 +44,14 @@ macro_rules! client_functions {
             #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
             fn new(
                 py: Python<'_>,
-                nodes: &Bound<'_, PyAny>,
+                nodes: Nodes<'_>,
                 args: &Bound<'_, PyTuple>,
                 $($option: Option<&Bound<'_, PyAny>>,)+
                 kwargs: Option<&Bound<'_, PyDict>>,
             ) -> PyResult<Self> {
                 refuse_client("Redlock()", args, kwargs)?;
                 let (options, kept) = client_args(&[$((stringify!($option), $option)),+])?;
-                Ok(Self { client: Numbered::make(py, args::nodes(nodes)?, (options, kept))? })
+                Ok(Self { client: Numbered::make(py, args::nodes(&nodes)?, (options, kept))? })
             }
         }
 
@@ -66,7 +66,7 @@ macro_rules! client_functions {
         ///     'memory://'
         #[pyfunction]
         #[pyo3(signature = (
-            nodes: "str | list[str] | tuple[str, ...]",
+            nodes: "str | list[str] | tuple[str, ...]" = Nodes::NotGiven,
             *args: "typing.Never",
             replace: "bool | None" = None,
             $($option: $kind = None,)+
@@ -75,7 +75,7 @@ macro_rules! client_functions {
         #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
         pub(crate) fn configure(
             py: Python<'_>,
-            nodes: &Bound<'_, PyAny>,
+            nodes: Nodes<'_>,
             args: &Bound<'_, PyTuple>,
             replace: Option<&Bound<'_, PyAny>>,
             $($option: Option<&Bound<'_, PyAny>>,)+
@@ -84,7 +84,7 @@ macro_rules! client_functions {
             refuse_client("configure()", args, kwargs)?;
             let replace = args::switch("replace", replace)?.unwrap_or_default();
             let (options, kept) = client_args(&[$((stringify!($option), $option)),+])?;
-            let client = Numbered::make(py, args::nodes(nodes)?, (options, kept))?;
+            let client = Numbered::make(py, args::nodes(&nodes)?, (options, kept))?;
             client.configure(py, replace)?;
             Ok(Redlock { client })
         }

@@ -47,6 +47,8 @@ pub(crate) fn named(
         return vec![url.unwrap_or_else(|| local(asker))];
     };
     let mut nodes: Vec<String> = Vec::new();
+    // Quotes that a shell would have removed may stand around all of them.
+    let given = given.trim().trim_matches(['"', '\'']);
     for part in given.split_whitespace().flat_map(|word| word.split(',')) {
         match nodes.last_mut() {
             // A comma that no scheme follows belongs to the URL before it.

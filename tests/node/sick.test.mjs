@@ -98,6 +98,16 @@ for (const [cause, start] of Object.entries(sick)) {
   );
 }
 
+test("a wrong password ends an acquire that waits without a limit", async () => {
+  const redlock = new Redlock(await sick.WRONGPASS());
+  await assert.rejects(redlock.lock(fresh()).acquire(), (error) => {
+    assert.equal(error.code, "unavailable");
+    assert.match(error.message, /WRONGPASS/);
+    return true;
+  });
+  redlock.close();
+});
+
 test("a cluster ends an acquire that waits without a limit", async () => {
   // One of two nodes: the other one has all keys.
   const cluster = () => started("--cluster-enabled", "yes");

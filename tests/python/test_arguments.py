@@ -79,6 +79,14 @@ def test_other_libraries_options_name_ours(silent: list[Silent], call: str, opti
     refused(silent, {"call": call} | option, NEEDED[call], given, says)
 
 
+@pytest.mark.parametrize("make", [redlock.Redlock, redlock.configure])
+def test_a_host_instead_of_a_url_is_told_where_it_belongs(make: Any) -> None:
+    with pytest.raises(redlock.InvalidOption, match=r"'host'.*redis://"):
+        make(host="localhost", port=6379)
+    with pytest.raises(redlock.InvalidOption, match="nodes is missing: give a URL such as"):
+        make()
+
+
 @pytest.mark.parametrize(("row", "option", "wrong"), list(types()))
 def test_wrong_types_are_refused(silent: list[Silent], row: Row, option: str, wrong: Any) -> None:
     says = [f"{option} is ", *row["says"]]

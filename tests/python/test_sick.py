@@ -168,6 +168,14 @@ LONG = pytest.mark.slow(
 )
 
 
+def test_a_wrong_password_ends_an_acquire_without_wait(stack: ExitStack, name: str) -> None:
+    with redlock.Redlock(wrongpass(stack)) as client:
+        with pytest.raises(redlock.QuorumUnavailable, match="WRONGPASS"):
+            client.lock(name).acquire()
+        with pytest.raises(redlock.QuorumUnavailable, match="WRONGPASS"), client.lock(name):
+            pass
+
+
 @pytest.mark.parametrize(
     "sick",
     [

@@ -134,6 +134,8 @@ const CORE: &[&str] = &[
     "node::redis::route::word",
     "node::redis::formers",
     "node::redis::handshake",
+    "node::redis::fallback",
+    "node::redis::steps",
     "node::redis::login",
     "node::redis::rights",
     "node::redis::run_ids",

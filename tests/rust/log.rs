@@ -19,7 +19,9 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Metadata, Subscriber, span};
 use tracing_core::span::Current;
 
-use support::{Proxy, RIGHTS, Server, block_on, client, eventually_blocking, millis, within};
+use support::{
+    Gateway, Proxy, RIGHTS, Server, block_on, client, eventually_blocking, millis, within,
+};
 
 /// What the subscriber does with an event.
 #[derive(Clone, Copy, PartialEq)]
@@ -378,5 +380,21 @@ fn the_last_words_of_a_process_are_heard() {
         let out = child.output().unwrap();
         let out = String::from_utf8_lossy(&out.stdout).into_owned();
         assert!(out.contains("above one hour"), "{out}");
+    }
+}
+
+#[test]
+fn what_a_proxy_does_not_support_is_logged_in_one_record() {
+    let _turn = Turn::take();
+    let server = Server::start();
+    let gateway = Gateway::twemproxy(server.port);
+    let redlock = Redlock::builder([gateway.url()]).build().unwrap();
+    block_on(async {
+        redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    });
+    let lines = said("a proxy before it, does not support", 1);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for word in ["WARN", "HELLO", "CLIENT SETNAME", "CLIENT TRACKING", "SCRIPT LOAD", "EVAL"] {
+        assert!(lines[0].contains(word), "{word}: {lines:?}");
     }
 }

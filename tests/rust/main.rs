@@ -35,6 +35,7 @@ mod polling;
 mod proxies;
 mod quorum;
 mod receiving;
+mod refusals;
 mod refused_deletes;
 mod replay;
 mod replicas;

@@ -62,7 +62,11 @@ async fn polls(server: &Server, url: String) {
     lease.release().await.unwrap();
     let place = format!("127.0.0.1:{}", server.port);
     let warnings = WARNINGS.lock().unwrap();
-    let about = |text: &&String| text.contains("no client tracking") && text.contains(&place);
+    let about = |text: &&String| {
+        text.contains("does not support")
+            && text.contains("CLIENT TRACKING")
+            && text.contains(&place)
+    };
     assert_eq!(warnings.iter().filter(about).count(), 1, "{warnings:?}");
     assert!(!warnings.iter().any(|text| text.contains("s3cret")));
 }

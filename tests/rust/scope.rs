@@ -170,9 +170,11 @@ fn nodes_by_the_environment() {
         println!("nodes: {:?}", Redlock::from_env().unwrap().nodes());
         return;
     }
-    let cases: [(&[(&str, &str)], &str); 4] = [
+    let cases: [(&[(&str, &str)], &str); 6] = [
         (&[], r#"["redis://127.0.0.1:6379"]"#),
         (&[("REDIS_URL", "redis://b")], r#"["redis://b:6379"]"#),
+        (&[("REDIS_URL", " \"REDIS://b\"\n")], r#"["redis://b:6379"]"#),
+        (&[("REDLOCK_NODES", "'redis://b redis://c'")], r#"["redis://b:6379", "redis://c:6379"]"#),
         (
             &[("REDLOCK_NODES", "redis://b,redis://c"), ("REDIS_URL", "redis://a")],
             r#"["redis://b:6379", "redis://c:6379"]"#,

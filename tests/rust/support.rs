@@ -4,6 +4,8 @@
 mod cluster;
 mod eventually;
 #[allow(dead_code, reason = "not every test program needs all of it")]
+mod gateway;
+#[allow(dead_code, reason = "not every test program needs all of it")]
 pub(crate) mod many;
 #[allow(dead_code, reason = "not every test program needs all of it")]
 mod papers;
@@ -27,6 +29,8 @@ use redlock::{Builder, Redlock};
 pub(crate) use cluster::{Cluster, alone, member, wait};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use eventually::{eventually, eventually_blocking};
+#[allow(unused_imports, reason = "not every test program needs all of it")]
+pub(crate) use gateway::{Gateway, Verdict};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use papers::{Papers, locks, trusting};
 #[allow(unused_imports, reason = "not every test program needs all of it")]

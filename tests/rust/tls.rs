@@ -26,12 +26,66 @@ async fn trust_name_and_client_certificate_decide() {
     for (port, tls, word) in [
         (port, trusting(&other), "UnknownIssuer"),
         (port, wrong_name, "not valid for"),
-        (strict_port, trusting(&ca), ""),
+        (
+            strict_port,
+            trusting(&ca),
+            "the server requires a client certificate: give tls_cert and tls_key",
+        ),
     ] {
         let error = locks(url(port), tls).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains(word), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_port_with_tls_and_one_without_are_named() {
+    let papers = Papers::new();
+    let (_server, port) = papers.server("no");
+    let plain = Server::start();
+    let tls = trusting(&papers.path("ca.crt"));
+    // Where no byte of the handshake ends a line, the server waits for more of what it takes for a command.
+    let url = format!("rediss://127.0.0.1:{}", plain.port);
+    let redlock = Redlock::builder([url]).tls(tls).connect_timeout(crate::support::millis(300));
+    let error = redlock.build().unwrap().lock("job").try_acquire().await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("does not speak TLS on this port") || text.contains("is this a TLS port?"),
+        "{text}"
+    );
+    let redlock = Redlock::builder([format!("redis://127.0.0.1:{port}")]).build().unwrap();
+    let error = redlock.lock("job").try_acquire().await.unwrap_err();
+    assert!(error.to_string().contains("write rediss:// instead of redis://"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_replies_to_tls_in_plain_text_is_named() {
+    use std::io::Write;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    crate::support::aside(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.write_all(b"-ERR unknown command\r\n");
+            let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+        }
+    });
+    let tls = TlsOptions::new().verify(false);
+    let error = locks(format!("rediss://127.0.0.1:{port}"), tls).await.unwrap_err();
+    assert!(error.to_string().contains("the server does not speak TLS on this port"), "{error}");
+}
+
+#[tokio::test]
+async fn one_server_is_not_called_a_quorum() {
+    let url = |port: u16| format!("redis://127.0.0.1:{port}");
+    let one = Redlock::builder([url(free_port())]).build().unwrap();
+    let error = one.lock("job").try_acquire().await.unwrap_err().to_string();
+    assert!(error.starts_with("lock:job: not available: the node failed; redis://127."), "{error}");
+    let three = Redlock::builder([url(free_port()), url(free_port()), url(free_port())]);
+    let error = three.build().unwrap().lock("job").try_acquire().await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("lock:job: no quorum: ") && error.contains(" of 3 nodes failed; "),
+        "{error}"
+    );
 }
 
 /// What a program has configured itself: it trusts the certificates of this file.

@@ -29,6 +29,8 @@ pub(super) struct Attempt<'a> {
     owner: Option<Owner>,
     /// Why there is no lease yet.
     last: Refusal,
+    /// Too many nodes refuse what no retry can change.
+    permanent: bool,
     /// Since when the nodes have been no use: too many of them faults, or all too slow for the ttl.
     unavailable_since: Option<Instant>,
     pace: Pace,
@@ -51,6 +53,7 @@ impl<'a> Attempt<'a> {
             wait,
             owner,
             last: Refusal::Queued,
+            permanent: false,
             unavailable_since: None,
             pace: Pace::new(),
             outlook: Outlook::new(),
@@ -156,7 +159,8 @@ impl<'a> Attempt<'a> {
     fn note(&mut self, refusal: Refusal, cut: bool) {
         self.outlook.expect_less();
         let known = self.patience.was_queued() || !matches!(self.last, Refusal::Queued);
-        if refusal.is_unavailable() && cut && known {
+        self.permanent = refusal.is_permanent(self.last.remedy());
+        if refusal.is_unavailable() && cut && known && !self.permanent {
             return;
         }
         let since = self.unavailable_since;
@@ -174,6 +178,7 @@ impl<'a> Attempt<'a> {
         }
         match self.last {
             Refusal::Permanent(..) => None,
+            _ if self.permanent => None,
             Refusal::Split(_) => Some(self.pace.after_split()),
             Refusal::Held(free, _) => Some(self.pace.until_free(free, self.is_told())),
             Refusal::Scouted(free, _) => {
@@ -183,7 +188,7 @@ impl<'a> Attempt<'a> {
             }
             // One of many is enough to find out that the nodes are back; a connection that opens wakes them all.
             _ if !ticket.is_first() => Some(jittered(FALLBACK)),
-            Refusal::Unavailable(_) | Refusal::Late(..) | Refusal::Queued => {
+            Refusal::Unavailable(..) | Refusal::Late(..) | Refusal::Queued => {
                 self.say_unavailable();
                 Some(self.pace.while_useless())
             }

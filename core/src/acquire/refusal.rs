@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::request::Request;
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{Leases, Owner};
-use crate::node::{Taken, Vote};
+use crate::node::{Remedy, Taken, Vote};
 use crate::quorum::Collect;
 use crate::spelling::camel_case;
 
@@ -27,8 +27,8 @@ pub(crate) enum Refusal {
     Split(Taken),
     /// A quorum granted, but answers took this long, by when a lease that began with the question was over.
     Late(Duration, Vec<NodeReport>),
-    /// Too many nodes are faults.
-    Unavailable(Vec<NodeReport>),
+    /// Too many nodes are faults; whether another attempt can succeed.
+    Unavailable(Vec<NodeReport>, Remedy),
     /// No retry can help.
     Permanent(ErrorKind, String),
 }
@@ -54,7 +54,7 @@ impl Refusal {
                     *taken
                 }
             }
-            Self::Queued | Self::Late(..) | Self::Unavailable(_) | Self::Permanent(..) => {
+            Self::Queued | Self::Late(..) | Self::Unavailable(..) | Self::Permanent(..) => {
                 Taken::default()
             }
         }
@@ -62,13 +62,33 @@ impl Refusal {
 
     /// Whether the nodes are of no use: too many of them faults, or all too slow for the ttl.
     pub(crate) fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Late(..))
+        matches!(self, Self::Unavailable(..) | Self::Late(..))
+    }
+
+    /// Whether no attempt can succeed before somebody changes the servers. `before`: the last round ended so.
+    ///
+    /// A refusal that a node has stated once counts if it is stated again.
+    pub(crate) fn is_permanent(&self, before: Option<Remedy>) -> bool {
+        let refused = |remedy| remedy >= Remedy::Refused;
+        match self.remedy() {
+            Some(Remedy::Refused) => before.is_some_and(refused),
+            Some(remedy) => remedy >= Remedy::Confirmed,
+            None => false,
+        }
+    }
+
+    /// Whether another attempt can succeed, where the nodes are why there is no lease.
+    pub(crate) fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Unavailable(_, remedy) => Some(*remedy),
+            _ => None,
+        }
     }
 
     /// What is wrong with the nodes or the options, if that is why; nodes were so for as long as it `lasted`.
     pub(crate) fn error(&self, request: &Request, lasted: Option<Duration>) -> Option<Error> {
         match self {
-            Self::Unavailable(nodes) => Some(request.unavailable(nodes.clone(), lasted)),
+            Self::Unavailable(nodes, _) => Some(request.unavailable(nodes.clone(), lasted)),
             Self::Late(took, nodes) => Some(request.late(*took, nodes.clone(), lasted)),
             Self::Permanent(kind, text) => Some(request.permanent(*kind, text)),
             // Not the nodes' fault but somebody's lock: that ends in a timeout, whose text is made where the

@@ -100,7 +100,8 @@ impl Request {
 
     /// No quorum can be had: since when, where it was tried for long.
     pub(crate) fn unavailable(&self, nodes: Vec<NodeReport>, lasted: Option<Duration>) -> Error {
-        Error::unavailable(&self.key(), &format!("no quorum{}", lasting(lasted)), nodes)
+        let what = if nodes.len() == 1 { "not available" } else { "no quorum" };
+        Error::unavailable(&self.key(), &format!("{what}{}", lasting(lasted)), nodes)
     }
 
     /// A quorum granted, and by the time its answers were in nothing was left of the lease.

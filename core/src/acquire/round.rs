@@ -25,7 +25,9 @@ pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<()
     let nodes = &acquirer.leases.nodes;
     nodes.connect(&request.keys).await.map_err(|votes| match nodes.permanent(&votes) {
         Some((kind, text)) => Refusal::Permanent(kind, text),
-        None => Refusal::Unavailable(nodes.report(&votes, nodes.connect_timeout)),
+        None => {
+            Refusal::Unavailable(nodes.report(&votes, nodes.connect_timeout), nodes.remedy(&votes))
+        }
     })
 }
 
@@ -103,7 +105,8 @@ fn refused(request: &Request, round: &VoteRound) -> Refusal {
     if let Some((kind, text)) = round.nodes.permanent(&round.votes) {
         Refusal::Permanent(kind, text)
     } else if round.votes.tally.unavailable() {
-        Refusal::Unavailable(round.nodes.report(&round.votes, round.params.timeout))
+        let report = round.nodes.report(&round.votes, round.params.timeout);
+        Refusal::Unavailable(report, round.nodes.remedy(&round.votes))
     } else {
         Refusal::of_votes(&round.votes, request.keys.len())
     }

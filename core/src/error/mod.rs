@@ -120,7 +120,11 @@ impl Error {
     pub(crate) fn unavailable(key: &str, what: &str, nodes: Vec<NodeReport>) -> Self {
         use fmt::Write;
         let faults = nodes.iter().filter(|node| node.state == NodeState::Fault).count();
-        let mut text = format!("{}: {what}: {faults} of {} nodes failed", shown(key), nodes.len());
+        let who = match nodes.len() {
+            1 => "the node failed".to_owned(),
+            count => format!("{faults} of {count} nodes failed"),
+        };
+        let mut text = format!("{}: {what}: {who}", shown(key));
         for node in &nodes {
             // Writing to a String cannot fail.
             let _ = match &node.error {

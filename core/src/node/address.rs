@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::memory::Memory;
-use super::redis::{Given, Route, Seeds, Shared, invalid_url};
+use super::redis::{Given, Route, Seeds, Shared, cleaned, invalid_url, misread};
 use crate::error::Result;
 
 /// Where a node is, and as whom to go there.
@@ -23,9 +23,13 @@ pub(crate) enum Address {
 impl Address {
     /// What the URL says, or the rule it broke.
     pub(crate) fn parse(text: &str) -> Result<Self> {
+        let text = &*cleaned(text);
         let Some((scheme, rest)) = text.split_once("://") else {
-            return Err(invalid_url(text, "it has no scheme"));
+            return Err(invalid_url(text, "it has no scheme: write redis:// before host and port"));
         };
+        if let Some(rule) = misread(scheme, rest) {
+            return Err(invalid_url(text, rule));
+        }
         match scheme {
             // What has a meaning in every other URL has none here: somebody takes it for one.
             "memory" if rest.contains(['@', '?', '#']) => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::collect::{Collect, Counts};
 use crate::clock::Clock;
 use crate::error::{ErrorKind, NodeReport, NodeState, seconds};
-use crate::node::{Claim, Extension, Node, Reply, VoteParams};
+use crate::node::{Claim, Extension, Fault, Node, Remedy, Reply, VoteParams};
 use crate::spelling::spelled;
 
 /// The nodes of one client.
@@ -61,6 +61,16 @@ impl Nodes {
         // More than can be spared say so; the first of them is named.
         let (kind, node, fault) = faults.clone().nth(spare).and(faults.next())?;
         Some((kind, format!("{}: {fault}", node.url())))
+    }
+
+    /// Whether another attempt can succeed, where so many nodes fail that no quorum is left.
+    pub(crate) fn remedy<T>(&self, votes: &Collect<T>) -> Remedy {
+        let faults = votes.answers.iter().flatten().filter_map(|answer| answer.as_ref().err());
+        let mut remedies: Vec<_> = faults.map(Fault::remedy).collect();
+        remedies.sort_unstable();
+        // The nodes that can be spared are those with the most permanent faults.
+        let decisive = remedies.len().checked_sub(self.list.len() - votes.tally.quorum() + 1);
+        decisive.map_or(Remedy::Retry, |at| remedies[at])
     }
 
     /// Waits until a quorum of the nodes has a connection for the keys, within `connect_timeout`. `Err`: what each node came to.

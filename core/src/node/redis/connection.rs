@@ -21,7 +21,7 @@ use super::reconnect::Reconnect;
 use super::strays::Stray;
 use crate::clock::Instant;
 use crate::log;
-use crate::node::{Change, Fault};
+use crate::node::{Change, Fault, Remedy};
 
 /// The pause after the first failure; each one after it is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -40,17 +40,19 @@ pub(super) struct Connection {
     lane: Arc<Lane>,
     /// What is known of the attempts before.
     reconnect: Reconnect,
-    /// Said once, not at every reconnect.
-    polling_said: bool,
+    /// What the server does not support was logged: once, not at every reconnect.
+    degraded_said: bool,
     /// Since when there is no connection, though one was tried.
     outage: Option<Instant>,
+    /// The server refused the last attempt to connect.
+    refused: bool,
 }
 
 impl Connection {
     /// Connects to nothing yet.
     pub(super) fn new(context: Context, lane: Arc<Lane>) -> Self {
         let (context, reconnect) = (Home::of(context), Reconnect::default());
-        Self { context, lane, reconnect, polling_said: false, outage: None }
+        Self { context, lane, reconnect, degraded_said: false, outage: None, refused: false }
     }
 
     /// Serves until the client is gone and every command it gave was answered. Should it panic, what was under way is
@@ -87,6 +89,7 @@ impl Connection {
             let mut forgotten = false;
             let fault = match opened {
                 Ok(opening) => {
+                    self.refused = false;
                     let opened = self.context.clock.now();
                     let end = self.serve(opening, &mut waiting).await;
                     self.context.link.closed();
@@ -100,7 +103,10 @@ impl Connection {
                     self.context.watch.changed(Change::All);
                     fault
                 }
-                Err(fault) => fault,
+                Err(fault) => {
+                    let refused = fault.remedy() == Remedy::Refused;
+                    fault.of_attempt(std::mem::replace(&mut self.refused, refused))
+                }
             };
             self.note(fault, &mut waiting);
             if forgotten {
@@ -118,12 +124,12 @@ impl Connection {
     fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
         let (url, now) = (&*self.context.target.url, self.context.clock.now());
         // Warned of once, however often it is tried: nobody mends it meanwhile.
-        if fault.permanent().is_some() && self.reconnect.last.as_ref() != Some(&fault) {
+        if fault.remedy() > Remedy::Refused && self.reconnect.last.as_ref() != Some(&fault) {
             self.context.warn(&fault);
         } else if self.outage.is_none() {
             log::event!(Debug, Node, { node: url, fault: fault.to_string() }, "no connection");
         }
-        if fault.permanent().is_none() {
+        if fault.remedy() <= Remedy::Refused {
             self.context.link.outage.failed(url, now, &fault);
         }
         // One outage, however often it is tried.
@@ -144,11 +150,13 @@ impl Connection {
         if let Some(fault) = context.link.guard_fault(|| None, || context.clock.now()) {
             context.warn(&fault);
         }
-        if !pushes && !self.polling_said {
-            self.polling_said = true;
+        if let Some((commands, effects)) = greeting.without.described()
+            && !std::mem::replace(&mut self.degraded_said, true)
+        {
             log::event!(
                 Warn, Node, { node: &*context.target.url },
-                "the server offers no client tracking: waiters poll, holders learn of a loss at the next renewal"
+                "the server, or a proxy before it, does not support {commands}: {effects}",
+                commands = commands, effects = effects,
             );
         }
         context.target.say(Stray::Opened);

@@ -14,7 +14,7 @@ use super::commands::{ping, plain};
 use super::confirm::Confirm;
 use super::context::Context;
 use super::debts::Retry;
-use super::handshake::load_scripts;
+use super::fallback::Without;
 use super::hearer::Hearer;
 use super::in_flight::{Command, InFlight, Purpose};
 use super::link::VotesFrom;
@@ -22,6 +22,8 @@ use super::native::{Delete, respelled};
 use super::pipeline::{Pipeline, Question};
 use super::refusal::is_replicas;
 use super::reply;
+use super::script;
+use super::steps::load_scripts;
 use crate::clock::Instant;
 use crate::node::Fault;
 
@@ -37,6 +39,8 @@ pub(super) struct Dialogue {
     unkilled: Option<Instant>,
     /// How the server deletes without a script, if that is wanted.
     deletes_by: Option<Delete>,
+    /// What the server does not support.
+    without: Without,
     /// Who hears what the server says by itself.
     pub(super) hearer: Arc<Hearer>,
     /// The server's age could not be read, and may be later.
@@ -55,10 +59,15 @@ pub(super) struct Dialogue {
 
 impl Dialogue {
     /// Over a connection that was just opened; `killed`: nothing of the former one can arrive any more.
-    pub(super) fn over(context: Context, killed: bool, deletes_by: Option<Delete>) -> Self {
-        let ageless = matches!(context.link.votes_from(), VotesFrom::Never);
+    pub(super) fn over(
+        context: Context,
+        killed: bool,
+        deletes_by: Option<Delete>,
+        without: Without,
+    ) -> Self {
+        let ageless = matches!(context.link.votes_from(), VotesFrom::Never) && !without.extras;
         let now = context.clock.now();
-        let mut pipeline = Pipeline::new(context.target.outlet.is_none());
+        let mut pipeline = Pipeline::new(context.target.outlet.is_none() && !without.digests);
         if context.link.has_long_values() {
             pipeline.stop_attempts();
         }
@@ -68,6 +77,7 @@ impl Dialogue {
             pipeline,
             unkilled: (!killed).then_some(now),
             deletes_by,
+            without,
             hearer,
             ageless,
             chores: 0,
@@ -130,6 +140,13 @@ impl Dialogue {
     pub(super) fn ask(&mut self, mut in_flight: InFlight) {
         if let Some(command) = respelled(&in_flight.command, self.deletes_by) {
             in_flight.command = command;
+        }
+        // Where nothing is tracked there is nothing to leave out.
+        in_flight.command.untracked &= !self.without.tracking;
+        if self.without.digests
+            && let Some(bytes) = script::in_full(in_flight.command.words())
+        {
+            in_flight.command.bytes = bytes;
         }
         self.context.debts.sending(&in_flight.command);
         self.hearer.asked(&in_flight.command.bytes);

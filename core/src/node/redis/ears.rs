@@ -16,11 +16,13 @@ use tokio::task::yield_now;
 
 use super::commands::plain;
 use super::endpoint::Endpoint;
-use super::handshake::{connect, named, too_long};
+use super::fallback::{Without, connect};
+use super::handshake::too_long;
 use super::hearer::Hearer;
 use super::in_flight::{InFlight, Purpose};
 use super::pipeline::{SILENCE, TICK};
 use super::session::LARGEST;
+use super::steps::named;
 use super::talk::Talk;
 use crate::node::Fault;
 
@@ -213,7 +215,7 @@ async fn listen(endpoint: &Endpoint, anew: bool) -> Opened {
         let granted = if anew { endpoint.granted().await? } else { None };
         let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
         let endpoint = login.as_ref().unwrap_or(endpoint);
-        let (mut talk, hello) = connect(endpoint).await?;
+        let (mut talk, hello) = connect(endpoint, &mut Without::default()).await?;
         let id = hello.flatten().ok_or_else(|| Fault::new("the server names no connections"))?;
         // For whoever looks at it there; what it hears is of any database.
         let select = cmd("SELECT").arg(endpoint.db).clone();

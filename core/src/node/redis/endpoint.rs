@@ -14,7 +14,7 @@ use super::query::{self, Parameters};
 use super::shared::Shared;
 use super::tls::Tls;
 use super::tls::one;
-use super::url_rules::{check, invalid_url, unreadable};
+use super::url_rules::{check, invalid_url, unreadable, without_zone};
 use crate::error::{Error, Result};
 use crate::node::credentials::{Credentials, Granted, Provider};
 use crate::node::{Fault, client_name};
@@ -69,7 +69,8 @@ impl Endpoint {
 
     /// What the URL says, or the rule it broke: it may be a part of another one.
     pub(super) fn read(text: &str) -> std::result::Result<Self, String> {
-        let mut url = Url::parse(text).map_err(unreadable)?;
+        let (text, zone) = without_zone(text)?;
+        let mut url = Url::parse(&text).map_err(unreadable)?;
         check(&url)?;
         // The parser knows TLS only with its own TLS stack; the scheme is all that differs.
         let tls = matches!(url.scheme(), "rediss" | "valkeys");
@@ -83,9 +84,11 @@ impl Endpoint {
         let info = url.into_connection_info().ok().filter(|info| info.redis_settings().db() >= 0);
         let info = info.ok_or("the path after the host must be a database number, 0 or more")?;
         let settings = info.redis_settings();
+        let host =
+            |host: &str| zone.map_or_else(|| host.to_owned(), |zone| format!("{host}%{zone}"));
         let place = match info.addr() {
-            ConnectionAddr::Tcp(host, port) if tls => Place::Tls(host.clone(), *port),
-            ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
+            ConnectionAddr::Tcp(name, port) if tls => Place::Tls(host(name), *port),
+            ConnectionAddr::Tcp(name, port) => Place::Tcp(host(name), *port),
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
             _ => return Err("its kind of connection is not supported".into()),
         };
@@ -150,7 +153,7 @@ impl Endpoint {
         match &self.place {
             // An IPv6 address, which the parser has taken out of its brackets.
             Place::Tcp(host, port) | Place::Tls(host, port) if host.contains(':') => {
-                format!("[{host}]:{port}")
+                format!("[{}]:{port}", host.replace('%', "%25"))
             }
             Place::Tcp(host, port) | Place::Tls(host, port) => format!("{host}:{port}"),
             Place::Unix(path) => path.display().to_string(),

@@ -5,16 +5,16 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, ServerError, Value, cmd};
 
 use super::endpoint::Endpoint;
-use super::login::{log_in, no_redis, refused};
+use super::fallback::{Without, connect};
+use super::login::{no_redis, refused};
 use super::native::Delete;
-use super::refusal::words;
+use super::refusal::{has_code, is_unsupported, words};
 use super::rights::Needs;
-use super::script::scripts;
-use super::stream::Stream;
-use super::talk::{Talk, cannot_connect};
+use super::steps::{NAMED, Step, steps};
+use super::talk::Talk;
 use crate::error::seconds;
 use crate::node::Fault;
 use crate::node::credentials::{Granted, Provider};
@@ -40,10 +40,9 @@ pub(super) struct Greeting {
     pub(super) login: Option<(Provider, Granted)>,
     /// How it deletes without a script, if that is wanted.
     pub(super) deletes_by: Option<Delete>,
+    /// What is not supported on the way to the server.
+    pub(super) without: Without,
 }
-
-/// What `PING` is to say back.
-const NAMED: &str = "x";
 
 /// No connection within this time.
 pub(super) fn too_long(within: Duration) -> Fault {
@@ -61,18 +60,38 @@ pub(super) async fn open(
     greeted.map_err(|fault| endpoint.redact_fault(fault))
 }
 
-/// The name shows in CLIENT LIST, for whoever looks for the cause of a load.
-pub(super) fn named(endpoint: &Endpoint) -> Cmd {
-    cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone()
+/// Connects and asks what locks rely on. A server that hangs up at these questions twice is asked only what locks cannot do
+/// without.
+async fn ask_all(endpoint: &Endpoint, primary: bool, needs: &Needs) -> Result<Asked, Fault> {
+    let (mut without, mut hung_up) = (Without::default(), false);
+    loop {
+        let (mut talk, hello) = connect(endpoint, &mut without).await?;
+        let mut steps = steps(endpoint, hello.is_some(), needs, without.extras);
+        if primary {
+            // First: what a replica says to the rest is beside the point.
+            steps.insert(0, (Step::Role, cmd("ROLE")));
+        }
+        let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
+        match talk.ask(&commands).await {
+            Ok(answers) => {
+                let answers = steps.into_iter().map(|(step, _)| step).zip(answers).collect();
+                return Ok(Asked { talk, hello, answers, without });
+            }
+            Err(_) if talk.hung_up && !without.extras => {
+                without.extras = hung_up;
+                hung_up = true;
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
 }
 
-/// Connects, and says who we are; with our own id, if it speaks RESP3 and says it.
-pub(super) async fn connect(endpoint: &Endpoint) -> Result<(Talk, Option<Option<i64>>), Fault> {
-    let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
-    // First and alone: which protocol the rest is answered in depends on it.
-    let mut talk = Talk::over(stream);
-    let hello = log_in(&mut talk, endpoint).await?;
-    Ok((talk, hello))
+/// What a server replied to the questions at connect.
+struct Asked {
+    talk: Talk,
+    hello: Option<Option<i64>>,
+    answers: Vec<(Step, Value)>,
+    without: Without,
 }
 
 /// [`open`], with the server's own words in its fault.
@@ -86,97 +105,90 @@ async fn greet(
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
-    let (mut talk, hello) = connect(endpoint).await?;
-    let mut steps = steps(endpoint, hello.is_some(), needs);
-    if primary {
-        // First: what a replica says to the rest is beside the point.
-        steps.insert(0, (Step::Role, cmd("ROLE")));
+    let Asked { mut talk, hello, answers, mut without } = ask_all(endpoint, primary, needs).await?;
+    let mut found = Found { id: hello.flatten(), ..Found::default() };
+    for (step, answer) in answers {
+        found.note(endpoint, needs, step, answer)?;
     }
-    let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
-    let (mut pushes, mut about, mut id) = (false, String::new(), hello.flatten());
-    let (mut deletes, mut named) = (Vec::new(), false);
-    for ((step, _), answer) in steps.iter().zip(talk.ask(&commands).await?) {
+    without.digests = without.extras;
+    if let (Some(fault), true) = (found.no_digests.take(), found.lacking.is_empty()) {
+        let answer = talk.ask(&[needs.eval()]).await?.remove(0);
+        found.lacking.extend(needs.lack_eval(&answer, fault));
+        without.digests = true;
+    }
+    without.tracking = !found.pushes;
+    // Before what it lacks: a Sentinel is not a server for data at all.
+    let clustered = is_clustered(&found.about, endpoint)?;
+    found.lacking.into_iter().next().map_or(Ok(()), Err)?;
+    let (about, id, pushes) = (found.about, found.id, found.pushes);
+    let own = |name| field(&about, name).map(str::to_owned);
+    Ok(Greeting {
+        talk,
+        pushes,
+        votes_in: votes_in(&about, guard),
+        run_id: own("run_id"),
+        clustered,
+        eviction: own("maxmemory_policy"),
+        id,
+        login: endpoint.provider.clone().zip(granted),
+        deletes_by: needs.delete(&found.deletes, found.named)?,
+        without,
+    })
+}
+
+/// What the replies at connect say.
+#[derive(Default)]
+struct Found {
+    pushes: bool,
+    about: String,
+    id: Option<i64>,
+    deletes: Vec<(Delete, Value)>,
+    /// `PING` says back what it is given.
+    named: bool,
+    /// What locks cannot do without.
+    lacking: Vec<Fault>,
+    /// Why scripts have to go out in full.
+    no_digests: Option<Fault>,
+}
+
+impl Found {
+    /// The reply to a step. `Err`: the server is not the one that is wanted.
+    fn note(
+        &mut self,
+        endpoint: &Endpoint,
+        needs: &Needs,
+        step: Step,
+        answer: Value,
+    ) -> Result<(), Fault> {
         match (step, answer) {
             (Step::Role, role) => is_primary(&role)?,
-            (Step::Required, Value::ServerError(error)) => return Err(refused(&error)),
-            (Step::Right(name), answer) => needs.lack(name, &answer).map_or(Ok(()), Err)?,
-            (Step::Delete(by), answer) => deletes.push((*by, answer)),
+            (Step::Script, Value::ServerError(error)) if has_code(&error) => {
+                self.lacking.push(refused(&error));
+            }
+            // The first one, which is about `SCRIPT LOAD`, says more than those that follow.
+            (Step::Script, Value::ServerError(error)) => {
+                self.no_digests.get_or_insert_with(|| refused(&error));
+            }
+            (Step::Right("EVALSHA"), answer) if is_unsupported(&answer) => {
+                self.no_digests = self.no_digests.take().or(needs.lack("EVALSHA", &answer));
+            }
+            (Step::Database, Value::ServerError(error)) => {
+                self.lacking.push(no_database(endpoint.db, &error));
+            }
+            (Step::Right(name), answer) => self.lacking.extend(needs.lack(name, &answer)),
+            (Step::Delete(by), answer) => self.deletes.push((by, answer)),
             (Step::Named, answer) => {
-                named = text(&answer) == NAMED;
-                needs.lack("PING", &answer).filter(|_| !needs.scripts()).map_or(Ok(()), Err)?;
+                self.named = text(&answer) == NAMED;
+                self.lacking.extend(needs.lack("PING", &answer).filter(|_| !needs.scripts()));
             }
             // A server, or a proxy, without it still makes locks: waiters poll.
-            (Step::Tracking, answer) => pushes = answer == Value::Okay,
-            (Step::About, answer) => about.push_str(&text(&answer)),
-            (Step::Id, Value::Int(own)) => id = Some(own),
+            (Step::Tracking, answer) => self.pushes = answer == Value::Okay,
+            (Step::About, answer) => self.about.push_str(&text(&answer)),
+            (Step::Id, Value::Int(own)) => self.id = Some(own),
             _ => {}
         }
+        Ok(())
     }
-    let (deletes_by, votes_in) = (needs.delete(&deletes, named)?, votes_in(&about, guard));
-    let own = |name| field(&about, name).map(str::to_owned);
-    let (run_id, eviction) = (own("run_id"), own("maxmemory_policy"));
-    // Valkey calls it otherwise.
-    let clustered = own("redis_mode").or(own("server_mode")).map(|mode| mode == "cluster");
-    let login = endpoint.provider.clone().zip(granted);
-    Ok(Greeting { talk, pushes, votes_in, run_id, clustered, eviction, id, login, deletes_by })
-}
-
-/// What an answer of the greeting is for.
-enum Step {
-    /// Nobody minds an error.
-    Optional,
-    /// Whether it is a primary, where one is wanted.
-    Role,
-    /// Without it there is no lock here.
-    Required,
-    /// Whether changes are pushed.
-    Tracking,
-    /// Whether the user may run this command.
-    Right(&'static str),
-    /// Whether it deletes in this way.
-    Delete(Delete),
-    /// Whether it says back what it is given.
-    Named,
-    /// What the server says about itself.
-    About,
-    /// The number by which the server knows the connection.
-    Id,
-}
-
-/// What is asked once the login is over, each with what its refusal means.
-fn steps(endpoint: &Endpoint, resp3: bool, needs: &Needs) -> Vec<(Step, Cmd)> {
-    let mut steps = vec![(Step::Optional, named(endpoint))];
-    // Since Redis 7.2, and no part of the name that users choose.
-    for (what, value) in [("LIB-NAME", "redlock"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
-        let about_us = cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
-        steps.push((Step::Optional, about_us));
-    }
-    if endpoint.db != 0 {
-        steps.push((Step::Required, cmd("SELECT").arg(endpoint.db).clone()));
-    }
-    for section in ["server", "memory"] {
-        steps.push((Step::About, about(section)));
-    }
-    if needs.scripts() {
-        // Loaded each time: after this EVALSHA fails only if somebody flushes them.
-        steps.extend(load_scripts().map(|load| (Step::Required, load)));
-    }
-    steps.extend(needs.trials().into_iter().map(|(name, try_it)| (Step::Right(name), try_it)));
-    let deletes = needs.deletes();
-    if !deletes.is_empty() {
-        steps.push((Step::Named, cmd("PING").arg(NAMED).clone()));
-    }
-    steps.extend(deletes.into_iter().map(|(by, try_it)| (Step::Delete(by), try_it)));
-    // After the trials, whose key the server need not remember.
-    if resp3 {
-        // OPTOUT: every key that is read is told of, unless CACHING NO goes before. NOLOOP: not what we changed
-        // ourselves.
-        let tracking = ["TRACKING", "ON", "OPTOUT", "NOLOOP"];
-        steps.push((Step::Tracking, cmd("CLIENT").arg(&tracking).clone()));
-    } else {
-        steps.push((Step::Id, cmd("CLIENT").arg("ID").clone()));
-    }
-    steps
 }
 
 /// A fault unless the answer to `ROLE` is a primary's.
@@ -193,14 +205,32 @@ fn is_primary(role: &Value) -> Result<(), Fault> {
     }
 }
 
-/// Asks what the server says about itself.
-pub(super) fn about(section: &str) -> Cmd {
-    cmd("INFO").arg(section).clone()
+/// The fault of a server that refuses `SELECT`.
+fn no_database(db: i64, error: &ServerError) -> Fault {
+    let said = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    // Other errors with this code are those of a proxy whose server is away.
+    let about_us =
+        ["index", "select", "database"].iter().any(|word| said.to_lowercase().contains(word));
+    if error.code() != "ERR" || !about_us {
+        return refused(error);
+    }
+    let text = format!("database {db} cannot be selected; the server answered ");
+    let hint = " (use a lower number, or raise `databases` in the server's configuration)";
+    Fault::new(text).saying(&said, hint).refused()
 }
 
-/// Gives the server the scripts, which it may have forgotten.
-pub(super) fn load_scripts() -> impl Iterator<Item = Cmd> {
-    scripts().iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
+/// Whether the server is one of a cluster, where it says so. A Sentinel, whose port is in a URL for servers, is an error.
+fn is_clustered(about: &str, endpoint: &Endpoint) -> Result<Option<bool>, Fault> {
+    // Valkey has another name for the field.
+    match field(about, "redis_mode").or_else(|| field(about, "server_mode")) {
+        Some("sentinel") => {
+            let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
+            Err(Fault::invalid(format!(
+                "it is a Redis Sentinel, which keeps no data: use {scheme}+sentinel://host:port/service"
+            )))
+        }
+        mode => Ok(mode.map(|mode| mode == "cluster")),
+    }
 }
 
 /// How long a node must still wait before it may vote: uptime is told in whole seconds, rounded down. `None` where

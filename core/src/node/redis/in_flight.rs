@@ -116,10 +116,10 @@ impl Command {
         if let Purpose::Force { keys, .. } = &self.purpose {
             return keys.first().map(|key| Cow::Borrowed(key.as_str()));
         }
-        // `EVALSHA digest count key`, or the first in a transaction, or `SET key`.
+        // `EVALSHA digest count key`, `EVAL script count key`, or the first in a transaction, or `SET key`.
         let mut words = self.words();
         let at = match words.next()? {
-            b"EVALSHA" => 2,
+            b"EVALSHA" | b"EVAL" => 2,
             b"MULTI" => 1,
             b"SET" | b"GETRANGE" | b"DELIFEQ" | b"DELEX" => 0,
             _ => return None,

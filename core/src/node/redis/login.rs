@@ -3,11 +3,12 @@
 use redis::{ServerError, Value, cmd};
 
 use super::endpoint::Endpoint;
-use super::refusal::{refusal, words};
+use super::refusal::{has_code, refusal, words};
 use super::talk::Talk;
 use crate::node::Fault;
 
-/// With RESP3, our own id if the server says it; servers that do not know it are spoken to in RESP2, without pushes.
+/// With RESP3, our own id if the server says it; servers that do not support `HELLO` are spoken to in RESP2, without
+/// notifications.
 pub(super) async fn log_in(
     talk: &mut Talk,
     endpoint: &Endpoint,
@@ -15,27 +16,55 @@ pub(super) async fn log_in(
     if endpoint.parameters.protocol == Some(2) {
         return authenticate(talk, endpoint).await.map(|()| None);
     }
+    let refusal = match hello(talk, endpoint, true).await? {
+        Ok(id) => return Ok(Some(id)),
+        Err(error) => error,
+    };
+    // A code of its own is about us: a wrong password must not be sent twice. All other errors may mean that a server before
+    // Redis 6, or a proxy, does not support the command, or not before `AUTH`.
+    let before_auth = refusal.code() == "NOAUTH" && endpoint.password.is_some();
+    if has_code(&refusal) && refusal.code() != "NOPROTO" && !before_auth {
+        return Err(refused(&refusal));
+    }
+    let logged_in = log_in_without_hello(talk, endpoint).await;
+    // The first refusal says more than the end of the connection that followed it.
+    logged_in.map_err(|fault| if talk.hung_up { refused(&refusal) } else { fault })?;
+    if before_auth && let Ok(id) = hello(talk, endpoint, false).await? {
+        return Ok(Some(id));
+    }
+    Ok(None)
+}
+
+/// Asks for RESP3, with the login or without.
+async fn hello(
+    talk: &mut Talk,
+    endpoint: &Endpoint,
+    login: bool,
+) -> Result<Result<Option<i64>, ServerError>, Fault> {
     let mut hello = cmd("HELLO");
     hello.arg(3);
-    if let Some(password) = &endpoint.password {
+    if let Some(password) = endpoint.password.as_ref().filter(|_| login) {
         // HELLO wants a name: `default` is whom a password alone logs in.
         hello.arg("AUTH").arg(endpoint.username.as_deref().unwrap_or("default")).arg(password);
     }
     match talk.ask(&[hello]).await?.remove(0) {
-        Value::Map(words) => return Ok(Some(own_id(&words))),
+        Value::Map(words) => Ok(Ok(own_id(&words))),
         // RESP3 in RESP2's form: pushes are tried, our id is not known.
-        Value::Array(_) => return Ok(Some(None)),
-        Value::ServerError(error) => {
-            // Before Redis 6 there is no HELLO. Any other refusal is about us: a wrong password must not be
-            // sent twice.
-            let unknown = error.details().unwrap_or_default().contains("unknown command");
-            if !unknown && error.code() != "NOPROTO" {
-                return Err(refused(&error));
-            }
-        }
-        other => return Err(no_redis(&other)),
+        Value::Array(_) => Ok(Ok(None)),
+        Value::ServerError(error) => Ok(Err(error)),
+        other => Err(no_redis(&other)),
     }
-    authenticate(talk, endpoint).await.map(|()| None)
+}
+
+/// Logs in over a connection on which `HELLO` is not supported. A reply of any kind shows that the server is there.
+pub(super) async fn log_in_without_hello(
+    talk: &mut Talk,
+    endpoint: &Endpoint,
+) -> Result<(), Fault> {
+    if endpoint.password.is_some() {
+        return authenticate(talk, endpoint).await;
+    }
+    talk.ask(&[cmd("PING")]).await.map(drop)
 }
 
 /// In RESP2, where our id is asked for later.
@@ -48,7 +77,12 @@ async fn authenticate(talk: &mut Talk, endpoint: &Endpoint) -> Result<(), Fault>
     auth.arg(password);
     match talk.ask(&[auth]).await?.remove(0) {
         Value::Okay => Ok(()),
-        Value::ServerError(error) => Err(refused(&error)),
+        Value::ServerError(error) => {
+            let fault = refused(&error);
+            // Before Redis 6 a wrong password has no error code of its own, and neither has one that is not wanted.
+            let about_us = error.details().unwrap_or_default().contains("password");
+            Err(if about_us { fault.refused() } else { fault })
+        }
         other => Err(no_redis(&other)),
     }
 }

@@ -17,6 +17,7 @@ mod dialogue;
 mod durability;
 mod ears;
 mod endpoint;
+mod fallback;
 mod flood;
 mod formers;
 mod handshake;
@@ -44,6 +45,7 @@ mod script;
 mod session;
 mod shared;
 mod socket;
+mod steps;
 mod strays;
 mod stream;
 mod talk;
@@ -89,7 +91,7 @@ pub(crate) use {
     route::Route,
     run_ids::RunIds,
     shared::Shared,
-    url_rules::invalid_url,
+    url_rules::{cleaned, invalid_url, misread},
 };
 
 /// A server that is reached by one connection.

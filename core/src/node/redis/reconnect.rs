@@ -218,7 +218,11 @@ fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
 async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
     let within = target.route.connect_timeout();
     let opened = tokio::time::timeout(within, find_and_open(&target, &finder, &formers)).await;
-    opened.unwrap_or_else(|_| Err(handshake::too_long(within)))
+    opened.unwrap_or_else(|_| {
+        let fault = handshake::too_long(within);
+        // A server without TLS may wait for the end of what it takes for a command.
+        Err(if target.route.is_tls() { fault.hinting("is this a TLS port?") } else { fault })
+    })
 }
 
 /// Finds the server, connects, logs in, checks that it is no other node's, and has the former connection ended.

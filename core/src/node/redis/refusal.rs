@@ -1,6 +1,6 @@
 //! What a server said, as text, and what its own errors mean.
 
-use redis::Value;
+use redis::{ServerError, Value};
 
 use crate::node::Fault;
 use crate::spelling::camel_case;
@@ -19,14 +19,33 @@ fn error_code(text: &str) -> &str {
     code.trim_start_matches('-')
 }
 
+/// Whether the error has a code of its own, by which a Redis server says what is wrong. `ERR`, and the free text of
+/// proxies, may only mean that a command is not supported.
+pub(super) fn has_code(error: &ServerError) -> bool {
+    let code = error.code();
+    code != "ERR" && code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+/// Whether the reply may mean that the command is not supported.
+pub(super) fn is_unsupported(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if !has_code(error))
+}
+
+/// A server's error text without the arguments of the command that it did not know, which may be a whole script.
+pub(super) fn without_arguments(text: &str) -> &str {
+    text.split_once(", with args beginning with").map_or(text, |(said, _)| said)
+}
+
 /// What the scripts' own error means.
 const FENCE_HINT: &str = " (no client can have stored the fencing token that it keeps there: docs/fencing.md, \"Repair\")";
 
 /// The server's own error, explained where its text alone would puzzle.
 pub(super) fn refusal(text: &str) -> Fault {
+    let text = without_arguments(text);
     let code = error_code(text);
+    let denied_in_script = text.contains("can't run this command") || text.contains("ACL failure");
     let hint = match code {
-        _ if text.contains("can't run this command") || text.contains("ACL failure") => {
+        _ if denied_in_script => {
             " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE; for fencing and releases by force TIME)"
         }
         "WRONGTYPE" if camel_case() => {
@@ -53,6 +72,8 @@ pub(super) fn refusal(text: &str) -> Fault {
         "MOVED" | "ASK" | "CROSSSLOT" => Fault::invalid(answered),
         _ => Fault::new(answered),
     };
+    let refused = denied_in_script || matches!(code, "NOPERM" | "WRONGPASS" | "NOAUTH" | "DENIED");
+    let fault = if refused { fault.refused() } else { fault };
     fault.saying(text, hint)
 }
 
@@ -85,6 +106,7 @@ pub(super) fn words(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
+    use crate::node::Remedy;
 
     #[test]
     fn error_code_tells_permanent_faults() {
@@ -106,5 +128,35 @@ mod tests {
         ] {
             assert_eq!(refusal(text).permanent(), kind, "{text}");
         }
+    }
+
+    #[test]
+    fn only_refusals_of_the_user_are_permanent() {
+        for (text, remedy) in [
+            ("WRONGPASS invalid username-password pair or user is disabled.", Remedy::Refused),
+            ("NOAUTH Authentication required.", Remedy::Refused),
+            ("NOPERM No permissions to access a key", Remedy::Refused),
+            ("DENIED Redis is running in protected mode", Remedy::Refused),
+            (
+                "ERR Error running script (call to f_0): @user_script:12: The user executing the script can't run this command or subcommand",
+                Remedy::Refused,
+            ),
+            ("LOADING Redis is loading the dataset in memory", Remedy::Retry),
+            ("READONLY You can't write against a read only replica.", Remedy::Retry),
+            ("MASTERDOWN Link with MASTER is down", Remedy::Retry),
+            ("OOM command not allowed when used memory > 'maxmemory'", Remedy::Retry),
+            ("BUSY Redis is busy running a script", Remedy::Retry),
+            ("CLUSTERDOWN The cluster is down", Remedy::Retry),
+            ("ERR max number of clients reached", Remedy::Retry),
+        ] {
+            assert_eq!(refusal(text).remedy(), remedy, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_arguments_of_an_unknown_command_are_not_shown() {
+        let text = "ERR unknown command 'SCRIPT', with args beginning with: 'LOAD' '-- lua";
+        let shown = refusal(text).redacted(str::to_owned).to_string();
+        assert_eq!(shown, "the server answered ERR unknown command 'SCRIPT'");
     }
 }

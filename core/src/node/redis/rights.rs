@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::durability::Durability;
 use super::native::Delete;
+use super::refusal::{has_code, is_unsupported, without_arguments};
 use super::reply;
 use super::script::{INSPECT, scripts};
 use crate::node::Fault;
@@ -31,12 +32,23 @@ impl Needs {
         self.scripts != Some(false)
     }
 
-    /// The commands, by name; of a lock's own by script the last wants the scripts loaded.
-    pub(super) fn trials(&self) -> Vec<(&'static str, Cmd)> {
+    /// The commands, by name; of a lock's own by script the last wants the scripts loaded. `digests`: the server keeps them.
+    pub(super) fn trials(&self, digests: bool) -> Vec<(&'static str, Cmd)> {
         let key = self.key();
-        let mut trials = if self.scripts() { by_script(&key) } else { self.without_scripts(&key) };
+        let mut trials =
+            if self.scripts() { by_script(&key, digests) } else { self.without_scripts(&key) };
         trials.extend(self.durability.trial());
         trials
+    }
+
+    /// A script in full, which changes nothing.
+    pub(super) fn eval(&self) -> Cmd {
+        eval(&self.key())
+    }
+
+    /// What is missing by the reply to [`Needs::eval`]. `fault`: why scripts cannot be called by their digests.
+    pub(super) fn lack_eval(&self, answer: &Value, fault: Fault) -> Option<Fault> {
+        self.lack("EVAL", answer).or_else(|| is_unsupported(answer).then_some(fault))
     }
 
     /// The ways to delete without a script that are worth knowing, each with what must be allowed beside it.
@@ -115,8 +127,9 @@ impl Needs {
 }
 
 /// The commands of every lock by script.
-fn by_script(key: &str) -> Vec<(&'static str, Cmd)> {
+fn by_script(key: &str, digests: bool) -> Vec<(&'static str, Cmd)> {
     let on = |name: &str| cmd(name).arg(key).clone();
+    let evalsha = || cmd("EVALSHA").arg(&scripts()[INSPECT].digest).arg(1).arg(key).clone();
     vec![
         ("GET", on("GET")),
         // XX: of a key that is not there nothing is set.
@@ -124,8 +137,13 @@ fn by_script(key: &str) -> Vec<(&'static str, Cmd)> {
         ("DEL", on("DEL")),
         ("PTTL", on("PTTL")),
         ("PEXPIRE", on("PEXPIRE").arg(1).clone()),
-        ("EVALSHA", cmd("EVALSHA").arg(&scripts()[INSPECT].digest).arg(1).arg(key).clone()),
+        if digests { ("EVALSHA", evalsha()) } else { ("EVAL", eval(key)) },
     ]
+}
+
+/// A script that reads this key, in full.
+fn eval(key: &str) -> Cmd {
+    cmd("EVAL").arg(&scripts()[INSPECT].text).arg(1).arg(key).clone()
 }
 
 /// Whether the server knows the command and its user may run it, though perhaps not for this key.
@@ -142,10 +160,18 @@ fn is_known(name: &str, answer: &Value) -> bool {
     }
 }
 
-/// Whether the server does not know the command at all.
+/// Whether the server, or a proxy before it, does not know the command at all, in the words of those that there are.
 fn is_unknown(answer: &Value) -> bool {
+    const WORDS: [&str; 5] = [
+        "unknown command",
+        "unsupported command",
+        "invalid request",
+        "not available",
+        "not supported",
+    ];
     let Value::ServerError(error) = answer else { return false };
-    error.details().unwrap_or_default().contains("unknown command")
+    let text = format!("{} {}", error.code(), error.details().unwrap_or_default()).to_lowercase();
+    !has_code(error) && WORDS.iter().any(|words| text.contains(words))
 }
 
 /// A fault if the command itself is denied, or unknown; whether this key is says nothing about those of locks.
@@ -156,13 +182,13 @@ fn denied(name: &str, answer: &Value) -> Option<Fault> {
         let text = format!(
             "the server does not know {name}, which every lock needs (a proxy, or rename-command, hides it): "
         );
-        return Some(Fault::unsupported(text).saying(details, ""));
+        return Some(Fault::unsupported(text).saying(without_arguments(details), ""));
     }
     // The text names what was denied: a command by its name, in quotes, a key as a key.
     let about = details.contains(&format!("'{}", name.to_lowercase()));
     // Of EXEC it is said inside of what becomes of the transaction.
     ((error.code() == "NOPERM" || details.contains("NOPERM")) && about).then(|| {
         let text = format!("the node's user may not run {name}, which every lock needs: ");
-        Fault::new(text).saying(details, " (docs/security.md lists all rights)")
+        Fault::new(text).saying(details, " (docs/security.md lists all rights)").refused()
     })
 }

@@ -47,6 +47,21 @@ impl Script {
     }
 }
 
+/// A call by digest as a call with the script in full, for servers that keep no scripts; `None`: it is no such call.
+pub(super) fn in_full<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+    words.next().filter(|name| *name == b"EVALSHA")?;
+    let digest = words.next()?;
+    let script = scripts().iter().find(|script| script.digest.as_bytes() == digest)?;
+    let rest: Vec<_> = words.collect();
+    let long = rest.iter().map(|word| word.len()).sum::<usize>() + script.text.len();
+    let mut call = Packed::with_room(2 + rest.len(), long);
+    call.request(2 + rest.len()).word("EVAL").word(&script.text);
+    rest.iter().for_each(|word| {
+        call.word(word);
+    });
+    Some(call.bytes())
+}
+
 /// The longest argument of a script.
 const TOKEN: usize = 40;
 

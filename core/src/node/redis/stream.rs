@@ -60,6 +60,25 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// Whether it is TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return matches!(self, Self::Tls(_));
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
+    /// What is wrong with it, in words.
+    pub(super) fn explained(&self, error: &io::Error) -> String {
+        #[cfg(feature = "tls")]
+        if self.is_tls() {
+            return explained(error);
+        }
+        error.to_string()
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,

@@ -19,12 +19,14 @@ pub(super) struct Talk {
     pub(super) stream: Stream,
     /// The session goes on with it: a push may have come right behind the greeting.
     pub(super) reader: Reader,
+    /// The server ended the connection instead of replying: perhaps it does not support what was asked.
+    pub(super) hung_up: bool,
 }
 
 impl Talk {
     /// Nothing was said yet.
     pub(super) fn over(stream: Stream) -> Self {
-        Self { stream, reader: Reader::default() }
+        Self { stream, reader: Reader::default(), hung_up: false }
     }
 
     /// Sends all commands at once; one answer each, pushes left out.
@@ -46,9 +48,33 @@ impl Talk {
     /// Sends all commands at once, and reads nothing.
     pub(super) async fn tell(&mut self, commands: &[Cmd]) -> Result<(), Fault> {
         let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
-        self.stream.write_all(&bytes).await.map_err(broken)?;
+        let written = self.stream.write_all(&bytes).await;
         // TLS may have taken bytes that it has not written yet.
-        self.stream.flush().await.map_err(broken)
+        let written = match written {
+            Ok(()) => self.stream.flush().await,
+            failed => failed,
+        };
+        match written {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.refused_write(error).await),
+        }
+    }
+
+    /// Why nothing can be written any more: over TLS the server may have said so.
+    async fn refused_write(&mut self, error: std::io::Error) -> Fault {
+        if self.stream.is_tls()
+            && let Err(reason) = self.stream.read_buf(&mut self.reader.unread).await
+        {
+            return self.broken(&reason);
+        }
+        self.broken(&error)
+    }
+
+    /// The fault of a connection that ended while it was opened.
+    fn broken(&mut self, error: &std::io::Error) -> Fault {
+        // With an error of its own inside, the server has said what is wrong.
+        self.hung_up = self.reader.partial() == 0 && error.get_ref().is_none();
+        Fault::new(format!("the connection broke: {}", self.stream.explained(error))).by(error)
     }
 
     /// What is said next, of its own accord or as an answer. Dropped, it loses nothing.
@@ -61,10 +87,19 @@ impl Talk {
                 }
                 Ok(None) => {
                     let unread = &mut self.reader.unread;
-                    let read = self.stream.read_buf(unread).await.map_err(broken)?;
+                    let read = match self.stream.read_buf(unread).await {
+                        Ok(read) => read,
+                        Err(error) => return Err(self.broken(&error)),
+                    };
                     if read == 0 {
+                        self.hung_up = self.reader.partial() == 0;
                         return Err(Fault::new(
                             "the server closed the connection during the greeting",
+                        ));
+                    }
+                    if self.reader.partial() == 0 && is_tls_record(&self.reader.unread) {
+                        return Err(Fault::new(
+                            "the server speaks TLS on this port: write rediss:// instead of redis://",
                         ));
                     }
                     self.reader.came(read);
@@ -77,13 +112,12 @@ impl Talk {
     }
 }
 
+/// Whether it is the beginning of an alert of TLS, of any version: a server that expects TLS replies so to all else.
+fn is_tls_record(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x15, 3, ..])
+}
+
 /// The fault of a server that cannot be reached.
 pub(super) fn cannot_connect(error: &std::io::Error) -> Fault {
     Fault::new("cannot connect: ").saying(&error.to_string(), "").by(error)
-}
-
-/// The fault of a connection that ended while it was opened.
-#[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
-fn broken(error: std::io::Error) -> Fault {
-    Fault::new(format!("the connection broke: {error}")).by(&error)
 }

@@ -130,9 +130,11 @@ async fn ask(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Clock>) -> F
     while let Ok(Some(found)) = timeout(end.since(clock.now()), answers.next()).await {
         match found {
             Ok(found) => views.push(found),
-            // What is wrong with the options is told before what is wrong with a server.
-            Err(fault) if fault.permanent().is_some() || why.is_none() => why = Some(fault),
-            Err(_) => {}
+            // What no retry can change is reported before what is wrong with a server.
+            Err(fault) => match &why {
+                Some(other) if fault.remedy() <= other.remedy() => {}
+                _ => why = Some(fault),
+            },
         }
         // The nearest server alone may be the one that is cut off. A dead one must not hold up a client's first command.
         let now = clock.now();

@@ -4,8 +4,9 @@ use redis::Value;
 
 use super::Dialogue;
 use crate::node::redis::commands::plain;
-use crate::node::redis::handshake::{about, text, votes_in};
+use crate::node::redis::handshake::{text, votes_in};
 use crate::node::redis::in_flight::{InFlight, Purpose};
+use crate::node::redis::steps::about;
 
 /// Every so many chores an age that could not be read is asked for again: the clock may be right by then.
 const AGE: u32 = 5;

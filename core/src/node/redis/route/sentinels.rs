@@ -17,7 +17,7 @@ use super::sentinel::Sentinel;
 use super::service::Service;
 use super::word::Word;
 use crate::background::{self, Task};
-use crate::node::Fault;
+use crate::node::{Fault, Remedy};
 
 /// How often those are asked that are listened to: an event may be lost, and a dead connection says nothing.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -41,6 +41,8 @@ struct Heard {
     words: Vec<Word>,
     /// Why the others said nothing.
     faults: Vec<String>,
+    /// So many refused us.
+    refused: usize,
     /// So many know no such service.
     strangers: usize,
 }
@@ -91,6 +93,7 @@ impl Sentinels {
                 Ok(Some(word)) => heard.words.push(word),
                 Ok(None) => heard.strangers += 1,
                 Err(fault) => {
+                    heard.refused += usize::from(fault.remedy() >= Remedy::Refused);
                     let place = self.service.sentinels[at].authority();
                     let fault = fault.redacted(|words| self.service.redact(words));
                     heard.faults.push(fault.of(&place).to_string());
@@ -124,7 +127,9 @@ impl Sentinels {
             }
             let why = heard.faults.join("; ");
             let why = if why.is_empty() { "none has answered" } else { &why };
-            return Err(Fault::new(format!("no sentinel says where {name} is ({why})")));
+            let fault = Fault::new(format!("no sentinel says where {name} is ({why})"));
+            let all = heard.refused == self.service.sentinels.len();
+            return Err(if all { fault.refused() } else { fault });
         };
         // Who removes a service and puts it in again begins its epochs anew, at most sentinels at once.
         if self.known.allows(word) || self.is_most(heard) {

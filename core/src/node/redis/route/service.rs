@@ -10,6 +10,7 @@ use url::{Url, form_urlencoded};
 use super::super::endpoint::{Endpoint, Place};
 use super::super::query::Parameters;
 use super::super::shared::Shared;
+use super::super::url_rules::without_zone;
 use super::word::Word;
 
 /// Sentinels' own port, where a URL names none.
@@ -180,7 +181,8 @@ fn own_parameters(query: &str) -> Result<(Own, String), &'static str> {
 fn sentinel(scheme: &str, host: &str, (user, password): &Own) -> Result<Endpoint, String> {
     let url = format!("{scheme}://{host}");
     let endpoint = Endpoint::read(&url)?;
-    let port = Url::parse(&url).ok().and_then(|url| url.port()).unwrap_or(PORT);
+    let (plain, _) = without_zone(&url)?;
+    let port = Url::parse(&plain).ok().and_then(|url| url.port()).unwrap_or(PORT);
     let place = match endpoint.place {
         Place::Tcp(host, _) => Place::Tcp(host, port),
         Place::Tls(host, _) => Place::Tls(host, port),

@@ -42,6 +42,8 @@ impl Tls {
 
     /// The name the server at `host` must prove.
     pub(crate) fn name_for(&self, host: &str) -> Result<ServerName<'static>> {
+        // A certificate knows no zones, which are this machine's.
+        let host = host.split('%').next().unwrap_or(host);
         self.server_name.clone().map_or_else(|| name(host), Ok)
     }
 }
@@ -99,14 +101,40 @@ pub(crate) fn explained(error: &io::Error) -> String {
     let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let why = match refused {
         Some(rustls::Error::InvalidCertificate(certificate)) => explained_certificate(certificate),
-        Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) => {
-            "the server asks for a client's certificate: give tls_cert and tls_key"
+        Some(rustls::Error::AlertReceived(alert)) => explained_alert(*alert),
+        Some(rustls::Error::InvalidMessage(_)) => {
+            "the server does not speak TLS on this port: use its TLS port, or a URL without TLS"
+        }
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "the server closed the connection during the handshake: is this its TLS port?"
         }
         _ => "",
     };
     let why =
         OPTIONS.iter().fold(why.to_owned(), |why, option| why.replace(option, &spelled(option)));
     if why.is_empty() { format!("TLS: {error}") } else { format!("TLS: {why} ({error})") }
+}
+
+/// Why the server refused the handshake; empty for what explains itself. By TLS 1.3 it says so after the handshake.
+fn explained_alert(alert: AlertDescription) -> &'static str {
+    use AlertDescription as Bad;
+    match alert {
+        Bad::CertificateRequired => {
+            "the server requires a client certificate: give tls_cert and tls_key"
+        }
+        Bad::HandshakeFailure => {
+            "the server refused the handshake: it may require a client certificate (tls_cert and tls_key)"
+        }
+        Bad::BadCertificate
+        | Bad::UnsupportedCertificate
+        | Bad::CertificateRevoked
+        | Bad::CertificateExpired
+        | Bad::CertificateUnknown
+        | Bad::UnknownCA => {
+            "the server does not accept the client certificate: check tls_cert and who issued it"
+        }
+        _ => "",
+    }
 }
 
 /// The usual mistakes, with their remedy; empty for what explains itself.

@@ -1,0 +1,86 @@
+//! How a connection is opened to a server, or through a proxy, that does not support every command.
+//!
+//! Whether a command is supported is seen by what happens: an error without a code, or the end of the connection.
+
+use super::endpoint::Endpoint;
+use super::login::{log_in, log_in_without_hello};
+use super::stream::Stream;
+use super::talk::{Talk, cannot_connect};
+use crate::node::Fault;
+
+/// What a connection does without, because the server, or a proxy before it, does not support it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Without {
+    /// `HELLO`: it speaks RESP2.
+    pub(super) hello: bool,
+    /// All that locks can do without: names of connections, `INFO`, `SCRIPT`, `CLIENT TRACKING`.
+    pub(super) extras: bool,
+    /// `CLIENT TRACKING`: there are no notifications.
+    pub(super) tracking: bool,
+    /// `SCRIPT LOAD` and `EVALSHA`: scripts go out in full.
+    pub(super) digests: bool,
+}
+
+impl Without {
+    /// The commands that are not supported, and what follows from that; `None` where nothing is missing.
+    pub(super) fn described(self) -> Option<(String, String)> {
+        let missing = [
+            (self.hello, "HELLO", None),
+            (self.extras, "CLIENT SETNAME, INFO", Some("the server's age is unknown")),
+            (
+                self.tracking,
+                "CLIENT TRACKING",
+                Some("waiting locks poll, a holder learns of a loss at its next renewal"),
+            ),
+            (self.digests, "SCRIPT LOAD", Some("scripts are sent in full by EVAL")),
+        ];
+        let missing: Vec<_> = missing.into_iter().filter(|(missing, ..)| *missing).collect();
+        let commands: Vec<_> = missing.iter().map(|(_, command, _)| *command).collect();
+        let effects: Vec<_> = missing.iter().filter_map(|(.., effect)| *effect).collect();
+        (!missing.is_empty()).then(|| (commands.join(", "), effects.join(", ")))
+    }
+}
+
+/// Connects, and says who we are; with our own id, if it speaks RESP3 and says it.
+///
+/// Some proxies close the connection at a command that they do not support. If the server hangs up at `HELLO` twice, it is
+/// left out.
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    without: &mut Without,
+) -> Result<(Talk, Option<Option<i64>>), Fault> {
+    let mut why = None;
+    for _ in 0..2 {
+        if without.hello {
+            break;
+        }
+        let mut talk = open_stream(endpoint).await?;
+        // First and alone: which protocol the rest is answered in depends on it.
+        match log_in(&mut talk, endpoint).await {
+            Ok(hello) => {
+                without.hello = hello.is_none() && endpoint.parameters.protocol != Some(2);
+                return Ok((talk, hello));
+            }
+            Err(fault) if talk.hung_up => why = Some(fault),
+            Err(fault) => return Err(fault),
+        }
+    }
+    let mut talk = open_stream(endpoint).await?;
+    log_in_without_hello(&mut talk, endpoint).await.map_err(|fault| {
+        let hung_up = talk.hung_up && !endpoint.is_tls();
+        let fault = why.unwrap_or(fault);
+        // A server that expects TLS may say nothing to what is none.
+        if hung_up {
+            fault.hinting("if this is a TLS port, write rediss:// instead of redis://")
+        } else {
+            fault
+        }
+    })?;
+    without.hello = true;
+    Ok((talk, None))
+}
+
+async fn open_stream(endpoint: &Endpoint) -> Result<Talk, Fault> {
+    let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
+    Ok(Talk::over(stream))
+}

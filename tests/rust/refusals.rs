@@ -1,0 +1,152 @@
+//! What no retry can change is raised at once, whatever `wait` is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use redlock::{Credentials, Error, ErrorKind, Redlock};
+
+use crate::support::{
+    Cluster, RIGHTS, SERVERS_PASSWORD, Sentinels, Server, builder, client, eventually, millis,
+};
+
+/// The error of an acquire that may wait forever.
+async fn error_of(redlock: &Redlock) -> Error {
+    redlock.lock("job").acquire().await.expect_err("the server refuses")
+}
+
+fn with_password() -> Server {
+    Server::with(&["--requirepass", "s3cret-word"])
+}
+
+fn url_as(server: &Server, login: &str) -> String {
+    format!("redis://{login}127.0.0.1:{}", server.port)
+}
+
+#[tokio::test]
+async fn a_refused_login_or_database_ends_an_acquire_without_wait() {
+    let server = with_password();
+    let open = Server::start();
+    assert_eq!(
+        open.ask(&format!("ACL SETUSER app reset on >s3cret-word {RIGHTS} -evalsha")),
+        "+OK"
+    );
+    for (url, words) in [
+        (url_as(&server, ""), "NOAUTH"),
+        (url_as(&server, ":s3cret-wrong@"), "WRONGPASS"),
+        (url_as(&server, "nobody:s3cret-wrong@"), "WRONGPASS"),
+        (format!("{}?protocol=2", url_as(&server, ":s3cret-wrong@")), "WRONGPASS"),
+        (url_as(&open, "app:s3cret-word@"), "may not run EVALSHA"),
+        (format!("{}/99", url_as(&open, "")), "database 99 cannot be selected"),
+    ] {
+        let redlock = Redlock::builder([url]).build().unwrap();
+        for wait in [None, Some(millis(3_600_000))] {
+            let lock = redlock.lock("job");
+            let lock = if let Some(wait) = wait { lock.wait(wait) } else { lock };
+            let error = lock.acquire().await.expect_err(words);
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+            assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_right_that_only_the_keys_lack_ends_an_acquire_without_wait() {
+    let server = Server::start();
+    let rights = RIGHTS.replace("lock:", "other:");
+    assert_eq!(server.ask(&format!("ACL SETUSER app reset on >s3cret-word {rights}")), "+OK");
+    let redlock = Redlock::builder([url_as(&server, "app:s3cret-word@")]).build().unwrap();
+    let error = error_of(&redlock).await;
+    assert!(error.to_string().contains("NOPERM"), "{error}");
+    // It is no verdict for good: the next call asks again.
+    assert_eq!(server.ask(&format!("ACL SETUSER app {RIGHTS}")), "+OK");
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sentinels_port_is_named_and_no_script_is_shown() {
+    let sentinels = Sentinels::start(1, 0);
+    let redlock = builder([format!("redis://127.0.0.1:{}", sentinels.ports[0])]).build().unwrap();
+    let error = error_of(&redlock).await;
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("it is a Redis Sentinel"), "{text}");
+    assert!(text.contains("use redis+sentinel://host:port/service"), "{text}");
+    assert!(!text.contains("KEYS"), "{text}");
+}
+
+#[tokio::test]
+async fn a_refused_login_behind_sentinels_and_in_a_cluster_ends_an_acquire_without_wait() {
+    let sentinels = Sentinels::with(1, 0, Some("s3cret-sentinels"));
+    let right = sentinels.url(0);
+    for url in [
+        right.split('?').next().unwrap().to_owned(),
+        right.replace("s3cret-sentinels", "s3cret-wrong"),
+        right.replace(SERVERS_PASSWORD, "s3cret-wrong"),
+    ] {
+        let error = error_of(&builder([url]).build().unwrap()).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+    }
+    let cluster = Cluster::start(1, false);
+    let url = cluster.url().replace("//", "//nobody:s3cret-wrong@");
+    let error = error_of(&builder([url]).build().unwrap()).await;
+    assert!(error.to_string().contains("WRONGPASS"), "{error}");
+}
+
+#[tokio::test]
+async fn in_a_quorum_only_a_majority_of_refusals_ends_an_acquire() {
+    let (refusing, open) = ([with_password(), with_password()], Server::start());
+    let url = |server: &Server| url_as(server, "");
+    // Of the other two one is down: no quorum, and yet it may come back.
+    let down = Server::start();
+    let urls = [url(&refusing[0]), url(&down), url(&open)];
+    let redlock = builder(urls).restart_guard(millis(0)).build().unwrap();
+    let lease = redlock.lock("job").acquire().await.expect("two of three grant it");
+    lease.release().await.unwrap();
+    down.signal(libc::SIGSTOP);
+    let waiting = tokio::spawn(redlock.lock("job").acquire());
+    eventually("it waits", || redlock.stats().waiting == 1).await;
+    down.signal(libc::SIGCONT);
+    waiting.await.unwrap().expect("a quorum is back").release().await.unwrap();
+    let urls = [url(&refusing[0]), url(&refusing[1]), url(&open)];
+    let redlock = builder(urls).restart_guard(millis(0)).build().unwrap();
+    let error = error_of(&redlock).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("NOAUTH"), "{error}");
+}
+
+#[tokio::test]
+async fn a_refusal_that_ends_is_waited_for() {
+    // One that is not about the user.
+    let server = Server::with(&["--maxmemory", "1"]);
+    let redlock = client([&server]);
+    let waiting = tokio::spawn(redlock.lock("job").acquire());
+    let denied = || server.info("errorstats", "errorstat_OOM").is_some();
+    eventually("it is refused", denied).await;
+    assert_eq!(server.ask("CONFIG SET maxmemory 0"), "+OK");
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn refused_credentials_are_asked_for_again_first() {
+    let server = with_password();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let redlock = Redlock::builder([url_as(&server, "")])
+        .credentials(move || {
+            let old = count.fetch_add(1, Ordering::SeqCst) == 0;
+            let word = if old { "s3cret-old" } else { "s3cret-word" };
+            async move { Ok::<_, ()>(Credentials::new(word)) }
+        })
+        .build()
+        .unwrap();
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    let wrong = Redlock::builder([url_as(&server, "")])
+        .credentials(async || Ok::<_, ()>(Credentials::new("s3cret-wrong")))
+        .build()
+        .unwrap();
+    let error = error_of(&wrong).await;
+    assert!(error.to_string().contains("WRONGPASS"), "{error}");
+}
