@@ -152,7 +152,10 @@ async fn a_shutdown_ends_at_its_timeout_what_waits() {
     let down = tokio::spawn(redlock.shutdown(millis(600)));
     let refused = redlock.lock("new").acquire().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Closed);
-    assert!(long.is_held() && !waiting.is_finished() && !down.is_finished(), "they have their time");
+    assert!(
+        long.is_held() && !waiting.is_finished() && !down.is_finished(),
+        "they have their time"
+    );
     short.release().await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(down.await.unwrap().unwrap(), 1);

@@ -251,7 +251,7 @@ fn now(words: &str) -> Vec<Said> {
 fn an_outage_is_logged_at_growing_intervals_however_many_acquires_fail() {
     let _turn = turn(LevelFilter::DEBUG);
     let clock = TestClock::new();
-    let redlock = TestRedlock::by(&clock).unwrap();
+    let redlock = TestRedlock::with_clock(&clock).unwrap();
     // Acquires without an end share one record with those that fail at once.
     let mut waits = Box::pin(redlock.lock("waits").acquire());
     redlock.fail();
@@ -301,7 +301,7 @@ fn an_outage_is_logged_at_growing_intervals_however_many_acquires_fail() {
 fn a_node_that_fails_again_at_once_is_in_the_same_outage() {
     let _turn = turn(LevelFilter::DEBUG);
     let clock = TestClock::new();
-    let redlock = TestRedlock::by(&clock).unwrap();
+    let redlock = TestRedlock::with_clock(&clock).unwrap();
     for _ in 0..120 {
         block_on(async {
             redlock.fail();

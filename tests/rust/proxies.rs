@@ -110,7 +110,7 @@ async fn a_server_without_script_load_and_evalsha_is_sent_scripts_in_full() {
         "",
     ]);
     let error = client([&server]).lock("job").acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("does not know EVAL, which every lock needs"), "{error}");
 }
 
