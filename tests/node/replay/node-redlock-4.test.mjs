@@ -8,7 +8,7 @@ import { byCallback, failed, replaying } from "./replay.mjs";
 
 const LONG = 10_000;
 const { replay, told } = replaying("node-redlock 4.2.0", {
-  what: "each of the first eleven with a callback; attempts and pauses for one call",
+  what: "the first eleven with callbacks, and with attempts and delays per call",
   verdict: "differs",
   has: (variant) => variant.endsWith("callbacks"),
 });
@@ -48,7 +48,7 @@ replay("locks a resource", "same", EACH_WAY, (variant) =>
   }),
 );
 
-replay("waits until a lock expires before giving another", "same", EACH_WAY, (variant) =>
+replay("waits until a lock expires before it acquires the next", "same", EACH_WAY, (variant) =>
   everywhere(variant, async ({ lock, call }) => {
     const first = await call(() => lock({ ttl: 200, renew: false }).acquire());
     const second = await call(() => lock({ ttl: 800 }).acquire());
@@ -57,7 +57,7 @@ replay("waits until a lock expires before giving another", "same", EACH_WAY, (va
   }),
 );
 
-replay("unlocks, and holds it no more from that moment on", "same", EACH_WAY, (variant) =>
+replay("an unlock ends the hold immediately", "same", EACH_WAY, (variant) =>
   everywhere(variant, async ({ lock, call, key, every }) => {
     const lease = await lock().acquire();
     const released = call(() => lease.release());
@@ -67,7 +67,7 @@ replay("unlocks, and holds it no more from that moment on", "same", EACH_WAY, (v
   }),
 );
 
-replay("unlocking what was unlocked fails", "differs", EACH_WAY, (variant) =>
+replay("unlocking twice fails", "differs", EACH_WAY, (variant) =>
   everywhere(variant, async ({ lock, call, key, every }) => {
     const lease = await lock().acquire();
     await lease.release();
@@ -79,7 +79,7 @@ replay("unlocking what was unlocked fails", "differs", EACH_WAY, (variant) =>
   }),
 );
 
-replay("fails where it cannot be released wholly", "same", EACH_WAY, (variant) =>
+replay("fails if it cannot be released completely", "same", EACH_WAY, (variant) =>
   everywhere(variant, async ({ lock, call, key }) => {
     const lease = await lock().acquire();
     for (const server of servers.all) {
@@ -92,7 +92,7 @@ replay("fails where it cannot be released wholly", "same", EACH_WAY, (variant) =
   }),
 );
 
-replay("fails to extend what was unlocked", "same", EACH_WAY, (variant) =>
+replay("fails to extend a released lock", "same", EACH_WAY, (variant) =>
   everywhere(variant, async ({ lock, call }) => {
     const lease = await lock().acquire();
     await lease.release();
@@ -100,7 +100,7 @@ replay("fails to extend what was unlocked", "same", EACH_WAY, (variant) =>
   }),
 );
 
-replay("gives another at once after an unlock", "same", EACH_WAY, (variant) =>
+replay("the lock is available immediately after an unlock", "same", EACH_WAY, (variant) =>
   everywhere(variant, async ({ lock, call }) => {
     const first = await lock({ ttl: LONG }).acquire();
     await first.release();
@@ -110,7 +110,7 @@ replay("gives another at once after an unlock", "same", EACH_WAY, (variant) =>
   }),
 );
 
-replay("extends what has not expired, and gives the same lock", "same", EACH_WAY, (variant) =>
+replay("extends an unexpired lock, and returns the same lock", "same", EACH_WAY, (variant) =>
   everywhere(variant, async ({ lock, call, key, every }) => {
     const lease = await lock({ ttl: 1_000 }).acquire();
     const before = lease.remaining;
@@ -123,7 +123,7 @@ replay("extends what has not expired, and gives the same lock", "same", EACH_WAY
 );
 
 replay(
-  "fails after the last of its attempts, and says how many they were",
+  "fails after its last attempt, and reports the number of attempts",
   "differs",
   EACH_WAY,
   (variant) =>
@@ -141,7 +141,7 @@ replay(
     }),
 );
 
-replay("fails to extend what has expired", "same", EACH_WAY, (variant) =>
+replay("fails to extend an expired lock", "same", EACH_WAY, (variant) =>
   everywhere(variant, async ({ lock, call }) => {
     const lease = await lock({ ttl: 200, renew: false }).acquire();
     await sleep(250);
@@ -171,7 +171,7 @@ replay("takes attempts and pauses for one call", "differs", ["callbacks"], (vari
   }),
 );
 
-replay("its private entry is as it was", "no equivalent", [""], () => {
+replay("its private state is unchanged", "no equivalent", [""], () => {
   const described = new Redlock("memory://").lock("job");
   assert.deepEqual(
     Object.keys(described).filter((name) => /^_?lock/.test(name)),
@@ -190,27 +190,31 @@ replay("a disposer unlocks after its block", "same", ONE_OR_SEVERAL, (variant) =
   }),
 );
 
-replay("after a disposer's block another is given at once", "same", ONE_OR_SEVERAL, (variant) =>
+replay("the lock is available right after a disposer's block", "same", ONE_OR_SEVERAL, (variant) =>
   everywhere(variant, async ({ lock }) => {
     await lock({ ttl: LONG }).using(() => undefined);
     assert.equal(await lock({ ttl: LONG, wait: 0 }).using(({ held }) => held), true);
   }),
 );
 
-replay("a disposer's handler hears of an unlock that failed", "better", ONE_OR_SEVERAL, (variant) =>
-  everywhere(variant, async ({ lock, resources }) => {
-    const told = [];
-    const ended = lock({ ttl: LONG }).using(async (lease) => {
-      lease.onLost((error) => told.push(error.kind));
-      for (const server of servers.all) await server.cli("DEL", ...resources);
-      await eventually(() => assert.equal(lease.held, false));
-    });
-    assert.equal((await failed(ended)).kind, "lost");
-    assert.deepEqual(told, ["lost"]);
-  }),
+replay(
+  "a disposer's handler gets the error of a failed unlock",
+  "better",
+  ONE_OR_SEVERAL,
+  (variant) =>
+    everywhere(variant, async ({ lock, resources }) => {
+      const told = [];
+      const ended = lock({ ttl: LONG }).using(async (lease) => {
+        lease.onLost((error) => told.push(error.kind));
+        for (const server of servers.all) await server.cli("DEL", ...resources);
+        await eventually(() => assert.equal(lease.held, false));
+      });
+      assert.equal((await failed(ended)).kind, "lost");
+      assert.deepEqual(told, ["lost"]);
+    }),
 );
 
-replay("a disposer unlocks what was extended", "same", ONE_OR_SEVERAL, (variant) =>
+replay("a disposer unlocks an extended lock", "same", ONE_OR_SEVERAL, (variant) =>
   everywhere(variant, async ({ lock, key, every }) => {
     const described = lock({ ttl: 500 });
     const lease = await described.using(async (lease) => {
@@ -224,12 +228,12 @@ replay("a disposer unlocks what was extended", "same", ONE_OR_SEVERAL, (variant)
   }),
 );
 
-replay("no clients are refused", "same", [""], () => {
+replay("an empty list of clients is refused", "same", [""], () => {
   assert.throws(() => over([]), refusal(["no client"]));
   assert.throws(() => new Redlock([]), refusal([]));
 });
 
-replay("an event tells of each server's error", "better", [""], async () => {
+replay("an event reports each server's error", "better", [""], async () => {
   const key = fresh();
   for (const server of servers.all) await server.cli("SADD", key, "somebody's data");
   const error = await failed(over(servers.all.map(ioredis)).lock(key).acquire({ wait: 1_000 }));
@@ -237,13 +241,13 @@ replay("an event tells of each server's error", "better", [""], async () => {
   assert.match(error.message, /another type/);
 });
 
-replay("scripts of one's own", "no equivalent", [""], () => {
+replay("custom scripts", "no equivalent", [""], () => {
   const [one] = servers.all;
   const theirs = { lockScript: (script) => script };
   assert.throws(() => over(ioredis(one), theirs), refusal(["lockScript"]));
 });
 
-replay("quit ends all clients", "differs", [""], async () => {
+replay("quit closes all clients", "differs", [""], async () => {
   const theirs = servers.all.map(nodeRedis);
   await Promise.all(theirs.map((client) => client.connect()));
   const client = over(theirs);

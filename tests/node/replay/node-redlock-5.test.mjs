@@ -47,15 +47,15 @@ async function lives({ client, servers }, names, count) {
   client.close();
 }
 
-replay("acquires, extends and releases one name, for ages", "differs", EACH, (kind) =>
+replay("acquires, extends and releases one name, for years", "differs", EACH, (kind) =>
   lives(at(kind), [tagged()], 1),
 );
 
-replay("acquires, extends and releases several names, for ages", "differs", EACH, (kind) =>
+replay("acquires, extends and releases several names, for years", "differs", EACH, (kind) =>
   lives(at(kind), [tagged(), tagged()], 1),
 );
 
-replay("fails where no server can be reached", "same", EACH, async (kind) => {
+replay("fails if no server can be reached", "same", EACH, async (kind) => {
   const nobody = KINDS[kind].made({ port: await freePort() });
   const client = over(nobody);
   const error = await failed(client.lock(tagged(), { wait: 300 }).acquire());
@@ -128,7 +128,7 @@ replay("using acquires, extends and releases", "same", EACH, async (kind) => {
   place.client.close();
 });
 
-replay("using lets one in at a time", "same", EACH, async (kind) => {
+replay("using admits one caller at a time", "same", EACH, async (kind) => {
   const place = at(kind);
   const [name, inside] = [tagged(), { now: 0 }];
   const both = [routine(place, name, inside), routine(place, name, inside)];
@@ -138,11 +138,11 @@ replay("using lets one in at a time", "same", EACH, async (kind) => {
   place.client.close();
 });
 
-replay("over three: acquires, extends and releases one name, for ages", "differs", EACH, (kind) =>
+replay("over three: acquires, extends and releases one name, for years", "differs", EACH, (kind) =>
   lives(at(kind, 3), [tagged()], 3),
 );
 
-replay("over three: one that somebody else holds changes nothing", "same", EACH, async (kind) => {
+replay("over three: another client's key on one has no effect", "same", EACH, async (kind) => {
   const { client, servers } = at(kind, 3);
   const name = tagged();
   const third = servers.all[2];
@@ -160,7 +160,7 @@ replay("over three: one that somebody else holds changes nothing", "same", EACH,
 });
 
 replay(
-  "over three: two that others hold fail it, and its vote is taken back",
+  "over three: keys of others on two servers fail it, and its vote is rolled back",
   "same",
   EACH,
   async (kind) => {

@@ -22,20 +22,20 @@ const set = (key, values) =>
     values.map((value, at) => value && servers.all[at].cli("SET", key, value, "PX", 5_000)),
   );
 
-replay("acquire: true where it was free", "same", EACH, async (where) => {
+replay("acquire: true if the lock was free", "same", EACH, async (where) => {
   const lease = await lockOf(where).acquire();
   assert.ok(lease.held);
   await lease.release();
 });
 
-replay("acquire: false once its time is over", "same", EACH, async (where) => {
+replay("acquire: false after its timeout", "same", EACH, async (where) => {
   const lock = lockOf(where, { ttl: 5_000, wait: 50 });
   const lease = await lock.acquire();
   assert.equal((await failed(lock.acquire())).kind, "timeout");
   await lease.release();
 });
 
-replay("acquire: false after so many attempts", "differs", EACH, async (where) => {
+replay("acquire: false after a number of attempts", "differs", EACH, async (where) => {
   const lock = lockOf(where, { ttl: 5_000 });
   const lease = await lock.acquire();
   assert.equal(await lock.tryAcquire(), null);
@@ -54,7 +54,7 @@ replay("acquire: the key has the identifier", "same", EACH, async (where) => {
   await lease.release();
 });
 
-replay("acquire: the key has the ttl", "same", EACH, async (where) => {
+replay("acquire: the key has the TTL", "same", EACH, async (where) => {
   const lock = lockOf(where, { ttl: 5_000 });
   const lease = await lock.acquire();
   for (const server of chosen(where)) {
@@ -76,7 +76,7 @@ replay("acquire: waits until it expires", "same", EACH, async (where) => {
   await second.release();
 });
 
-replay("acquire: each name waits for itself", "same", EACH, async (where) => {
+replay("acquire: each name waits separately", "same", EACH, async (where) => {
   const locks = [lockOf(where, { wait: 5_000 }), lockOf(where, { wait: 5_000 })];
   const taken = () => Promise.all(locks.map((lock) => lock.acquire()));
   await taken();
@@ -87,13 +87,13 @@ replay("acquire: each name waits for itself", "same", EACH, async (where) => {
   await Promise.all(second.map((lease) => lease.release()));
 });
 
-replay("refresh: false where nobody has it", "same", ["one server"], async (where) => {
+replay("refresh: false if the key does not exist", "same", ["one server"], async (where) => {
   const error = await failed(client(where).attach(fresh(), TOKEN, { ttl: 5_000 }));
   assert.deepEqual([error.kind, error.reason], ["lost", "missing"]);
 });
 
 replay(
-  "refresh: true where it is one's own, and the ttl is longer",
+  "refresh: true if the caller holds it, and the TTL is longer",
   "same",
   EACH,
   async (where) => {
@@ -109,7 +109,7 @@ replay(
   },
 );
 
-replay("refresh: false where another has most", "same", ["three"], async (where) => {
+replay("refresh: false if another client has the majority", "same", ["three"], async (where) => {
   const name = fresh();
   await set(name, [TOKEN, OTHER, OTHER]);
   const error = await failed(client(where).attach(name, TOKEN, { ttl: 20_000 }));
@@ -117,7 +117,7 @@ replay("refresh: false where another has most", "same", ["three"], async (where)
   assert.equal(await servers.all[1].cli("GET", name), OTHER);
 });
 
-replay("refresh: false where too few have it", "same", ["three"], async (where) => {
+replay("refresh: false if too few servers have it", "same", ["three"], async (where) => {
   const name = fresh();
   await set(name, [TOKEN]);
   const attached = await client(where)
@@ -134,7 +134,7 @@ replay("release: removes the key", "same", EACH, async (where) => {
   }
 });
 
-replay("release: does nothing where there is none", "differs", EACH, async (where) => {
+replay("release: does nothing without a key", "differs", EACH, async (where) => {
   const lease = await lockOf(where, { ttl: 5_000 }).acquire();
   await Promise.all(chosen(where).map((server) => server.cli("DEL", lease.key)));
   await eventually(() => assert.equal(lease.held, false));
@@ -144,7 +144,7 @@ replay("release: does nothing where there is none", "differs", EACH, async (wher
   assert.equal(await other.forceRelease(fresh()), false);
 });
 
-replay("a refresh that is under way as it is released is no loss", "same", [""], async () => {
+replay("a refresh during a release does not report a loss", "same", [""], async () => {
   const [one] = servers.all;
   const told = [];
   const lease = await over(ioredis(one)).lock(fresh(), { ttl: 3_000 }).acquire();
@@ -186,7 +186,7 @@ replay("scripts: made, run, and their errors", "no equivalent", ["made", "run", 
   assert.equal(redlock.createEval, undefined);
 });
 
-replay("the package has what it promises", "same", [""], () => {
+replay("the package has its documented exports", "same", [""], () => {
   const has = new Set(Object.keys(redlock));
   for (const name of ["Redlock", "lock", "withLock", "configure", "LockTimeout", "LockLost"]) {
     assert.ok(has.has(name), name);

@@ -30,7 +30,7 @@ function mutex(kind, options = SHORT, name = fresh()) {
   return { client, lock, name, has, write, values };
 }
 
-replay("refuses wrong arguments", "same", EACH, (kind) => {
+replay("refuses invalid arguments", "same", EACH, (kind) => {
   for (const client of [null, undefined, {}, [{}], []]) {
     assert.throws(() => Redlock.fromClient(client), refusal(["client"]));
   }
@@ -47,13 +47,13 @@ replay("has defaults for every option", "same", ["Mutex"], () => {
   assert.equal(over(ioredis(one), PREFIX).lock("key").key, "mutex:key");
 });
 
-replay("its identifier is a random uuid", "same", ["Mutex"], async (kind) => {
+replay("its identifier is a random UUID", "same", ["Mutex"], async (kind) => {
   const lease = await mutex(kind).lock.acquire();
   assert.match(lease.token, /^[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}$/);
   await lease.release();
 });
 
-replay("an identifier of one's own, or with an ending", "differs", ["whole", "ending"], () => {
+replay("an identifier from the caller, or with a suffix", "differs", ["whole", "ending"], () => {
   const { client } = mutex("Mutex");
   const theirs = [{ identifier: "abc" }, { identifierSuffix: "abc" }];
   for (const each of theirs) {
@@ -71,7 +71,7 @@ replay("acquires and releases", "same", EACH, async (kind) => {
   await has("");
 });
 
-replay("rejects once its time is over", "same", EACH, async (kind) => {
+replay("rejects after its timeout", "same", EACH, async (kind) => {
   const { lock, has } = mutex(kind);
   const lease = await lock.acquire();
   const error = await failed(lock.acquire());
@@ -90,14 +90,14 @@ replay("a signal ends its waiting", "same", EACH, async (kind) => {
   await has("");
 });
 
-replay("tryAcquire is false once its time is over", "differs", ["Mutex"], async (kind) => {
+replay("tryAcquire returns false after its timeout", "differs", ["Mutex"], async (kind) => {
   const { lock } = mutex(kind);
   const lease = await lock.acquire();
   assert.equal(await lock.tryAcquire(), null);
   await lease.release();
 });
 
-replay("tryAcquire that has it says so", "same", ["Mutex"], async (kind) => {
+replay("tryAcquire returns true if it acquires the lock", "same", ["Mutex"], async (kind) => {
   const { lock, has } = mutex(kind);
   const lease = await lock.tryAcquire();
   assert.ok(lease.held);
@@ -114,7 +114,7 @@ replay("is refreshed until its release", "same", EACH, async (kind) => {
   await has("");
 });
 
-replay("is refreshed no more once that was stopped", "same", EACH, async (kind) => {
+replay("stopRefresh ends the refreshing", "same", EACH, async (kind) => {
   const { lock, has } = mutex(kind);
   const lease = await lock.acquire();
   assert.equal(lease.detach(), true);
@@ -134,7 +134,7 @@ replay("one refresh at a time, however slow", "same", ["Mutex"], async (kind) =>
 });
 
 replay(
-  "goes on with what was acquired elsewhere, by its identifier",
+  "continues a lock acquired elsewhere, by its identifier",
   "same",
   [...EACH, "Mutex, formerly", "RedlockMutex, formerly"],
   async (kind) => {
@@ -148,7 +148,7 @@ replay(
   },
 );
 
-replay("taken over by another: an unhandled rejection", "better", EACH, async (kind) => {
+replay("taken over by another client: an unhandled rejection", "better", EACH, async (kind) => {
   const { lock, write } = mutex(kind);
   const [warned, unhandled] = [[], []];
   const rejection = (error) => unhandled.push(error);
@@ -186,13 +186,13 @@ async function tells(kind, ...words) {
   // Not a third of its ttl later, when it would be refreshed.
   await eventually(() => assert.deepEqual(told, [["lost", false]]), 10_000);
 }
-replay("taken over by another: onLockLost is called", "better", EACH, (kind) =>
+replay("taken over by another client: onLockLost is called", "better", EACH, (kind) =>
   tells(kind, "SET", "222"),
 );
 replay("expired: onLockLost is called", "better", ["Mutex"], (kind) => tells(kind, "DEL"));
 
 replay(
-  "older versions: deleted, and nobody has it: acquired again by the next refresh",
+  "older versions: a deleted key that is free is acquired again at the next refresh",
   "differs",
   ["Mutex"],
   async (kind) => {
@@ -205,7 +205,7 @@ replay(
   },
 );
 
-replay("one object serves many times", "better", EACH, async (kind) => {
+replay("one object can be used many times", "better", EACH, async (kind) => {
   const { lock, has } = mutex(kind, { ttl: 300, wait: 10_000 });
   for (let cycle = 0; cycle < 3; cycle += 1) {
     const lease = await lock.acquire();
@@ -219,7 +219,7 @@ replay("one object serves many times", "better", EACH, async (kind) => {
 });
 
 replay(
-  "older versions: a server that comes back empty: acquired again",
+  "older versions: after an empty restart it is acquired again",
   "differs",
   ["Mutex"],
   async (kind) => {
@@ -235,7 +235,7 @@ replay(
 );
 
 replay(
-  "a server that comes back empty: it is lost, the next one gets it",
+  "a server that restarts empty: it is lost, and the next caller acquires it",
   "same",
   ["Mutex"],
   async (kind) => {
@@ -252,7 +252,7 @@ replay(
 );
 
 replay(
-  "three servers go down and come back in turn: it stays held",
+  "three servers stop and restart one by one: it stays held",
   "same",
   ["RedlockMutex"],
   async (kind) => {
@@ -272,7 +272,7 @@ replay(
 );
 
 replay(
-  "two of three are gone: it is lost, and nobody gets it",
+  "two of three are down: it is lost, and no client acquires it",
   "same",
   ["RedlockMutex"],
   async (kind) => {

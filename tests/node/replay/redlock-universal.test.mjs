@@ -39,7 +39,7 @@ replay("a batch: all of its names or none", "same", EACH, async (kind) => {
   for (const name of batch) assert.equal(await get(name), "");
 });
 
-replay("a batch of which one name is held fails, and takes none", "same", EACH, async (kind) => {
+replay("a batch with one held name fails, and acquires none", "same", EACH, async (kind) => {
   const batch = names(3);
   const client = single(kind);
   const blocking = await client.lock(batch[1]).acquire();
@@ -51,7 +51,7 @@ replay("a batch of which one name is held fails, and takes none", "same", EACH, 
   await blocking.release();
 });
 
-replay("batches in any order do not wait for each other for ever", "same", EACH, async (kind) => {
+replay("batches in any order do not deadlock", "same", EACH, async (kind) => {
   const [one, two, three] = names(3);
   const [client, other] = [single(kind), single(kind)];
   const orders = [
@@ -65,11 +65,11 @@ replay("batches in any order do not wait for each other for ever", "same", EACH,
   assert.equal((await Promise.all(both)).length, 6);
 });
 
-replay("a batch of none is refused", "same", EACH, (kind) => {
+replay("an empty batch is refused", "same", EACH, (kind) => {
   assert.throws(() => single(kind).lock([]), refusal(["name"]));
 });
 
-replay("a batch has a ttl of its own", "same", EACH, async (kind) => {
+replay("a batch can have its own TTL", "same", EACH, async (kind) => {
   const lease = await single(kind).lock(names(2), { ttl: 5_000 }).acquire();
   assert.equal(lease.ttl, 5_000);
   await lease.release();
@@ -89,13 +89,13 @@ replay("a batch of ten", "same", EACH, async (kind) => {
   await lease.release();
 });
 
-replay("releasing a batch twice says false", "differs", EACH, async (kind) => {
+replay("releasing a batch twice returns false", "differs", EACH, async (kind) => {
   const lease = await single(kind).lock(names(2)).acquire();
   await lease.release();
   assert.equal(await lease.release(), undefined);
 });
 
-replay("a batch of which one name is gone: the others are released", "same", EACH, async (kind) => {
+replay("a batch with one missing name: the others are released", "same", EACH, async (kind) => {
   const batch = names(3);
   const lease = await single(kind).lock(batch).acquire();
   await five.all[0].cli("DEL", batch[1]);
@@ -130,7 +130,7 @@ replay("errors name the key without its prefix", "differs", EACH, async (kind) =
   await lease.release();
 });
 
-replay("locks of either client package exclude each other", "same", ["twice"], async () => {
+replay("locks through either client package exclude each other", "same", ["twice"], async () => {
   const name = fresh();
   const [one, other] = EACH.map((kind) => single(kind).lock(name));
   const lease = await one.acquire();
@@ -140,7 +140,7 @@ replay("locks of either client package exclude each other", "same", ["twice"], a
   await (await other.tryAcquire()).release();
 });
 
-replay("ten at once, one of them gets it", "same", EACH, async (kind) => {
+replay("one of ten concurrent callers acquires the lock", "same", EACH, async (kind) => {
   const lock = single(kind).lock(fresh());
   const tried = await Promise.all(Array.from({ length: 10 }, () => lock.tryAcquire()));
   const [lease, ...others] = tried.filter((each) => each !== null);
@@ -150,7 +150,7 @@ replay("ten at once, one of them gets it", "same", EACH, async (kind) => {
 });
 
 replay(
-  "a partition without a majority gets nothing, and splits nothing",
+  "a partition without a majority cannot acquire, and never two hold",
   "same",
   ["held before", "healed after"],
   async (variant) => {
@@ -171,7 +171,7 @@ replay(
 );
 
 replay(
-  "a minority that is gone: held, extended, released",
+  "a minority is down: held, extended, released",
   "same",
   ["held before", "gone before", "not neighbours"],
   async (variant) => {
@@ -189,7 +189,7 @@ replay(
   },
 );
 
-replay("what was released during a partition stays on nobody", "better", [""], async () => {
+replay("a key released during a partition stays on the lost server", "better", [""], async () => {
   const lock = quorum();
   const lease = await lock.acquire();
   freeze(0, 1);
@@ -203,7 +203,7 @@ replay("what was released during a partition stays on nobody", "better", [""], a
 });
 
 replay(
-  "one server after the other is gone: told once the majority is",
+  "one server after the other goes down: reported once the majority is down",
   "better",
   [""],
   async () => {
@@ -222,7 +222,7 @@ replay(
   },
 );
 
-replay("expired during a partition: the next one gets it", "same", [""], async () => {
+replay("expired during a partition: the next caller acquires it", "same", [""], async () => {
   const lock = quorum(fresh(), { ttl: 1_000, renew: false, wait: 10_000 });
   const first = await lock.acquire();
   freeze(0, 1);
@@ -234,13 +234,13 @@ replay("expired during a partition: the next one gets it", "same", [""], async (
   await next.release();
 });
 
-replay("drift is taken off", "same", [""], async () => {
+replay("drift is subtracted", "same", [""], async () => {
   const lease = await quorum(fresh(), { ttl: 5_000 }).acquire();
   assert.ok(lease.remaining <= 5_000 * 0.99, `${lease.remaining}`);
   await lease.release();
 });
 
-replay("partitions that come and go change nothing", "same", [""], async () => {
+replay("partitions that come and go have no effect", "same", [""], async () => {
   const lock = quorum();
   const lease = await lock.acquire();
   for (const at of [0, 1, 2]) {
@@ -253,7 +253,7 @@ replay("partitions that come and go change nothing", "same", [""], async () => {
   await lease.release();
 });
 
-replay("no votes stay behind where it failed", "same", [""], async () => {
+replay("a failed attempt leaves no votes", "same", [""], async () => {
   const lock = quorum(fresh(), { wait: 300 });
   freeze(0, 1, 2);
   await failed(lock.acquire());
@@ -261,7 +261,7 @@ replay("no votes stay behind where it failed", "same", [""], async () => {
   await eventually(async () => assert.deepEqual(await five.get(lock.key), Array(5).fill("")));
 });
 
-replay("two at once during a partition: one gets it", "same", [""], async () => {
+replay("two callers during a partition: one acquires it", "same", [""], async () => {
   freeze(4);
   const name = fresh();
   const both = [quorum(name, { ttl: 20_000 }), quorum(name, { ttl: 20_000 })];
@@ -273,7 +273,7 @@ replay("two at once during a partition: one gets it", "same", [""], async () => 
 });
 
 replay(
-  "whether it is locked: by a quorum's word",
+  "isLocked reports what a quorum reports",
   "same",
   ["by a minority", "by a majority"],
   async (variant) => {
@@ -285,7 +285,7 @@ replay(
   },
 );
 
-replay("whether it is locked, where nobody can say: false", "better", [""], async () => {
+replay("isLocked without a quorum: false", "better", [""], async () => {
   const gone = await Server.start();
   const lock = over(ioredis(gone)).lock(fresh());
   await lock.tryAcquire();
@@ -301,7 +301,7 @@ const WRONG = {
   "a drift of one's own": () => new Redlock("memory://", { clockDriftFactor: 1.5 }),
   "no settings": () => Redlock.fromClient(null),
 };
-replay("refuses wrong settings", "same", Object.keys(WRONG), (variant) => {
+replay("refuses invalid settings", "same", Object.keys(WRONG), (variant) => {
   assert.throws(WRONG[variant], refusal([]));
 });
 

@@ -55,7 +55,7 @@ def table() -> str:
         total = [have + more for have, more in zip(total, numbers, strict=True)]
         lines.append(f"| {library} | {sum(numbers)} | {' | '.join(map(str, numbers))} |")
     lines.append(f"| all | {sum(total)} | {' | '.join(map(str, total))} |")
-    lines += ["", "| what they ask | here | their cases |", "|---|---|---|"]
+    lines += ["", "| behavior in their tests | redlock | their cases |", "|---|---|---|"]
     for row, text in ROWS.items():
         here = WORDS.get(text["verdict"], text["verdict"])
         here += f": {text['here']}" if "here" in text else ""
