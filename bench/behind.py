@@ -18,9 +18,12 @@ def behind(figures: Figures) -> Iterator[str]:
         where += "one core" if case.placement == "one" else "two cores"
         yield from lost(figures, case, where, p50 if least else rate, least)
     case = Case("handoff", "handoff", callers=8, processes=2)
-    yield from lost(figures, case, "handoff, 2 x 8 waiters", p50, True)
+    yield from lost(figures, case, "handoff, 2 x 8 waiting callers", p50, True)
     hold = Case("hold", "hold", callers=10_000)
-    for field, what in (("cpu", "CPU s of 10,000 leases"), ("kb", "KB of each of 10,000 leases")):
+    for field, what in (
+        ("cpu", "CPU s of 10,000 leases"),
+        ("kb", "KB per lease, with 10,000 leases"),
+    ):
         yield from lost(figures, hold, what, itemgetter(field), True)
 
 
@@ -41,5 +44,5 @@ def lost(figures: Figures, case: Case, where: str, take: Take, least: bool) -> I
         mine = (min if least else max)(values)
         ratio = mine / theirs if least else theirs / mine
         if ratio > NOISE:
-            who = "all of ours" if ours == names else f"ours in {language}"
-            yield f"- {where}: {best} {theirs:,.2f}, the best of {who} {mine:,.2f}: {ratio:.2f} times."
+            who = "our best" if ours == names else f"our best in {language}"
+            yield f"- {where}: {best} {theirs:,.2f}, {who} {mine:,.2f}, a factor of {ratio:.2f}."

@@ -65,25 +65,29 @@ def of_one_caller(figures: Figures) -> Iterator[Goal]:
     limits = {RUST: 1.2, "redlock, Rust blocking": 1.2, SYNC: 1.25, ASYNCIO: 1.6, NODE: 1.35}
     for name, limit in limits.items():
         yield Goal(
-            f"One caller, one node: {name}, by the floor", limit, figures.ratio(ONE, name, p50)
+            f"One caller, one node: {name}, relative to the floor",
+            limit,
+            figures.ratio(ONE, name, p50),
         )
     for name, limit in {f"{NODE}, new Lock": 1.1, f"{NODE}, using": 1.2}.items():
         ratio = figures.ratio(ONE, name, p50, to=NODE)
-        yield Goal(f"One caller, one node: {name}, by one that is reused", limit, ratio)
+        yield Goal(f"One caller, one node: {name}, relative to a reused Lock", limit, ratio)
     tail = figures.median(ONE, NODE, lambda sample: sample["p99"] / sample["p50"])
-    yield Goal("One caller, one node: Node's p99 by its median", 3, tail)
+    yield Goal("One caller, one node: Node's p99 relative to its median", 3, tail)
     for name in ("redlock, Rust blocking", SYNC):
         switches = figures.median(ONE, name, lambda sample: sample["switches"] / sample["pairs"])
-        yield Goal(f"Switches of the client's threads in a pair: {name}", 2.2, switches)
+        yield Goal(f"Switches of the client's threads per pair: {name}", 2.2, switches)
         calls = figures.count(name, "pair", "system_calls")
-        yield Goal(f"System calls of the client in a pair: {name}", 7, calls)
+        yield Goal(f"System calls of the client per pair: {name}", 7, calls)
 
 
 def of_many(figures: Figures) -> Iterator[Goal]:
     yield from of_shares(figures, 1, {RUST: 75, ASYNCIO: 55, NODE: 55, SYNC: 25})
     for name, limit in {RUST: 1.15, SYNC: 1.3, ASYNCIO: 1.5, NODE: 1.5}.items():
         yield Goal(
-            f"One caller, 5 nodes: {name}, by the floor", limit, figures.ratio(FIVE, name, p50)
+            f"One caller, 5 nodes: {name}, relative to the floor",
+            limit,
+            figures.ratio(FIVE, name, p50),
         )
     yield from of_shares(figures, 5, {RUST: 65, ASYNCIO: 45, NODE: 45, SYNC: 45})
 
@@ -93,7 +97,7 @@ def of_shares(figures: Figures, nodes: int, limits: dict[str, float]) -> Iterato
         case = Case("pairs", nodes=nodes, callers=64, placement=placement)
         for name, limit in limits.items():
             share = percent(figures.ratio(case, name, rate))
-            what = f"64 callers, {nodes_of(nodes)}, {words}: {name}, of the pipelined floor"
+            what = f"64 callers, {nodes_of(nodes)}, {words}: {name}, share of the pipelined floor"
             yield Goal(what, limit, share, True, " %")
 
 
@@ -106,7 +110,9 @@ def of_handoff(figures: Figures) -> Iterator[Goal]:
         floor = figures.median(HANDOFF, "floor", p50)
         mine = figures.median(HANDOFF, name, lambda sample: sample["between_p50"] or sample["p50"])
         ratio = mine / floor if mine is not None and floor else None
-        yield Goal(f"Handoff between two processes: {name}, by the wake-up floor", 1.5, ratio)
+        yield Goal(
+            f"Handoff between two processes: {name}, relative to the wake-up floor", 1.5, ratio
+        )
         sent = figures.count(name, "handoff", "sent")
         # The run ends in the middle of a hold, whose commands are counted and the hold is not.
         yield Goal(f"Handoff: commands sent by {name}", 4, None if sent is None else round(sent, 1))
@@ -119,22 +125,24 @@ def of_faults(figures: Figures) -> Iterator[Goal]:
             continue
         for name in OURS:
             ratio = figures.ratio(case, name, p50, to=name, of=HEALTHY)
-            yield Goal(f"{count} of 5 nodes {fault}: {name}, median by the healthy one", 1.1, ratio)
+            yield Goal(
+                f"{count} of 5 nodes {fault}: {name}, median relative to healthy nodes", 1.1, ratio
+            )
         tails = [figures.median(case, name, lambda sample: sample["p99"] / 1e3) for name in OURS]
         worst = max((tail for tail in tails if tail is not None), default=None)
-        text = f"{count} of 5 nodes {fault}: the largest p99 of ours; the node's deadline"
+        text = f"{count} of 5 nodes {fault}: our largest p99, limited by the node's deadline"
         yield Goal(text, NODE_DEADLINE / 1e3, worst, unit=" ms")
         failed = [sample["failed"] for name in OURS for sample in figures.samples(case, name)]
         hung = sum(figures.hung(case, name) for name in OURS)
-        yield Goal(f"{count} of 5 nodes {fault}: failed calls of ours", 0, sum(failed) + hung)
+        yield Goal(f"{count} of 5 nodes {fault}: our failed calls", 0, sum(failed) + hung)
 
 
 def of_leases(figures: Figures) -> Iterator[Goal]:
     for name in OURS:
         for text, field, limit, unit in (
             ("CPU time in 15 s", "cpu", 0.15, " s"),
-            ("memory of a lease", "kb", 0.7, " KB"),
-            ("more threads than before", "threads", 2, ""),
+            ("memory per lease", "kb", 0.7, " KB"),
+            ("additional threads", "threads", 2, ""),
             ("lost", "lost", 0, ""),
         ):
             figure = figures.median(HOLD, name, itemgetter(field))
@@ -154,7 +162,7 @@ def of_links(figures: Figures) -> Iterator[Goal]:
                 # The floor's pair is two round trips, and what the link itself adds.
                 trips = 2 * median / floor if median and floor else None
                 where = f"{link:g} ms link, {nodes} node{'s' * (nodes > 1)}"
-                yield Goal(f"{where}: {name}, round trips of a pair", 2.5, trips)
+                yield Goal(f"{where}: {name}, round trips per pair", 2.5, trips)
 
 
 def of_starts(figures: Figures) -> Iterator[Goal]:

@@ -32,10 +32,10 @@ def callers_in_words(name: str, points: Curve) -> str:
     peak_at, peak = max(points, key=lambda point: point[1])
     last_at, last = points[-1]
     share = last / peak * 100
-    fate = "stays there" if share >= 90 else f"falls to {share:.0f} % of it"
+    fate = "stays there" if share >= 90 else f"falls to {share:.0f} % of that"
     end = "" if peak_at == last_at else f", and {fate} up to {last_at:,.0f}"
     shape = "still grows at" if peak_at == last_at else "grows up to"
-    most = f"{peak:,.0f} pairs/s, {peak / points[0][1]:.1f} x one caller's"
+    most = f"{peak:,.0f} pairs/s, {peak / points[0][1]:.1f} times one caller's"
     return f"- {name}: {shape} {peak_at:,.0f} callers ({most}){end}."
 
 
@@ -44,8 +44,8 @@ def nodes_in_words(name: str, points: Curve) -> str:
     if not steps:
         return f"- {name}: one point."
     least, most = min(steps), max(steps)
-    line = "a straight line" if least > 0 and most <= 1.5 * least else "not a straight line"
-    return f"- {name}: each further node adds {least:.1f} to {most:.1f} us: {line}."
+    line = "linear" if least > 0 and most <= 1.5 * least else "not linear"
+    return f"- {name}: each further node adds {least:.1f} to {most:.1f} µs ({line})."
 
 
 def leases_table(figures: Figures) -> str:
@@ -67,7 +67,7 @@ def leases_table(figures: Figures) -> str:
         ]
         rows.append([f"{count:,}", *cells, shown(each("lost"), "{:.0f}")])
     return table(
-        ["leases", "CPU us of a lease and second", "KB a lease", "us to take one", "lost"], rows
+        ["leases", "CPU µs per lease and second", "KB per lease", "µs to acquire one", "lost"], rows
     )
 
 

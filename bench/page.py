@@ -31,7 +31,7 @@ def draw(figures: Figures) -> None:
     rows = chart_rows(figures, one, lambda name: figures.ratio(one, name, p50), "{:.2f} x")
     bars(
         DOCS / "benchmarks-one.svg",
-        "One caller, one node: time of a pair by the floor (less is better)",
+        "One caller, one node: time of a pair relative to the floor (less is better)",
         rows,
     )
     rows = chart_rows(
@@ -46,7 +46,7 @@ def draw(figures: Figures) -> None:
     rows = chart_rows(figures, five, lambda name: figures.ratio(five, name, p50), "{:.2f} x")
     bars(
         DOCS / "benchmarks-five.svg",
-        "One caller, 5 nodes: time of a pair by the floor (less is better)",
+        "One caller, 5 nodes: time of a pair relative to the floor (less is better)",
         rows,
     )
     handoff = Case("handoff", "handoff", callers=8, processes=2)
@@ -54,7 +54,9 @@ def draw(figures: Figures) -> None:
         figures, handoff, lambda name: milliseconds(figures.median(handoff, name, p50)), "{:.2f} ms"
     )
     if rows:
-        title = "Handoff to one of 16 waiters in 2 processes, ms, logarithmic (less is better)"
+        title = (
+            "Handoff to one of 16 waiting callers in 2 processes, ms, logarithmic (less is better)"
+        )
         bars(DOCS / "benchmarks-handoff.svg", title, rows, logarithmic=True)
     curves = {name: points for name, points in growth.of_callers(figures).items() if points}
     if curves:
@@ -92,10 +94,10 @@ def about(figures: Figures) -> str:
     versions = [
         of[name] for name in ("redis", "python", "node", "rust", "go", "java") if of.get(name)
     ]
-    load = f"load when it began {of['load']:.2f}" if of.get("load") is not None else ""
-    apart = f" Measured apart from the rest: {', '.join(of['apart'])}." if of.get("apart") else ""
+    load = f"initial load {of['load']:.2f}" if of.get("load") is not None else ""
+    apart = f" Measured separately: {', '.join(of['apart'])}." if of.get("apart") else ""
     if of["quick"]:
-        apart += " **A quick run on a busy machine: the page's form, not its figures.**"
+        apart += " **A quick run on a busy machine. Its values are not meaningful.**"
     return (
         f"Measured {of['date']} at commit {of['commit']}: {of['system']}, {of['cores']} cores, {load}; "
         f"{of['rounds']} rounds of {of['seconds']} s each, {of['minutes']:.0f} minutes in all. "
@@ -109,7 +111,7 @@ def page(figures: Figures) -> str:
     missed = sum(goal.met is False for goal in all_goals)
     parts = {
         "about": about(figures),
-        "summary": f"{met} of {met + missed} lines are met, {missed} are not.",
+        "summary": f"{met} of {met + missed} goals are met, {missed} are not.",
         "goals": goal_table(figures),
         "behind": "\n".join(behind(figures)) or "Nowhere in this run.",
         "one": tables.one_caller(figures, 1),

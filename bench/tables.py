@@ -59,15 +59,15 @@ def one_caller(figures: Figures, nodes: int) -> str:
         rows.append([called(name), *cells, shown(figures.ratio(two, name, p50), "{:.2f}")])
     head = [
         "",
-        "us",
+        "µs",
         "p99",
         "x floor (rounds)",
         f"x {best}",
-        "CPU us, client",
+        "CPU µs, client",
         "servers",
         "switches",
     ]
-    return table([*head, "two cores: us", "p99", "x floor"], rows)
+    return table([*head, "two cores: µs", "p99", "x floor"], rows)
 
 
 def many_callers(figures: Figures, nodes: int, callers: int) -> str:
@@ -96,9 +96,9 @@ def many_callers(figures: Figures, nodes: int, callers: int) -> str:
         "pairs/s",
         "of the floor",
         f"x {best}",
-        "us",
+        "µs",
         "p99",
-        "CPU us a pair, client",
+        "CPU µs per pair, client",
         "servers",
     ]
     return table([*head, "two cores: pairs/s", "of the floor"], rows)
@@ -138,13 +138,13 @@ def handoffs(figures: Figures) -> str:
             high = shown(figures.median(case, name, tail), "{:.1f}", 1e-3)
             text = f"{shown(middle, '{:.2f}', 1e-3)} / {high} ({shown(ratio)} x)"
             there = name in figures.names(case)
-            cells.append(text if middle is not None else "nobody who waited" if there else "-")
+            cells.append(text if middle is not None else "no waiting caller" if there else "-")
         doubled = sum(
             each.get("overlaps", 0) for case in cases for each in figures.samples(case, name)
         )
         rows.append([called(name), *cells, f"{doubled}"])
     head = [f"{p} x {c}{', two cores' * (place == 'two')}" for p, c, place in shapes]
-    return table(["processes x waiters in each", *head, "two holders at once"], rows)
+    return table(["processes x waiting callers in each", *head, "two holders at once"], rows)
 
 
 def faults(figures: Figures) -> str:
@@ -159,7 +159,7 @@ def faults(figures: Figures) -> str:
 
 def fault_cell(figures: Figures, case: Case, name: str) -> str:
     if figures.hung(case, name):
-        return "no call came back"
+        return "no call returned"
     middle, high = figures.median(case, name, p50), figures.median(case, name, tail)
     failed = sum(sample["failed"] for sample in figures.samples(case, name))
     pairs = sum(sample["pairs"] for sample in figures.samples(case, name))
@@ -192,11 +192,11 @@ def leases(figures: Figures) -> str:
         [
             "",
             "CPU s",
-            "KB a lease",
+            "KB per lease",
             "MB, the first 1,000",
-            "more threads",
+            "additional threads",
             "lost",
-            "s to take them all",
+            "s to acquire all",
             "CPU s of the server",
         ],
         rows,
@@ -229,4 +229,4 @@ def starts(figures: Figures) -> str:
         rows.append(
             [called(name) if name in BY_NAME else name, shown(load), shown(over), shown(first)]
         )
-    return table(["", "import, ms", "over the bare runtime", "to the end of a first pair"], rows)
+    return table(["", "import, ms", "over the bare runtime", "to the end of the first pair"], rows)
