@@ -392,7 +392,7 @@ fn a_module_of_the_core_calls_only_what_is_below_it() {
 /// The modules of a folder in the order in which `docs/architecture.md` shows them.
 pub(crate) fn documented(folder: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
-    let heading = format!("## What lives where in `{folder}`\n");
+    let heading = format!("## Source layout of `{folder}`\n");
     let (_, section) = text.split_once(&heading).unwrap_or_else(|| panic!("no {heading}"));
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
