@@ -1,4 +1,4 @@
-//! Locks that are taken again right after they were given back, and for how long that has gone on.
+//! Detects locks that a client re-acquires right after releasing them, and for how long this has gone on.
 
 use std::array::from_fn;
 use std::hash::BuildHasher;
@@ -9,27 +9,28 @@ use foldhash::quality::FixedState;
 
 use crate::clock::Instant;
 
-/// So many locks are kept in mind; of two that share a place only the one that was given back last.
+/// Number of slots. Two locks that share a slot overwrite each other: the slot describes the lock released last.
 const PLACES: usize = 16;
 
-/// Twice as long each time, and so many times at most.
+/// How often the required duration doubles, at most.
 const DOUBLINGS: u32 = 3;
 
-/// What a client has given back of late.
+/// The locks that a client released most recently.
 pub(crate) struct Again {
     places: [Mutex<Place>; PLACES],
     hasher: FixedState,
 }
 
-/// One lock, by the hash of its first key: locks of several keys that begin alike are one.
+/// One slot: a lock, identified by the hash of its first key. Locks on several names with the same first key count as
+/// one.
 #[derive(Default)]
 struct Place {
     lock: u64,
-    /// When it was given back last.
+    /// When the lock was last released.
     given_back: Instant,
-    /// Since when it has always been taken again soon after.
+    /// Since when every acquire has followed a release closely.
     since: Instant,
-    /// How often that has lasted by now.
+    /// How often the required duration has been reached.
     times: u32,
 }
 
@@ -38,14 +39,14 @@ impl Again {
         Self { places: from_fn(|_| Mutex::default()), hasher: FixedState::default() }
     }
 
-    /// The place for these keys, and by which hash they are in it.
+    /// Returns the hash of the first key, and the locked slot for it.
     fn place(&self, keys: &[String]) -> (u64, MutexGuard<'_, Place>) {
         let lock = self.hasher.hash_one(keys.first().map_or("", String::as_str));
         let place = &self.places[usize::from(lock.to_le_bytes()[0]) % PLACES];
         (lock, place.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The lock over these keys is given back.
+    /// Records that the lock on these keys is released.
     pub(crate) fn give_back(&self, keys: &[String], now: Instant) {
         let (lock, mut place) = self.place(keys);
         if place.lock != lock {
@@ -54,8 +55,11 @@ impl Again {
         place.given_back = now;
     }
 
-    /// Whether the lock over these keys has been taken again for `long`, each time no later than `soon` after it was given
-    /// back; this time, too. Then it counts anew, up to twice as long as before: the factor.
+    /// Whether the lock on these keys has been re-acquired for at least `long`, each time within `soon` of its release
+    /// and including this time.
+    ///
+    /// Returns the factor by which `long` was multiplied. The measurement then starts again with twice the duration, up
+    /// to [`DOUBLINGS`] times.
     pub(crate) fn has_lasted(
         &self,
         keys: &[String],
@@ -113,7 +117,7 @@ mod tests {
             assert_eq!(again.has_lasted(&job, at(turn * 60), (SOON, LONG)), None, "{turn}");
             again.give_back(&job, at(turn * 60 + 50));
         }
-        // Another lock is not this one.
+        // Other locks are counted separately.
         assert_eq!(again.has_lasted(&keys("other"), at(6000), (SOON, LONG)), None);
     }
 }

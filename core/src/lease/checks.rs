@@ -1,47 +1,47 @@
-//! How many checks of a lease are to be made: one at a time, however often it is said to have changed.
+//! Counts the checks of a lease, so that at most one runs at a time.
 //!
-//! A node may push a change a thousand times while one check is under way. What the first check may have
-//! missed, one more that begins after it has seen, whatever was pushed in between.
+//! A node may report a change many times while a check is under way. A single further check that begins afterwards sees
+//! every change that the first one may have missed.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::{AbortHandle, AbortRegistration};
 
-/// Nobody checks.
+/// No check is under way.
 const NO_CHECK: u8 = 0;
 /// A check is under way, and nothing has changed since it began.
 const ONE_CHECK: u8 = 1;
-/// A check is under way, and something has changed since.
+/// A check is under way, and something has changed since it began.
 const ONE_MORE: u8 = 2;
 
 /// The checks of one lease.
 ///
-/// An atomic rather than a part of the lease's phase: whoever pushes never waits for a lease's lock.
+/// An atomic instead of a field of the lease's phase: a notification never waits for a lease's lock.
 #[derive(Default)]
 pub(super) struct Checks {
     under_way: AtomicU8,
-    /// Who listens to the late answers of the last one.
+    /// Aborts the future that waits for late replies to the last check.
     listener: Mutex<Option<AbortHandle>>,
 }
 
 impl Checks {
-    /// Whether a check is to be started: one that is under way is made once more instead.
+    /// Whether the caller must start a check. If one is under way, it is repeated instead.
     pub(super) fn begin(&self) -> bool {
         let more = |checks| Some(if checks == NO_CHECK { ONE_CHECK } else { ONE_MORE });
         self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) == Ok(NO_CHECK)
     }
 
-    /// A check is over; whether it is to be made once more.
+    /// Ends a check. Returns whether it must be repeated.
     pub(super) fn end(&self) -> bool {
         let less = |checks| Some(if checks == ONE_MORE { ONE_CHECK } else { NO_CHECK });
         self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(ONE_MORE)
     }
 
-    /// Late answers to this check are listened to from now on, and no more to those before it, whose listeners end: an earlier
-    /// one may have been outdated by what was told meanwhile.
+    /// Registers the future that waits for late replies to this check, and aborts the one of the previous check.
     ///
-    /// Checks that follow one another while a node is slow would leave a listener each, 50 of them in that node's second.
+    /// A later notification may have outdated the previous check. While a node is slow, repeated checks would otherwise
+    /// leave one waiting future each.
     pub(super) fn listen(&self) -> AbortRegistration {
         let (handle, registration) = AbortHandle::new_pair();
         let before = self.listener.lock().unwrap_or_else(PoisonError::into_inner).replace(handle);

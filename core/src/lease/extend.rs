@@ -1,7 +1,7 @@
-//! The extend round and its one verdict: renewals, checks, `extend`, `attach` and fencing all ask this way.
+//! The extend round and its verdict. Renewals, checks, `extend`, `attach` and fencing all use it.
 //!
-//! It takes the answers of an extend for votes: a quorum of them moves the deadline, a quorum's lack of them
-//! ends the lease, and anything between changes nothing. When to ask is its callers' to know.
+//! The replies to an extend count as votes. A quorum of them moves the deadline. If a quorum is no longer possible, the
+//! lease ends. Anything in between changes nothing. The callers decide when to send a round.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,31 +14,31 @@ use crate::error::{Error, LossReason, Result};
 use crate::node::{Claim, Extension, Fencing, VoteParams};
 use crate::quorum::{Collect, Nodes};
 
-/// What the nodes' answers mean for the lease.
+/// What the replies mean for the lease.
 #[derive(Clone, Copy)]
 pub(crate) enum Verdict {
-    /// A quorum has it, for as long as was asked.
+    /// A quorum extended the lease for the requested time.
     Extended,
-    /// So many nodes said that they have it no more that no quorum is left.
+    /// So few nodes still have the lease that a quorum is impossible.
     Gone(LossReason),
-    /// Neither: too many gave no answer. Time alone ends the lease.
+    /// Too few nodes replied. Only the deadline ends the lease.
     Unknown,
 }
 
 /// An extend round under way.
 pub(crate) struct ExtendRound {
-    /// The nodes' answers.
+    /// The replies of the nodes.
     pub(crate) votes: Collect<Extension>,
-    /// After this long silence is a fault.
+    /// How long a node may take to reply before it counts as failed.
     timeout: Duration,
-    /// What it makes of the lease, if a quorum confirms it.
+    /// The new validity of the lease, if a quorum confirms the round.
     pub(crate) validity: Validity,
-    /// It makes nothing of it: it only asks.
+    /// Whether the round only checks the lease and leaves the deadline unchanged.
     check: bool,
 }
 
 impl ExtendRound {
-    /// Asks every node, now.
+    /// Sends the extend to every node immediately.
     pub(crate) fn send(
         nodes: &Nodes,
         claim: &Claim,
@@ -49,21 +49,22 @@ impl ExtendRound {
         Self::of(nodes, claim, validity, VoteParams::later(validity.asked, timeout, fencing))
     }
 
-    /// The same, where it may be a check.
+    /// Sends the round with these parameters, which may be those of a check.
     fn of(nodes: &Nodes, claim: &Claim, validity: Validity, params: VoteParams) -> Self {
         let VoteParams { timeout, check, .. } = params;
         Self { votes: nodes.extend(claim, params), timeout, validity, check }
     }
 
-    /// By when its answers count.
+    /// When replies stop counting.
     ///
-    /// Counted from where the validity counts: answers that are late by this are no use to it either.
+    /// It is measured from the start of the validity, because later replies could not extend the lease either.
     pub(crate) fn until(&self) -> Instant {
         self.validity.started + self.timeout
     }
 
-    /// Listens until a quorum confirmed, else to every answer that comes in time: one dead node must not hide that all
-    /// who live say no.
+    /// Waits until a quorum confirmed the round, or until every reply arrived or timed out.
+    ///
+    /// A single node that does not reply must not hide that all other nodes refused.
     pub(crate) async fn verdict(&mut self, clock: &dyn Clock) -> Verdict {
         let until = self.until();
         self.votes.until_judged(clock, until).await;
@@ -76,14 +77,15 @@ impl ExtendRound {
         }
     }
 
-    /// Whether a quorum confirmed, for whoever need not know why not: listens no longer than it still can.
+    /// Whether a quorum confirmed the round. Stops waiting as soon as the result is certain.
     pub(crate) async fn is_confirmed(&mut self, clock: &dyn Clock, until: Instant) -> bool {
         let until = until.min(self.until());
         self.votes.until_decided(clock, until).await;
         self.votes.tally.met()
     }
 
-    /// A foreign token explains most, then that some nodes still have it; else the key is simply gone.
+    /// Reports another owner's token first. Otherwise it reports a lost quorum if some nodes still have the lease, and
+    /// a missing key if none has it.
     fn loss_reason(&self) -> LossReason {
         let mut answers = self.votes.answers.iter().flatten().flatten();
         if answers.clone().any(|answer| *answer == Extension::Taken) {
@@ -96,49 +98,49 @@ impl ExtendRound {
     }
 }
 
-/// Sends an extend by `ttl` from now, cut at `max_hold`; `None` if the lease is over.
-/// What is sent is sent under the lease's lock, so that no extend or heal follows the release.
+/// Sends an extend by `ttl` from now, limited by `max_hold`. Returns `None` if the lease has ended.
 ///
-/// Dropped unheard it does no harm: keys may live longer than the lease believes, never the other way round.
+/// It is sent under the lease's lock, so that no extend or heal follows a release. Dropping the round is harmless: the
+/// keys may then live longer than the lease assumes, but never shorter.
 pub(crate) fn send(state: &State, ttl: Duration) -> Option<ExtendRound> {
     send_as(state, ttl, false)
 }
 
-/// Asks whether the lease is whole, with as much as is left of it: its deadline stays where it is.
+/// Checks whether the nodes still have the lease, for its remaining time. The deadline does not change.
 pub(crate) fn send_check(state: &State, left: Duration) -> Option<ExtendRound> {
     send_as(state, left, true)
 }
 
-/// Either of the two.
+/// Sends an extend or a check.
 fn send_as(state: &State, ttl: Duration, check: bool) -> Option<ExtendRound> {
     let mut phase = state.held_phase()?;
     let validity = Validity::new(state.now(), ttl, state.params.hold_end);
     let (timeout, fencing) = ask(state, &mut phase, validity.asked);
-    // What was not even sent of the first votes is asked for by this.
+    // This round replaces the first votes that are not sent yet.
     phase.votes = Vec::new();
     let params = VoteParams { check, ..VoteParams::later(validity.asked, timeout, fencing) };
     Some(ExtendRound::of(&state.leases.nodes, &state.params.claim, validity, params))
 }
 
-/// How long the nodes' answers are waited for, and what becomes of the fencing token: whatever is asked for a lease
-/// that is ours keeps it from being forgotten.
+/// Returns how long to wait for replies, and how the round treats the fencing token. Every command for a held lease
+/// keeps the token from expiring.
 ///
-/// A frozen node is waited for so briefly that the renewal after this one comes in time, also where the ttl was
-/// shortened below what `node_timeout` was made for.
+/// The timeout is short enough for another renewal before the deadline, even if the TTL was shortened below what
+/// `node_timeout` was chosen for.
 fn ask(state: &State, phase: &mut Phase, ttl: Duration) -> (Duration, Fencing) {
-    // Before the answer, which may be lost: a delete that is owed must be owed for as long as the keys can
-    // live.
+    // Updated before the reply arrives, because the reply may be lost. A pending delete must be kept for as long as the
+    // keys can live.
     phase.longest = phase.longest.max(ttl);
     (state.params.node_timeout.min(phase.ttl / 5), Fencing::keep(state.params.fence))
 }
 
-/// Waits for the verdict, and does to the lease what it says.
+/// Waits for the verdict and applies it to the lease.
 pub(crate) async fn judge(state: &State, round: &mut ExtendRound) -> Verdict {
     let nodes = &state.leases.nodes;
     let verdict = round.verdict(&*nodes.clock).await;
     nodes.note(&round.votes, Some(round.timeout));
     match verdict {
-        // The lease may have ended while the nodes were asked: then it stays so, whatever they answered.
+        // If the lease ended while the round was under way, it stays ended regardless of the replies.
         Verdict::Extended if !round.check => state.confirm(round.validity),
         Verdict::Gone(reason) => state.lose(reason),
         Verdict::Extended | Verdict::Unknown => {}
@@ -146,7 +148,7 @@ pub(crate) async fn judge(state: &State, round: &mut ExtendRound) -> Verdict {
     verdict
 }
 
-/// Makes the lease last `ttl` from when it was `sent`, and renewals ask for that.
+/// Extends the lease to `ttl` after the round was `sent`. Later renewals use the same TTL.
 pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Result<()> {
     let Some(mut round) = sent else {
         return Err(state.why_over());
@@ -154,13 +156,13 @@ pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Resu
     match judge(&state, &mut round).await {
         Verdict::Extended => {
             let Some(mut phase) = state.held_phase() else { return Err(state.why_over()) };
-            // Only now: a longer ttl that was never confirmed would have renewals come too late for the keys
-            // that there are.
+            // Set only after the confirmation. With a longer TTL that was never confirmed, renewals would come too late
+            // for the existing keys.
             phase.ttl = round.validity.wanted;
             Ok(())
         }
         Verdict::Gone(_) => Err(state.why_over()),
-        // Given back meanwhile: that is why nobody confirmed.
+        // A release in the meantime explains the missing confirmation.
         Verdict::Unknown if !state.is_held() => Err(state.why_over()),
         Verdict::Unknown => {
             let nodes = state.leases.nodes.report(&round.votes, round.timeout);
@@ -169,12 +171,12 @@ pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Resu
     }
 }
 
-/// Gives the lease back to nodes that lacked it in both rounds, of which each showed that a quorum has it.
+/// Restores the keys on nodes that lacked them in both rounds, each of which a quorum confirmed.
 ///
-/// Two rounds, a moment apart: put back at once, a key would outlive a delete that is on its way to every node.
-/// Nobody listens for the answer: the next renewal sees whether the node has it.
+/// The pause between the two rounds matters: a key that is restored immediately could outlive a delete that is on its
+/// way to every node. The reply is ignored, because the next renewal checks the node again.
 pub(crate) fn heal(state: &State, rounds: [&ExtendRound; 2]) {
-    // Kept until all is sent: no heal goes out behind the deletes of a release.
+    // Held until everything is sent, so that no heal follows the deletes of a release.
     let Some(mut phase) = state.held_phase() else {
         return;
     };
@@ -185,7 +187,8 @@ pub(crate) fn heal(state: &State, rounds: [&ExtendRound; 2]) {
         matches!(round.votes.answers[at], Some(Ok(Extension::Missing)))
     };
     for (at, node) in state.leases.nodes.list.iter().enumerate() {
-        // A node that did not answer, or said "taken", is left alone: only a clean "missing" is ours to fill.
+        // Only nodes that report a missing key are healed. A node that timed out or reports another token is not
+        // touched.
         if rounds.iter().all(|round| missing(round, at)) {
             drop(node.acquire(&state.params.claim, params));
         }

@@ -1,7 +1,6 @@
-//! A handle on a lease: everything that can be asked of it, and done with it.
+//! Handles: every query and operation on a lease.
 //!
-//! Handles hold no data: whatever they answer is read from the lease's state, and compared with the clock, at
-//! the call.
+//! Handles hold no data. Each call reads the lease's state and compares it with the clock.
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +14,9 @@ use crate::foreground;
 use crate::options::{Unit, check_min_hold, check_ttl};
 use crate::text::shown;
 
-/// A handle on a lease; clones are handles on the same one. Dropping it releases nothing.
+/// A handle on a lease.
+///
+/// Clones refer to the same lease. Dropping a handle does not release the lease.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -32,55 +33,67 @@ use crate::text::shown;
 pub struct LeaseHandle(pub(crate) Arc<State>);
 
 impl LeaseHandle {
-    /// Whether the lease is ours for sure at this moment: a comparison with the clock, no I/O.
-    /// False from the deadline on, whether or not anybody was told yet.
+    /// Whether the lease is certainly held at this moment.
     ///
+    /// Compares the deadline with the clock, without I/O. Returns false from the deadline on, even if the loss is not
+    /// reported yet.
     pub fn is_held(&self) -> bool {
         self.0.is_held()
     }
 
-    /// What is left of the lease for sure; zero once it is over.
+    /// Time until the lease ends, or zero if it has ended.
     ///
-    /// Drift is taken off already: the keys live a little longer.
+    /// Clock drift is already subtracted, so the keys live slightly longer.
     pub fn remaining(&self) -> Duration {
         self.0.deadline().map_or(Duration::ZERO, |deadline| deadline.since(self.0.now()))
     }
 
-    /// `Ok` while the lease is held, else the error that says why it is not.
+    /// Returns `Ok` while the lease is held, and otherwise an error with the reason.
+    ///
+    /// # Errors
+    ///
+    /// `Lost` if the lease was lost, `Released` if it was released or detached.
     pub fn ensure_held(&self) -> Result<()> {
         if self.is_held() { Ok(()) } else { Err(self.0.why_over()) }
     }
 
-    /// The Redis key; of several, all, separated by commas.
+    /// The Redis key, with the client's prefix. Several keys are separated by commas.
     ///
-    /// With the client's prefix: what to look for in `redis-cli`.
+    /// Use it to find the lock in `redis-cli`.
     pub fn key(&self) -> String {
         self.0.key()
     }
 
-    /// The Redis keys.
+    /// The Redis keys, with the client's prefix.
     pub fn keys(&self) -> &[String] {
         self.0.keys()
     }
 
-    /// The owner's token: the value of the key.
+    /// The owner's token, which is the value of the key.
     ///
-    /// 32 hex digits, of a random UUID. [`Lock::attach`](crate::Lock::attach) continues the lease by it.
+    /// 32 hex digits of a random UUID. [`Lock::attach`](crate::Lock::attach) continues a lease by its token.
     pub fn token(&self) -> &str {
         &self.0.params.claim.token
     }
 
-    /// How long each renewal makes the lease last.
+    /// The TTL that each renewal requests.
     ///
-    /// That of the lock, or of the last `extend` that was confirmed.
+    /// It is the TTL of the lock, or of the last confirmed `extend`. Zero in a forked child.
     pub fn ttl(&self) -> Duration {
         self.0.ttl()
     }
 
-    /// The fencing token: larger than that of every earlier lease of the same lock, so that a resource that
-    /// remembers the largest one it has seen can refuse a holder whose time is over.
+    /// The fencing token.
     ///
-    /// Fails with `Invalid` where none was asked for. See Kleppmann, "How to do distributed locking" (2016).
+    /// It is larger than the fencing token of every earlier lease of the same lock. A resource that remembers the
+    /// largest token it has seen can therefore reject a holder whose lease has ended. See Kleppmann, "How to do
+    /// distributed locking" (2016).
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if the lock was made without fencing, or if the lease was attached.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -98,21 +111,23 @@ impl LeaseHandle {
         })
     }
 
-    /// Whether it was released by us.
+    /// Whether the owner released the lease.
     ///
-    /// True from the call of `release` on, whether or not it was confirmed; false after a loss.
+    /// True from the call of `release` on, even before the nodes confirm it. False after a loss.
     pub fn is_released(&self) -> bool {
         self.0.is_released()
     }
 
-    /// Why the lease was lost, if it was.
+    /// Why the lease was lost, or `None` if it was not lost.
     ///
-    /// The error of [`ensure_held`](Self::ensure_held) also says how long ago.
+    /// The error of [`ensure_held`](Self::ensure_held) also reports how long ago.
     pub fn lost_reason(&self) -> Option<LossReason> {
         self.0.loss()?.loss_reason()
     }
 
-    /// Ends when the lease is lost, with the reason; never, if it is released first.
+    /// Waits until the lease is lost, and returns the reason.
+    ///
+    /// The future never completes if the lease is released or detached first.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -127,7 +142,7 @@ impl LeaseHandle {
         async move {
             loop {
                 let mut bell = std::pin::pin!(state.bell.notified());
-                // Registered before the look: a loss in between would ring for nobody.
+                // Registered before the check, so that a loss in between is not missed.
                 bell.as_mut().enable();
                 if let Some(error) = state.loss() {
                     return error;
@@ -137,8 +152,9 @@ impl LeaseHandle {
         }
     }
 
-    /// Ends when the lease does, in whatever way: with the reason if it was lost, with `None` once it was released
-    /// or detached.
+    /// Waits until the lease ends.
+    ///
+    /// Returns the reason if the lease was lost, and `None` if it was released or detached.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -163,11 +179,17 @@ impl LeaseHandle {
         }
     }
 
-    /// Makes the lease last at least `ttl` from now, which is also the ttl of later renewals once it is confirmed.
-    /// Sent at the call.
+    /// Extends the lease to at least `ttl` from now. Once confirmed, later renewals also use this TTL.
     ///
-    /// It never shortens the lease. Fails with `Lost` once the lease is over, and with `Unavailable` if too few
-    /// nodes answered; then the lease goes on to its deadline.
+    /// The command is sent when this method is called. It never shortens the lease.
+    ///
+    /// # Errors
+    ///
+    /// - `Invalid` if `ttl` breaks a rule for the lock's `ttl`, or is shorter than `min_hold`.
+    /// - `Lost` if the lease was lost, `Released` if it was released or detached.
+    /// - `Unavailable` if too few nodes replied. The lease then stays valid until its deadline.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -183,25 +205,33 @@ impl LeaseHandle {
     ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
         let sent = self.check_ttl(ttl, state.params.unit);
-        // At the call, not at the first poll: a future that is never polled has extended all the same.
+        // Sent here and not in the future: a future that is never polled must extend the lease as well.
         let sent = sent.map(|()| extend::send(&state, ttl));
         foreground::flush();
         async move { extend::extend(state, sent?).await }
     }
 
-    /// Whether the lease may be extended by this much; messages are in the caller's `unit`.
+    /// Checks whether `ttl` is allowed for an extend. Messages use the caller's `unit`.
     ///
-    /// The same rules as for the lock: over several nodes a longer one would outlive the restart guard.
+    /// The rules are those of the lock. Over several nodes, a longer TTL would exceed the restart guard.
     pub(crate) fn check_ttl(&self, ttl: Duration, unit: Unit) -> Result<()> {
         check_ttl(ttl, self.0.params.guard, unit)?;
-        // A node that is healed has the keys for the last ttl alone.
+        // A healed node has the keys only for the last TTL.
         check_min_hold(self.0.params.min_hold, "ttl", ttl)
     }
 
-    /// Gives the lease back, where it is still ours. Sent at the call; the future is the confirmation.
+    /// Releases the lease, if it is still held.
     ///
-    /// With [`Lock::min_hold`](crate::Lock::min_hold) the keys stay until then, held by nobody. A second release does nothing. After a loss it fails with `Lost`; if too few nodes confirmed, with
-    /// `Unavailable`: the keys then expire by themselves.
+    /// The command is sent when this method is called. The future waits for a quorum to confirm it. With
+    /// [`Lock::min_hold`](crate::Lock::min_hold) the keys stay until that time has passed, but the lock is not held. A
+    /// second release does nothing.
+    ///
+    /// # Errors
+    ///
+    /// - `Lost` if the lease was lost before.
+    /// - `Unavailable` if too few nodes confirmed the release. The keys then expire when their TTL ends.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -213,14 +243,15 @@ impl LeaseHandle {
     /// ```
     pub fn release(&self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
-        // At the call: a release whose future is dropped, or cancelled, still deletes.
+        // Sent here and not in the future: a release whose future is dropped or cancelled must still delete the keys.
         let sent = release::send(&state);
         foreground::flush();
         release::confirmed(state, sent)
     }
 
-    /// Ends the lease here and deletes nothing: the keys live out their ttl, or go on under who attached to their
-    /// token. True if the lease was still held.
+    /// Ends the lease in this process without deleting its keys. Returns true if the lease was still held.
+    ///
+    /// The keys expire when their TTL ends, unless another process attached to their token and renews them.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {

@@ -1,8 +1,8 @@
-//! What you hold: a token, a validity, and the word when it is lost.
+//! A held lock: its token, its validity, and the notification of its loss.
 //!
-//! A lease knows its nodes only as a quorum to be asked. Its data is in [`phase`], what can be done to it in
-//! [`state`], what is asked of the nodes for it in [`extend`] and [`release`]. [`mod@monitor`] watches over all
-//! leases of a client by way of the [`registry`], and [`handle`] is the one part that callers see.
+//! The nodes of a lease are known only as a quorum. [`phase`] holds the data, [`state`] the state changes, and
+//! [`extend`] and [`release`] the commands to the nodes. [`mod@monitor`] watches all leases of a client through the
+//! [`registry`]. Callers only see [`handle`].
 
 mod again;
 mod checks;
@@ -39,7 +39,9 @@ pub(crate) use said::Said;
 pub(crate) use state::{Leases, State};
 pub(crate) use validity::Validity;
 
-/// What you hold: dropping it releases it, best-effort and without waiting.
+/// A held lock.
+///
+/// Dropping it releases the lock in the background, best-effort.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -52,18 +54,18 @@ pub(crate) use validity::Validity;
 #[derive(Debug)]
 pub struct Lease {
     handle: LeaseHandle,
-    /// What dropping it does.
+    /// What dropping the lease does.
     drops: Drops,
 }
 
 /// What dropping a lease does.
 #[derive(Debug)]
 enum Drops {
-    /// Its handles go on.
+    /// Does nothing. Its handles stay valid.
     Nothing,
-    /// It gives the lease back.
+    /// Releases the lease.
     Release,
-    /// It takes back what nobody has had.
+    /// Undoes a grant that the caller never received.
     Undo,
 }
 
@@ -73,23 +75,24 @@ impl Lease {
         Self { handle: LeaseHandle(state), drops: Drops::Release }
     }
 
-    /// When the round began that a quorum granted.
+    /// When the round that granted the lease began.
     pub(crate) fn acquired(&self) -> Instant {
         self.handle.0.params.acquired
     }
 
-    /// For whoever has something to say of it.
+    /// The shared state.
     pub(crate) fn state(&self) -> &State {
         &self.handle.0
     }
 
-    /// A lease that is nobody's until it is a handle: `min_hold` is not for those who never came to work.
+    /// Ignores `min_hold` on drop, until a handle is made of the lease: a caller that never received the lease did no
+    /// work.
     pub(crate) fn undone_on_drop(mut self) -> Self {
         self.drops = Drops::Undo;
         self
     }
 
-    /// Gives the lease back and waits for a quorum to confirm it; see [`LeaseHandle::release`].
+    /// Releases the lease and waits for a quorum to confirm it. See [`LeaseHandle::release`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -99,12 +102,12 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     ///
-    /// Sent at the call: dropping the future gives up the confirmation alone.
+    /// The command is sent when this method is called. Dropping the future only gives up the confirmation.
     pub fn release(self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         self.into_handle().release()
     }
 
-    /// The lease without its release on drop.
+    /// Turns the lease into a handle, which does not release it on drop.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -115,15 +118,17 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     ///
-    /// For leases that outlive a scope, or are ended by other means. Garbage collectors drop whenever they
-    /// like: the bindings keep handles only.
+    /// Use this for leases that outlive a scope or that are released explicitly. The bindings keep only handles,
+    /// because garbage collectors drop objects at any time.
     #[must_use = "without its handle nobody releases the lease any more"]
     pub fn into_handle(mut self) -> LeaseHandle {
         self.drops = Drops::Nothing;
         self.handle.clone()
     }
 
-    /// A handle on this lease, which can be cloned and kept: what it says of the lease goes on, what it does, too.
+    /// Returns a handle on this lease, which can be cloned and kept.
+    ///
+    /// It remains usable after the lease is dropped.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -139,7 +144,7 @@ impl Lease {
     }
 }
 
-/// What a lease answers as its handle does.
+/// Methods of a lease that forward to its handle.
 macro_rules! as_its_handle {
     ($($(#[$doc:meta])* fn $name:ident(&self $(, $value:ident: $kind:ty)?) -> $answer:ty;)*) => {
         impl Lease {$(
@@ -152,40 +157,40 @@ macro_rules! as_its_handle {
 }
 
 as_its_handle! {
-    /// Whether the lease is ours for sure at this moment: [`LeaseHandle::is_held`].
+    /// Whether the lease is certainly held at this moment. See [`LeaseHandle::is_held`].
     fn is_held(&self) -> bool;
-    /// What is left of the lease for sure: [`LeaseHandle::remaining`].
+    /// Time until the lease ends, or zero if it has ended. See [`LeaseHandle::remaining`].
     fn remaining(&self) -> Duration;
-    /// `Ok` while the lease is held, else why it is not: [`LeaseHandle::ensure_held`].
+    /// Returns `Ok` while the lease is held, and otherwise an error with the reason. See [`LeaseHandle::ensure_held`].
     fn ensure_held(&self) -> Result<()>;
-    /// The Redis key; of several, all, separated by commas: [`LeaseHandle::key`].
+    /// The Redis key. Several keys are separated by commas. See [`LeaseHandle::key`].
     fn key(&self) -> String;
-    /// The Redis keys: [`LeaseHandle::keys`].
+    /// The Redis keys. See [`LeaseHandle::keys`].
     fn keys(&self) -> &[String];
-    /// The owner's token, the value of the key: [`LeaseHandle::token`].
+    /// The owner's token, which is the value of the key. See [`LeaseHandle::token`].
     fn token(&self) -> &str;
-    /// How long each renewal makes the lease last: [`LeaseHandle::ttl`].
+    /// The TTL that each renewal requests. See [`LeaseHandle::ttl`].
     fn ttl(&self) -> Duration;
-    /// Larger than that of every earlier lease of the same lock: [`LeaseHandle::fencing_token`].
+    /// The fencing token, larger than that of every earlier lease of the same lock. See [`LeaseHandle::fencing_token`].
     fn fencing_token(&self) -> Result<u64>;
-    /// Whether it was released by us, by way of a handle: [`LeaseHandle::is_released`].
+    /// Whether the owner released the lease through a handle. See [`LeaseHandle::is_released`].
     fn is_released(&self) -> bool;
-    /// Why the lease was lost, if it was: [`LeaseHandle::lost_reason`].
+    /// Why the lease was lost, or `None` if it was not lost. See [`LeaseHandle::lost_reason`].
     fn lost_reason(&self) -> Option<LossReason>;
-    /// Ends when the lease is lost, with the reason: [`LeaseHandle::lost`].
+    /// Waits until the lease is lost, and returns the reason. See [`LeaseHandle::lost`].
     fn lost(&self) -> impl Future<Output = Error> + Send + 'static + use<>;
-    /// Ends when the lease does, in whatever way: [`LeaseHandle::ended`].
+    /// Waits until the lease ends. See [`LeaseHandle::ended`].
     fn ended(&self) -> impl Future<Output = Option<Error>> + Send + 'static + use<>;
-    /// Makes the lease last at least `ttl` from now: [`LeaseHandle::extend`].
+    /// Extends the lease to at least `ttl` from now. See [`LeaseHandle::extend`].
     fn extend(&self, ttl: Duration) -> impl Future<Output = Result<()>> + Send + 'static + use<>;
-    /// Ends the lease here and deletes nothing: [`LeaseHandle::detach`].
+    /// Ends the lease in this process without deleting its keys. See [`LeaseHandle::detach`].
     fn detach(&self) -> bool;
-    /// [`LeaseHandle::extend`] for programs without a runtime: [`LeaseHandle::extend_blocking`].
+    /// [`LeaseHandle::extend`] for programs without a runtime. See [`LeaseHandle::extend_blocking`].
     fn extend_blocking(&self, ttl: Duration) -> Result<()>;
 }
 
-/// Sent, and not waited for. Where it cannot be sent, the node's next connection owes it; else the key lives
-/// out its ttl.
+/// Sends the release without waiting for a reply. If it cannot be sent, the node's next connection sends it. Otherwise
+/// the key expires when its TTL ends.
 impl Drop for Lease {
     fn drop(&mut self) {
         match self.drops {

@@ -1,11 +1,11 @@
-//! The monitor of a client's leases: renewals, and the deadline that no renewal can delay.
+//! The monitor of a client's leases: renewals, and deadlines that no renewal can delay.
 //!
-//! One task for all leases. What a renewal's answers mean is the verdict of [`super::extend`]: Extended moves the
-//! deadline, Gone is a loss at once, and of Unknown nothing comes but that the deadline may pass, which is seen here.
+//! One task serves all leases. The verdict of [`super::extend`] decides what a renewal means: a confirmed renewal moves
+//! the deadline, and a denied one is a loss. An unknown result changes nothing, so the deadline may pass. The monitor
+//! detects that.
 //!
-//! It has the registry and the changes, and none of what makes leases: so it ends by itself when the last of
-//! those who could make or change one is gone. It never asks a node by itself: what it begins are the pieces of
-//! work of [`super::renewal`].
+//! The monitor has access to the registry and the changes only. It therefore ends when the last object that could make
+//! or change a lease is dropped. It sends no commands to the nodes: the futures of [`super::renewal`] do.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -22,27 +22,27 @@ use super::state::State;
 use crate::clock::{Clock, Instant, NEVER};
 use crate::node::{Changes, Told, slot};
 
-/// Renewals that are due so soon go out with one that is due: many leases share their packets and wake-ups. 10,000
-/// leases that were acquired one after the other take a third less of the processor for it.
+/// Renewals that are due within this time are sent with the one that is due, so that many leases share packets and
+/// wake-ups.
 const TOGETHER: Duration = Duration::from_millis(5);
-/// That all keys, or those of some hash slots, may have changed is looked into this often, however often it is said.
+/// Minimum time between two checks of all leases, or of all leases in some hash slots.
 const ALL_AGAIN: Duration = Duration::from_millis(100);
-/// So many events of leases that are over may be on the agenda before they are taken off it.
+/// How many events of ended leases the agenda may hold before they are removed.
 const STALE: usize = 1024;
 
-/// What is due, when, and for which lease; the earliest comes first.
+/// What is due, when, and for which lease. The earliest event comes first.
 type Agenda = BinaryHeap<Reverse<(Instant, Due, u64)>>;
 
-/// In this order where two are due at once: a lease that is over is not renewed any more.
+/// The order of events that are due at the same time: an ended lease is not renewed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// The lease ends, if nothing moved its deadline.
+    /// The lease ends, unless its deadline moved.
     Deadline,
-    /// An extend round is to be sent.
+    /// An extend round must be sent.
     Renewal,
 }
 
-/// Keeps leases until nobody is left who could make or change one.
+/// Keeps leases until no object is left that could make or change one.
 pub(crate) async fn monitor(
     registry: Arc<Registry<State>>,
     clock: Arc<dyn Clock>,
@@ -51,8 +51,8 @@ pub(crate) async fn monitor(
     let (agenda, renewals) = (BinaryHeap::new(), FuturesUnordered::new());
     let all_from = Instant::default();
     let monitor = Monitor { registry, clock, changes, agenda, renewals, all_from };
-    // Not counted by tokio, which would have 128 renewals go on in a turn, and all others polled for nothing and woken
-    // again: of 100,000 leases most were lost to that.
+    // Without tokio's cooperative budget. With it, tokio would run only 128 renewals per turn and wake all the others
+    // for nothing.
     unconstrained(monitor.run()).await;
 }
 
@@ -60,29 +60,29 @@ struct Monitor {
     registry: Arc<Registry<State>>,
     clock: Arc<dyn Clock>,
     changes: Arc<Changes>,
-    /// At most one deadline and one renewal of each lease, and for a while those of leases that are over: an
-    /// entry is looked up when it is due, never taken out before.
+    /// At most one deadline and one renewal of each lease, and temporarily those of ended leases. An entry is checked
+    /// when it is due, and not removed earlier.
     agenda: Agenda,
-    /// Renewals, checks and what is left of them, all under way at once: none waits for another.
+    /// Renewals, checks and their remaining work. All run concurrently.
     renewals: FuturesUnordered<Work>,
-    /// From then on it may be looked into again whether all keys have changed.
+    /// From when on all leases may be checked again.
     all_from: Instant,
 }
 
 impl Monitor {
-    /// The monitor's task, until nobody can tell of changes any more: its client is gone then.
+    /// Runs until the source of changes is closed, which happens when the client is dropped.
     async fn run(mut self) {
         loop {
             let mut next = self.plan();
             if self.changes.many_wait() {
                 next = next.min(self.all_from);
             }
-            // Time first: however much is told or comes back, no deadline waits behind it.
+            // Timers come first: no deadline waits behind notifications or finished renewals.
             tokio::select! {
                 biased;
                 () = self.clock.sleep_until(next), if next < NEVER => {
                     if self.changes.many_wait() && self.clock.now() >= self.all_from {
-                        // Said a while ago, and held back until it might be looked into again.
+                        // Reported earlier, and held back until the next check of all leases is allowed.
                         let told = self.changes.take(true);
                         self.check(&told);
                     }
@@ -96,7 +96,7 @@ impl Monitor {
                     self.check(&told);
                 },
                 Some(first) = self.renewals.next(), if !self.renewals.is_empty() => {
-                    // Renewals come back in batches; a turn of the loop for each would cost more than they do.
+                    // Renewals finish in batches. One turn of the loop for each would cost more than the renewal.
                     let mut done = Some(first);
                     while let Some(done_one) = done {
                         let again = done_one.again;
@@ -105,13 +105,13 @@ impl Monitor {
                         done = self.renewals.next().now_or_never().flatten();
                     }
                 }
-                // The turn of the loop is all: `plan` looks at the new lease.
+                // The next turn of the loop calls `plan`, which sees the new lease.
                 () = self.registry.early() => {}
             }
         }
     }
 
-    /// Has every lease checked that a change may concern.
+    /// Checks every lease that a change may concern.
     fn check(&mut self, told: &Told) {
         for key in &told.keys {
             self.renewals.extend(to_check(self.registry.on(key)));
@@ -119,8 +119,8 @@ impl Monitor {
         if !told.all && told.slots.is_empty() {
             return;
         }
-        // A node that comes and goes, or floods, says so at every turn, and each time every node would be asked
-        // about every lease.
+        // Rate limit: a node that reconnects or sends many notifications would otherwise trigger a check of every lease
+        // at every node each time.
         self.all_from = self.clock.now() + ALL_AGAIN;
         let mut leases = self.registry.leases();
         let moved = |key: &String| told.slots.contains(&slot(key));
@@ -128,10 +128,9 @@ impl Monitor {
         self.renewals.extend(to_check(leases));
     }
 
-    /// What is over need not wait for its hour: leases of hours may come and go by the thousand.
+    /// Removes events of ended leases, because leases with long TTLs may come and go by the thousand.
     fn forget_what_is_over(&mut self) {
-        // Rarely, and only where it halves the agenda at least: the cost of a look is spread over as many that
-        // came and went.
+        // Runs only if it at least halves the agenda. This spreads the cost over as many leases as were removed.
         if self.agenda.len() > STALE && self.agenda.len() > STALE + 4 * self.registry.count() {
             let leases = self.registry.leases();
             let known: HashSet<u64> = leases.iter().map(|state| state.id).collect();
@@ -139,24 +138,24 @@ impl Monitor {
         }
     }
 
-    /// Takes new leases onto the agenda; answers when to look again.
+    /// Adds the events of new leases to the agenda. Returns when to look again.
     fn plan(&mut self) -> Instant {
         self.forget_what_is_over();
         let agenda = &mut self.agenda;
         self.registry.plan(self.clock.now(), |new| {
             agenda.extend(new.iter().flat_map(|state| events(state)).map(Reverse));
-            // With the new ones on it: the first event may be one of theirs.
+            // Read after the new events are added, because the first event may be one of them.
             agenda.peek().map_or(NEVER, |Reverse((at, _, _))| *at)
         })
     }
 
-    /// Begins the renewals that are due, and looks at deadlines: asking for one is what marks a loss.
+    /// Starts the renewals that are due and checks the deadlines. Reading a deadline marks an expired lease as lost.
     fn do_due(&mut self) {
         for (due, state) in self.due() {
             match due {
                 Due::Renewal => self.renewals.push(renew(state)),
                 Due::Deadline => {
-                    // It has moved meanwhile, if it was extended.
+                    // The deadline has moved, if the lease was extended.
                     if let Some(deadline) = state.deadline() {
                         self.agenda.push(Reverse((deadline, Due::Deadline, state.id)));
                     }
@@ -165,10 +164,10 @@ impl Monitor {
         }
     }
 
-    /// What is due, and renewals that nearly are. Leases that are gone meanwhile are left out.
+    /// The events that are due, and the renewals that soon will be. Dropped leases are left out.
     fn due(&mut self) -> Vec<(Due, Arc<State>)> {
         let now = self.clock.now();
-        // Never a deadline: before its time nothing is lost.
+        // A deadline is never early: a lease is not lost before its time.
         let soon = |what| if what == Due::Renewal { now + TOGETHER } else { now };
         let mut due = Vec::new();
         while let Some(Reverse((at, what, id))) = self.agenda.peek().copied()
@@ -181,8 +180,7 @@ impl Monitor {
     }
 }
 
-/// A deadline, and with renewal a third of the ttl after the round began: both may be near, or over, where it took
-/// long.
+/// A deadline, and the first renewal if the lease is renewed. Both may already have passed if the round was slow.
 fn events(state: &State) -> impl Iterator<Item = (Instant, Due, u64)> + use<> {
     let id = state.id;
     let deadline = state.deadline().map(|at| (at, Due::Deadline, id));

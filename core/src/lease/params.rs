@@ -1,6 +1,6 @@
-//! What a lease is made with and what never changes in it.
+//! The constant parameters of a lease.
 //!
-//! Read without a lock; what changes is in [`super::phase`].
+//! They are read without a lock. The variable part is in [`super::phase`].
 
 use std::any::Any;
 use std::fmt::Display;
@@ -10,42 +10,40 @@ use crate::clock::Instant;
 use crate::node::Claim;
 use crate::options::Unit;
 
-/// What a lease is made with and what never changes in it.
+/// The constant parameters of a lease.
 pub(crate) struct LeaseParams {
-    /// The keys, and our token.
+    /// The keys and the token.
     pub(crate) claim: Claim,
-    /// When the round began that a quorum granted.
-    /// `max_hold`, the first renewal and the warning of a long hold count from here.
+    /// When the round that granted the lease began.
+    ///
+    /// `max_hold`, the first renewal and the warning about a long hold are measured from here.
     pub(crate) acquired: Instant,
-    /// The fencing token, where one was asked for.
+    /// The fencing token, if the lock uses fencing.
     pub(crate) fence: Option<u64>,
-    /// Extend at a third of the ttl.
+    /// Whether to renew the lease at a third of its TTL.
     pub(crate) renew: bool,
-    /// When `max_hold` is over.
-    /// No renewal or extension makes the lease last longer.
+    /// When `max_hold` ends. No renewal or extension goes beyond it.
     pub(crate) hold_end: Option<Instant>,
-    /// How long the keys stay after `acquired`, whenever the lease is released; zero: until then.
+    /// How long the keys stay after `acquired`, even if the lease is released earlier. Zero disables it.
     pub(crate) min_hold: Duration,
-    /// How long to wait for one node's answer.
-    /// An extend waits for a fifth of the present ttl, where that is less.
+    /// How long to wait for one node's reply. An extend waits at most a fifth of the current TTL.
     pub(crate) node_timeout: Duration,
-    /// No ttl may be longer.
-    /// The client's `restart_guard`; zero: there is none.
+    /// The upper limit of the TTL, which is the client's `restart_guard`. Zero disables the limit.
     pub(crate) guard: Duration,
-    /// In which messages about the ttl are.
+    /// The unit in messages about the TTL.
     pub(crate) unit: Unit,
-    /// Whether it continues a lease that was held already: another one of its token may live on when it ends.
+    /// Whether the lease was attached. Another lease with its token may then live on when this one ends.
     pub(crate) attached: bool,
 }
 
-/// Where a program acquired a lease, as its language notes it and messages show it.
+/// Where a program acquired a lease, in the notation of its language. Only messages show it.
 pub trait CallSite: Any + Display + Send + Sync {}
 
 impl<T: Any + Display + Send + Sync> CallSite for T {}
 
-/// Who asks for a lock or holds it inside its process, where the language knows: a word for messages ("this thread")
-/// and a number.
+/// The thread or task that acquires or holds a lock in its process, if the language knows it.
 ///
-/// The number tells two of the same word apart: a thread's, or a task's. Nothing depends on it but a message.
+/// A word for messages ("this thread") and a number that distinguishes two owners with the same word. Only messages use
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(pub &'static str, pub u64);

@@ -1,7 +1,8 @@
-//! Where a lease is in its life: plain data under its lock.
+//! The variable state of a lease: plain data under the lease's lock.
 //!
-//! Commands to the nodes are sent while it is held, which only queues them: that is what keeps an extend from
-//! following a release. No await, log or callback happens under it: whoever is told may ask the lease at once.
+//! Commands to the nodes are sent under the lock. Sending only queues them, and this order keeps an extend from
+//! following a release. Never await, log or run a callback under the lock: a notified caller may query the lease
+//! immediately.
 
 use std::time::Duration;
 
@@ -11,47 +12,44 @@ use crate::clock::Instant;
 use crate::error::LossReason;
 use crate::node::{Reply, Vote};
 
-/// What changes in a lease.
+/// The variable state of a lease.
 pub(crate) struct Phase {
-    /// `Held` at first, then one of the others for good.
+    /// `Held` at first, then one of the other states permanently.
     pub(super) status: Status,
-    /// Ours for sure until then; it only moves forward.
+    /// The lease is certainly held until then. It only moves forward.
     pub(super) deadline: Instant,
-    /// What renewals ask for.
+    /// The TTL that renewals request.
     pub(super) ttl: Duration,
-    /// The last grant was cut short by `max_hold`.
-    /// There is nothing left to renew, and the end is called `max_hold`.
+    /// Whether `max_hold` limited the last grant. There is nothing left to renew, and the loss reason is `max_hold`.
     pub(super) capped: bool,
-    /// The deletes were sent.
-    /// Once is enough: a later release, or a drop, sends none.
+    /// Whether the deletes were sent. A later release or drop sends none.
     pub(super) deleted: bool,
-    /// That it is held for long was logged.
+    /// Whether the warning about a long hold was logged.
     pub(super) warned: bool,
-    /// The longest that the keys may live by what was asked for, confirmed or not.
-    /// A delete that cannot be sent is owed for so long.
+    /// The longest time that the keys may live according to all requests, confirmed or not. A delete that cannot be
+    /// sent is kept pending for that long.
     pub(super) longest: Duration,
-    /// First votes that a quorum did not wait for: listened to so that those of nodes that still connect are sent.
-    /// Gone with the first extend, which asks the same of those nodes.
+    /// First votes that the quorum did not need. They are kept so that nodes which are still connecting receive theirs.
+    /// The first extend replaces them.
     pub(super) votes: Vec<Reply<Vote>>,
 }
 
 /// Whether the lease is held, and how it ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// Ours until its deadline.
+    /// Held until the deadline.
     Held,
-    /// Given back by its owner.
-    /// By its owner, that is: who runs under a lease that somebody else gives back is told of a loss.
+    /// Released by the owner. If another caller releases it, the owner is notified of a loss instead.
     Released,
-    /// Left to itself: the keys live on.
+    /// Detached: the keys live on.
     Detached,
-    /// Why, and when.
-    /// When is the deadline itself where time ran out, however late somebody looked.
+    /// The reason and the time of a loss. If the lease expired, the time is the deadline, even if this was noticed
+    /// later.
     Lost(LossReason, Instant),
 }
 
 impl Phase {
-    /// The first one, of what a quorum granted.
+    /// The first phase after a quorum granted the lease.
     pub(super) fn granted(granted: Validity) -> Self {
         Self {
             status: Status::Held,
@@ -60,13 +58,13 @@ impl Phase {
             capped: granted.is_capped(),
             deleted: false,
             warned: false,
-            // More than was asked for, where `max_hold` cut it: a delete owed for too long costs nothing.
+            // This exceeds the request if `max_hold` limited it. Keeping a pending delete for too long is harmless.
             longest: granted.wanted,
             votes: Vec::new(),
         }
     }
 
-    /// A third of the ttl after the round began, if it is to be renewed at all.
+    /// A third of the TTL after the round began, or `None` if the lease is not renewed.
     pub(super) fn first_renewal(&self, params: &LeaseParams) -> Option<Instant> {
         (params.renew && !self.capped).then(|| params.acquired + self.ttl / 3)
     }

@@ -1,8 +1,8 @@
-//! The leases of one client: which there are, on which keys, and which of them the monitor has not seen yet.
+//! The leases of one client, their keys, and the new leases that the monitor has not seen yet.
 //!
-//! It knows leases as numbers, keys and weak references, and asks nothing of them: the monitor stands above it,
-//! a lease's state beside it. Its lock may be held while a lease's own is taken, never the other way round; and
-//! no lease may be let go of under it, for the end of the last handle comes here.
+//! The registry stores leases as numbers, keys and weak references and never calls them. Its lock may be held while a
+//! lease's lock is taken, never the reverse. Never drop the last reference to a lease under the registry's lock,
+//! because the lease's `Drop` takes that lock.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,35 +14,35 @@ use tokio::sync::Notify;
 use crate::clock::{Instant, NEVER};
 use crate::keyed::{Key, Keyed};
 
-/// New leases are looked at this often; one that is gone by then was never looked at.
-/// Most leases live for a moment only, and looking at each would wake the monitor for each.
+/// How often the monitor looks at new leases. It never sees one that ended earlier.
+///
+/// Most leases are short, and looking at each would wake the monitor each time.
 const GRACE: Duration = Duration::from_millis(100);
-/// Released leases that were never looked at, above which the list of new ones is cleaned.
+/// How many ended leases the list of new ones may hold before it is cleaned.
 const UNSEEN: usize = 1024;
 
-/// Every lease that was not given back yet, for as long as somebody has a handle on it.
+/// Every lease that is not released yet and has a handle.
 pub(crate) struct Registry<L> {
-    /// One for everything in it: a lease is never on a key without being in the list.
+    /// One lock for all fields, so that a lease with a key is always in the list.
     entries: Mutex<Entries<L>>,
-    /// Rung where a new lease cannot wait for the monitor's next look.
+    /// Notified when a new lease cannot wait for the monitor's next look.
     early: Notify,
 }
 
 struct Entries<L> {
     next_id: u64,
-    /// By their numbers, which are in the order in which they were made. Weak: a lease that nobody has a handle on ends,
-    /// and is renewed no more.
+    /// The leases by number, in order of creation. Weak references: a lease without a handle ends and is not renewed.
     leases: HashMap<u64, Weak<L>, foldhash::quality::RandomState>,
-    /// The leases on each key; several where tokens were attached to.
+    /// The leases on each key. There are several after an attach.
     by_key: Keyed<SmallVec<[u64; 2]>>,
-    /// Those that the monitor has not seen.
+    /// Leases that the monitor has not seen yet.
     new: Vec<u64>,
-    /// When the monitor looks here by itself.
+    /// When the monitor looks next without a notification.
     planned: Instant,
 }
 
 impl<L> Registry<L> {
-    /// No lease yet.
+    /// An empty registry.
     pub(crate) fn new() -> Self {
         let entries = Entries {
             next_id: 0,
@@ -65,7 +65,8 @@ impl<L> Registry<L> {
         entries.next_id
     }
 
-    /// A lease on these keys, whose `first` event may be earlier than the monitor looks here by itself.
+    /// Adds a lease on these keys. Wakes the monitor if the lease's `first` event is earlier than the monitor's next
+    /// look.
     pub(crate) fn add(&self, id: u64, keys: &Arc<[String]>, lease: &Arc<L>, first: Instant) {
         let mut entries = self.entries();
         entries.leases.insert(id, Arc::downgrade(lease));
@@ -73,7 +74,7 @@ impl<L> Registry<L> {
             entries.by_key.entry(key).or_default().push(id);
         }
         entries.new.push(id);
-        // Only then: to wake the monitor for each lease would cost most of them a system call.
+        // Not for every lease: for most of them the wake-up would be a wasted system call.
         let early = first < entries.planned;
         drop(entries);
         if early {
@@ -81,10 +82,10 @@ impl<L> Registry<L> {
         }
     }
 
-    /// The lease is over; nothing happens if it was removed before.
+    /// Removes a lease. Does nothing if it is already removed.
     pub(crate) fn remove(&self, id: u64, keys: &[String]) {
         let mut entries = self.entries();
-        // A release removes it, and so does the end of its last handle.
+        // A release removes the lease, and so does the drop of its last handle.
         if entries.leases.remove(&id).is_none() {
             return;
         }
@@ -96,21 +97,21 @@ impl<L> Registry<L> {
                 }
             }
         }
-        // Leases that come and go within a moment are never looked at: their numbers must not pile up.
+        // The monitor never sees very short leases. Their numbers must not pile up.
         if entries.new.len() > UNSEEN + 2 * entries.leases.len() {
             let Entries { new, leases, .. } = &mut *entries;
             new.retain(|id| leases.contains_key(id));
         }
     }
 
-    /// How many leases there are.
+    /// The number of leases.
     pub(crate) fn count(&self) -> usize {
         self.entries().leases.len()
     }
 
-    /// The leases that were not released yet, in the order in which they were made.
+    /// The leases that are not released yet, in order of creation.
     ///
-    /// Some may be over by now: whoever asks looks at each.
+    /// Some may have ended, so callers must check each.
     pub(crate) fn leases(&self) -> Vec<Arc<L>> {
         let entries = self.entries();
         let mut leases: Vec<_> = entries.leases.iter().collect();
@@ -118,38 +119,38 @@ impl<L> Registry<L> {
         leases.into_iter().filter_map(|(_, lease)| lease.upgrade()).collect()
     }
 
-    /// This client's own leases on a key.
+    /// This client's leases on a key.
     pub(crate) fn on(&self, key: &str) -> Vec<Arc<L>> {
         let entries = self.entries();
         let ids = entries.by_key.get(key).into_iter().flatten();
         ids.filter_map(|id| entries.leases.get(id).and_then(Weak::upgrade)).collect()
     }
 
-    /// Those of these numbers that there are, each with what it was asked for with.
+    /// Finds the leases with these numbers, and returns each with the value that came with its number.
     ///
-    /// All under one lock: thousands may be due at once.
+    /// Takes the lock only once, because thousands may be due at the same time.
     pub(crate) fn find<T>(&self, wanted: Vec<(T, u64)>) -> Vec<(T, Arc<L>)> {
         let entries = self.entries();
         let find = |id| entries.leases.get(&id).and_then(Weak::upgrade);
         wanted.into_iter().filter_map(|(with, id)| find(id).map(|lease| (with, lease))).collect()
     }
 
-    /// Shows the monitor the new leases; `next` is when its next event is then. Answers when to look again.
+    /// Passes the new leases to `next`, which returns the time of the monitor's next event. Returns when to look again.
     pub(crate) fn plan(&self, now: Instant, next: impl FnOnce(&[Arc<L>]) -> Instant) -> Instant {
         let mut entries = self.entries();
         let new = std::mem::take(&mut entries.new);
         let leases: Vec<_> =
             new.iter().filter_map(|id| entries.leases.get(id).and_then(Weak::upgrade)).collect();
-        // While leases come and go the monitor looks by itself, so that they need not wake it.
+        // While leases come and go, the monitor looks periodically, so that new leases need not wake it.
         let soon = if new.is_empty() { NEVER } else { now + GRACE };
         let next = next(&leases).min(soon);
         entries.planned = next;
-        // Before the leases: the last handle on one may be in here, and its end looks for the entry.
+        // Unlock before dropping the leases: one may be the last reference, and its `Drop` takes the lock.
         drop(entries);
         next
     }
 
-    /// Ends when a lease is new that cannot wait until the monitor looks here by itself.
+    /// Waits until a new lease cannot wait for the monitor's next look.
     pub(crate) async fn early(&self) {
         self.early.notified().await;
     }

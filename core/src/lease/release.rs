@@ -1,8 +1,8 @@
-//! How a lease is given back, by its owner or over its owner's head.
+//! Releases a lease, on behalf of its owner or against it.
 //!
-//! Deletes are sent at the call and confirmed apart, so that dropping a lease, or a release that is cancelled,
-//! needs no task. They hit the token alone: a key that another has by now is left as it is. With `min_hold` a key that is
-//! deleted too early for it stays until then: what is sent shortens its time, and is a delete in all else.
+//! Deletes are sent at the call and confirmed separately. Dropping a lease or cancelling a release therefore needs no
+//! task. Deletes compare the token, so another owner's key is not touched. Before `min_hold` has passed, the command
+//! shortens the key's TTL to the rest of it instead. It behaves like a delete otherwise.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
 use crate::quorum::{Collect, drift};
 
-/// Deletes that were sent: `Err` if the lease had been lost, `Ok(None)` if it was over already.
+/// Sent deletes. `Err` if the lease had been lost, `Ok(None)` if it had already ended.
 pub(crate) type Sent = Result<Option<Collect<bool>>>;
 
 /// Ends the lease and sends the deletes.
@@ -21,12 +21,12 @@ pub(crate) fn send(state: &State) -> Sent {
     end(state, stay(state))
 }
 
-/// The same of a lease that nobody has had: its keys go at once, as nothing was done under them.
+/// Ends a lease that no caller received. Its keys are deleted immediately, because no work was done under them.
 pub(crate) fn undo(state: &State) -> Sent {
     end(state, Duration::ZERO)
 }
 
-/// How long the keys are to stay from now on; with the drift, as a node's clock may run ahead of ours.
+/// How long the keys must stay from now on. Includes the drift, because a node's clock may run ahead.
 fn stay(state: &State) -> Duration {
     if state.params.min_hold.is_zero() {
         return Duration::ZERO;
@@ -39,16 +39,17 @@ fn end(state: &State, stay: Duration) -> Sent {
     let Some((phase, now)) = state.phase_now() else {
         return Err(state.why_over());
     };
-    // A loss deletes nothing by itself, for the body may still run; the end of its scope does, wherever the key
-    // is ours.
+    // A loss alone deletes nothing, because the protected code may still run. The release at the end of the scope
+    // deletes the keys that still have the token.
     let lost = matches!(phase.status, Status::Lost(..));
     let deletes = send_deletes(state, phase, (Status::Released, now), stay);
     if lost { Err(state.why_over()) } else { Ok(deletes) }
 }
 
-/// Gives the lease back under whoever holds it, who is told of a loss; `None` if it was over already.
+/// Releases the lease while its owner holds it, and notifies the owner of a loss. Returns `None` if it had already
+/// ended.
 ///
-/// For `release_all` and `shutdown`: to the body under the lease it is no release of its own.
+/// Used by `release_all` and `shutdown`, which the owner did not call.
 pub(crate) fn take_back(state: &State) -> Option<Collect<bool>> {
     let phase = state.held_phase()?;
     let now = state.now();
@@ -58,10 +59,10 @@ pub(crate) fn take_back(state: &State) -> Option<Collect<bool>> {
     deletes
 }
 
-/// Sends the deletes, once; a lease that was held ends as `end`, `now`.
+/// Sends the deletes once. A held lease ends with the status `end` at `now`.
 ///
-/// Everybody who runs under the token has the word before the first delete is sent: another may hold right after it.
-/// No extend or heal can follow, as these look at the status under the lease's lock.
+/// All leases with the token are notified before the first delete is sent, because another client may hold the lock
+/// right after it. No extend or heal can follow, because both check the status under the lease's lock.
 fn send_deletes(
     state: &State,
     mut phase: MutexGuard<'_, Phase>,
@@ -69,12 +70,12 @@ fn send_deletes(
     stay: Duration,
 ) -> Option<Collect<bool>> {
     let held = phase.status == Status::Held;
-    // A detached lease is left to itself: its keys may be those of who attached to them.
+    // A detached lease is not deleted: its keys may belong to a lease that attached to them.
     let unsent = (held || matches!(phase.status, Status::Lost(..))) && !phase.deleted;
-    // The ttl of the last extend may be shorter than what an earlier one left on the keys.
+    // The TTL of the last extend may be shorter than the remaining time that an earlier one left on the keys.
     let left = phase.deadline.since(now);
     let owed = phase.longest.max(left + drift(left));
-    // A vote that is listened to may be sent again after a script reload; the delete must be last.
+    // A pending vote may be sent again after the script is reloaded. The delete must be the last command.
     phase.votes = Vec::new();
     phase.deleted |= unsent;
     if held {
@@ -89,27 +90,29 @@ fn send_deletes(
     }
     let tell = || twins(state).iter().for_each(|twin| twin.lose(LossReason::Revoked));
     tell();
-    // Keys of a lease that was lost are probably gone: the servers are not to remember who asked for them.
+    // The keys of a lost lease are probably gone. The servers should not keep a record of a request for them.
     let (leases, claim) = (&state.leases, &state.params.claim);
     let deletes = if stay.is_zero() {
         leases.nodes.release(claim, owed, !held)
     } else {
         leases.nodes.shorten(claim, owed, stay)
     };
-    // What a local waiter asks now goes behind the delete on the same connections, and finds how long the keys stay.
+    // A local waiter that tries now sends its request after the delete on the same connections. It then learns how long
+    // the keys stay.
     state.keys().iter().for_each(|key| leases.watch.wake(key));
-    // Whoever has attached to the token meanwhile.
+    // Notifies leases that attached to the token in the meantime.
     tell();
-    // Of another end it is said why, where it is told. Behind the deletes: what listens is the program's code.
+    // The other ends are logged by their callers. Logged after the deletes, because the subscriber is code of the
+    // program.
     if held && end == Status::Released {
         state.say_released();
     }
     Some(deletes)
 }
 
-/// Ends it here and deletes nothing; true if it was held.
+/// Ends the lease in this process without deleting its keys. Returns whether it was held.
 ///
-/// Renewal ends with the status; what an extend that is under way has asked for stays on the keys.
+/// The new status ends the renewals. An extend that is under way still affects the keys.
 pub(crate) fn detach(state: &State) -> bool {
     let Some(mut phase) = state.held_phase() else {
         return false;
@@ -122,16 +125,17 @@ pub(crate) fn detach(state: &State) -> bool {
     true
 }
 
-/// Other leases of the same token: one owner's, of which one has attached to the other's.
-/// They are told, or each would believe in keys that the other has deleted until its next renewal.
+/// Leases with the same token, of which one attached to the other.
+///
+/// They must be notified. Otherwise each would rely on deleted keys until its next renewal.
 fn twins(state: &State) -> Vec<Arc<State>> {
     let others = state.keys().iter().flat_map(|key| state.leases.registry.on(key));
     others.filter(|other| other.params.claim.token == state.params.claim.token).collect()
 }
 
-/// Ends when the nodes have confirmed the deletes, or did not in time.
+/// Waits until the nodes confirm the deletes or the timeout passes.
 ///
-/// Dropping the future changes nothing: the deletes are on their way, or owed.
+/// Dropping the future changes nothing: the deletes are sent or pending.
 pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
     let Some(mut deletes) = sent? else { return Ok(()) };
     let (nodes, timeout) = (&state.leases.nodes, state.params.node_timeout);
@@ -139,7 +143,7 @@ pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
     if deletes.tally.met() {
         return Ok(());
     }
-    // So many nodes had the token no more that it was no quorum's: the lease had ended before, unnoticed.
+    // So few nodes had the token that it had no quorum: the lease had ended unnoticed.
     if deletes.tally.denied() {
         return Err(Error::lost(&state.key(), LossReason::Missing, Duration::ZERO));
     }

@@ -1,7 +1,7 @@
-//! One renewal, or one check: an extend round, and what becomes of its answers.
+//! One renewal or check: an extend round, and how its replies are handled.
 //!
-//! Each piece is a future of its own, which the monitor runs beside all others. It may be dropped at any await:
-//! what was sent counts on the nodes, and the lease only believes what it has heard.
+//! Each is a separate future that the monitor runs concurrently with the others. It may be dropped at any await: sent
+//! commands take effect on the nodes, and the lease only relies on replies that it received.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,32 +17,34 @@ use crate::log;
 use crate::node::Extension;
 use crate::record::{Level, Topic};
 
-/// The least pause before a renewal is tried again.
-/// A twentieth of the shortest ttl is 5 ms: this only keeps a loop from spinning, should a shorter one ever get in.
+/// The minimum pause before a renewal is retried.
+///
+/// A twentieth of the shortest TTL is 5 ms. This limit only prevents a busy loop if a shorter TTL ever gets in.
 const SOON: Duration = Duration::from_millis(1);
-/// So long whoever deletes a lock on every node may take for it. A holder that put back each key as soon as it was told
-/// that one is missing kept a lock which was being deleted everywhere, and was never told (6 of 800 deletes by force).
+/// The pause before a missing key is restored, which covers a delete that is on its way to all nodes.
+///
+/// Otherwise a holder that restores each missing key immediately could keep a lock that is being deleted everywhere,
+/// and would never be notified.
 const MOMENT: Duration = Duration::from_millis(100);
-/// Between two checks of one lease, however often it is said to have changed.
+/// Minimum time between two checks of one lease, no matter how many changes are reported.
 const BETWEEN: Duration = Duration::from_millis(20);
 
-/// A piece of work for the monitor.
+/// A future that the monitor runs.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Next> + Send>>;
 
-/// What follows a piece of work.
+/// What follows a finished future.
 #[derive(Default)]
 pub(crate) struct Next {
-    /// When the renewal of which lease is next.
+    /// When the next renewal is due, and of which lease.
     pub(crate) again: Option<(Instant, u64)>,
-    /// What is left to do meanwhile: stragglers never delay a renewal.
-    /// Without it a frozen node would have each renewal wait for its deadline.
+    /// The remaining work, for example waiting for slow nodes. It must not delay the next renewal.
     pub(crate) rest: Option<Work>,
 }
 
-/// Extends at a third of the ttl after the last success, or soon again after an unknown outcome.
+/// Renews the lease. The next renewal follows a third of the TTL after a success, and sooner after an unknown result.
 pub(crate) fn renew(state: Arc<State>) -> Work {
     Box::pin(async move {
-        // It was released, lost or capped since it was planned: its renewals end here.
+        // The lease was released, lost or limited by `max_hold` in the meantime. Its renewals end here.
         let Some(ttl) = state.renewal() else { return Next::default() };
         warn_if_long(&state);
         let round = confirmed(&state, extend::send(&state, ttl)).await;
@@ -51,8 +53,8 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
         let started = round.as_ref().map(|round| round.validity.started);
         let rest = round.and_then(|round| mend(&state, round, false));
         let now = state.now();
-        // From where the round began, not from now: the ttl on the nodes counts from there. Without a
-        // confirmation soon again: time is all that is left to end the lease.
+        // Measured from the start of the round, because the TTL on the nodes starts there. Without a confirmation it
+        // retries soon, because only the deadline can end the lease.
         let again = state.renewal().map(|ttl| {
             let next = started.map_or(now + (ttl / 20).max(SOON), |started| started + ttl / 3);
             (next.max(now), state.id)
@@ -61,7 +63,7 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
     })
 }
 
-/// What a renewal came to; a loss is said where it is found.
+/// Logs the result of a renewal. Losses are logged where they are detected.
 fn say(state: &State, ttl: Duration, confirmed: bool) {
     if !log::wanted(Level::Debug, Topic::Lease) {
         return;
@@ -82,8 +84,10 @@ fn say(state: &State, ttl: Duration, confirmed: bool) {
     }
 }
 
-/// A body that takes many times its ttl is renewed for as long as it runs; somebody should know. Said once for each place in
-/// the program, or each key where no place is known: thousands may be held on purpose.
+/// Warns once about a lease that is held for many times its TTL, because it is renewed for as long as the protected
+/// code runs.
+///
+/// One warning per call site, or per key if the call site is unknown: a program may hold thousands on purpose.
 fn warn_if_long(state: &State) {
     let Some(mut phase) = state.held_phase() else {
         return;
@@ -104,48 +108,50 @@ fn warn_if_long(state: &State) {
     }
 }
 
-/// Checks of those of the leases that are not being checked already.
+/// Starts a check for each of these leases that has none under way.
 pub(crate) fn to_check(leases: Vec<Arc<State>>) -> impl Iterator<Item = Work> {
     leases.into_iter().filter(|state| state.checks.begin()).map(check)
 }
 
-/// Asks whether the lease is still ours, because something changed. It asks for what is left of the lease: keys
-/// that live as long are not touched, and one whose ttl somebody cut short gets it back.
+/// Checks whether the lease is still held after a change was reported.
+///
+/// It requests the remaining time of the lease. Keys with at least this TTL are not touched, and a shortened TTL is
+/// restored.
 fn check(state: Arc<State>) -> Work {
     Box::pin(async move {
         loop {
             let begun = state.now();
             let Some(end) = state.deadline() else { return Next::default() };
             let round = confirmed(&state, extend::send_check(&state, end.since(begun))).await;
-            // Only the last check heals: an earlier one may have been outdated by what was told meanwhile.
+            // Only the last check heals, because later notifications may have outdated the earlier ones.
             if !state.checks.end() {
                 let rest = round.and_then(|round| mend(&state, round, true));
                 return Next { again: None, rest };
             }
-            // Said to have changed again meanwhile, perhaps often: one more check answers all of it.
+            // Changes were reported in the meantime. One more check covers all of them.
             state.leases.nodes.clock.sleep_until(begun + BETWEEN).await;
         }
     })
 }
 
-/// One extend round, if a quorum confirmed it.
+/// Returns the extend round if a quorum confirmed it.
 ///
-/// A denial ends the lease in there; without any outcome the deadline stands.
+/// A denial ends the lease. Without a result the deadline stays.
 async fn confirmed(state: &State, sent: Option<ExtendRound>) -> Option<ExtendRound> {
     let mut round = sent?;
     let verdict = extend::judge(state, &mut round).await;
     matches!(verdict, Verdict::Extended).then_some(round)
 }
 
-/// Listens to the answers that a confirmation did not need, and heals what turns out to be missing. After a `check`, until the
-/// next one is listened to.
+/// Waits for the replies that the confirmation did not need, and restores missing keys. After a `check`, it waits only
+/// until the next check begins.
 fn mend(state: &Arc<State>, mut first: ExtendRound, check: bool) -> Option<Work> {
-    // Nearly always: nothing is left to hear and nothing is missing.
+    // The common case: all replies have arrived and no key is missing.
     if first.votes.is_complete() && !first.votes.has(Extension::Missing) {
         return None;
     }
     let newest = check.then(|| state.checks.listen());
-    // Weak: a lease that was dropped meanwhile is not kept by what is left to hear of it.
+    // A weak reference: waiting for late replies must not keep a dropped lease alive.
     let state = Arc::downgrade(state);
     Some(Box::pin(async move {
         let done = Next::default;
@@ -162,11 +168,12 @@ fn mend(state: &Arc<State>, mut first: ExtendRound, check: bool) -> Option<Work>
             return done();
         }
         let Some(state) = state.upgrade() else { return done() };
-        // One missing key may be the first of all, of a lock that is being deleted on every node: look again.
+        // The missing key may be the first of a lock that is being deleted on every node. Look again before restoring
+        // it.
         let Some(ttl) = state.held_phase().map(|phase| phase.ttl) else { return done() };
         clock.sleep_until(clock.now() + MOMENT.min(ttl / 20)).await;
         let Some(left) = state.deadline().map(|end| end.since(state.now())) else { return done() };
-        // A lease that is renewed is extended by it; another one is only asked about.
+        // The second round renews the lease, or only checks it if the lease is not renewed.
         let second = match state.renewal() {
             Some(ttl) => extend::send(&state, ttl),
             None => extend::send_check(&state, left),

@@ -1,4 +1,4 @@
-//! The life of one lease: held, extended, healed, then released or lost, once and for all.
+//! The life cycle of one lease: held, extended, healed, then released or lost permanently.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -22,49 +22,50 @@ use crate::stats::Counts;
 
 /// What all leases of a client in this process share.
 pub(crate) struct Leases {
-    /// Who is asked.
+    /// The nodes.
     pub(crate) nodes: Arc<Nodes>,
-    /// Where changes of keys are told.
+    /// Reports changes of keys to local waiters.
     pub(crate) watch: Arc<Watch>,
-    /// Which there are. The monitor has it too, and none of the rest: it ends when nobody is left who could change a lease.
+    /// The leases. The monitor shares only this field, so that it ends when no object is left that could change a
+    /// lease.
     pub(crate) registry: Arc<Registry<State>>,
-    /// What became of them.
+    /// Counts how leases ended.
     pub(crate) counts: Arc<Counts>,
-    /// Which of their locks were given back of late.
+    /// Tracks locks that are re-acquired right after their release.
     pub(crate) again: Again,
-    /// Which were said to be held for long.
+    /// Tracks the warnings about long holds.
     pub(crate) long: Said,
 }
 
-/// One lease's state, shared by its handles and the monitor.
+/// The state of one lease, shared by its handles and the monitor.
 pub(crate) struct State {
-    /// No other lease of the client has it.
+    /// Unique among the client's leases.
     pub(crate) id: u64,
-    /// What never changes.
+    /// The constant parameters.
     pub(crate) params: LeaseParams,
-    /// What it shares with the others.
+    /// What the lease shares with the others of its client.
     pub(crate) leases: Arc<Leases>,
-    /// Of the process that made it: another is a forked child, to which it belongs no more.
+    /// The process that made the lease. A forked child does not own it.
     generation: u32,
-    /// Where it was acquired, as its language writes it; only messages show it.
+    /// Where the lease was acquired, in the notation of its language. Only messages show it.
     pub(crate) call_site: OnceLock<Box<dyn CallSite>>,
-    /// Who acquired it, where the language knows.
+    /// The owner that acquired the lease, if the language knows it.
     pub(crate) owner: OnceLock<Owner>,
-    /// Where its events belong, for programs that trace.
+    /// The tracing spans of the lease.
     pub(super) spans: OnceLock<Spans>,
-    /// See [`super::phase`] for what may not be done under it.
+    /// See [`super::phase`] for what is forbidden under this lock.
     phase: Mutex<Phase>,
-    /// How many checks are to be made.
+    /// Counts the checks of the lease.
     pub(super) checks: Checks,
-    /// Rung when the lease ends, in whatever way.
+    /// Notified when the lease ends.
     pub(crate) bell: Notify,
 }
 
 impl State {
-    /// A lease on what a quorum granted, watched over from now on.
+    /// A lease that a quorum granted. The monitor watches it from now on.
     pub(crate) fn new(params: LeaseParams, granted: Validity, leases: &Arc<Leases>) -> Arc<Self> {
         let phase = Phase::granted(granted);
-        // Whichever is first wakes the monitor: after a slow round the deadline may come before the renewal.
+        // The earlier event wakes the monitor. After a slow round the deadline may come before the renewal.
         let first = phase.first_renewal(&params).unwrap_or(NEVER).min(phase.deadline);
         let state = Arc::new(Self {
             id: leases.registry.new_id(),
@@ -82,16 +83,16 @@ impl State {
         state
     }
 
-    /// Votes that may still be under way, or not even sent, belong to the lease.
+    /// Keeps votes that may still be under way or unsent. They belong to the lease.
     pub(crate) fn keep_votes(&self, votes: Vec<Reply<Vote>>) {
         let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whether its time is over does not matter: it is the lease's end that lets go of them.
+        // The status alone decides, because the end of the lease drops the votes. The deadline may have passed.
         if phase.status == Status::Held {
             phase.votes = votes;
         }
     }
 
-    /// The client's clock.
+    /// The current time of the client's clock.
     pub(crate) fn now(&self) -> Instant {
         self.leases.nodes.clock.now()
     }
@@ -106,30 +107,31 @@ impl State {
         self.keys().join(", ")
     }
 
-    /// The parent process's, seen from a forked child: its locks may be stuck in the parent's hands.
+    /// Whether the lease belongs to the parent of this forked process. Its locks may be stuck, because a thread of the
+    /// parent held one.
     fn forked(&self) -> bool {
         self.generation != fork_generation()
     }
 
-    /// The phase as it is now; time that has run out is marked as a loss here, whoever asks first. `None` in a forked child.
+    /// The current phase. A lease that has expired is marked as lost by the first caller. `None` in a forked child.
     pub(crate) fn phase(&self) -> Option<MutexGuard<'_, Phase>> {
         self.phase_now().map(|(phase, _)| phase)
     }
 
-    /// The same, and when that was.
+    /// The current phase, and the time at which it was read.
     pub(super) fn phase_now(&self) -> Option<(MutexGuard<'_, Phase>, Instant)> {
         if self.forked() {
             return None;
         }
         let lock = || self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let mut phase = lock();
-        // Not before: time passes while another thread has it.
+        // Read after locking, because time passes while another thread holds the lock.
         let now = self.now();
         if phase.status == Status::Held && now >= phase.deadline {
             let reason = if phase.capped { LossReason::MaxHold } else { LossReason::Expired };
             let end = Status::Lost(reason, phase.deadline);
             self.end(&mut phase, end, now);
-            // Who is told may ask at once.
+            // Unlocked first, because a notified caller may query the lease immediately.
             drop(phase);
             self.tell(reason);
             phase = lock();
@@ -137,70 +139,70 @@ impl State {
         Some((phase, now))
     }
 
-    /// The phase while the lease is held.
+    /// The phase, while the lease is held.
     pub(crate) fn held_phase(&self) -> Option<MutexGuard<'_, Phase>> {
         self.phase().filter(|phase| phase.status == Status::Held)
     }
 
-    /// Whether it would be held at `now`; unlike [`State::is_held`] it changes nothing.
+    /// Whether the lease would be held at `now`. Unlike [`State::is_held`] it changes nothing.
     #[cfg(test)]
     pub(crate) fn valid_at(&self, now: Instant) -> bool {
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         phase.status == Status::Held && now < phase.deadline
     }
 
-    /// Whether somebody has noticed that it ended.
+    /// Whether the end of the lease was noticed. The value tells a loss from a release.
     #[cfg(test)]
     pub(crate) fn ended(&self) -> Option<bool> {
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         (phase.status != Status::Held).then_some(matches!(phase.status, Status::Lost(..)))
     }
 
-    /// The same of [`State::is_released`].
+    /// Whether the owner released the lease. Unlike [`State::is_released`] it changes nothing.
     #[cfg(test)]
     pub(crate) fn given_back(&self) -> bool {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner).status == Status::Released
     }
 
-    /// Whether it is ours for sure at this moment.
+    /// Whether the lease is certainly held at this moment.
     pub(crate) fn is_held(&self) -> bool {
         self.held_phase().is_some()
     }
 
-    /// Whether it was given back by its owner.
+    /// Whether the owner released the lease.
     pub(crate) fn is_released(&self) -> bool {
         self.phase().is_some_and(|phase| phase.status == Status::Released)
     }
 
-    /// What renewals ask for; zero in a forked child.
+    /// The TTL that renewals request. Zero in a forked child.
     pub(crate) fn ttl(&self) -> Duration {
         self.phase().map_or(Duration::ZERO, |phase| phase.ttl)
     }
 
-    /// When the lease ends unless it is extended; `None` once it ended in whatever way.
+    /// When the lease ends unless it is extended. `None` if it has ended.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         Some(self.held_phase()?.deadline)
     }
 
-    /// How long a renewal asks for; `None` where there is nothing to renew.
+    /// The TTL that a renewal requests. `None` if there is nothing to renew.
     pub(crate) fn renewal(&self) -> Option<Duration> {
         let phase = self.held_phase()?;
         (self.params.renew && !phase.capped).then_some(phase.ttl)
     }
 
-    /// A third of the ttl after the round began, however long that took: it may be near, or over.
+    /// A third of the TTL after the round began. It may have passed if the round was slow.
     pub(crate) fn first_renewal(&self) -> Option<Instant> {
         self.held_phase().and_then(|phase| phase.first_renewal(&self.params))
     }
 
-    /// A quorum confirmed an extend: the deadline moves, but only forward.
+    /// Applies a confirmed extend. The deadline only moves forward.
     pub(crate) fn confirm(&self, granted: Validity) {
         let Some(mut phase) = self.held_phase() else { return };
         phase.deadline = phase.deadline.max(granted.ends());
         phase.capped |= granted.is_capped();
     }
 
-    /// Lost is final: the first reason stands, and no later answer revives the lease.
+    /// Marks the lease as lost permanently. The first reason stays, and no later reply revives the lease.
     pub(crate) fn lose(&self, reason: LossReason) {
         let Some(mut phase) = self.held_phase() else { return };
         let now = self.now();
@@ -209,17 +211,17 @@ impl State {
         self.tell(reason);
     }
 
-    /// It is over: nobody looks after it any more.
+    /// Removes the lease from the registry after its end.
     pub(super) fn unregister(&self) {
         self.leases.registry.remove(self.id, self.keys());
     }
 
-    /// Whoever waits for the end of the lease has the word.
+    /// Wakes everything that waits for the end of the lease.
     pub(crate) fn ring(&self) {
         self.bell.notify_waiters();
     }
 
-    /// Why it was lost, if it was.
+    /// The error with the loss reason, if the lease was lost.
     pub(crate) fn loss(&self) -> Option<Error> {
         let Some(phase) = self.phase() else {
             return Some(Error::lost(&self.key(), LossReason::Forked, Duration::ZERO));
@@ -229,12 +231,12 @@ impl State {
         Some(Error::lost(&self.key(), reason, self.now().since(at)))
     }
 
-    /// Why it is not held any more.
+    /// The error that explains why the lease is not held.
     pub(crate) fn why_over(&self) -> Error {
         self.loss().unwrap_or_else(|| Error::released(&self.key()))
     }
 
-    /// `, acquired at CALL SITE`, where that is known.
+    /// `, acquired at CALL SITE`, or an empty string if the call site is unknown.
     pub(crate) fn acquired_at(&self) -> String {
         self.call_site.get().map_or_else(String::new, |at| format!(", acquired at {at}"))
     }

@@ -1,4 +1,4 @@
-//! What is told of a lease's end: in numbers, to whoever waits for it, to the log, and to programs that trace.
+//! Reports the end of a lease: counters, waiting futures, log and traces.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::meter;
 use crate::spans::Spans;
 
 impl State {
-    /// It ends, and is counted: who finds it ended finds it among the numbers as well.
+    /// Sets the final status and counts it, so that a caller that sees the end also sees it in the statistics.
     ///
-    /// The clock is not asked here: one that panics must not come between the end and the word of it.
+    /// It does not read the clock: a custom clock that panics must not come between the end and its notification.
     pub(super) fn end(&self, phase: &mut Phase, end: Status, now: Instant) {
         phase.status = end;
         let held = now.since(self.params.acquired);
@@ -25,7 +25,7 @@ impl State {
         }
     }
 
-    /// However it was lost, whoever waits for the word has it, and the log says so.
+    /// Notifies waiting futures of the loss, and logs it.
     pub(crate) fn tell(&self, reason: LossReason) {
         self.ring();
         let held = self.age();
@@ -43,14 +43,14 @@ impl State {
             };
         }
         match reason {
-            // The program asked for it, by `shutdown` or `release_all`.
+            // The program requested it with `shutdown` or `release_all`.
             LossReason::Revoked => say!(Info),
             _ => say!(Warn),
         }
         self.end_spans();
     }
 
-    /// Its owner has given it back.
+    /// Logs that the owner released the lease.
     pub(super) fn say_released(&self) {
         meter::held("released", || self.age());
         log::event!(
@@ -63,7 +63,7 @@ impl State {
         self.end_spans();
     }
 
-    /// Its owner has left it to itself.
+    /// Logs that the owner detached the lease.
     pub(super) fn say_detached(&self) {
         meter::held("detached", || self.age());
         log::event!(
@@ -76,35 +76,35 @@ impl State {
         self.end_spans();
     }
 
-    /// How long it has been held.
+    /// How long the lease has been held.
     fn age(&self) -> Duration {
         self.now().since(self.params.acquired)
     }
 
-    /// Its events belong there from now on.
+    /// Sets the spans that later events belong to.
     pub(crate) fn keep_spans(&self, spans: Spans) {
-        // It may be over already, and nobody would close them.
+        // The lease may have ended already. Nothing else would close the spans then.
         if self.spans.set(spans).is_ok() && self.deadline().is_none() {
             self.end_spans();
         }
     }
 
-    /// Where its events belong.
+    /// The span that events belong to.
     pub(crate) fn place(&self) -> Option<Arc<Place>> {
         self.spans.get()?.place()
     }
 
-    /// It is over.
+    /// Closes the spans.
     fn end_spans(&self) {
         self.spans.get().into_iter().for_each(Spans::end);
     }
 
-    /// Said of no other lease: that it is the end of one that was attached, and not of the one that was acquired.
+    /// A log field that tells the end of an attached lease from the end of an acquired one.
     fn attached(&self) -> Option<&'static str> {
         self.params.attached.then_some("true")
     }
 
-    /// As much of the token as logs show: who reads them must not be able to release it.
+    /// The part of the token that logs show. It must not be enough to release the lease.
     pub(crate) fn token_prefix(&self) -> &str {
         self.params.claim.token.get(..8).unwrap_or_default()
     }

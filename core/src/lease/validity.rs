@@ -1,41 +1,38 @@
-//! How long a grant makes a lease last: the one place where ttl, `max_hold` and drift meet.
+//! Computes how long a grant is valid from the TTL, `max_hold` and the clock drift.
 //!
-//! Arithmetic only: no clock is read here.
+//! Pure arithmetic: it reads no clock.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::quorum::drift;
 
-/// What one request to the nodes makes of a lease, if they grant it.
+/// The validity of a lease that one round of requests grants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
-    /// Before the first byte of it was sent.
-    /// A node's own count began later, so it ends later.
+    /// The time before the first byte was sent. A node starts its TTL later, so it ends later.
     pub(crate) started: Instant,
-    /// The ttl that the lease is to have.
-    /// Renewals go on asking for it, whatever `max_hold` leaves of this one.
+    /// The TTL of the lock. Renewals continue to request it, even if `max_hold` limited this round.
     pub(crate) wanted: Duration,
-    /// What the nodes are asked for: the ttl, or what `max_hold` leaves of it.
+    /// The requested TTL: the TTL of the lock, limited by the rest of `max_hold`.
     pub(crate) asked: Duration,
 }
 
 impl Validity {
-    /// `hold_end`: when `max_hold` is over.
+    /// `hold_end` is the end of `max_hold`.
     pub(crate) fn new(started: Instant, wanted: Duration, hold_end: Option<Instant>) -> Self {
-        // Zero once `max_hold` is over: `since` never goes below.
+        // Zero once `max_hold` has ended, because `since` saturates.
         let left = hold_end.map_or(wanted, |end| end.since(started));
         Self { started, wanted, asked: wanted.min(left) }
     }
 
-    /// Until then the lease is ours for sure, however late the answers came: no node has counted for as long.
+    /// The lease is certainly held until then, no matter how late the replies arrived.
     pub(crate) fn ends(&self) -> Instant {
-        // What is asked may be shorter than its drift, near the end of `max_hold`: then it is over as it
-        // begins.
+        // Near the end of `max_hold` the requested TTL may be shorter than its drift. The lease then ends immediately.
         self.started + self.asked.saturating_sub(drift(self.asked))
     }
 
-    /// Whether `max_hold` cut it: there is nothing to renew then.
+    /// Whether `max_hold` limited the TTL. There is nothing to renew then.
     pub(crate) fn is_capped(&self) -> bool {
         self.asked < self.wanted
     }
