@@ -1,4 +1,4 @@
-//! The machine's clock, put forward: a test has time pass that nobody waits for.
+//! The system clock with an offset, so that a test can let time pass without waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::{Clock, Instant, SLICE, Sleep, SystemClock};
 
-/// How far ahead it is, in nanoseconds; its copies are one clock.
+/// The offset in nanoseconds. Copies are the same clock.
 #[derive(Clone, Default)]
 pub(crate) struct Ahead(Arc<AtomicU64>);
 
 impl Ahead {
-    /// So much time passes at once, as on a machine that was suspended.
+    /// Advances the clock at once, as if the machine had been suspended.
     pub(crate) fn pass(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let later = |ahead: u64| Some(ahead.saturating_add(nanos));
@@ -37,7 +37,7 @@ impl Clock for Ahead {
         let clock = self.clone();
         Box::pin(async move {
             loop {
-                // Asked again after each slice: time may have passed.
+                // Read again after each slice, because the offset may have changed.
                 let left = at.since(clock.now());
                 if left.is_zero() {
                     return;

@@ -1,56 +1,59 @@
-//! Two clocks as one that advances with whichever runs faster.
+//! Combines two clocks into one that advances with the faster one.
 //!
-//! A client whose wall clock is being slewed back (NTP: by up to a twelfth) has its `CLOCK_BOOTTIME` slewed with
-//! it, and would believe in a lease for longer than a server does; the clock that nobody slews stands still in a
-//! suspend. The larger of two readings is not enough: who was ahead may be overtaken. So time is counted in
-//! stretches, each by the clock that ran further in it.
+//! NTP slews a wall clock by up to a twelfth, and `CLOCK_BOOTTIME` is slewed with it. With this clock alone, a client
+//! would consider a lease valid for longer than the server does. The other clock is not slewed, but it stops while the
+//! machine is suspended. The larger of the two readings is not enough, because the slower clock may be far ahead. Time
+//! is therefore counted in stretches, each measured by the clock that advanced further in it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::per_process::fork_generation;
 
-/// A new stretch begins when the last one is so old. Until then the first clock is enough: slewed, it lags by a twelfth
-/// of this. Not at each reading: the second clock costs as much again, and the moments between the two readings add up.
+/// The length of a stretch in nanoseconds. Within a stretch only the first clock is read.
+///
+/// If it is slewed, it lags by at most a twelfth of this. Reading the second clock every time would double the cost,
+/// and the delays between the two readings would add up.
 const STRETCH: u64 = 1_000_000;
 
-/// A thread that is suspended between the readings of the two clocks would count that pause by both. It reads both again where
-/// they lie further apart than this, in nanoseconds.
+/// The largest accepted gap between readings of the two clocks, in nanoseconds.
+///
+/// If the thread is suspended between the two readings, both clocks would count that pause. Both are then read again.
 const LONGEST_GAP: u64 = 20_000;
-/// How often it does, at most: a machine may be that slow.
+/// How often both clocks are read at most. A very slow machine may never read them within the gap.
 const MAX_READINGS: u32 = 16;
 
-/// Where a stretch began: by our own count, and by the two clocks, in nanoseconds.
+/// The start of a stretch in nanoseconds: the combined count and both clocks.
 struct Start {
-    /// What we had told by then.
+    /// The combined count at the start.
     count: AtomicU64,
-    /// What each of them said.
+    /// The reading of each clock at the start.
     clocks: [AtomicU64; 2],
 }
 
-/// No mutex: it is read often, and a forked child may find one locked for ever.
+/// A lock-free clock. A mutex would be slow for frequent readers, and a forked child may find it locked forever.
 pub(super) struct Furthest {
-    /// The last one is in `starts[stretch % 2]`; the next one is written beside it.
+    /// The number of the current stretch. Its start is in `starts[stretch % 2]`, and the next one is written to the
+    /// other slot.
     stretch: AtomicU64,
     starts: [Start; 2],
-    /// Who writes the next one: 1 + their process's number, or 0.
+    /// The process that writes the next start: its fork generation plus 1, or 0 if none does.
     writer: AtomicU32,
 }
 
 impl Furthest {
-    /// No stretch has begun: the first reading begins one.
+    /// No stretch has begun yet. The first reading begins one.
     pub(super) const fn new() -> Self {
         let starts = [Start::new(), Start::new()];
         Self { stretch: AtomicU64::new(0), starts, writer: AtomicU32::new(0) }
     }
 
-    /// Our count, in nanoseconds; `first` and `second` read the clocks.
+    /// The combined count in nanoseconds. `first` and `second` read the clocks.
     pub(super) fn now(&self, first: impl Fn() -> u64, second: impl Fn() -> u64) -> u64 {
         loop {
             let stretch = self.stretch.load(Ordering::Acquire);
             let (count, clocks) = self.starts[at(stretch)].load();
             let mut one = first();
-            // What was read is of one stretch only if its number still stands: a reader never waits for a
-            // writer.
+            // The values belong to one stretch only if its number is unchanged. Readers never wait for a writer.
             fence(Ordering::Acquire);
             if self.stretch.load(Ordering::Relaxed) != stretch {
                 continue;
@@ -60,32 +63,33 @@ impl Furthest {
                 let two;
                 (one, two) = both(one, &first, &second);
                 ran = one.saturating_sub(clocks[0]).max(two.saturating_sub(clocks[1]));
-                // It begins with the first clock's own count, which other programs know too.
+                // The count begins with the first clock's value, which other programs can also read.
                 let count = if stretch == 0 { one } else { count.saturating_add(ran) };
                 self.begin(stretch, count, [one, two]);
             }
-            // The first reading only begins: its answer is the next one's, so that all readers count alike.
+            // The first reading only begins a stretch. It returns the next reading, so that all readers use the same
+            // start.
             if stretch > 0 {
                 return count.saturating_add(ran);
             }
         }
     }
 
-    /// Begins the next stretch, unless somebody else is doing that.
+    /// Begins the next stretch, unless another thread is doing that.
     fn begin(&self, stretch: u64, count: u64, clocks: [u64; 2]) {
         let own = fork_generation().wrapping_add(1);
         let other = self.writer.load(Ordering::Relaxed);
         let taken = || {
             self.writer.compare_exchange(other, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
-        // Somebody else of this process writes; a parent's thread, which does not exist here, is not waited
-        // for.
+        // Another thread of this process is writing. A thread of the parent does not exist in a forked child, so the
+        // child does not wait for it.
         if other == own || !taken() {
             return;
         }
-        // Else somebody has begun it since we looked.
+        // If the number changed, another thread began the next stretch in the meantime.
         if self.stretch.load(Ordering::Acquire) == stretch {
-            // Who still reads the one before last finds out by the number.
+            // A reader of this slot notices the change by the number of the stretch.
             fence(Ordering::Release);
             self.starts[at(stretch + 1)].store(count, clocks);
             self.stretch.store(stretch + 1, Ordering::Release);
@@ -94,7 +98,7 @@ impl Furthest {
     }
 }
 
-/// Both clocks, read close to each other; `one` is what the first says now.
+/// Reads both clocks close to each other. `one` is the current value of the first clock.
 fn both(mut one: u64, first: impl Fn() -> u64, second: impl Fn() -> u64) -> (u64, u64) {
     for _ in 1..MAX_READINGS {
         let two = second();
@@ -107,7 +111,7 @@ fn both(mut one: u64, first: impl Fn() -> u64, second: impl Fn() -> u64) -> (u64
     (one, second())
 }
 
-/// Where a stretch is kept: in turns, so that the one being read is not the one being written.
+/// The slot of a stretch. The slots alternate, so that the one being read is not written.
 fn at(stretch: u64) -> usize {
     usize::from(stretch % 2 == 1)
 }
@@ -117,13 +121,13 @@ impl Start {
         Self { count: AtomicU64::new(0), clocks: [AtomicU64::new(0), AtomicU64::new(0)] }
     }
 
-    /// Field by field: whether they belong together is found out by the stretch's number.
+    /// Loads field by field. The number of the stretch shows whether the fields belong together.
     fn load(&self) -> (u64, [u64; 2]) {
         let clock = |at: usize| self.clocks[at].load(Ordering::Relaxed);
         (self.count.load(Ordering::Relaxed), [clock(0), clock(1)])
     }
 
-    /// Field by field, as [`Start::load`] reads it.
+    /// Stores field by field, for [`Start::load`].
     fn store(&self, count: u64, clocks: [u64; 2]) {
         self.count.store(count, Ordering::Relaxed);
         for (at, clock) in clocks.into_iter().enumerate() {
@@ -137,7 +141,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// What was counted over stretches of (how long, how far each clock ran), read every `step`.
+    /// The count in milliseconds over stretches of (length, rate of each clock), read every `step`.
     fn counted(stretches: &[(u32, [f64; 2])], step: u32) -> f64 {
         let (furthest, clocks) = (Furthest::new(), Cell::new([5e9, 1e9]));
         #[allow(
@@ -170,9 +174,9 @@ mod tests {
             about(counted(&[(10_000, [1.0, 1.0])], step), 10_000.0);
             about(counted(&[(10_000, [slow, 1.0])], step), 10_000.0);
             about(counted(&[(10_000, [1.0, slow])], step), 10_000.0);
-            // One was far ahead by the time the other began to be the faster one.
+            // One clock was far ahead when the other became the faster one.
             about(counted(&[(60_000, [1.0, 0.5]), (10_000, [slow, 1.0])], step), 70_000.0);
-            // A suspend, which only one of them counts.
+            // A suspend, which only one clock counts.
             about(
                 counted(&[(5000, [slow, 1.0]), (60_000, [1.0, 0.0]), (5000, [slow, 1.0])], step),
                 70_000.0,

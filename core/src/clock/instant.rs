@@ -1,51 +1,49 @@
-//! A point in time: a number, and what can be done with it.
+//! A point in time, and arithmetic with it.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time of one [`Clock`](super::Clock); only differences mean anything.
+/// A point in time of one [`Clock`](super::Clock). Only differences have a meaning.
 ///
-/// In nanoseconds, of which there is room for 584 years: every lease has several of these, and every pair some twenty sums.
+/// Stored as nanoseconds in 64 bits, which is enough for 584 years. It is compact because every lease has several of
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(u64);
 
-/// Of more than there is room for, the most.
+/// Converts to nanoseconds, saturating at the maximum.
 const fn nanos(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos() as u64)
 }
 
 impl Instant {
-    /// The instant this long after the clock's own start.
+    /// The instant at `elapsed` after the start of the clock.
     pub const fn from_start(elapsed: Duration) -> Self {
         Self(nanos(elapsed))
     }
 
-    /// Time from `earlier` to here; zero if `earlier` is later.
-    ///
-    /// Zero rather than below it: what is left of a lease that is over is nothing.
+    /// Time from `earlier` to `self`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The instant so many nanoseconds after it.
+    /// The instant at `elapsed` nanoseconds after the start of the clock.
     pub(super) const fn from_nanos(elapsed: u64) -> Self {
         Self(elapsed)
     }
 
-    /// Nanoseconds since the clock's own start.
+    /// Nanoseconds since the start of the clock.
     pub fn as_nanos(self) -> u128 {
         self.0.into()
     }
 }
 
-/// Later than any other.
-/// Adding to it stays there.
+/// Later than any other instant. Adding to it does not change it.
 pub(crate) const NEVER: Instant = Instant::from_start(Duration::MAX);
 
 impl Add<Duration> for Instant {
     type Output = Self;
     fn add(self, rhs: Duration) -> Self {
-        // "For ever" is a duration too: sums of it must not run over.
+        // Saturates, because "forever" is also a duration.
         Self(self.0.saturating_add(nanos(rhs)))
     }
 }
@@ -53,7 +51,7 @@ impl Add<Duration> for Instant {
 impl Sub<Duration> for Instant {
     type Output = Self;
     fn sub(self, rhs: Duration) -> Self {
-        // Before the clock's start there is nothing.
+        // Saturates at the start of the clock.
         Self(self.0.saturating_sub(nanos(rhs)))
     }
 }

@@ -1,15 +1,15 @@
-//! The system's clocks, read together.
+//! Reads the monotonic clocks of the operating system.
 //!
-//! Which clock counts a suspend differs by system; what is done with them is [`super::furthest`]'s.
+//! The clock that counts a suspend differs by system. [`super::furthest`] combines the readings.
 
 use super::instant::Instant;
 
-/// By the clocks' own count as this process began, and whichever ran further from then on.
+/// The current time. It starts with the value of the clock that counts a suspend, and then follows the faster clock.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
 pub(crate) fn now() -> Instant {
     use super::furthest::Furthest;
     static FURTHEST: Furthest = Furthest::new();
-    // macOS: CLOCK_MONOTONIC goes on during sleep there, unlike CLOCK_UPTIME_RAW.
+    // On macOS, CLOCK_MONOTONIC continues during sleep, unlike CLOCK_UPTIME_RAW.
     #[cfg(target_os = "macos")]
     const COUNTS_SUSPEND: libc::clockid_t = libc::CLOCK_MONOTONIC;
     #[cfg(not(target_os = "macos"))]
@@ -18,13 +18,13 @@ pub(crate) fn now() -> Instant {
     Instant::from_nanos(now)
 }
 
-/// Systems with one such clock.
+/// The current time, on systems with only one such clock.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android", target_os = "macos"))))]
 pub(crate) fn now() -> Instant {
     Instant::from_nanos(nanos(libc::CLOCK_MONOTONIC))
 }
 
-/// Nanoseconds by this clock. Without one no lease could be held safely, so its absence is a panic.
+/// Reads a clock in nanoseconds. Panics if the clock is missing, because no lease could be held safely without it.
 #[cfg(unix)]
 fn nanos(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -35,10 +35,10 @@ fn nanos(clock: libc::clockid_t) -> u64 {
     seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or_default()
 }
 
-/// Systems without clocks by number.
+/// The current time, on systems without numbered clocks.
 #[cfg(not(unix))]
 pub(crate) fn now() -> Instant {
-    // The performance counter behind std's Instant goes on during sleep on Windows.
+    // On Windows, the performance counter behind std's Instant continues during sleep.
     use std::sync::OnceLock;
     static START: OnceLock<std::time::Instant> = OnceLock::new();
     let elapsed = START.get_or_init(std::time::Instant::now).elapsed();

@@ -1,7 +1,7 @@
-//! Time that nobody can step: monotonic, and counting while the machine is suspended.
+//! Monotonic time that also counts while the machine is suspended.
 //!
-//! No wall clock has a part in a lease's time: stepped forward it would end every lease for nothing, stepped
-//! back it would keep one beyond its end. A client may be given another [`Clock`], as the simulation is.
+//! The lifetime of a lease never depends on a wall clock. A step forward would end every lease, and a step back would
+//! extend it beyond its end. A client may use another [`Clock`], as the simulation does.
 
 mod ahead;
 mod furthest;
@@ -16,11 +16,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A future that ends at some instant.
-/// It can be awaited on any runtime, and dropped at any time.
+/// A future that completes at a given instant.
+///
+/// It can be awaited on any runtime and dropped at any time.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Where every deadline of the library comes from.
+/// The source of every deadline of the library.
 ///
 /// ```
 /// # #[cfg(feature = "testing")] #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -33,25 +34,31 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// # #[cfg(not(feature = "testing"))] fn main() {}
 /// ```
 pub trait Clock: Send + Sync + 'static {
-    /// The time now.
+    /// The current time.
     ///
-    /// It never goes back, and goes on while the machine is suspended: servers count on meanwhile.
+    /// It never goes back, and it counts while the machine is suspended, because the servers also do.
     fn now(&self) -> Instant;
 
-    /// Microseconds since 1970 by the wall clock. It may step: it is only ever a proposal for a fencing token.
+    /// Microseconds since 1970 by the wall clock.
+    ///
+    /// It may step. It is only used to propose a fencing token.
     fn wall_micros(&self) -> u64;
 
-    /// Ends at `at`, also when the machine was suspended meanwhile.
-    /// It may be late, and never early: deadlines are compared with `now` by whoever wakes.
+    /// Waits until `at`, also if the machine is suspended in the meantime.
+    ///
+    /// The future may complete late, but never early. Callers compare `now` with their deadline when it completes.
     fn sleep_until(&self, at: Instant) -> Sleep;
 }
 
-/// The machine's own clocks, whichever ran further: the one that counts suspend but is slewed as the wall clock is
-/// (`CLOCK_BOOTTIME` on Linux), and the one that nobody slews (`CLOCK_MONOTONIC_RAW`).
+/// The clock of the operating system.
+///
+/// On Linux it combines two clocks and follows the faster one. `CLOCK_BOOTTIME` counts a suspend but is slewed with the
+/// wall clock. `CLOCK_MONOTONIC_RAW` is not slewed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
-/// Timers of the operating system stop during a suspend; short slices bound how late that makes us.
+/// The longest single timer. Timers of the operating system stop during a suspend, and this bounds the delay
+/// afterwards.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
 impl Clock for SystemClock {
@@ -67,7 +74,7 @@ impl Clock for SystemClock {
     fn sleep_until(&self, at: Instant) -> Sleep {
         Box::pin(async move {
             loop {
-                // Asked again after each slice: the timer alone does not know of a suspend.
+                // Read again after each slice, because the timer does not count a suspend.
                 let now = machine::now();
                 let left = at.since(now);
                 if left.is_zero() {
