@@ -1,4 +1,4 @@
-//! Clocks for tests of programs: one that the test moves, and tokio's time, which a runtime may have paused.
+//! Clocks for tests of programs: one that the test advances, and tokio's time, which may be paused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use crate::background;
 use crate::builder::Builder;
 use crate::error::Result;
 
-/// A clock that stands still until [`advance`](Self::advance) moves it, for [`TestRedlock::with_clock`](super::TestRedlock::with_clock).
-/// No other client takes it: by a clock that stands, a server would give the lock away under its holder.
+/// A clock for [`TestRedlock::with_clock`](super::TestRedlock::with_clock) that stands still until
+/// [`advance`](Self::advance) moves it.
 ///
-/// [`TestClock::tokio`] is the time of tokio's runtime instead, paused or not.
+/// Other clients do not accept it: a server would grant the lock to another client while the holder's clock stands
+/// still. [`TestClock::tokio`] follows the time of a tokio runtime instead, paused or not.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -37,7 +38,7 @@ use crate::error::Result;
 #[derive(Clone, Default)]
 pub struct TestClock(Kind);
 
-/// Who moves it.
+/// What moves the clock.
 #[derive(Clone)]
 enum Kind {
     Test(Standing),
@@ -51,17 +52,24 @@ impl Default for Kind {
 }
 
 impl TestClock {
-    /// It stands at its start.
+    /// A clock that stands at its start.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The time of the runtime of tokio's that runs here. Where that is paused, waits, renewals and ends of leases come as the
-    /// test sleeps, at once and in their order. Its clients keep their leases by tasks of this runtime, not by the library's
-    /// own thread. Fails with `Invalid` outside of a runtime, and in one without timers.
+    /// The time of the current tokio runtime.
     ///
-    /// They are for use inside of this runtime, while somebody runs it: else nobody renews their leases, and where time
-    /// is paused it stands, so that waiting for a lock that is held has no end, whatever its `wait`.
+    /// If that time is paused, waits, renewals and ends of leases happen immediately and in order while the test
+    /// sleeps. Clients with this clock keep their leases in tasks of this runtime, not on the library's thread.
+    ///
+    /// Use these clients only inside this runtime, and only while it runs. Otherwise nothing renews their leases.
+    /// Paused time then stands still, so waiting for a held lock never ends, whatever its `wait`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` outside a tokio runtime, and in a runtime without timers.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> redlock::Result<()> {
@@ -80,7 +88,7 @@ impl TestClock {
         TokioTime::here().map(|time| Self(Kind::Runtime(time)))
     }
 
-    /// So much time has passed since the start.
+    /// How much time has passed since the start.
     pub fn elapsed(&self) -> Duration {
         match &self.0 {
             Kind::Test(clock) => clock.elapsed(),
@@ -88,10 +96,12 @@ impl TestClock {
         }
     }
 
-    /// Time passes: from one deadline to the next, each of which has a moment to do what it does. Renewals are sent on the way,
-    /// waiting ends where it is over, and leases end where nobody renewed them. By [`TestClock::tokio`] it is a sleep.
+    /// Advances the clock from one deadline to the next, and lets the woken tasks run after each.
     ///
-    /// What the test itself has to poll, as an acquire that it holds, it polls beside this, in `tokio::join!` or a task.
+    /// Renewals are sent on the way, waits end when they are over, and leases that are not renewed expire. With
+    /// [`TestClock::tokio`] this is a sleep.
+    ///
+    /// The test must poll its own futures concurrently, for example an acquire in `tokio::join!` or in a task.
     pub async fn advance(&self, time: Duration) {
         match &self.0 {
             Kind::Test(clock) => clock.advance(time).await,
@@ -99,8 +109,9 @@ impl TestClock {
         }
     }
 
-    /// Time passes at once: as for a process that was stopped meanwhile, which finds its leases lost. Where it is tokio's, leases
-    /// are that much ahead of the runtime from then on.
+    /// Advances the clock at once, as for a process that was stopped and finds its leases lost.
+    ///
+    /// With [`TestClock::tokio`], the leases are ahead of the runtime by `time` from then on.
     pub fn jump(&self, time: Duration) {
         match &self.0 {
             Kind::Test(clock) => clock.jump(time),
@@ -108,7 +119,7 @@ impl TestClock {
         }
     }
 
-    /// A moment for others to do what they do, by whatever moves them.
+    /// Waits briefly, so that other tasks can run.
     pub(super) async fn moment(&self, time: Duration) {
         match &self.0 {
             Kind::Test(_) => background::sleep(time).await,
@@ -116,7 +127,7 @@ impl TestClock {
         }
     }
 
-    /// What a client asks; only the clients of this module get it.
+    /// Sets the clock of a client. Only clients of this module get it.
     pub(super) fn given_to(&self, client: Builder) -> Builder {
         match &self.0 {
             Kind::Test(clock) => client.hosted(Arc::new(clock.clone()), None),

@@ -1,7 +1,8 @@
-//! Help for tests of programs that lock: a client of a test's own, a clock that the test moves, and what can go wrong, at
-//! will. With the feature `testing`.
+//! Helpers for tests of programs that use locks: an isolated client, a clock that the test advances, and simulated
+//! failures.
 //!
-//! Nothing here is a way around a rule: the client's node is in this process, and its clock goes to no other client.
+//! Requires the feature `testing`. Nothing here weakens a rule: the client's node is in this process, and no other
+//! client accepts its clock.
 
 mod clock;
 mod standing;
@@ -27,11 +28,12 @@ use crate::lease::{Lease, LeaseHandle};
 use crate::names::Names;
 use crate::node::{advance_memory, fail_memory};
 
-/// How long [`TestRedlock::lose`] waits at most until holders have been told.
+/// How long [`TestRedlock::lose`] waits at most until the holders have been notified.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// A client over a node in this process that nobody else has, for one test. It is a [`Redlock`] in all else; its `nodes` may
-/// be given to other clients, so that they share it.
+/// A client for one test, with an isolated node in this process.
+///
+/// It otherwise behaves like a [`Redlock`]. Pass its `nodes` to other clients to share the node.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -44,20 +46,20 @@ const TOLD: Duration = Duration::from_secs(1);
 /// ```
 pub struct TestRedlock {
     client: Redlock,
-    /// Who holds what somebody else holds.
+    /// The client whose leases stand for another holder.
     other: Redlock,
     node: String,
-    /// The test's own, if it is by one.
+    /// The clock of the test, if it has one.
     clock: Option<TestClock>,
 }
 
 impl TestRedlock {
-    /// With default options.
+    /// A client with default options.
     pub fn new() -> Result<Self> {
         Self::with(|builder| builder)
     }
 
-    /// With the options that this gives to both, the client and who holds against it.
+    /// A client with these options. The other holder of [`hold`](Self::hold) has the same options.
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {
@@ -72,8 +74,9 @@ impl TestRedlock {
         Ok(Self { client, other, node, clock: None })
     }
 
-    /// With default options, by a clock that stands still until the test moves it, or by tokio's. Its `nodes` are for
-    /// no other client: one by the machine's clock would count every key as expired.
+    /// A client with default options and the clock of the test.
+    ///
+    /// Do not pass its `nodes` to other clients: with the system clock they would treat every key as expired.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -94,8 +97,13 @@ impl TestRedlock {
         Ok(made)
     }
 
-    /// Somebody else holds the lock from now on: another client's lease, which `release()` lets go. `Timeout` if the lock is
-    /// held already.
+    /// Acquires the lock as another client. Its `release()` releases the lock.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout` if the lock is already held.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -110,7 +118,9 @@ impl TestRedlock {
         self.other.lock(names).acquire_within(Duration::ZERO).await
     }
 
-    /// Whoever holds the lock loses it now, and leases of this client have been told when this ends. True if somebody held it.
+    /// Takes the lock from its holder. Returns true if it was held.
+    ///
+    /// When the future completes, the affected leases of this client have been notified.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -125,15 +135,17 @@ impl TestRedlock {
         let keys = lock.keys();
         let held = self.client.leases().into_iter();
         let held = held.filter(|lease| lease.keys().iter().any(|key| keys.contains(key)));
-        // `ended`, as one that is released meanwhile is lost to nobody.
+        // `ended` and not `lost`, because a lease that is released in the meantime is never lost.
         let told = join_all(held.map(|lease| lease.ended()));
         let there = lock.force_release().await?;
         self.or_late(told).await;
         Ok(there)
     }
 
-    /// So much time passes at once, as on a machine that was suspended: whoever has less left loses the lock, renewed or not, and
-    /// leases of this client have been told when this ends. Waits that are under way end so much earlier.
+    /// Advances the time at once, as if the machine had been suspended.
+    ///
+    /// A holder with less remaining time loses the lock, even with renewal. When the future completes, the affected
+    /// leases of this client have been notified. Waits under way end earlier by `time`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -153,7 +165,7 @@ impl TestRedlock {
         self.or_late(told).await;
     }
 
-    /// The end of this, or of the time that it may take.
+    /// Waits for the notifications, at most for [`TOLD`].
     async fn or_late(&self, told: impl Future) {
         let clock = self.clock.clone();
         let late = async move {
@@ -165,8 +177,10 @@ impl TestRedlock {
         future::select(pin!(told), pin!(late)).await;
     }
 
-    /// No node answers from now on, until [`recover`](Self::recover): acquires end with `Unavailable` once their `wait` is
-    /// over, and leases that are not renewed end with their ttl.
+    /// Makes the node fail until [`recover`](Self::recover).
+    ///
+    /// Acquires then fail with `Unavailable` when their `wait` is over, and leases expire because they cannot be
+    /// renewed.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -182,7 +196,7 @@ impl TestRedlock {
         fail_memory(&self.node, true);
     }
 
-    /// The node answers again.
+    /// Makes the node reply again.
     pub fn recover(&self) {
         fail_memory(&self.node, false);
     }
@@ -204,7 +218,7 @@ impl fmt::Debug for TestRedlock {
 
 impl Drop for TestRedlock {
     fn drop(&mut self) {
-        // What was granted can be given back then.
+        // Leases that were granted can then be released.
         self.recover();
         self.other.close();
     }

@@ -13,34 +13,34 @@ use super::wall::wall_micros;
 use crate::background;
 use crate::clock::{Clock, Instant, Sleep};
 
-/// So many turns of the background thread what was woken has to do what it was woken for: each may wake another.
+/// How many turns of the background thread woken tasks get to do their work, because each may wake another.
 const TURNS: u32 = 8;
-/// So long, by the machine's clock, is waited between two looks at whether everybody who is due has come.
+/// How long to wait, by the system clock, between two checks whether all due sleepers have run.
 const MOMENT: Duration = Duration::from_millis(2);
-/// So often is looked; then time goes on all the same.
+/// The maximum number of checks. The clock then advances anyway.
 const MOMENTS: u32 = 500;
 
-/// It stands until a test moves it; its copies are one clock.
+/// A clock that stands still until a test moves it. Copies are the same clock.
 #[derive(Clone, Default)]
 pub(super) struct Standing(Arc<Mutex<Hands>>);
 
-/// Where it stands, and who waits for what.
+/// The current time, and the sleepers.
 #[derive(Default)]
 struct Hands {
     now: Duration,
-    /// Sleepers by their ends; those that are due and still here were woken and have not looked yet.
+    /// The sleepers by deadline. A sleeper that is due and still listed was woken but not polled yet.
     sleepers: BTreeMap<(Duration, u64), Waker>,
-    /// So that two that end together are two.
+    /// Makes the keys of sleepers with the same deadline unique.
     next: u64,
 }
 
 impl Standing {
-    /// So much time has passed since the start.
+    /// How much time has passed since the start.
     pub(super) fn elapsed(&self) -> Duration {
         self.hands().now
     }
 
-    /// From one deadline to the next, each of which has a moment to do what it does.
+    /// Advances from one deadline to the next, and lets the woken tasks run after each.
     pub(super) async fn advance(&self, time: Duration) {
         let end = self.elapsed().saturating_add(time);
         self.settle().await;
@@ -52,7 +52,7 @@ impl Standing {
         self.settle().await;
     }
 
-    /// Time passes at once.
+    /// Advances the clock at once.
     pub(super) fn jump(&self, time: Duration) {
         let at = self.elapsed().saturating_add(time);
         self.stand_at(at);
@@ -62,7 +62,7 @@ impl Standing {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first end that is still to come, if it comes by then.
+    /// The next deadline that is not later than `end`.
     fn due_by(&self, end: Duration) -> Option<Duration> {
         let hands = self.hands();
         let mut ends = hands.sleepers.keys().map(|(at, _)| *at);
@@ -71,7 +71,7 @@ impl Standing {
 
     fn stand_at(&self, at: Duration) {
         let mut hands = self.hands();
-        // Two who move it at once move it forward only.
+        // Of two concurrent calls, the later time wins.
         hands.now = hands.now.max(at);
         let due = hands.sleepers.range(..=(hands.now, u64::MAX));
         let wakers: Vec<Waker> = due.map(|(_, waker)| waker.clone()).collect();
@@ -79,7 +79,7 @@ impl Standing {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Until all who are due have looked, and had their turns for what they saw.
+    /// Waits until all due sleepers were polled and their tasks had some turns.
     async fn settle(&self) {
         for _ in 0..MOMENTS {
             for _ in 0..TURNS {
@@ -98,11 +98,11 @@ impl Standing {
     }
 }
 
-/// Ends once the background thread has done all that was waiting for it.
+/// Waits until the background thread has run everything that was queued.
 async fn turn() {
     let (done, seen) = oneshot::channel();
     background::spawn(async move { drop(done) }).detach();
-    // It is dropped, or there is no thread.
+    // The sender was dropped by the task, or because there is no thread.
     let _: Result<(), _> = seen.await;
 }
 
@@ -125,7 +125,7 @@ impl Clock for Standing {
     }
 }
 
-/// Somebody who sleeps by the clock.
+/// A future that waits for its deadline.
 struct Sleeper {
     clock: Standing,
     key: (Duration, u64),

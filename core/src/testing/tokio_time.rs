@@ -1,4 +1,4 @@
-//! tokio's time as a clock: a runtime whose time is paused moves leases, too.
+//! A clock that follows tokio's time, so that pausing a runtime's time also pauses leases.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use crate::background;
 use crate::clock::{Clock, Instant, SLICE, Sleep, SystemClock};
 use crate::error::{Error, Result};
 
-/// So many turns of the runtime what was woken has to do what it was woken for: each may wake another.
+/// How many turns of the runtime woken tasks get to do their work, because each may wake another.
 const TURNS: u32 = 8;
 
 const NO_RUNTIME: &str = "no runtime of tokio's runs here: make the clock inside the test, as under \
@@ -25,7 +25,7 @@ const NO_RUNTIME: &str = "no runtime of tokio's runs here: make the clock inside
 const NO_TIMERS: &str = "the runtime of tokio's that runs here has no timers: build it with enable_time() or \
                          enable_all(), or take TestClock::new(), which needs none";
 
-/// The time of one runtime; its copies are one clock.
+/// The time of one runtime. Copies are the same clock.
 #[derive(Clone)]
 pub(super) struct TokioTime(Arc<Shared>);
 
@@ -33,26 +33,26 @@ struct Shared {
     runtime: Handle,
     start: TokioInstant,
     marks: Mutex<Marks>,
-    /// Rung when time went on otherwise than by tokio's timers.
+    /// Notified when time advanced other than by tokio's timers.
     bell: Notify,
 }
 
-/// What makes it another time than tokio's.
+/// The difference between this clock and tokio's time.
 #[derive(Default)]
 struct Marks {
-    /// How far it is ahead.
+    /// How far this clock is ahead.
     ahead: Duration,
-    /// What tokio's was when it was asked for last.
+    /// Tokio's time at the last reading.
     seen: Duration,
-    /// When the runtime ended, by the machine's time: nothing moves the runtime's any more, and the machine's goes on.
+    /// When the runtime ended, by the system clock. From then on this clock follows the system clock.
     over: Option<Instant>,
 }
 
 impl TokioTime {
-    /// The time of the runtime that runs here; `Invalid` outside of any, and where it has no timers.
+    /// The time of the current runtime. `Invalid` if there is none, or if it has no timers.
     pub(super) fn here() -> Result<Self> {
         let runtime = Handle::try_current().map_err(|_| Error::invalid(NO_RUNTIME))?;
-        // Tokio tells by a panic alone; better here than in the task that keeps a lease.
+        // Tokio only reports missing timers by a panic. It is better caught here than in the task that keeps a lease.
         catch_unwind(AssertUnwindSafe(|| drop(tokio::time::sleep(Duration::ZERO))))
             .map_err(|_| Error::invalid(NO_TIMERS))?;
         let (start, marks, bell) = (TokioInstant::now(), Mutex::default(), Notify::new());
@@ -65,12 +65,12 @@ impl TokioTime {
         Ok(time)
     }
 
-    /// Where those must run who go by it: while they have something to do, time that is paused stands still.
+    /// The runtime that must run the tasks that use this clock. Paused time stands still while they have work to do.
     pub(super) fn runtime(&self) -> Handle {
         self.0.runtime.clone()
     }
 
-    /// So much time has passed since it was made.
+    /// How much time has passed since the clock was made.
     pub(super) fn elapsed(&self) -> Duration {
         let mut marks = self.0.marks();
         let passed = match marks.over {
@@ -80,7 +80,7 @@ impl TokioTime {
         passed.saturating_add(marks.ahead)
     }
 
-    /// So much time passes at once.
+    /// Advances the clock at once.
     pub(super) fn jump(&self, time: Duration) {
         let mut marks = self.0.marks();
         marks.ahead = marks.ahead.saturating_add(time);
@@ -88,13 +88,13 @@ impl TokioTime {
         self.0.bell.notify_waiters();
     }
 
-    /// Sleeps for so long, and until those who woke meanwhile have done what they woke for.
+    /// Sleeps for `time`, and then lets the woken tasks run.
     pub(super) async fn advance(&self, time: Duration) {
         self.sleep_until(self.now() + time).await;
         turns().await;
     }
 
-    /// So long at most, by the machine's time, too: nobody may be there who runs the runtime.
+    /// Waits at most for `time`, also by the system clock, because the runtime may not be running.
     pub(super) async fn moment(&self, time: Duration) {
         let late = async {
             background::sleep(time).await;
@@ -103,10 +103,10 @@ impl TokioTime {
         future::select(pin!(self.advance(time)), pin!(late)).await;
     }
 
-    /// Until then, or until time went on otherwise.
+    /// Waits until `at`, or until time advanced other than by tokio's timers.
     async fn wait(&self, at: Instant) {
         let mut rung = pin!(self.0.bell.notified());
-        // Registered before the look: what rings in between would ring for nobody.
+        // Registered before the check, so that a notification in between is not missed.
         rung.as_mut().enable();
         let left = at.since(self.now());
         if self.0.marks().over.is_some() {
@@ -116,7 +116,7 @@ impl TokioTime {
             return background::there(self.sleep_until(at)).await;
         }
         let timer = {
-            // A timer belongs to the runtime in which it is made, whoever awaits it.
+            // A timer belongs to the runtime in which it is made.
             let _inside = self.0.runtime.enter();
             tokio::time::sleep(left)
         };
@@ -127,11 +127,11 @@ impl TokioTime {
             }
         };
         tokio::select! {
-            // First, as a timer of a runtime that has ended panics.
+            // First, because a timer of a runtime that has ended panics.
             biased;
             () = rung => {}
             () = timer => {}
-            // Where nobody runs the runtime, its timers never end.
+            // The timers of a runtime that is not running never complete.
             () = beside => {}
         }
     }
@@ -142,7 +142,7 @@ impl Shared {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It has a time of its own, which is asked for inside of it; a thread that cannot be inside has what others saw.
+    /// Tokio's time, which must be read inside the runtime. A thread that cannot enter it uses the last reading.
     fn by_tokio(&self, marks: &mut Marks) -> Duration {
         if background::has_locals() {
             let _inside = self.runtime.enter();
@@ -152,7 +152,7 @@ impl Shared {
     }
 }
 
-/// Those who woke have done what they woke for then.
+/// Lets woken tasks run.
 async fn turns() {
     for _ in 0..TURNS {
         yield_now().await;
@@ -178,7 +178,7 @@ impl Clock for TokioTime {
     }
 }
 
-/// What the runtime drops last of the clock: its own end.
+/// Dropped with the runtime, which marks the end of its time.
 struct Last(Weak<Shared>);
 
 impl Drop for Last {

@@ -1,8 +1,8 @@
-//! The wall clock of tests: as far as the test has come, since some day of 2023.
+//! The wall clock of tests: a fixed day in 2023 plus the elapsed time.
 
 use std::time::Duration;
 
-/// What it says at the start.
+/// The wall clock at the start, in microseconds since 1970.
 const START: u64 = 1_700_000_000_000_000;
 
 /// Microseconds since 1970.
