@@ -1,4 +1,4 @@
-//! What to lock: names and options, and everything that can be asked of them.
+//! A lock: its names and options, and the operations on it.
 
 mod setters;
 
@@ -17,7 +17,9 @@ use crate::names::{Names, check_names};
 use crate::node::Claim;
 use crate::options::Options;
 
-/// What to lock. No state of its own: it can be shared by threads and tasks, and used many times.
+/// A lock on one name or several, with its options.
+///
+/// It has no state, so it can be shared by threads and tasks and used many times.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -39,12 +41,12 @@ pub struct Lock {
     names: Arc<[String]>,
     keys: Arc<[String]>,
     options: Options,
-    /// What is asked for, or the rule that it breaks: checked once, at the first use.
+    /// The checked request, or the rule that it breaks. Computed once, at the first use.
     request: OnceLock<Result<Arc<Request>>>,
 }
 
 impl Lock {
-    /// Nothing is checked yet.
+    /// Makes a lock. Its rules are checked at the first use.
     pub(crate) fn new(engine: &Arc<Engine>, names: Names, mut options: Options) -> Self {
         let Names(names) = names;
         let keys: Arc<[String]> = names.iter().map(|name| engine.config.key(name)).collect();
@@ -53,12 +55,12 @@ impl Lock {
         Self { engine, names, keys, options, request }
     }
 
-    /// The same client and options, other names.
+    /// A lock with the same client and options, on other names.
     pub(crate) fn renamed(&self, names: Names) -> Self {
         Self::new(&self.engine, names, self.options.clone())
     }
 
-    /// What its client puts before each name.
+    /// The prefix that the client puts before each name.
     pub(crate) fn key_prefix(&self) -> &str {
         &self.engine.config.key_prefix
     }
@@ -68,17 +70,19 @@ impl Lock {
         &mut self.options
     }
 
-    /// The Redis key; of several, all, separated by commas.
+    /// The Redis key, with the client's prefix. Several keys are separated by commas.
     pub fn key(&self) -> String {
         self.keys.join(", ")
     }
 
-    /// The Redis keys.
+    /// The Redis keys, with the client's prefix.
     pub fn keys(&self) -> &[String] {
         &self.keys
     }
 
-    /// The leases of its client on one of its keys: found by the key, however many leases there are.
+    /// The leases of this client on one of the lock's keys.
+    ///
+    /// They are found by key, so the cost does not depend on the number of leases.
     pub(crate) fn held(&self) -> Vec<LeaseHandle> {
         let Some(running) = self.engine.running() else { return Vec::new() };
         let on = self.keys.iter().flat_map(|key| running.leases().registry.on(key));
@@ -90,7 +94,7 @@ impl Lock {
         &self.names
     }
 
-    /// The lock with every rule checked, ready to be asked for.
+    /// The request for this lock, with every rule checked.
     pub(crate) fn request(&self) -> Result<Arc<Request>> {
         self.request.get_or_init(|| self.checked().map(Arc::new)).clone()
     }
@@ -101,20 +105,26 @@ impl Lock {
         checked(&self.names, keys, self.options.clone(), self.engine.config.guard)
     }
 
-    /// What asks for it, and what is asked for.
+    /// The engine, and the request for it.
     pub(crate) fn parts(&self) -> (Arc<Engine>, Result<Arc<Request>>) {
         (Arc::clone(&self.engine), self.request())
     }
 
-    /// The lease, once it is ours. Dropping the future ends the waiting and leaves no key behind.
+    /// Acquires the lock. Waits up to `wait` while another owner holds it.
     ///
-    /// Fails when `wait` is over: with `Timeout` when somebody else held it, with `Unavailable` when too few nodes
-    /// answered, which is retried all the while and logged once after a second. At once with `Invalid`, `Unsupported` and `Closed`.
+    /// Dropping the future stops the wait and leaves no key behind. While too few nodes reply, the acquire is retried.
+    /// This is logged once, after one second.
+    ///
+    /// # Errors
+    ///
+    /// - `Timeout` when `wait` is over and another owner held the lock.
+    /// - `Unavailable` when `wait` is over and too few nodes replied.
+    /// - `Invalid`, `Unsupported` or `Closed` immediately.
     pub fn acquire(&self) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {
         self.acquire_as(self.options.wait, None)
     }
 
-    /// [`Lock::acquire`] with another `wait`, for an owner who is told if it waits for itself.
+    /// [`Lock::acquire`] with another `wait`. A given `owner` is told in the error if it waits for itself.
     pub(crate) fn acquire_as(
         &self,
         wait: Option<Duration>,
@@ -124,14 +134,20 @@ impl Lock {
         engine.acquire(request, wait, owner)
     }
 
-    /// What it was made with.
+    /// The options of the lock.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The lease, or `None` if somebody else holds it or waits for it in this process: one round, no waiting.
+    /// Tries to acquire the lock once, without waiting.
     ///
-    /// Fails with `Unavailable` when too few nodes answered, with `Invalid`, `Unsupported` and `Closed`.
+    /// Returns `None` if another owner holds it, or if another caller in this process waits for it.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if too few nodes replied. `Invalid`, `Unsupported` or `Closed`.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -147,13 +163,22 @@ impl Lock {
         async move { engine.try_acquire(&*request?).await }
     }
 
-    /// Continues a lease that another process holds under this token: begins with an extend round. Fails with `Lost`
-    /// if the token is wrong or its time is over.
+    /// Continues a lease that another process holds, by its token. Begins with an extend round.
     ///
-    /// Both are one owner then, and each renews for itself. A release by either, in Rust also a drop, deletes the keys:
-    /// the other one is told of a loss. So whoever hands a lease over ends its own by [`LeaseHandle::detach`](crate::LeaseHandle::detach);
-    /// a process that ends without a release does no harm either. The fencing token does not come with the lease:
-    /// hand it over with the token. `max_hold` and `min_hold` count from here.
+    /// Both leases then have the same owner, and each renews separately. Releasing either one deletes the keys, and the
+    /// other is notified of a loss. In Rust, dropping a [`Lease`] also releases it. To hand over a lease, end the
+    /// original with [`LeaseHandle::detach`](crate::LeaseHandle::detach). A process that ends without releasing also
+    /// does no harm.
+    ///
+    /// The attached lease has no fencing token, so pass that on with the token. `max_hold` and `min_hold` start when
+    /// the lease is attached.
+    ///
+    /// # Errors
+    ///
+    /// `Lost` if the token is wrong or the lease has ended. `Unavailable`, `Invalid`, `Unsupported` or `Closed`, as for
+    /// [`Lock::try_acquire`].
+    ///
+    /// # Examples
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -171,22 +196,24 @@ impl Lock {
         let token = token.into();
         async move {
             let request = request?;
-            // Its fencing token, if it has one, stays with whoever acquired it.
+            // A fencing token stays with the owner that acquired it.
             let fences = Arc::default();
             let claim = Claim { keys: Arc::clone(&request.keys), fences, token };
             engine.attach(&request, &claim).await
         }
     }
 
-    /// Who holds it, by each node's word. A snapshot: it may be over when you read it.
+    /// Returns a snapshot of who holds the lock, as reported by each node. It may be outdated on return.
     ///
-    /// Fails with `Unavailable` when fewer nodes than a quorum answered, with `Invalid`, `Unsupported` and `Closed`.
+    /// # Errors
+    ///
+    /// `Unavailable` if fewer nodes than a quorum replied. `Invalid`, `Unsupported` or `Closed`.
     pub fn inspect(&self) -> impl Future<Output = Result<Inspection>> + Send + 'static + use<> {
         let (engine, request) = self.parts();
         async move { engine.inspect(&*request?).await }
     }
 
-    /// Deletes the keys whoever has them; true if there was one. Of the options only `node_timeout` matters.
+    /// Deletes the keys of any owner. Returns true if there was one. Of the options, only `node_timeout` matters.
     pub(crate) async fn force_release(self) -> Result<bool> {
         check_keys(&self.names, &self.keys)?;
         self.engine.config.check_together(&self.keys, false)?;
@@ -201,7 +228,7 @@ fn check_keys(names: &[String], keys: &[String]) -> Result<()> {
     keys.iter().try_for_each(|key| check_lock_key(key))
 }
 
-/// Every rule of a lock, with its reason.
+/// Checks every rule of a lock.
 fn checked(
     names: &[String],
     keys: Arc<[String]>,
@@ -218,7 +245,7 @@ fn checked(
     Ok(Request { keys, fences, options, guard })
 }
 
-/// The rules of a lock whose client is not known yet: one by default, over one node.
+/// Checks the rules of a lock whose client is not known yet, as for a default client with one node.
 pub(crate) fn check_alone(names: &[String], options: &Options) -> Result<()> {
     let keys = names.iter().map(|name| format!("{DEFAULT_PREFIX}{name}")).collect();
     checked(names, keys, options.clone(), Duration::ZERO).map(drop)

@@ -1,37 +1,39 @@
-//! A lock's options, as Rust chooses them.
+//! The setters for the options of a lock.
 
 use std::time::Duration;
 
 use super::Lock;
 
 impl Lock {
-    /// How long the lease lives without renewal; at least 100 ms, default 10 s.
+    /// How long the lease lives without renewal. At least 100 ms, default 10 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.change().ttl = ttl;
         self
     }
 
-    /// How long an acquire may wait for somebody else; zero: one round; `None`, the default: for ever.
+    /// How long an acquire waits while another owner holds the lock. Zero tries once. Default `None`, which waits
+    /// forever.
     pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.change().wait = wait.into();
         self
     }
 
-    /// Whether to extend at a third of the ttl until released; default on.
+    /// Whether to renew the lease at a third of its TTL until it is released. Default on.
     pub fn renew(mut self, renew: bool) -> Self {
         self.change().renew = renew;
         self
     }
 
-    /// Upper bound on the whole hold, at which the lease is lost with reason `max_hold`; default `None`.
+    /// The maximum total hold time. The lease is then lost with the reason `max_hold`. Default `None`.
     pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
         self.change().max_hold = max_hold.into();
         self
     }
 
-    /// How long the keys stay after the acquire, even if the lease is released before; at most the ttl, default zero.
+    /// Minimum time to keep the keys after the acquire, even if the lease is released earlier. Must not exceed `ttl`.
+    /// Default zero.
     ///
-    /// For jobs that several hosts start at the same time by clocks of their own: whoever comes late finds it done.
+    /// Lets several hosts with skewed clocks run a scheduled job only once: a late host finds the lock held.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -47,13 +49,13 @@ impl Lock {
         self
     }
 
-    /// Whether to ask for a fencing token: larger than every earlier one of this lock; default off.
+    /// Whether to issue a fencing token, which is larger than every earlier one of this lock. Default off.
     pub fn fencing(mut self, fencing: bool) -> Self {
         self.change().fencing = fencing;
         self
     }
 
-    /// How long to wait for one node's answer; default the client's, else min(1 s, ttl / 5).
+    /// How long to wait for the reply of one node. Defaults to the client's, otherwise min(1 s, ttl / 5).
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.change().node_timeout = Some(timeout);
         self
