@@ -1,7 +1,6 @@
 //! The client: nodes and options.
 //!
-//! Words only: each method hands its question to the `engine` behind the client, which is shared by its clones
-//! and its locks.
+//! Each method delegates to the `engine`, which the client shares with its clones and its locks.
 
 use std::fmt;
 use std::future::Future;
@@ -19,7 +18,9 @@ use crate::node::{Address, ConnectionInfo};
 use crate::options::Options;
 use crate::stats::Stats;
 
-/// The client: nodes and options. Cheap to clone and to share; nothing connects before the first use.
+/// A client for one set of Redis nodes.
+///
+/// It is cheap to clone and to share. It connects at the first use.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -32,14 +33,21 @@ use crate::stats::Stats;
 pub struct Redlock(Arc<Engine>);
 
 impl Redlock {
-    /// A client over an engine that is there already.
+    /// A client with an existing engine.
     #[cfg(test)]
     pub(crate) fn over(engine: Engine) -> Self {
         Self(Arc::new(engine))
     }
 
-    /// A client over these nodes, one URL each: `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS),
-    /// `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path` or `memory://[name]`. Several are a quorum of independent servers.
+    /// Starts building a client for these nodes. Several nodes are a quorum of independent servers.
+    ///
+    /// Each node is a URL of one of these forms:
+    ///
+    /// - `redis://[user:password@]host[:port][/db]`, or `rediss://` with TLS
+    /// - `redis+sentinel://host,host/service`
+    /// - `redis+cluster://host,host`
+    /// - `unix:///path`
+    /// - `memory://[name]`
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {
@@ -54,9 +62,16 @@ impl Redlock {
         Builder(Settings::of(nodes.into_iter().map(Into::into).collect()))
     }
 
-    /// A client over the nodes that the environment names: `REDLOCK_NODES` (URLs separated by white space, or by commas
-    /// followed by a scheme), else `REDIS_URL`, else `redis://127.0.0.1:6379`, which is a WARN. All else by default:
-    /// [`Builder::from_env`] has options, too.
+    /// A client for the nodes that the environment names, with default options.
+    ///
+    /// It uses `REDLOCK_NODES` (URLs separated by white space, or by commas followed by a scheme), then `REDIS_URL`,
+    /// then `redis://127.0.0.1:6379`. The last case is logged as a WARN. Use [`Builder::from_env`] to set options.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if a URL breaks a rule.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {
@@ -68,11 +83,17 @@ impl Redlock {
         Builder::from_env()?.build()
     }
 
-    /// A client over the servers that clients of the `redis` crate are for, with connections of its own. Address, user,
-    /// password, database, TLS and whether it verifies are taken over; [`Builder::from_connection_info`] has options, too.
+    /// A client for the servers of existing `redis` crate clients. It opens separate connections.
     ///
-    /// Certificates that were given to `redis::Client::build_with_tls` can be read by nobody: [`Builder::tls`] takes them
-    /// again, and without it this is an `Invalid`.
+    /// It takes over the address, user, password, database, TLS, and whether TLS verifies the server. Use
+    /// [`Builder::from_connection_info`] to set options.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if a client was made by `redis::Client::build_with_tls`, because its certificates cannot be read. Pass
+    /// them to [`Builder::tls`] instead.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -87,7 +108,7 @@ impl Redlock {
         Builder::from_connection_info(servers)?.build()
     }
 
-    /// Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. [`Lock`] has its options.
+    /// Describes a lock on one name, or on up to 1,000 names as one. Sends nothing. [`Lock`] has the options.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -99,14 +120,20 @@ impl Redlock {
         Lock::new(&self.0, names.into(), Options::default())
     }
 
-    /// The lock with these options, of which none is checked yet.
+    /// The lock with these options, which are not checked yet.
     pub(crate) fn lock_with(&self, names: Vec<String>, options: Options) -> Lock {
         Lock::new(&self.0, names.into(), options)
     }
 
-    /// Deletes the keys of these names on every node, whoever holds them; true if there was one.
+    /// Deletes the keys of these names on every node, whoever holds them. Returns true if there was one.
     ///
-    /// The holder, if it runs, is told that its lease is lost. Fails with `Unavailable` without a quorum's answers.
+    /// A running holder is notified of the loss.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if no quorum replied.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -124,7 +151,7 @@ impl Redlock {
         async move { lock.force_release().await }
     }
 
-    /// The leases this client holds now.
+    /// The leases that this client holds now.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -137,9 +164,16 @@ impl Redlock {
         self.0.leases()
     }
 
-    /// Gives back every lease this client holds; the number of them, or the first error once all were tried.
+    /// Releases every lease that this client holds. Returns their number.
     ///
-    /// Whoever still runs under one is told that it is lost, with reason `revoked`. Sent at the call.
+    /// The commands are sent when this method is called. Code that still runs under a lease is notified of a loss with
+    /// reason `revoked`.
+    ///
+    /// # Errors
+    ///
+    /// The first error, after all leases were tried.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -183,9 +217,10 @@ impl Redlock {
         self.0.shutdown(timeout)
     }
 
-    /// Ends the client at once: waiting acquires fail with `Closed`, and leases still held are lost with reason
-    /// `closed`. Nothing is deleted under a body that still runs: keys live out their ttl, unless released before.
-    /// [`Redlock::shutdown`] is the orderly way.
+    /// Ends the client immediately. Use [`Redlock::shutdown`] to end it in order.
+    ///
+    /// Waiting acquires fail with `Closed`, and held leases are lost with reason `closed`. Their keys are not deleted,
+    /// because the protected code may still run. They expire when their TTL ends, unless they are released before.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -198,7 +233,7 @@ impl Redlock {
         self.0.close();
     }
 
-    /// What this client has done in this process so far, in numbers; a forked child's begin at 0.
+    /// Statistics of this client in this process. They start at 0 in a forked child.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -212,7 +247,7 @@ impl Redlock {
         self.0.stats()
     }
 
-    /// The nodes' URLs, without passwords.
+    /// The URLs of the nodes, without passwords.
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {
@@ -232,9 +267,13 @@ impl fmt::Debug for Redlock {
 }
 
 impl Builder {
-    /// The client, or the rule that an option broke. Nothing is sent.
+    /// Checks the options and makes the client. Sends nothing.
     ///
-    /// Fails with `Invalid`. Certificates are read here, servers are asked at the first use.
+    /// It reads certificate files. The servers are contacted at the first use.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if an option breaks a rule.
     pub fn build(self) -> Result<Redlock> {
         Ok(Redlock(Arc::new(Engine::new(self.0.checked()?))))
     }
