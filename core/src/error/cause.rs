@@ -1,19 +1,19 @@
-//! What stands behind an error: the first node that failed, and what the system said to it.
+//! The source of an error: the first node that failed, and the error of the operating system.
 
 use std::fmt;
 use std::io;
 
-/// What the system said: a number or a kind, which programs compare, and no text, which could give a secret away.
+/// The error of the operating system, as a number or a kind. It has no text, because a text could contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The system's own number.
+    /// The error number of the operating system.
     Code(i32),
-    /// The standard library's word.
+    /// The error kind of the standard library.
     Kind(io::ErrorKind),
 }
 
 impl Cause {
-    /// `None` where nothing but a text is known.
+    /// `None` if only a text is known.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         let kind = (error.kind() != io::ErrorKind::Other).then(|| Self::Kind(error.kind()));
         error.raw_os_error().map(Self::Code).or(kind)
@@ -35,7 +35,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// In words that give no secret away, with what the system said.
+    /// `text` must not contain a secret.
     pub(super) fn new(text: String, cause: Option<Cause>) -> Self {
         Self { text, cause: cause.map(Cause::error) }
     }

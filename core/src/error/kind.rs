@@ -1,44 +1,44 @@
-//! What can go wrong, and the reasons of a loss: words that are the same in every language.
+//! Error kinds and loss reasons, which are the same in every language.
 //!
-//! `tests/vectors/errors.toml` holds every language to them.
+//! `tests/vectors/errors.toml` checks this.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::spelling::spelled;
 
-/// What went wrong, coarse enough to act on.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Not acquired within `wait`: somebody else holds it, or the votes stayed split.
+    /// Not acquired within `wait`: another owner holds the lock, or no client won a majority (split vote).
     ///
-    /// Nothing is wrong: try again later, or wait for longer.
+    /// Try again later, or wait longer.
     Timeout,
-    /// The lease ended without our release.
+    /// The lease ended without a release by its owner.
     ///
-    /// Whatever it protected may be another's by now: stop.
+    /// Another client may hold the lock now, so stop using the protected resource.
     Lost,
-    /// The operation needs a held lease, and its owner has released this one, or has detached from it.
+    /// The operation needs a held lease, but the owner released this one or detached it.
     Released,
-    /// Too many nodes are faults for a quorum to be possible.
+    /// So many nodes failed that a quorum is impossible.
     ///
-    /// Nobody knows who holds the lock: it says nothing about another holder.
+    /// It is unknown whether the lock is held.
     Unavailable,
-    /// A value broke a rule, or a URL names the wrong kind of server.
+    /// A value breaks a rule, or a URL names the wrong kind of server.
     ///
-    /// Trying again cannot help.
+    /// Retrying does not help.
     Invalid,
     /// A server lacks a feature that an option needs, or the key holds data of another type.
     ///
-    /// Trying again cannot help.
+    /// Retrying does not help.
     Unsupported,
     /// The client was closed.
     Closed,
 }
 
 impl ErrorKind {
-    /// Equal in every language.
+    /// The code, which is the same in every language.
     pub(super) fn code(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -52,7 +52,7 @@ impl ErrorKind {
     }
 }
 
-/// What a node said, in one word: the same in every language.
+/// The result of one node, as one word that is the same in every language.
 ///
 /// ```
 /// assert_eq!(redlock::NodeState::Held.as_str(), "held");
@@ -60,24 +60,25 @@ impl ErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// It did what it was asked.
+    /// The node did what was requested.
     Granted,
-    /// Somebody has the key: to who asks for it, somebody else.
+    /// An owner has the key. For an acquire, this is another owner.
     Held,
-    /// It was released, and stays for `min_hold`: nobody has it, and nobody has it until then.
+    /// The lock was released and is not held, but its key stays until `min_hold` has passed. Until then it cannot be
+    /// acquired.
     Kept,
     /// There was nothing to extend or to release.
     Missing,
-    /// Nobody has the key.
+    /// The key does not exist.
     Free,
-    /// It gave no answer that counts.
+    /// The node failed, or sent no usable reply.
     Fault,
-    /// The others had decided before it answered.
+    /// The other nodes decided the result before this one replied.
     Pending,
 }
 
 impl NodeState {
-    /// The word in messages and in every language's `state`.
+    /// The word in messages, and in every language's `state`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Granted => "granted",
@@ -101,40 +102,37 @@ impl fmt::Display for NodeState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Its time was over before a renewal was confirmed.
-    /// Others may have it from now on; whether anybody has is not known.
+    /// The lease expired before a renewal was confirmed. Another client may hold the lock now.
     Expired,
-    /// Another owner's token is on the key.
-    /// Somebody acquired it, or deleted and set it by hand.
+    /// The key has the token of another owner, which acquired the lock or set the key manually.
     Taken,
     /// The key is gone.
-    /// Deleted by hand or by `force_release`, flushed, evicted, or the node restarted without its data. A release that deletes
-    /// nothing says so, too: by then the key may be another's.
+    ///
+    /// It was deleted manually or by `force_release`, flushed or evicted, or the node restarted without its data. A
+    /// release that finds nothing to delete also reports this, although the key may then belong to another owner.
     Missing,
-    /// Fewer nodes than a quorum still have it.
-    /// The rest lost it, so that others can make a quorum of their own.
+    /// Fewer nodes than a quorum still have the key, so other clients can win a quorum.
     Quorum,
-    /// It was held for `max_hold`.
+    /// The lease was held for `max_hold`.
     MaxHold,
-    /// It belongs to the process this one was forked from.
+    /// The lease belongs to the parent of this forked process.
     Forked,
-    /// Its client was closed.
+    /// The client was closed.
     Closed,
-    /// Released by a call other than its owner's: `release_all`, `shutdown`, or another lease of its token.
+    /// The lease was released by `release_all`, by `shutdown`, or by another lease with the same token.
     Revoked,
-    /// A part of the library itself failed.
-    /// Nothing would be renewed any more; it is logged, and a bug.
+    /// An internal task of the library failed and can renew nothing. This is a bug, and it is logged.
     Internal,
 }
 
 impl LossReason {
-    /// The word used in messages and in every language's `reason`.
+    /// The word in messages, and in every language's `reason`.
     ///
     /// ```
     /// assert_eq!(redlock::LossReason::MaxHold.as_str(), "max_hold");
     /// ```
     ///
-    /// Part of the interface: programs compare it.
+    /// The words are part of the public interface, so programs may compare them.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -149,7 +147,7 @@ impl LossReason {
         }
     }
 
-    /// The reason as a message tells it.
+    /// The reason as messages explain it.
     pub(super) fn explanation(self) -> Cow<'static, str> {
         let text = match self {
             Self::Expired => "its time was over before a renewal was confirmed",

@@ -1,7 +1,7 @@
-//! One error type, one code per kind, the same codes in every language.
+//! The error type. Every kind has a code that is the same in every language.
 //!
-//! An error says what to do in its kind and what happened in its text. The text names the key, is one line, and
-//! repeats no password: nodes' own words come redacted.
+//! The kind tells programs how to react, and the text tells what happened. The text names the key, is a single line,
+//! and contains no password: the texts of nodes are redacted.
 
 mod cause;
 mod kind;
@@ -35,35 +35,35 @@ pub use report::NodeReport;
 #[derive(Clone, Debug)]
 pub struct Error(Box<Repr>);
 
-/// A library's result.
+/// The result type of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Clone, Debug)]
 struct Repr {
     kind: ErrorKind,
-    /// Escaped: no line of its own.
+    /// Escaped, so that it is a single line.
     message: String,
-    /// As it is in Redis, not as messages show it.
+    /// The key as it is in Redis, not as messages show it.
     resource: Option<String>,
     /// How long the caller waited.
     waited: Option<Duration>,
-    /// How long the present holder's lease still is, where that is known.
+    /// The remaining time of the current holder's lease, if known.
     remaining: Option<Duration>,
-    /// Why a lease was lost.
+    /// Why the lease was lost.
     reason: Option<LossReason>,
-    /// What each node said, in the order of the client's list.
+    /// The result of each node, in the order of the client's list.
     nodes: Vec<NodeReport>,
-    /// What stands behind it.
+    /// The underlying error.
     source: Option<Arc<Source>>,
     late: bool,
 }
 
 impl Error {
-    /// Boxed: results of every call are as small as a pointer, and errors are rare.
+    /// Boxed, so that results are as small as a pointer. Errors are rare.
     fn new(kind: ErrorKind, message: &str) -> Self {
         Self(Box::new(Repr {
             kind,
-            // Here once, whoever wrote it: names and keys come from callers.
+            // Escaped in this one place, because names and keys come from callers.
             message: escaped(message.chars()),
             resource: None,
             waited: None,
@@ -75,12 +75,12 @@ impl Error {
         }))
     }
 
-    /// A value broke a rule, which is the message.
+    /// A value broke a rule, which `message` states.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::permanent(ErrorKind::Invalid, &message.into())
     }
 
-    /// No retry can help, as the kind says.
+    /// An error that no retry can fix.
     pub(crate) fn permanent(kind: ErrorKind, message: &str) -> Self {
         Self::new(kind, message)
     }
@@ -90,9 +90,9 @@ impl Error {
         Self::new(ErrorKind::Closed, &format!("{}: the client is closed", shown(key))).about(key)
     }
 
-    /// The lease was lost, for this reason and so long ago.
+    /// The lease was lost for this reason, and how long ago.
     ///
-    /// How long ago counts: a body that hears of it late has run without its lock for so long.
+    /// The time matters: code that is notified late has run without its lock for that long.
     pub(crate) fn lost(key: &str, reason: LossReason, ago: Duration) -> Self {
         let (shown, ago) = (shown(key), seconds(ago));
         let text = format!("{shown}: the lease was lost {ago} ago: {}", reason.explanation());
@@ -101,13 +101,13 @@ impl Error {
         error
     }
 
-    /// The owner has released the lease, or has detached from it. Nothing more can be done with it.
+    /// The owner released the lease or detached it, so no further operation is possible.
     pub(crate) fn released(key: &str) -> Self {
         let text = format!("{}: the lease was released; nothing is held", shown(key));
         Self::new(ErrorKind::Released, &text).about(key)
     }
 
-    /// Not acquired in time, and why.
+    /// Not acquired in time, and the reason.
     pub(crate) fn timeout(key: &str, waited: Duration, why: &str) -> Self {
         let text = format!("{}: not acquired within {}: {why}", shown(key), seconds(waited));
         let mut error = Self::new(ErrorKind::Timeout, &text).about(key);
@@ -115,8 +115,9 @@ impl Error {
         error
     }
 
-    /// `what` failed for want of a quorum: each node with its own cause.
-    /// Whoever reads it must see at once whether one server is down or all are misspelt.
+    /// `what` failed because no quorum replied. The text lists each node with its error.
+    ///
+    /// It must show at once whether one server is down or all URLs are misspelled.
     pub(crate) fn unavailable(key: &str, what: &str, nodes: Vec<NodeReport>) -> Self {
         use fmt::Write;
         let faults = nodes.iter().filter(|node| node.state == NodeState::Fault).count();
@@ -133,7 +134,7 @@ impl Error {
             };
         }
         let mut error = Self::new(ErrorKind::Unavailable, &text).about(key);
-        // One stands for all: the first that failed, and of those the first of which the system said why.
+        // The source is one failed node, preferably the first with an error of the operating system.
         let failed = || nodes.iter().filter(|node| node.error.is_some());
         let first = failed().find(|node| node.cause.is_some()).or_else(|| failed().next());
         error.0.source = first.map(|node| {
@@ -144,7 +145,7 @@ impl Error {
         error
     }
 
-    /// Nothing can be asked: the system has no thread, or no file descriptor, for the background thread.
+    /// No command can be sent: the system has no thread or no file descriptor for the background thread.
     pub(crate) fn no_thread(key: &str, error: &std::io::Error) -> Self {
         let why = format!("the background thread cannot be started: {error}");
         let text = format!("{}: {why}", shown(key));
@@ -153,7 +154,7 @@ impl Error {
         failure
     }
 
-    /// A quorum granted, and the answers were read too late.
+    /// Marks that a quorum granted the lock, but the replies were read too late.
     pub(crate) fn with_late(mut self) -> Self {
         self.0.late = true;
         self
@@ -163,71 +164,66 @@ impl Error {
         self.0.late
     }
 
-    /// The key that the error is about.
+    /// Sets the key that the error is about.
     pub(crate) fn about(mut self, key: &str) -> Self {
         self.0.resource = Some(key.to_owned());
         self
     }
 
-    /// What is left of the holder's lease.
+    /// Sets the remaining time of the holder's lease.
     pub(crate) fn with_remaining(mut self, remaining: Option<Duration>) -> Self {
         self.0.remaining = remaining;
         self
     }
 
-    /// How long the acquire had waited.
+    /// Sets how long the acquire waited.
     pub(crate) fn with_waited(mut self, waited: Duration) -> Self {
         self.0.waited = Some(waited);
         self
     }
 
-    /// What went wrong, to branch on.
+    /// The kind of the error, for branching.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The kind's code, equal in every language: `timeout`, `lost`, `released`, `unavailable`, `invalid`, `unsupported` or
-    /// `closed`.
+    /// The code of the kind, which is the same in every language.
+    ///
+    /// It is `timeout`, `lost`, `released`, `unavailable`, `invalid`, `unsupported` or `closed`.
     pub fn code(&self) -> &'static str {
         self.0.kind.code()
     }
 
-    /// The Redis key the error is about.
+    /// The Redis key that the error is about, with the client's prefix. Several keys are separated by commas.
     ///
-    /// With the prefix; of several, all, separated by commas. `None` where no key was known yet.
+    /// `None` if no key was known yet.
     pub fn resource(&self) -> Option<&str> {
         self.0.resource.as_deref()
     }
 
-    /// How long the acquire had waited.
-    ///
-    /// Of acquires only; queueing in the process counts.
+    /// How long the acquire waited, including the queue within the process. Only set for acquires.
     pub fn waited(&self) -> Option<Duration> {
         self.0.waited
     }
 
-    /// What is left of the holder's lease, where a node told it.
+    /// The remaining time of the holder's lease, if a node reported it.
     ///
-    /// As of its last answer: a holder that renews has more.
+    /// It is as of the last reply. A holder that renews has more.
     pub fn remaining(&self) -> Option<Duration> {
         self.0.remaining
     }
 
-    /// Why the lease was lost.
-    ///
-    /// `None` for other kinds.
+    /// Why the lease was lost. `None` for other kinds.
     pub fn loss_reason(&self) -> Option<LossReason> {
         self.0.reason
     }
 
-    /// Why the lease was lost, as the word every language uses.
+    /// Why the lease was lost, as the word that every language uses.
     pub fn reason(&self) -> Option<&'static str> {
         self.0.reason.map(LossReason::as_str)
     }
 
-    /// What each node had to say, where the nodes are the cause.
-    ///
-    /// In the order of the client's list; empty for other kinds than `Unavailable`.
+    /// The result of each node, in the order of the client's list. Empty for other kinds than `Unavailable`.
     pub fn nodes(&self) -> &[NodeReport] {
         &self.0.nodes
     }
@@ -240,19 +236,20 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
-    /// Of `Unavailable`: the first node that failed; behind it an [`io::Error`](std::io::Error), if the system said why.
+    /// For `Unavailable`, the first node that failed. Its source is an [`io::Error`](std::io::Error), if the operating
+    /// system reported one.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|source| source as _)
     }
 }
 
-// Nothing in it changes any more: no panic can leave it half changed.
+// An error is immutable, so no panic can leave it in an inconsistent state.
 impl UnwindSafe for Error {}
 impl RefUnwindSafe for Error {}
 
-/// `1.234 s`, as every message writes a time.
+/// Formats a duration as `1.234 s`.
 ///
-/// One unit in every language, so that a text can be searched for.
+/// All messages use this unit, so that logs can be searched.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.3} s", time.as_secs_f64())
 }

@@ -1,9 +1,9 @@
-//! What one node had to say, as an error lists it.
+//! The result of one node, as part of an error.
 
 use super::cause::Cause;
 use super::kind::NodeState;
 
-/// What one node had to say.
+/// The result of one node.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -18,14 +18,14 @@ use super::kind::NodeState;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeReport {
-    /// The node's URL without its password.
+    /// The URL of the node, without its password.
     pub url: String,
-    /// What it said, in one word.
+    /// The result as one word.
     pub state: NodeState,
-    /// The fault's own text.
+    /// The error text of the node.
     ///
-    /// `None` where the state says all; a server's words are cut at 200 characters and without the password.
+    /// `None` if `state` says it all. Text of a server is cut at 200 characters, and passwords are removed.
     pub error: Option<String>,
-    /// What the system said.
+    /// The error of the operating system.
     pub(crate) cause: Option<Cause>,
 }
