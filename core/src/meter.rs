@@ -1,10 +1,10 @@
-//! What the clients of a process do, in numbers, on its way to the program's recorder of the `metrics` crate.
+//! Reports the metrics of the process to the program's recorder of the `metrics` crate.
 //!
-//! A recorder is the program's own code: it may block, panic, or call this library. So one thread that does nothing
-//! else calls it. Durations are left for it in a bounded queue; one that has no room is dropped. What is counted is
-//! counted by the clients anyhow: the thread reads all of them once a second, so that no count is ever dropped.
+//! A recorder is code of the program: it may block, panic, or call this library. Therefore a separate thread calls it.
+//! Durations reach the thread through a bounded queue and are dropped if the queue is full. Counters are kept by the
+//! clients. The thread reads them once a second, so no count is ever dropped.
 //!
-//! Names, labels and their words are those of the Python package's OpenTelemetry, as Prometheus writes them.
+//! The names and labels are those of the Python package's OpenTelemetry metrics, in Prometheus notation.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,15 +21,15 @@ use crate::clock::{Clock, Instant, SystemClock};
 use crate::per_process::PerProcess;
 use crate::stats::{Counts, Stats};
 
-/// More durations than this wait for nobody.
+/// The length of the queue. Further durations are dropped.
 const ROOM: usize = 4096;
-/// How old what is counted may be.
+/// How often the counters are reported.
 const TICK: Duration = Duration::from_secs(1);
 
-/// This process's thread and queue.
+/// The thread and the queue of this process.
 static CURRENT: PerProcess<Meter> = PerProcess::new();
 
-/// The queue's near end, and whom the thread reads.
+/// The sending end of the queue, and the clients whose counters the thread reads.
 struct Meter {
     queue: SyncSender<Sample>,
     clients: Arc<Mutex<Clients>>,
@@ -37,64 +37,64 @@ struct Meter {
 
 /// One value of a histogram.
 enum Sample {
-    /// How an acquire ended, and after how long.
+    /// The outcome of an acquire, and how long it took.
     Wait(&'static str, Duration),
-    /// How a lease ended, and after how long.
+    /// How a lease ended, and how long it was held.
     Hold(&'static str, Duration),
 }
 
-/// The clients of this process: no user code runs under their lock.
+/// The clients of this process. No user code runs under their lock.
 struct Clients {
     there: Vec<Client>,
-    /// What those did that are there no more.
+    /// The totals of clients that no longer exist.
     gone: Stats,
 }
 
-/// One of them.
+/// The counters of one client.
 #[derive(Clone)]
 struct Client {
     counts: Arc<Counts>,
-    /// Adds what is there now; nothing of a client is kept alive by it.
+    /// Adds the current values. It does not keep the client alive.
     now: Arc<dyn Fn(&mut Stats) + Send + Sync>,
-    /// Never fewer than before, though a client that is closed says none.
+    /// The largest value reported so far, because a closed client reports none.
     reconnects: Arc<AtomicU64>,
 }
 
-/// When an acquire began.
+/// The start time of an acquire.
 pub(crate) struct Began(Instant);
 
 impl Began {
-    /// At this moment of the client's clock.
+    /// The current time of the client's clock.
     pub(crate) fn now(clock: &dyn Clock) -> Self {
         Self(clock.now())
     }
 
-    /// It ended, in this way.
+    /// Records the outcome of the acquire.
     pub(crate) fn came_to(&self, outcome: &'static str, clock: &dyn Clock) {
         leave(|| Sample::Wait(outcome, clock.now().since(self.0)));
     }
 }
 
-/// A lease ended in this way, after so long.
+/// Records how a lease ended, and how long it was held.
 pub(crate) fn held(end: &'static str, time: impl FnOnce() -> Duration) {
     leave(|| Sample::Hold(end, time()));
 }
 
-/// Reads a client's counts from now on; `now` adds what is there at that moment.
+/// Reads the counters of a client from now on. `now` adds its current values.
 pub(crate) fn watch(counts: &Arc<Counts>, now: impl Fn(&mut Stats) + Send + Sync + 'static) {
-    // Without a thread there is nobody to tell: locks work all the same.
+    // Without the thread there are no metrics, but locks work.
     let Ok(meter) = CURRENT.get_or_try_make(|_| true, start) else { return };
     let (counts, now) = (Arc::clone(counts), Arc::new(now));
     let mut clients = lock(&meter.clients);
     clients.bury();
-    // A client that had to be started anew has the same counts.
+    // A client that was started again has the same counters.
     match clients.there.iter_mut().find(|client| Arc::ptr_eq(&client.counts, &counts)) {
         Some(client) => client.now = now,
         None => clients.there.push(Client { counts, now, reconnects: Arc::default() }),
     }
 }
 
-/// Leaves a duration for the thread; never blocks.
+/// Leaves a duration for the thread. Never blocks.
 fn leave(sample: impl FnOnce() -> Sample) {
     if let Some(meter) = CURRENT.get() {
         let _ = meter.queue.try_send(sample());
@@ -105,7 +105,7 @@ fn lock(clients: &Mutex<Clients>) -> MutexGuard<'_, Clients> {
     clients.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The recorder's own thread.
+/// Starts the thread that calls the recorder.
 fn start() -> io::Result<Meter> {
     let (queue, samples) = sync_channel(ROOM);
     let none = Clients { there: Vec::new(), gone: Counts::default().read() };
@@ -116,7 +116,7 @@ fn start() -> io::Result<Meter> {
     Ok(Meter { queue, clients })
 }
 
-/// Ends when the queue's other end goes, which it does only where two threads made a meter at once.
+/// Runs until the queue is closed. This only happens if two threads started a meter at the same time.
 fn run(samples: &Receiver<Sample>, clients: &Mutex<Clients>) {
     let (mut next, mut described) = (SystemClock.now() + TICK, false);
     loop {
@@ -141,7 +141,7 @@ fn run(samples: &Receiver<Sample>, clients: &Mutex<Clients>) {
 }
 
 impl Clients {
-    /// Keeps what those have done whom nobody has any more.
+    /// Adds the counters of dropped clients to the totals.
     fn bury(&mut self) {
         let Self { there, gone } = self;
         there.retain(|client| {
@@ -155,7 +155,7 @@ impl Clients {
     }
 }
 
-/// What all clients of the process did so far, and have now.
+/// The totals of all clients, and their current values.
 fn total(clients: &Mutex<Clients>) -> Stats {
     let mut clients = lock(clients);
     clients.bury();
@@ -172,7 +172,7 @@ fn total(clients: &Mutex<Clients>) -> Stats {
     total
 }
 
-/// Adds one client's numbers to a sum.
+/// Adds the numbers of one client to a sum.
 fn add(sum: &mut Stats, stats: &Stats) {
     sum.granted += stats.granted;
     sum.refused += stats.refused;
@@ -189,7 +189,7 @@ fn add(sum: &mut Stats, stats: &Stats) {
     sum.held += stats.held;
 }
 
-/// Tells the recorder. Each number is a whole, so that one that a recorder failed to take is made good by the next.
+/// Reports to the recorder. Each value is a total, so the next report makes up for a failed one.
 fn publish(total: &Stats) {
     let outcomes = [
         ("granted", total.granted),
@@ -215,7 +215,7 @@ fn publish(total: &Stats) {
     guarded(|| gauge!("redlock_waiting").set(waiting));
 }
 
-/// Once, in the words of the OpenTelemetry of the Python package.
+/// Describes the metrics once, with the texts of the Python package's OpenTelemetry metrics.
 fn describe() {
     describe_counter!("redlock_acquires_total", "Acquires that ended, by outcome.");
     describe_counter!("redlock_renewals_total", "Renewals, by whether a quorum confirmed them.");
@@ -229,7 +229,7 @@ fn describe() {
     describe_histogram!(hold, Unit::Seconds, "How long leases were held, by how they ended.");
 }
 
-/// A panic here is the recorder's; the panic hook has said so.
+/// Ignores a panic of the recorder. The panic hook has already reported it.
 fn guarded(tell: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(tell));
 }

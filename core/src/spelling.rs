@@ -1,26 +1,27 @@
-//! Names of options and methods in messages, as the caller's language writes them.
+//! Spells the names of options and methods in messages as the caller's language does.
 //!
-//! One text for each message stands in the core, with the names as Rust and Python write them.
+//! The core has one text for each message, with the names as Rust and Python write them.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One for the whole process: a binding is the only user of its own copy of this library.
-/// Set when the Node binding is loaded, before any message is made.
+/// Whether names are in camel case. One flag per process is enough, because each binding has its own copy of the
+/// library.
+///
+/// The Node binding sets it when it is loaded, before any message is made.
 static CAMEL_CASE: AtomicBool = AtomicBool::new(false);
 
-/// From now on messages and logs write `restartGuard`, not `restart_guard`.
+/// Makes messages and logs write `restartGuard` instead of `restart_guard` from now on.
 pub fn spell_in_camel_case() {
     CAMEL_CASE.store(true, Ordering::Relaxed);
 }
 
-/// A name of Rust's and Python's, as the caller writes it.
+/// The name as the caller's language writes it.
 pub fn spelled(name: &str) -> Cow<'_, str> {
     if camel_case() { joined(name).into() } else { name.into() }
 }
 
-/// Where a text must be written out for each spelling.
-/// Whether that is the caller's way.
+/// Whether the caller writes names in camel case. For texts that must be written out for each spelling.
 pub(crate) fn camel_case() -> bool {
     CAMEL_CASE.load(Ordering::Relaxed)
 }
@@ -30,7 +31,7 @@ fn joined(name: &str) -> String {
     let mut words = name.split('_');
     let mut spelled = words.next().unwrap_or_default().to_owned();
     for word in words {
-        // Names are ASCII, so one byte is one letter; an empty part stays empty.
+        // Names are ASCII, so one byte is one letter. An empty part stays empty.
         let (first, rest) = word.split_at(word.len().min(1));
         spelled += &first.to_uppercase();
         spelled += rest;

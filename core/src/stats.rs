@@ -1,45 +1,45 @@
-//! What a client has done so far, in numbers: counted where it happens, by atomics that nobody waits for.
+//! Statistics of a client, counted by atomics without locks.
 //!
-//! Each is exact by itself. Read while others count, two of them may be of different moments.
+//! Each number is exact. While others count, two numbers may be from different moments.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, LossReason};
 
-/// What a client has done in this process so far; see [`Redlock::stats`](crate::Redlock::stats).
+/// Statistics of a client in this process. See [`Redlock::stats`](crate::Redlock::stats).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Acquires that gave a lease.
+    /// Acquires that returned a lease.
     pub granted: u64,
-    /// Acquires of one round that found somebody else: `try_acquire`.
+    /// Calls of `try_acquire` that found the lock held.
     pub refused: u64,
     /// Acquires whose `wait` was over.
     pub timed_out: u64,
-    /// Acquires for which too few nodes answered.
+    /// Acquires that failed because too few nodes replied.
     pub unavailable: u64,
-    /// Leases that their owner gave back.
+    /// Leases that their owner released.
     pub released: u64,
     /// Renewals that a quorum confirmed.
     pub renewed: u64,
-    /// Renewals that no quorum confirmed: each is tried again until the lease is over.
+    /// Renewals that no quorum confirmed. Each is retried until the lease ends.
     pub unrenewed: u64,
-    /// Leases that were lost, for each reason that there is. `Forked` stays 0: a forked child counts none of its parent's.
+    /// Lost leases, by reason. `Forked` stays 0, because a forked child does not count the leases of its parent.
     pub lost: Vec<(LossReason, u64)>,
-    /// Connections that were opened anew, after one that ended.
+    /// Connections that were opened again after one was closed.
     pub reconnects: u64,
     /// Acquires that are under way now.
     pub waiting: u64,
     /// Leases that are held now.
     pub held: u64,
-    /// For how long all acquires together had to wait before the round that gave the lease, or until `wait` was over.
+    /// Total time that acquires waited, until the round that granted the lease or until `wait` was over.
     pub time_waited: Duration,
-    /// For how long all leases together were held that were released or lost.
+    /// Total time that released and lost leases were held.
     pub time_held: Duration,
 }
 
-/// In the order of their numbers.
+/// In the order of their discriminants.
 const REASONS: [LossReason; 9] = [
     LossReason::Expired,
     LossReason::Taken,
@@ -52,7 +52,7 @@ const REASONS: [LossReason; 9] = [
     LossReason::Internal,
 ];
 
-/// One client's counters in this process.
+/// The counters of one client in this process.
 #[derive(Default)]
 pub(crate) struct Counts {
     granted: AtomicU64,
@@ -62,29 +62,29 @@ pub(crate) struct Counts {
     released: AtomicU64,
     renewed: AtomicU64,
     unrenewed: AtomicU64,
-    /// By the number of the reason.
+    /// Indexed by the discriminant of the reason.
     lost: [AtomicU64; REASONS.len()],
-    /// In nanoseconds, as the next.
+    /// `waited` and `held` are in nanoseconds.
     waited: AtomicU64,
     held: AtomicU64,
 }
 
 impl Counts {
-    /// An acquire gave a lease, after so long.
+    /// Counts an acquire that returned a lease.
     pub(crate) fn granted(&self, waited: Duration) {
         self.granted.fetch_add(1, Relaxed);
-        // Mostly nothing was waited for.
+        // Most acquires do not wait.
         if !waited.is_zero() {
             self.waited.fetch_add(nanos(waited), Relaxed);
         }
     }
 
-    /// Somebody else was first, where nothing is waited for.
+    /// Counts a `try_acquire` that found the lock held.
     pub(crate) fn refused(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// An acquire ended without a lease.
+    /// Counts an acquire that failed.
     pub(crate) fn failed(&self, error: &Error) {
         match error.kind() {
             ErrorKind::Timeout => self.timed_out.fetch_add(1, Relaxed),
@@ -94,25 +94,25 @@ impl Counts {
         self.waited.fetch_add(error.waited().map_or(0, nanos), Relaxed);
     }
 
-    /// A lease was given back by its owner, after so long.
+    /// Counts a lease that its owner released.
     pub(crate) fn released(&self, held: Duration) {
         self.released.fetch_add(1, Relaxed);
         self.held.fetch_add(nanos(held), Relaxed);
     }
 
-    /// One was lost.
+    /// Counts a lost lease.
     pub(crate) fn lost(&self, reason: LossReason, held: Duration) {
         self.lost[reason as usize].fetch_add(1, Relaxed);
         self.held.fetch_add(nanos(held), Relaxed);
     }
 
-    /// A renewal's outcome.
+    /// Counts a renewal.
     pub(crate) fn renewed(&self, confirmed: bool) {
         let count = if confirmed { &self.renewed } else { &self.unrenewed };
         count.fetch_add(1, Relaxed);
     }
 
-    /// What is counted here; the rest is of what is there now.
+    /// Reads the counters. The caller fills in the current values.
     pub(crate) fn read(&self) -> Stats {
         let count = |count: &AtomicU64| count.load(Relaxed);
         Stats {
@@ -131,7 +131,7 @@ impl Counts {
     }
 }
 
-/// Enough for 500 years.
+/// Converts to nanoseconds, which are enough for 500 years.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

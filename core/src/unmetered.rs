@@ -1,4 +1,4 @@
-//! In place of the metrics, where the feature `metrics` is off: nobody is told, and no clock is read for it.
+//! Replaces the metrics if the feature `metrics` is disabled. It records nothing and reads no clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::stats::{Counts, Stats};
 
-/// Nobody asks when.
+/// Replaces the start time of an acquire.
 pub(crate) struct Began;
 
 impl Began {
@@ -15,16 +15,16 @@ impl Began {
         Self
     }
 
-    /// Nobody is told of it.
+    /// Records nothing.
     #[inline]
     #[allow(clippy::unused_self, reason = "as it is with the feature")]
     pub(crate) fn came_to(&self, _outcome: &'static str, _clock: &dyn Clock) {}
 }
 
-/// Nobody is told of it.
+/// Records nothing.
 #[inline]
 pub(crate) fn held(_end: &'static str, _time: impl FnOnce() -> Duration) {}
 
-/// Nobody reads them.
+/// Records nothing.
 #[inline]
 pub(crate) fn watch(_counts: &Arc<Counts>, _now: impl Fn(&mut Stats) + Send + Sync + 'static) {}
