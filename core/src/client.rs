@@ -125,7 +125,7 @@ impl Redlock {
         Lock::new(&self.0, names.into(), options)
     }
 
-    /// Deletes the keys of these names on every node, whoever holds them. Returns true if there was one.
+    /// Deletes the keys of these names on every node, regardless of their owner. Returns true if there was one.
     ///
     /// A running holder is notified of the loss.
     ///

@@ -124,7 +124,7 @@ impl Lock {
         self.acquire_as(self.options.wait, None)
     }
 
-    /// [`Lock::acquire`] with another `wait`. A given `owner` is told in the error if it waits for itself.
+    /// [`Lock::acquire`] with another `wait`. The error names the `owner` if it waits for itself.
     pub(crate) fn acquire_as(
         &self,
         wait: Option<Duration>,
@@ -203,7 +203,7 @@ impl Lock {
         }
     }
 
-    /// Returns a snapshot of who holds the lock, as reported by each node. It may be outdated on return.
+    /// Returns a snapshot of the holder, as reported by each node. It may be outdated on return.
     ///
     /// # Errors
     ///

@@ -82,7 +82,7 @@ pub(crate) fn held(end: &'static str, time: impl FnOnce() -> Duration) {
 
 /// Reads the counters of a client from now on. `now` adds its current values.
 pub(crate) fn watch(counts: &Arc<Counts>, now: impl Fn(&mut Stats) + Send + Sync + 'static) {
-    // Without the thread there are no metrics, but locks work.
+    // Without the thread nothing is reported, but locks work.
     let Ok(meter) = CURRENT.get_or_try_make(|_| true, start) else { return };
     let (counts, now) = (Arc::clone(counts), Arc::new(now));
     let mut clients = lock(&meter.clients);

@@ -21,7 +21,7 @@ pub enum ErrorKind {
     Lost,
     /// The operation needs a held lease, but the owner released this one or detached it.
     Released,
-    /// So many nodes failed that a quorum is impossible.
+    /// Too many nodes failed for a quorum to be possible.
     ///
     /// It is unknown whether the lock is held.
     Unavailable,

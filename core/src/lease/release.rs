@@ -90,7 +90,7 @@ fn send_deletes(
     }
     let tell = || twins(state).iter().for_each(|twin| twin.lose(LossReason::Revoked));
     tell();
-    // The keys of a lost lease are probably gone. The servers should not keep a record of a request for them.
+    // The keys of a lost lease are probably gone. A server with client tracking would remember the absent keys.
     let (leases, claim) = (&state.leases, &state.params.claim);
     let deletes = if stay.is_zero() {
         leases.nodes.release(claim, owed, !held)

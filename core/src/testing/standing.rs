@@ -102,7 +102,7 @@ impl Standing {
 async fn turn() {
     let (done, seen) = oneshot::channel();
     background::spawn(async move { drop(done) }).detach();
-    // The sender was dropped by the task, or because there is no thread.
+    // The task drops the sender. Without a thread, it was dropped before.
     let _: Result<(), _> = seen.await;
 }
 
