@@ -1,4 +1,4 @@
-//! Acquiring and extending, as other languages write their times and as late as their threads come to it.
+//! Acquiring and extending for the bindings, whose times are plain numbers and whose threads may be late.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,60 +16,67 @@ use crate::lease::{Lease, LeaseHandle, Owner};
 use crate::lock::Lock;
 use crate::options::Unit;
 
-/// One acquire of another language, within one budget of time.
+/// One acquire of a binding, within one time budget.
 ///
-/// A lease may have ended before its caller's thread could run: it was blocked, or waited for the interpreter. Such a
-/// lease is never handed out: the caller asks [`Acquire::accept`] on that thread, and again where the answer is `None`.
+/// The caller's thread may be late, because it was blocked or waited for the interpreter. If the lease has ended by
+/// then, it is never handed out. The caller therefore passes each result to [`Acquire::accept`] on that thread, and
+/// calls [`Acquire::ask`] again if it returns `None`.
 pub struct Acquire {
     engine: Arc<Engine>,
-    /// Or the rule that it breaks.
+    /// The request, or the rule that the lock breaks.
     request: Result<Arc<Request>>,
-    /// `None`: one round, and nothing is waited for. The inner one is for ever.
+    /// The time budget. `None` tries once without waiting, and `Some(None)` waits forever.
     wait: Option<Option<Duration>>,
     owner: Option<Owner>,
-    /// When it was first asked: the budget counts from here, through all the leases that came too late.
+    /// When the first attempt began. All attempts share the budget that begins here.
     started: OnceLock<Instant>,
-    /// A grant was read too late, for which it is asked once more.
+    /// Whether the acquire was retried because a grant was read too late.
     late: AtomicBool,
 }
 
 impl Acquire {
-    /// `wait` overrides the lock's own, infinity is for ever. An owner that waits for itself is told so.
+    /// An acquire with a time budget. `wait` overrides the lock's option, and infinity waits forever.
+    ///
+    /// The error names the `owner` if it waits for itself.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if `wait` breaks a rule.
     pub fn new(lock: &Lock, wait: Option<f64>, unit: Unit, owner: Option<Owner>) -> Result<Self> {
         let wait = args::wait(wait, unit)?.unwrap_or_else(|| lock.options().wait);
         Ok(Self::of(lock, Some(wait), owner))
     }
 
-    /// One round, as [`Lock::try_acquire`].
+    /// An acquire that tries once, as [`Lock::try_acquire`] does.
     pub fn once(lock: &Lock) -> Self {
         Self::of(lock, None, None)
     }
 
-    /// Begins to count the wait only when it is first polled: bindings make it earlier.
+    /// The budget begins at the first attempt and not here, because bindings make the acquire earlier.
     fn of(lock: &Lock, wait: Option<Option<Duration>>, owner: Option<Owner>) -> Self {
         let (engine, request) = lock.parts();
         let (started, late) = (OnceLock::new(), AtomicBool::new(false));
         Self { engine, request, wait, owner, started, late }
     }
 
-    /// Whether somebody else may be waited for.
+    /// Whether the acquire may wait for another owner.
     ///
-    /// Bindings warn where that would block an event loop.
+    /// Bindings warn if that would block an event loop.
     pub fn may_wait(&self) -> bool {
         self.wait.is_some_and(|wait| wait != Some(Duration::ZERO))
     }
 
-    /// The lease, once it is ours; `None` where one round was not enough. Of what is left of the budget each time; when
-    /// nothing is, one round.
+    /// Acquires the lock within the rest of the budget. Once the budget is used up, it tries once.
     ///
-    /// Sent when it is polled. Dropping the future leaves no key behind, and neither does dropping the lease before it is
-    /// a handle, which the caller's thread makes of it.
+    /// Returns `None` if an acquire that tries once found the lock held. The commands are sent when the future is
+    /// polled. Dropping the future leaves no key behind. The same holds for dropping the lease before the caller's
+    /// thread makes a handle of it.
     pub fn ask(&self) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
         let now = self.engine.config.clock.now();
         let passed = now.since(*self.started.get_or_init(|| now));
         let (engine, request) = (Arc::clone(&self.engine), self.request.clone());
         let owner = self.owner;
-        // One of two, not a block over both: that would hold whichever it is twice, and be moved as a whole.
+        // `Either` and not one async block: the block would hold both futures and be moved as a whole.
         match self.wait.map(|wait| wait.map(|wait| wait.saturating_sub(passed))) {
             Some(wait) => {
                 let granted = engine.acquire(request, wait, owner);
@@ -82,20 +89,25 @@ impl Acquire {
         }
     }
 
-    /// What the caller is told now, on its own thread; `None`: its lease's time was over before, it is to ask again.
+    /// Checks a result on the caller's thread. Returns `None` if the caller must try again.
     pub fn accept(&self, granted: Result<Option<Lease>>) -> Option<Result<Option<Lease>>> {
         match granted {
-            // Dropped here, which deletes what may still be there.
+            // The lease has ended. Dropping it deletes any remaining key.
             Ok(Some(lease)) if !lease.is_held() => None,
-            // The nodes may have answered in time: an event loop that somebody blocks reads later. Once, as it may also be
-            // their way that takes so long; of what is left of the budget, which is one round at least.
+            // The nodes may have replied in time, while a blocked event loop read the replies too late. Retried only
+            // once, because the network may be the slow part. The retry gets the rest of the budget, but at least one
+            // round.
             Err(error) if error.was_late() && !self.late.swap(true, Ordering::Relaxed) => None,
             granted => Some(granted),
         }
     }
 }
 
-/// One acquire whose lease is handed out whenever it comes: [`Acquire`] without its second thoughts.
+/// Acquires a lock and returns the lease even if it has ended in the meantime, unlike [`Acquire`].
+///
+/// # Errors
+///
+/// `Invalid` if `wait` breaks a rule. The future fails as [`Lock::acquire`] does.
 pub fn acquire(
     lock: &Lock,
     wait: Option<f64>,
@@ -106,8 +118,11 @@ pub fn acquire(
     Ok(lock.acquire_as(wait, owner))
 }
 
-/// [`LeaseHandle::extend`] for other languages: `None` is the lease's own ttl. A ttl that breaks a rule is told at
-/// once.
+/// [`LeaseHandle::extend`] for the bindings. A `ttl` of `None` is the lease's current TTL.
+///
+/// # Errors
+///
+/// `Invalid` immediately if `ttl` breaks a rule. The future fails as [`LeaseHandle::extend`] does.
 pub fn extend(
     lease: &LeaseHandle,
     ttl: Option<f64>,
@@ -119,12 +134,12 @@ pub fn extend(
     Ok(lease.extend(ttl))
 }
 
-/// What a lock asks for, if it is not extended: its leases begin with it.
+/// The `ttl` option of a lock, with which its leases begin.
 pub fn own_ttl(lock: &Lock) -> Duration {
     lock.options().ttl
 }
 
-/// The lease's fencing token; `None`: it has none, which costs no error's text.
+/// The fencing token of the lease. Unlike [`LeaseHandle::fencing_token`] it makes no error if there is none.
 pub fn fence(lease: &LeaseHandle) -> Option<u64> {
     lease.0.params.fence
 }

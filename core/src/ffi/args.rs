@@ -1,7 +1,7 @@
-//! What callers in other languages give for a client and for a lock: values in their own unit, not yet checked.
+//! The options of a client or a lock as the bindings pass them, in the caller's unit and not checked yet.
 //!
-//! A binding says which options it was given, by name; how each is converted and where it goes is the table's
-//! ([`super::options`]).
+//! A binding passes options by name. The table in [`super::options`] defines how each is converted and where it is
+//! stored.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use crate::names::Names;
 use crate::options::{Options, Unit};
 use crate::spelling::spelled;
 
-/// The options that were given, each by its name in the table.
+/// The options that a caller passed, by their names in the table.
 pub struct Args<T: 'static> {
-    /// In which times were given, and messages name them.
+    /// The unit of times, also in messages.
     unit: Unit,
-    /// In the binding's order: of two mistakes the first is told.
+    /// In the order of the binding. The first mistake is reported.
     given: Vec<(&'static str, Value)>,
-    /// Which options there are.
+    /// The options that exist.
     table: &'static [Row<T>],
 }
 
-/// A lock's.
+/// The options of a lock.
 pub type LockArgs = Args<Options>;
 
-/// A client's.
+/// The options of a client.
 pub type ClientArgs = Args<Settings>;
 
-// By hand: a derived one would ask for a `T` that can be cloned, and there is none in here.
+// Implemented manually, because a derive would require `T: Clone`.
 impl<T> Clone for Args<T> {
     fn clone(&self) -> Self {
         Self { unit: self.unit, given: self.given.clone(), table: self.table }
@@ -38,30 +38,30 @@ impl<T> Clone for Args<T> {
 }
 
 impl LockArgs {
-    /// None is given; times will be in this unit.
+    /// No options yet. Times will be in this unit.
     pub fn of_lock(unit: Unit) -> Self {
         Self { unit, given: Vec::new(), table: LOCK_OPTIONS }
     }
 }
 
 impl ClientArgs {
-    /// None is given; times will be in this unit.
+    /// No options yet. Times will be in this unit.
     pub fn of_client(unit: Unit) -> Self {
         Self { unit, given: Vec::new(), table: CLIENT_OPTIONS }
     }
 }
 
 impl<T> Args<T> {
-    /// With this one, if it was given.
+    /// Adds an option, if it has a value.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: Option<impl Into<Value>>) -> Self {
         self.given.extend(value.map(|value| (name, value.into())));
         self
     }
 
-    /// The number that was given for this one.
+    /// The number passed for an option, unconverted.
     ///
-    /// As it was given, for warnings and `repr`.
+    /// Used for warnings and `repr`.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.given.iter().find_map(|(given, value)| match value {
             Value::Number(number) if *given == name => Some(*number),
@@ -69,14 +69,16 @@ impl<T> Args<T> {
         })
     }
 
-    /// What was given, by name: as it was given.
+    /// The options that were passed, unconverted.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.given.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Puts everything where it belongs.
+    /// Stores every option in `into`.
     ///
-    /// Fails with `Invalid` at the first that is no option, or of another kind.
+    /// # Errors
+    ///
+    /// `Invalid` at the first option that does not exist or has a value of the wrong kind.
     fn apply(&self, into: &mut T) -> Result<()> {
         for (name, value) in &self.given {
             let row = self.table.iter().find(|row| row.name == *name);
@@ -88,56 +90,70 @@ impl<T> Args<T> {
     }
 }
 
-/// [`Redlock::builder`] for other languages.
+/// [`Redlock::builder`] for the bindings. Does not connect.
 ///
-/// Fails with `Invalid`; nothing connects.
+/// # Errors
+///
+/// `Invalid` if an option breaks a rule.
 pub fn client(nodes: Vec<String>, args: &ClientArgs) -> Result<Redlock> {
     let mut builder = Redlock::builder(nodes);
     args.apply(&mut builder.0)?;
     builder.build()
 }
 
-/// [`Redlock::lock`] for other languages: every option is checked at once.
+/// [`Redlock::lock`] for the bindings. Checks every option immediately.
+///
+/// # Errors
+///
+/// `Invalid` if a name or an option breaks a rule.
 pub fn lock(client: &Redlock, names: Vec<String>, args: &LockArgs) -> Result<Lock> {
     let lock = client.lock_with(names, options(args)?);
-    // Now rather than at the first acquire: a wrong option shows where it was written.
+    // Checked here and not at the first acquire, so that the error points to the line with the wrong option.
     lock.request()?;
     Ok(lock)
 }
 
-/// A lock with the client and the options of this one, on other names, whose rules [`check_names`] checks and each acquire.
+/// A lock with the same client and options, on other names. [`check_names`] and each acquire check the names.
 pub fn renamed(lock: &Lock, names: impl Into<Names>) -> Lock {
     lock.renamed(names.into())
 }
 
-/// Fails with `Invalid` if the names break a rule.
+/// Checks the names of a lock.
+///
+/// # Errors
+///
+/// `Invalid` if they break a rule.
 pub fn check_names(lock: &Lock) -> Result<()> {
     lock.request().map(drop)
 }
 
-/// What the lock's client puts before each name.
+/// The prefix that the client puts before each name.
 pub fn key_prefix(lock: &Lock) -> &str {
     lock.key_prefix()
 }
 
-/// What can be said of a lock before its client is known: the default one may be chosen later.
+/// Checks a lock before its client is known, because the default client may be chosen later.
+///
+/// # Errors
+///
+/// `Invalid` if a name or an option breaks a rule.
 pub fn check_lock(names: &[String], args: &LockArgs) -> Result<()> {
     check_alone(names, &options(args)?)
 }
 
-/// The lock's ttl, and how long its acquires may wait; `None`: for ever.
+/// The TTL of the lock, and how long its acquires may wait. `None` waits forever.
 pub fn times(args: &LockArgs) -> Result<(Duration, Option<Duration>)> {
     options(args).map(|options| (options.ttl, options.wait))
 }
 
-/// Defaults, and what was given over them.
+/// The passed options, and defaults for the others.
 fn options(args: &LockArgs) -> Result<Options> {
     let mut options = Options { unit: args.unit, ..Options::default() };
     args.apply(&mut options)?;
     Ok(options)
 }
 
-/// `Some(None)` is for ever, `None` is not given.
+/// Converts `wait`. `None` if it was not passed, `Some(None)` if it waits forever.
 pub(super) fn wait(wait: Option<f64>, unit: Unit) -> Result<Option<Option<Duration>>> {
     match wait {
         None => Ok(None),

@@ -1,6 +1,6 @@
-//! Who holds a lease, and since which line of their program: what other languages know and only messages show.
+//! The owner and the call site of a lease, which the bindings know and only messages show.
 //!
-//! Nothing here has a part in who holds a lock: a binding that says nothing loses a few words of its messages.
+//! Neither affects which client holds a lock. A binding that sets neither only has shorter messages.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,37 +8,38 @@ use std::sync::Arc;
 use crate::lease::{CallSite, LeaseHandle, Owner};
 use crate::lock::Lock;
 
-/// Notes where the lease was acquired, as its language writes it. The first note stands.
+/// Records where the lease was acquired, in the notation of the language. Later calls change nothing.
 pub fn note_call_site(lease: &LeaseHandle, call_site: impl CallSite) {
-    // Whoever was first has noted the same.
+    // An earlier call recorded the same call site.
     let _ = lease.0.call_site.set(Box::new(call_site));
 }
 
-/// The note of this type that was made of where the lease was acquired.
+/// The recorded call site, if it has this type.
 pub fn call_site<T: CallSite>(lease: &LeaseHandle) -> Option<&T> {
     let noted: &dyn Any = &**lease.0.call_site.get()?;
     noted.downcast_ref()
 }
 
-/// Notes who acquired the lease: an acquire of the same owner that waits for it says so. The first note stands.
+/// Records the owner of the lease. If the same owner then waits for the lease, the error reports it. Later calls change
+/// nothing.
 pub fn note_owner(lease: &LeaseHandle, owner: Owner) {
     let _ = lease.0.owner.set(owner);
 }
 
-/// A lease of this lock's client on one of its keys, whose noted owner is this one.
+/// A lease of this lock's client on one of the lock's keys, with this recorded owner.
 pub fn held_by(lock: &Lock, owner: impl Fn() -> Owner) -> Option<LeaseHandle> {
     let is_theirs = |lease: &LeaseHandle| lease.0.owner.get() == Some(&owner());
     lock.held().into_iter().find(is_theirs)
 }
 
-/// `, acquired at CALL SITE`, if that was noted: for messages.
+/// `, acquired at CALL SITE` for messages, or an empty string if no call site was recorded.
 pub fn acquired_at(lease: &LeaseHandle) -> String {
     lease.0.acquired_at()
 }
 
-/// Which lease it is, among those that this process holds now: handles on one lease answer the same.
+/// Identifies the lease among those that this process holds now. Handles on one lease return the same value.
 ///
-/// An address: it may be another lease's once this one's last handle is gone.
+/// It is an address, so another lease may have it after the last handle is dropped.
 pub fn identity(lease: &LeaseHandle) -> usize {
     Arc::as_ptr(&lease.0).addr()
 }

@@ -1,49 +1,51 @@
-//! What is done, on its way to one event loop: a queue, and one wake-up of the loop for many.
+//! A queue of completions for an event loop, with one wake-up for many.
 //!
-//! The background thread pushes and never waits for the loop; the loop takes as many as it likes at once. One
-//! wake-up for each completion would cost more than the completion: a system call, and a turn of the loop.
+//! The background thread pushes and never waits for the loop. The loop takes as many as it wants at once. One wake-up
+//! for each completion would cost more than the completion: a system call, and a turn of the loop.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A queue that any thread may push into, for a loop that must be woken to look.
+/// A queue that any thread may push to, for an event loop that must be woken.
 pub struct Completions<T> {
-    /// In the order in which they were done. Held for a push or a take only, never while the loop is woken.
+    /// In order of completion. Locked only for a push or a take, never while the loop is woken.
     items: Mutex<VecDeque<T>>,
-    /// A wake-up is under way that has not looked into the queue yet.
+    /// Whether a wake-up is under way that has not read the queue yet.
     waking: AtomicBool,
 }
 
 impl<T> Completions<T> {
-    /// Empty.
+    /// An empty queue.
     pub const fn new() -> Self {
         Self { items: Mutex::new(VecDeque::new()), waking: AtomicBool::new(false) }
     }
 
-    /// What is done and not taken yet.
+    /// Locks the queue.
     fn items(&self) -> MutexGuard<'_, VecDeque<T>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds these; whoever has added all that there is for now asks [`Completions::must_wake`].
+    /// Adds items. After a batch, the caller must call [`Completions::must_wake`].
     pub fn push(&self, items: impl IntoIterator<Item = T>) {
         self.items().extend(items);
     }
 
-    /// Whether the caller must wake the loop: there is something, and nobody is waking it already.
+    /// Whether the caller must wake the loop: the queue has items, and no wake-up is under way.
     ///
-    /// True for one of all who ask at a time; it stays theirs to do until the loop takes.
+    /// Returns true for only one of several concurrent callers, until the loop takes items.
     pub fn must_wake(&self) -> bool {
         !self.items().is_empty() && !self.waking.swap(true, Ordering::SeqCst)
     }
 
-    /// The oldest, at most so many, and whether more are left: whoever leaves some asks [`Completions::must_wake`].
+    /// Takes the oldest items, `most` at most. Returns whether more are left. The caller must then call
+    /// [`Completions::must_wake`].
     pub fn take(&self, most: usize) -> (VecDeque<T>, bool) {
-        // Before the queue is emptied: what is pushed in between wakes once more, rather than not at all.
+        // Reset before the queue is read: an item that is pushed in between causes an extra wake-up, but is never
+        // missed.
         self.waking.store(false, Ordering::SeqCst);
         let mut items = self.items();
-        // A loop that takes all of a flood at once would do nothing else for long.
+        // A loop that takes a large number at once could do nothing else for long.
         let rest = if items.len() > most { items.split_off(most) } else { VecDeque::new() };
         let more = !rest.is_empty();
         (std::mem::replace(&mut *items, rest), more)

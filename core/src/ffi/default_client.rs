@@ -1,6 +1,6 @@
-//! The default client, which module-level locks look up at each acquire: chosen once, by whoever is first.
+//! The default client of module-level locks. It is chosen once, at the first use.
 //!
-//! What a client is differs by language, so it is a type parameter; the rules of choosing are the same.
+//! The client's type differs by language, so it is a type parameter. The rules for choosing it are the same.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,18 +9,18 @@ use crate::error::{Error, Result};
 use crate::log;
 use crate::spelling::camel_case;
 
-/// One language's default client.
+/// The default client of one language.
 pub struct DefaultClient<C>(Mutex<Option<Chosen<C>>>);
 
 struct Chosen<C> {
-    /// A handle on it; clones are the same client.
+    /// A handle on the client. Clones are the same client.
     client: C,
-    /// Somebody may hold locks by it: another one would not exclude them.
+    /// Whether locks of this client may be held. Locks of another client would not exclude them.
     used: bool,
 }
 
 impl<C: Clone> DefaultClient<C> {
-    /// None is chosen yet.
+    /// No client is chosen yet.
     pub const fn new() -> Self {
         Self(Mutex::new(None))
     }
@@ -29,8 +29,14 @@ impl<C: Clone> DefaultClient<C> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The default client, in use from now on. `make` makes one if none was chosen; of several made at the same
-    /// time one is chosen. `nodes` are its URLs without passwords, for the log, which says so once.
+    /// Returns the default client and marks it as used. Calls `make` if there is none.
+    ///
+    /// If several threads make a client at the same time, one of them is chosen. `nodes` returns the URLs without
+    /// passwords, which are logged once.
+    ///
+    /// # Errors
+    ///
+    /// The error of `make`.
     pub fn get<E>(
         &self,
         make: impl FnOnce() -> Result<C, E>,
@@ -40,11 +46,11 @@ impl<C: Clone> DefaultClient<C> {
             chosen.used = true;
             return Ok(chosen.client.clone());
         }
-        // Not under the lock: it may take the caller's own locks.
+        // Called without the lock, because `make` may take locks of the caller.
         let new = make()?;
         let mut chosen = self.chosen();
         let chosen = chosen.get_or_insert_with(|| {
-            // The one that was chosen: those that came second are dropped unsaid.
+            // Only the chosen client is logged. The others are dropped.
             say(&nodes(&new));
             Chosen { client: new, used: false }
         });
@@ -52,14 +58,18 @@ impl<C: Clone> DefaultClient<C> {
         Ok(chosen.client.clone())
     }
 
-    /// Replaces the default client and whether it is in use, and returns both as they were: for tests.
+    /// Replaces the default client and its used flag, and returns the previous values. For tests.
     pub fn swap(&self, other: Option<(C, bool)>) -> Option<(C, bool)> {
         let other = other.map(|(client, used)| Chosen { client, used });
         let old = std::mem::replace(&mut *self.chosen(), other);
         old.map(|old| (old.client, old.used))
     }
 
-    /// Chooses `client`; the answer is the one before it. Fails with `Invalid` once that is in use, unless `replace`.
+    /// Sets the default client. Returns the previous one.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if the previous client was used already, unless `replace` is set.
     pub fn configure(&self, client: C, nodes: &[String], replace: bool) -> Result<Option<C>> {
         let mut chosen = self.chosen();
         if chosen.as_ref().is_some_and(|chosen| chosen.used) && !replace {
@@ -80,12 +90,12 @@ impl<C: Clone> Default for DefaultClient<C> {
     }
 }
 
-/// Somebody whose locks do not exclude each other looks for this line.
+/// Logs the nodes, which helps to find out why locks do not exclude each other.
 fn say(nodes: &[String]) {
     log::event!(Info, Client, {}, "the default client's nodes: {nodes}", nodes = nodes.join(" "));
 }
 
-/// The default client's nodes, by these variables of the environment.
+/// The nodes of the default client, according to these environment variables.
 pub fn default_nodes(redlock_nodes: Option<String>, redis_url: Option<String>) -> Vec<String> {
     environment::named(redlock_nodes, redis_url, Asker::Default)
 }
@@ -108,7 +118,7 @@ mod tests {
         let error = default.configure("third", &[], false).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert_eq!(default.configure("third", &[], true).unwrap(), Some("second"));
-        // Nobody has used that one yet.
+        // The replacement was not used yet.
         assert_eq!(default.configure("fourth", &[], false).unwrap(), Some("third"));
         assert_eq!(get(&default, "made"), "fourth");
     }

@@ -1,6 +1,8 @@
-//! Futures of one event loop: on its own thread where that can watch their connections ([`super::on_loop`]), else on the
-//! background thread, as one task. Handing over a hundred of them wakes that thread once, and what is done by then comes back
-//! as one batch; a task for each would cost a system call for each, on the event loop's own thread.
+//! Runs the futures of one event loop.
+//!
+//! They run on the loop's thread if it can watch their connections ([`super::on_loop`]), otherwise in one task on the
+//! background thread. Handing over many futures wakes that thread once, and finished ones return as one batch. One task
+//! for each future would cost a system call each on the event loop's thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,35 +18,36 @@ use super::running::{Caught, Inbox, Running, Work};
 use crate::background::{Task, spawn};
 use crate::per_process::fork_generation;
 
-/// Where one event loop's thread hands over futures. Dropping it ends them all.
+/// Accepts futures from the thread of one event loop. Dropping it aborts them all.
 pub struct Driver<T> {
     inbox: Arc<Inbox<T>>,
-    /// Its end is that of every future in it.
+    /// Runs the futures. Dropping it drops every future.
     host: Host<T>,
 }
 
-/// Who runs them.
+/// Where the futures run.
 enum Host<T> {
-    /// The background thread.
+    /// On the background thread.
     Background(Task),
-    /// The event loop's own.
+    /// On the thread of the event loop.
     Loop(OnLoop<T>),
 }
 
-/// What became of futures that have just begun.
+/// The result of starting futures.
 pub struct Begun<T> {
-    /// What was done at once.
+    /// Results of futures that completed immediately.
     pub done: Vec<T>,
-    /// Whether all that they ask is written; if not, [`Driver::flush`] is to be called when the loop's turn is over.
+    /// Whether all their commands are written. If not, call [`Driver::flush`] at the end of the loop's turn.
     pub written: bool,
 }
 
-/// A future that was handed over. Dropping it ends the future, unless that is done: then its outcome comes all the
-/// same.
+/// A future that was handed over.
+///
+/// Dropping it aborts the future. If the future has completed already, its result is still delivered.
 #[must_use = "a future whose job is dropped is ended"]
 pub struct Job {
     handle: AbortHandle,
-    /// Of the process whose thread runs it: in a forked child nobody does, and to wake that thread could block for ever.
+    /// The process whose thread runs the future. A forked child has no such thread, and waking it could block forever.
     generation: u32,
 }
 
@@ -57,18 +60,21 @@ impl Drop for Job {
 }
 
 impl<T: Send + Unpin + 'static> Driver<T> {
-    /// `done` is given the outcomes, a batch whenever all that could go on has gone on; it runs on the background
-    /// thread and must not block.
+    /// A driver on the background thread.
+    ///
+    /// `done` receives the results, one batch after each turn. It runs on the background thread and must not block.
     pub fn start(done: impl FnMut(Vec<T>) + Send + 'static) -> Self {
         let inbox = Arc::new(Inbox { new: Mutex::default(), driver: AtomicWaker::new() });
         let (work, done) = (Running::over(&inbox), Box::new(done));
-        // Not counted by tokio, which would have a few go on in each turn, and all others woken for nothing.
+        // Without tokio's cooperative budget. With it, only some futures would run in each turn, and the others would
+        // be woken for nothing.
         let host = Host::Background(spawn(unconstrained(Drive { work, done })));
         Self { inbox, host }
     }
 
-    /// One whose futures run on this thread, whose loop watches [`Driver::descriptor`] and calls [`Driver::look`] whenever
-    /// that has something to read; `None`: the system, or what is left of its descriptors, has no such thing.
+    /// A driver on this thread. Returns `None` if the system does not support it or no descriptor is left.
+    ///
+    /// The event loop must watch [`Driver::descriptor`], and call [`Driver::look`] when it is readable.
     pub fn on_loop() -> Option<Self> {
         let inbox = Arc::new(Inbox { new: Mutex::default(), driver: AtomicWaker::new() });
         let mut work = Running::over(&inbox);
@@ -77,7 +83,7 @@ impl<T: Send + Unpin + 'static> Driver<T> {
         Some(Self { inbox, host })
     }
 
-    /// What the loop is to watch, if this runs on its thread.
+    /// The descriptor that the loop must watch, if the driver runs on its thread.
     pub fn descriptor(&self) -> Option<i32> {
         match &self.host {
             Host::Loop(here) => Some(here.descriptor()),
@@ -85,7 +91,7 @@ impl<T: Send + Unpin + 'static> Driver<T> {
         }
     }
 
-    /// Has the loop look when this one has something to read, too; false: it cannot.
+    /// Adds a descriptor that the loop also watches. Returns false if it cannot.
     pub fn watch(&self, descriptor: i32) -> bool {
         match &self.host {
             Host::Loop(here) => here.add(descriptor).is_ok(),
@@ -93,8 +99,8 @@ impl<T: Send + Unpin + 'static> Driver<T> {
         }
     }
 
-    /// What is done by now, on the loop's thread: it reads what is there. And whether the loop's own descriptor has something
-    /// to read.
+    /// Reads what is available, on the loop's thread. Returns the results so far, and whether the loop's own descriptor
+    /// is readable.
     pub fn look(&self) -> (Vec<T>, bool) {
         match &self.host {
             Host::Loop(here) => here.look(),
@@ -102,22 +108,23 @@ impl<T: Send + Unpin + 'static> Driver<T> {
         }
     }
 
-    /// Writes what was left for the end of the loop's turn.
+    /// Writes the commands that were held back until the end of the loop's turn.
     pub fn flush(&self) {
         if let Host::Loop(here) = &self.host {
             here.flush();
         }
     }
 
-    /// Hands over a future, which begins at the next [`Driver::wake`]; `broken` is its outcome if it panics, which
-    /// takes none of the others along.
+    /// Hands over a future. It starts at the next [`Driver::wake`].
+    ///
+    /// If the future panics, its result is `broken`, and the other futures are not affected.
     pub fn enqueue(&self, future: impl Future<Output = T> + Send + 'static, broken: T) {
         self.push(Work::Plain(Caught { future: Box::pin(future), broken: Some(broken) }));
     }
 
-    /// [`Driver::enqueue`] of a future that can be ended.
+    /// [`Driver::enqueue`] for a future that the caller may abort.
     ///
-    /// For what a caller may cancel: an acquire that is ended this way deletes what it was granted.
+    /// Aborting an acquire deletes the keys that it was granted.
     pub fn enqueue_job(&self, future: impl Future<Output = T> + Send + 'static, broken: T) -> Job {
         let (handle, registration) = AbortHandle::new_pair();
         let work = Caught { future: Box::pin(future), broken: Some(broken) };
@@ -125,11 +132,11 @@ impl<T: Send + Unpin + 'static> Driver<T> {
         Job { handle, generation: fork_generation() }
     }
 
-    /// Has everything that was handed over begin.
+    /// Starts the futures that were handed over.
     pub fn wake(&self) -> Begun<T> {
         match &self.host {
             Host::Background(task) => {
-                // Where the system had no thread for the driver, it goes on here.
+                // If the system had no thread for the driver, it continues here.
                 task.nudge();
                 self.inbox.driver.wake();
                 Begun { done: Vec::new(), written: true }
@@ -141,16 +148,16 @@ impl<T: Send + Unpin + 'static> Driver<T> {
         }
     }
 
-    /// Leaves it for the driver's task, which is not woken by this.
+    /// Adds a future for the driver's task without waking it.
     fn push(&self, work: Work<T>) {
         self.inbox.new.lock().unwrap_or_else(PoisonError::into_inner).push(work);
     }
 }
 
-/// The driver's own task on the background thread.
+/// The driver's task on the background thread.
 struct Drive<T> {
     work: Running<T>,
-    /// Takes the outcomes of one turn to their loop.
+    /// Receives the results of one turn.
     done: Box<dyn FnMut(Vec<T>) + Send>,
 }
 
@@ -161,10 +168,10 @@ impl<T: Unpin> Future for Drive<T> {
         let mut outcomes = Vec::new();
         self.work.poll(context, &mut outcomes);
         if !outcomes.is_empty() {
-            // Once for all that was done in this turn: the loop is woken once.
+            // Called once per turn, so that the loop is woken once.
             (self.done)(outcomes);
         }
-        // Never over by itself: it ends with its `Driver`.
+        // Never completes. It ends with its `Driver`.
         Poll::Pending
     }
 }
@@ -180,7 +187,8 @@ mod tests {
     fn driver() -> (Driver<u32>, Receiver<Vec<u32>>) {
         let (sender, batches) = channel();
         let driver = Driver::start(move |batch| drop(sender.send(batch)));
-        // It looks once as it begins, before whatever was spawned later has its turn: from here on only when it is woken.
+        // The task is polled once when it starts, before the task that is spawned here. Afterwards it only runs when it
+        // is woken.
         let (begun, begins) = channel();
         spawn(async move { begun.send(()).unwrap() }).detach();
         begins.recv_timeout(Duration::from_secs(10)).expect("its turn");
@@ -235,7 +243,7 @@ mod tests {
         driver.wake();
         assert_eq!(next(&batches), [7], "an ended future has no outcome");
         drop(driver);
-        // The channel's other end goes with the driver's task, and everything in it before.
+        // The sender is dropped with the driver's task, after everything in it.
         assert!(batches.recv_timeout(Duration::from_secs(10)).is_err());
         assert_eq!(Arc::strong_count(&alive), 1);
     }

@@ -1,23 +1,23 @@
-//! Option names of other libraries, and what to do instead: whoever brings one along is told, in every language.
+//! Option names of other libraries, and what to use instead.
 //!
-//! Read off the libraries that people come from: redis-py, python-redis-lock, pottery, redlock-py, aioredlock,
-//! node-redlock, redis-semaphore and Redis clients.
+//! They are those of redis-py, python-redis-lock, pottery, redlock-py, aioredlock, node-redlock, redis-semaphore and
+//! Redis clients.
 
 use crate::options::Unit;
 use crate::spelling::spelled;
 
-/// What to do instead of giving another library's option; `None` if it is not one that we know.
+/// What to use instead of another library's option. `None` if the option is unknown.
 ///
-/// The words fit every language.
+/// The text fits every language.
 pub fn instead_of(option: &str, unit: Unit) -> Option<String> {
     ours(option, unit.word()).or_else(|| nothing(option).map(str::to_owned))
 }
 
-/// Of an option that one of ours takes the place of.
+/// Advice for options that one of our options replaces.
 fn ours(option: &str, unit: &str) -> Option<String> {
     let max_hold = spelled("max_hold");
     let text = match option {
-        // redis-py's timeout is a ttl, everybody else's a wait.
+        // `timeout` is a TTL in redis-py, and a wait in other libraries.
         "timeout" => {
             format!(
                 "Use ttl for how long the lease lives, wait for how long to wait for it, in {unit}"
@@ -56,7 +56,7 @@ fn ours(option: &str, unit: &str) -> Option<String> {
     Some(text)
 }
 
-/// Of an option that none of ours takes the place of.
+/// Advice for options without a replacement.
 fn nothing(option: &str) -> Option<&'static str> {
     let text = match option {
         "sleep" | "retryDelay" | "retryJitter" | "retryInterval" | "retry_delay"
@@ -66,19 +66,19 @@ fn nothing(option: &str) -> Option<&'static str> {
         // redis-py keeps the token in a thread-local by default.
         "thread_local" => "Leave it out: a lease is an object that may be handed to any thread",
         "lock_class" => "Leave it out: there is one kind of lock",
-        // pottery's way to tell a node that fails from one that refuses.
+        // pottery uses this to distinguish a failed node from one that refused.
         "raise_on_redis_errors" => "Leave it out: nodes that fail are always an error of their own",
         "raise_on_release_error" => {
             "Leave it out: the end of a scope tells of a loss, unless the body's own error is under way"
         }
         "driftFactor" => "Leave it out: clock drift is always accounted for",
-        // A token of one's own would be one that somebody else may have too.
+        // A token chosen by the caller might not be unique.
         "id" | "token" | "lock_identifier" | "identifier" | "acquiredExternally" => {
             "Use attach: it continues the lease that has this token"
         }
-        // python-redis-lock's ways to be woken.
+        // python-redis-lock uses these for waking waiters.
         "strict" | "signal_expire" => "Leave it out: waiters are woken by the server itself",
-        // There is one place for where a node is and as whom to go there.
+        // The URL is the only place for a node's address and credentials.
         "host" | "port" | "db" | "username" | "password" | "ssl" => {
             "Write it into the node's URL: redis://[user:password@]host[:port][/db], or rediss:// for TLS"
         }

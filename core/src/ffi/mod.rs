@@ -1,9 +1,8 @@
-//! What the Python and the Node binding share and no Rust user sees. No part of the public interface: it may change
-//! at any time.
+//! Code that the Python and Node bindings share. It is not part of the public interface and may change at any time.
 //!
-//! Options in ([`LOCK_OPTIONS`], [`LockArgs`]), an acquire that its caller may be late for ([`Acquire`]), futures
-//! on the background thread ([`Driver`]) and their outcomes on the way back ([`Completions`]), and what there is
-//! once in a process ([`PerProcess`], [`DefaultClient`]).
+//! It consists of options ([`LOCK_OPTIONS`], [`LockArgs`]), an acquire whose caller may be late ([`Acquire`]), futures
+//! on the background thread ([`Driver`]) and their results ([`Completions`]), and values that exist once per process
+//! ([`PerProcess`], [`DefaultClient`]).
 
 mod acquire;
 mod args;
@@ -31,7 +30,7 @@ pub use driver::{Begun, Driver, Job};
 pub use foreign_options::instead_of;
 pub use options::{CLIENT_OPTIONS, Kind, LOCK_OPTIONS, Row, Value};
 
-// What the core has for itself and bindings need as it is.
+// Items of the core that the bindings use unchanged.
 pub use crate::acquire::NOT_REENTRANT;
 pub use crate::background::{Task, spawn};
 pub use crate::clock::{Clock, Instant, Sleep, SystemClock};

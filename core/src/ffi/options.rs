@@ -1,9 +1,10 @@
-//! Every option that other languages know: its name, kind, default, rule and sentence, in one table for locks and
-//! one for clients. The bindings convert by it and their documents repeat it; the rules themselves are checked in
-//! `options`.
+//! The options that the bindings accept: one table for locks and one for clients.
 //!
-//! A row more is an option more in both languages. What is not in a table can be given by nobody: a name that
-//! is not here is told as unknown, or as another library's ([`super::foreign_options`]).
+//! Each row has the name, kind, default, rule and description. The bindings convert by the tables, and the
+//! documentation repeats them. The rules are checked in `options`.
+//!
+//! A new row is a new option in both languages. A name that is not in a table is reported as unknown, or as another
+//! library's option ([`super::foreign_options`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,43 +17,41 @@ use crate::node::credentials::Ask;
 use crate::options::{Options, Unit};
 use crate::spelling::spelled;
 
-/// What kind of value an option takes, and where that goes.
+/// The kind of value that an option takes, and the function that stores it.
 pub enum Kind<T> {
-    /// A time, in the caller's unit.
-    /// Seconds in Python, milliseconds in Node.
+    /// A time in the caller's unit: seconds in Python, milliseconds in Node.
     Time(fn(&mut T, Duration)),
-    /// A time, or infinity: `None`.
+    /// A time. Infinity is stored as `None`.
     TimeOrForEver(fn(&mut T, Option<Duration>)),
-    /// Yes or no.
+    /// True or false.
     Switch(fn(&mut T, bool)),
     /// A whole number, 0 or more.
     Count(fn(&mut T, u32)),
     /// Text.
     Text(fn(&mut T, String)),
-    /// The path of a PEM file, or what is in one.
+    /// The path of a PEM file, or its content.
     Pem(fn(&mut T, Pem)),
-    /// A function that is asked for credentials.
+    /// A callback that supplies credentials.
     Credentials(fn(&mut T, Arc<dyn Ask>)),
 }
 
 /// One option.
 pub struct Row<T: 'static> {
-    /// As Python and Rust write it; see `spell_in_camel_case`.
+    /// The name as Python and Rust write it. See `spell_in_camel_case`.
     pub name: &'static str,
-    /// What it takes.
+    /// The kind of value.
     pub kind: Kind<T>,
-    /// What it is if it is not given, in words.
+    /// The default, in words.
     pub default: &'static str,
-    /// What a value must be, in words; empty where every value will do.
+    /// What a value must be, in words. Empty if every value is allowed.
     pub rule: &'static str,
-    /// What it does.
-    /// One sentence without its end, as the pages of both languages have it.
+    /// What the option does: one sentence without a full stop, as in the documentation of both languages.
     pub about: &'static str,
 }
 
-/// A lock's options.
+/// The options of a lock, in the order of the documentation.
 ///
-/// In the order of their pages. The defaults here are words: what counts is what `options` has.
+/// The defaults here are only words. The values are in `options`.
 pub const LOCK_OPTIONS: &[Row<Options>] = &[
     Row {
         name: "ttl",
@@ -105,9 +104,9 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
     },
 ];
 
-/// A client's options.
+/// The options of a client.
 ///
-/// Nodes are not among them: they are an argument by themselves. A clock cannot be given from other languages.
+/// The nodes are a separate argument, and the bindings cannot set a clock.
 pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
     Row {
         name: "key_prefix",
@@ -210,12 +209,14 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
 ];
 
 impl<T> Row<T> {
-    /// Puts the value where it belongs.
+    /// Stores a value.
     ///
-    /// Fails with `Invalid` for a value of another kind, or a time that is none.
+    /// # Errors
+    ///
+    /// `Invalid` for a value of the wrong kind, or a number that is not a valid time.
     pub(super) fn set(&self, into: &mut T, value: &Value, unit: Unit) -> Result<()> {
         match (&self.kind, value) {
-            // Only here infinity is a time: everywhere else it breaks the rule.
+            // The only kind that accepts infinity. The others report it as an error.
             (Kind::TimeOrForEver(set), Value::Number(f64::INFINITY)) => set(into, None),
             (Kind::TimeOrForEver(set), Value::Number(time)) => {
                 set(into, Some(unit.duration(self.name, *time)?));
@@ -232,7 +233,7 @@ impl<T> Row<T> {
     }
 }
 
-/// The count that a number is. Languages that have no other numbers give a float.
+/// Converts a number to a count. Some languages only have floats.
 fn whole(name: &str, number: f64) -> Result<u32> {
     let whole = number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number);
     #[expect(

@@ -1,4 +1,4 @@
-//! The futures of one event loop, wherever they run: each is polled only when it was woken itself.
+//! The futures of one event loop. Each is polled only when it was woken.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +12,10 @@ use futures_util::task::AtomicWaker;
 
 /// A future that was handed over.
 ///
-/// In one box, made at once: an acquire's future is large, and would be moved once for each thing that wraps it.
+/// It is boxed once at the start, because an acquire's future is large and would be moved by each wrapper.
 pub(super) struct Caught<T> {
     pub(super) future: Pin<Box<dyn Future<Output = T> + Send>>,
-    /// The outcome if it panics.
+    /// The result if the future panics.
     pub(super) broken: Option<T>,
 }
 
@@ -24,7 +24,7 @@ impl<T: Unpin> Future for Caught<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
         let future = self.future.as_mut();
-        // It is not polled again after a panic.
+        // The future is not polled again after a panic.
         match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
             Ok(outcome) => outcome.map(Some),
             Err(_) => Poll::Ready(self.broken.take()),
@@ -32,7 +32,7 @@ impl<T: Unpin> Future for Caught<T> {
     }
 }
 
-/// What the driver runs; `None` of a future that was ended.
+/// A future that the driver runs. Its result is `None` if it was aborted.
 pub(super) enum Work<T> {
     Plain(Caught<T>),
     Job(Abortable<Caught<T>>),
@@ -49,9 +49,9 @@ impl<T: Unpin> Future for Work<T> {
     }
 }
 
-/// New futures on their way to the background thread.
+/// New futures on their way to the driver.
 pub(super) struct Inbox<T> {
-    /// Held for a push, or to take them all.
+    /// Locked only to push one future, or to take all of them.
     pub(super) new: Mutex<Vec<Work<T>>>,
     /// Wakes the driver's task.
     pub(super) driver: AtomicWaker,
@@ -60,7 +60,7 @@ pub(super) struct Inbox<T> {
 /// All futures of one driver.
 pub(super) struct Running<T> {
     pub(super) inbox: Arc<Inbox<T>>,
-    /// Each is polled only when it was woken itself, however many there are.
+    /// Polls only the futures that were woken, so the cost does not depend on their number.
     pub(super) work: FuturesUnordered<Work<T>>,
 }
 
@@ -69,9 +69,10 @@ impl<T: Unpin> Running<T> {
         Self { inbox: Arc::clone(inbox), work: FuturesUnordered::new() }
     }
 
-    /// Goes on with all that can, and adds what is done.
+    /// Polls the futures that were woken, and adds their results to `done`.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, done: &mut Vec<T>) {
-        // Before looking: what is handed over in between wakes once more, rather than not at all.
+        // Registered before the inbox is read: a future that is handed over in between causes an extra wake-up, but is
+        // never missed.
         self.inbox.driver.register(context.waker());
         let new =
             std::mem::take(&mut *self.inbox.new.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,22 +1,22 @@
-//! A value of an option, as other languages give it.
+//! The value of an option, as the bindings pass it.
 
 use std::sync::Arc;
 
 use crate::node::Pem;
 use crate::node::credentials::Ask;
 
-/// A value as another language gives it.
+/// The value of an option, as the bindings pass it.
 #[derive(Clone)]
 pub enum Value {
-    /// A time, in the caller's unit; or a count.
+    /// A time in the caller's unit, or a count.
     Number(f64),
-    /// Yes or no.
+    /// True or false.
     Switch(bool),
     /// Text.
     Text(String),
-    /// The path of a PEM file, or what is in one.
+    /// The path of a PEM file, or its content.
     Pem(Pem),
-    /// Who is asked for credentials.
+    /// A callback that supplies credentials.
     Credentials(Arc<dyn Ask>),
 }
 
