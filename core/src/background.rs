@@ -1,8 +1,8 @@
-//! The one background thread of a process: connections, renewals and timers live here.
+//! The background thread of a process, which runs connections, renewals and timers.
 //!
-//! It never runs user code, so neither a blocked event loop nor a busy interpreter can delay a renewal; and it is
-//! in the core, so that three languages have the same one. A forked child has no copy of the thread; it starts its
-//! own at first use and leaves the parent's alone.
+//! It never runs user code, so neither a blocked event loop nor a busy interpreter can delay a renewal. It is part of
+//! the core, so that all languages share it. A forked child does not inherit the thread. It starts another one at first
+//! use and does not touch the parent's.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -21,41 +21,43 @@ use crate::foreground::{self, Timed};
 use crate::per_process::{PerProcess, fork_generation};
 
 thread_local! {
-    /// Set on the background thread alone.
+    /// Set only on the background thread.
     static BACKGROUND: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The way to this process's thread.
+/// The runtime handle of this process's thread.
 static CURRENT: PerProcess<Handle> = PerProcess::new();
 
-/// Whether this is the background thread.
+/// Whether the current thread is the background thread.
 pub(crate) fn on_background() -> bool {
-    // A thread that is ending has no locals any more, and is not this one.
+    // A thread that is ending has no thread-locals any more. The background thread never ends.
     BACKGROUND.try_with(Cell::get).unwrap_or(false)
 }
 
-/// Starts the background thread, unless this process has it; an error if the system has no thread or descriptor for it.
+/// Returns the runtime of the background thread, and starts the thread if necessary.
+///
+/// Fails if the system has no thread or descriptor left.
 pub(crate) fn handle() -> io::Result<Handle> {
     CURRENT.get_or_try_make(|_| true, start).map(|handle| Handle::clone(&handle))
 }
 
-/// The thread and its runtime, for as long as the process lives.
+/// Starts the thread and its runtime, which exist until the process ends.
 fn start() -> io::Result<Handle> {
-    // One thread: what runs here is short, and a second one would only cost hand-overs.
+    // A single thread: its tasks are short, and a second thread would only add hand-overs.
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (handle, runtime) = (runtime.handle().clone(), Unblocking(Some(runtime)));
     std::thread::Builder::new().name("redlock".into()).spawn(move || {
         BACKGROUND.set(true);
         if let Some(runtime) = &runtime.0 {
-            // For as long as the process lives: nobody would be there to join it.
+            // Runs until the process ends, because nothing could join the thread.
             runtime.block_on(std::future::pending::<()>());
         }
     })?;
     Ok(handle)
 }
 
-/// A runtime that no thread could be found for; it may be dropped in the middle of another one, where a plain one
-/// panics.
+/// A runtime for which no thread could be started. Unlike a plain runtime, it can be dropped inside another runtime
+/// without a panic.
 struct Unblocking(Option<Runtime>);
 
 impl Drop for Unblocking {
@@ -66,12 +68,12 @@ impl Drop for Unblocking {
     }
 }
 
-/// Sleeps; may be awaited on any executor. A thread that waits keeps the time by itself.
+/// Sleeps for `time`. May be awaited on any executor. A waiting thread uses its own timer.
 pub(crate) async fn sleep(time: Duration) {
     sleep_from(machine::now(), time).await;
 }
 
-/// [`sleep`], for whoever has just looked at the clock.
+/// [`sleep`], for a caller that has just read the clock.
 pub(crate) async fn sleep_from(now: Instant, time: Duration) {
     let left = match foreground::timer(now + time) {
         Some(timer) => match timer.await {
@@ -83,10 +85,11 @@ pub(crate) async fn sleep_from(now: Instant, time: Duration) {
     sleep_by_background(left).await;
 }
 
-/// Sleeps by the background thread's timer.
+/// Sleeps with a timer of the background thread.
 async fn sleep_by_background(time: Duration) {
     let Ok(handle) = handle() else {
-        // A forked child without a thread goes on with what its parent began: nothing else keeps it from spinning.
+        // A forked child without the thread may still poll a future of its parent. Blocking here keeps it from
+        // spinning.
         std::thread::sleep(time.min(Duration::from_millis(1)));
         return;
     };
@@ -94,51 +97,53 @@ async fn sleep_by_background(time: Duration) {
         return there(async move { tokio::time::sleep(time).await }).await;
     }
     let sleep = {
-        // A timer belongs to the runtime in which it is made, whoever awaits it.
+        // A timer belongs to the runtime in which it is made.
         let _inside = handle.enter();
         tokio::time::sleep(time)
     };
     sleep.await;
 }
 
-/// Whether this thread can enter a runtime: one that is ending has no locals of tokio's any more.
+/// Whether this thread can enter a runtime. A thread that is ending has no thread-locals of tokio any more.
 pub(crate) fn has_locals() -> bool {
     !matches!(Handle::try_current(), Err(error) if error.is_thread_local_destroyed())
 }
 
-/// Awaits a future on the background thread, if there is one.
+/// Awaits a future on the background thread. Returns immediately if that thread cannot be started.
 pub(crate) async fn there(future: impl Future<Output = ()> + Send + 'static) {
     if let Ok(handle) = handle() {
         drop(handle.spawn(future).await);
     }
 }
 
-/// A future that runs on the background thread; dropping this ends it.
+/// A future on the background thread. Dropping this aborts it.
 pub struct Task(Running);
 
 /// Where the future is.
 enum Running {
-    /// On the thread of the process that forked so often.
+    /// On the thread of the process with this fork generation.
     There(AbortHandle, u32),
-    /// No thread could be had for it.
+    /// No thread could be started for it.
     Here(Mutex<Option<Work>>),
-    /// Nobody ends it any more.
+    /// Runs to completion.
     Detached,
 }
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Task {
-    /// Lets the future run to its own end.
+    /// Lets the future run to completion.
     pub fn detach(mut self) {
         self.0 = Running::Detached;
     }
 
-    /// Has a future go on that no thread could be had for: on the background thread if there is one now, else one step
-    /// on this thread, in which whoever asks for a lock is told why there is none.
+    /// Continues a future for which no thread could be started.
+    ///
+    /// It moves to the background thread if there is one now. Otherwise it is polled once on this thread, so that an
+    /// acquire can report the error.
     pub fn nudge(&self) {
         let Running::Here(work) = &self.0 else { return };
-        // Held while it is polled: two who nudge at once take turns.
+        // Locked during the poll, so that concurrent calls take turns.
         let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(handle) = handle() {
             if let Some(work) = work.take() {
@@ -150,10 +155,10 @@ impl Task {
     }
 }
 
-/// Where no thread was found, the future is dropped with it.
+/// Aborts the task. A future without a thread is dropped.
 impl Drop for Task {
     fn drop(&mut self) {
-        // In a forked child the parent's runtime may be locked for ever, and nothing runs there that could be ended.
+        // In a forked child the parent's runtime may be locked forever, and none of its tasks run.
         if let Running::There(task, generation) = &self.0
             && *generation == fork_generation()
         {
@@ -162,9 +167,9 @@ impl Drop for Task {
     }
 }
 
-/// Runs a future on the background thread. It must not block.
+/// Runs a future on the background thread. The future must not block.
 ///
-/// It never fails: without a thread the future waits in its [`Task`] until it is nudged.
+/// This never fails. Without a thread, the future stays in its [`Task`] until [`Task::nudge`] is called.
 pub fn spawn<F>(future: F) -> Task
 where
     F: Future<Output = ()> + Send + 'static,
@@ -175,7 +180,7 @@ where
     })
 }
 
-/// Where a client's own tasks run: on the background thread, but those of a test's client, which may say where.
+/// Where the tasks of a client run: on the background thread, or on the runtime of a test client.
 #[derive(Clone, Default)]
 pub(crate) struct Host {
     #[cfg(feature = "testing")]
@@ -183,7 +188,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Runs a future to its own end. It must not block.
+    /// Runs a future to completion. The future must not block.
     #[cfg_attr(
         not(feature = "testing"),
         expect(clippy::unused_self, reason = "all hosts are one then")
@@ -198,7 +203,7 @@ impl Host {
     }
 }
 
-/// A future that outlives the runtime it runs on: where that ends, it goes on on the background thread.
+/// A future that moves to the background thread if its runtime ends.
 #[cfg(feature = "testing")]
 struct MovesOn(Option<Work>);
 

@@ -1,4 +1,4 @@
-//! For programs without a runtime: the same calls, which block the thread.
+//! Blocking variants of the calls, for programs without a runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,12 +10,12 @@ use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Lock;
 use crate::park;
 
-/// How long one wait may take; what takes longer is waited for again.
+/// The longest single wait. Longer waits are repeated.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The outcome of a call's future, on this thread.
+/// Runs a call's future to completion on this thread.
 fn outcome<F: Future>(call: impl FnOnce() -> F) -> F::Output {
-    // Before the call: some ask at once.
+    // Begun before the call, because some calls send their command immediately.
     let _waits = park::about_to_wait();
     let mut future = pin!(call());
     loop {
@@ -26,10 +26,9 @@ fn outcome<F: Future>(call: impl FnOnce() -> F) -> F::Output {
 }
 
 impl Lock {
-    /// The lease, once it is ours: [`Lock::acquire`] for programs without a runtime. It blocks this thread for as long
-    /// as `wait` says.
+    /// [`Lock::acquire`] for programs without a runtime. Blocks this thread for up to `wait`.
     ///
-    /// In an async function it would keep the runtime's thread from everything else: await [`Lock::acquire`] there.
+    /// Do not call it in an async function, because it would block the runtime's thread. Await [`Lock::acquire`] there.
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {
@@ -42,7 +41,7 @@ impl Lock {
         outcome(|| self.acquire())
     }
 
-    /// The lease, or `None` if somebody else holds it: [`Lock::try_acquire`] for programs without a runtime.
+    /// [`Lock::try_acquire`] for programs without a runtime. Returns `None` if another owner holds the lock.
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {
@@ -57,7 +56,7 @@ impl Lock {
 }
 
 impl Lease {
-    /// Gives the lease back and waits for a quorum to confirm it: [`Lease::release`] for programs without a runtime.
+    /// [`Lease::release`] for programs without a runtime. Blocks until a quorum confirms the release.
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {
@@ -73,7 +72,7 @@ impl Lease {
 }
 
 impl LeaseHandle {
-    /// [`LeaseHandle::release`] for programs without a runtime.
+    /// [`LeaseHandle::release`] for programs without a runtime. Blocks until a quorum confirms the release.
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {
@@ -86,7 +85,7 @@ impl LeaseHandle {
         outcome(|| self.release())
     }
 
-    /// [`LeaseHandle::extend`] for programs without a runtime.
+    /// [`LeaseHandle::extend`] for programs without a runtime. Blocks until a quorum confirms the extension.
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {

@@ -1,4 +1,4 @@
-//! Options of a client, as they are chosen.
+//! The builder for the options of a client.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::node::TlsOptions;
 use crate::node::credentials::{Credentials, OnThread};
 use crate::node::{ConnectionInfo, taken_over};
 
-/// Options of a client; [`Builder::build`] checks them.
+/// Builds a client. [`Builder::build`] checks the options.
 ///
 /// ```
 /// # fn main() -> redlock::Result<()> {
@@ -39,8 +39,13 @@ use crate::node::{ConnectionInfo, taken_over};
 pub struct Builder(pub(crate) Settings);
 
 impl Builder {
-    /// Options of a client over the nodes that the environment names: [`Redlock::from_env`](crate::Redlock::from_env)
-    /// says where.
+    /// Starts with the nodes that the environment names. See [`Redlock::from_env`](crate::Redlock::from_env).
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if a URL in the environment breaks a rule.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {
@@ -51,8 +56,14 @@ impl Builder {
         Ok(Self(Settings::of(environment::nodes()?)))
     }
 
-    /// Options of a client over the servers that the `redis` crate's clients are for:
-    /// [`Redlock::from_connection_info`](crate::Redlock::from_connection_info) says what is taken over.
+    /// Starts with the servers of existing `redis` crate clients. See
+    /// [`Redlock::from_connection_info`](crate::Redlock::from_connection_info) for what is taken over.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if a setting has no counterpart in this library.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -73,92 +84,92 @@ impl Builder {
         Ok(Self(Settings { unseen, ..Settings::of(nodes) }))
     }
 
-    /// Goes before every name; default `lock:`. An empty one shares keys with other libraries.
+    /// The prefix before every name. Default `lock:`. An empty prefix shares keys with other libraries.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.0.key_prefix = Some(prefix.into());
         self
     }
 
-    /// How long to wait for one node's answer; default min(1 s, ttl / 5).
+    /// How long to wait for the reply of one node. Default min(1 s, ttl / 5).
     ///
-    /// Above zero and below any ttl; a lock may have its own. A late answer costs that vote, not the
-    /// connection.
+    /// Must be above zero and below every `ttl`. A lock can override it. A late reply loses that vote, but the
+    /// connection stays open.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.0.node_timeout = Some(timeout);
         self
     }
 
-    /// How long an attempt to connect may take, from the name lookup to the end of the login; default 5 s. Above zero.
+    /// How long one attempt to connect may take: name lookup, TCP, TLS and login. Default 5 s. Must be above zero.
     ///
-    /// Calls that make one attempt (`try_acquire`, a `wait` of zero, `inspect`, `attach`, `force_release`) wait this long
-    /// for connections that are not open yet, and then `node_timeout` for the replies.
+    /// Calls that make one attempt (`try_acquire`, a `wait` of zero, `inspect`, `attach`, `force_release`) wait this
+    /// long for connections that are not open yet, and then `node_timeout` for the replies.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.0.connect_timeout = Some(timeout);
         self
     }
 
-    /// Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every
-    /// client; default 60 s. Zero turns it off: then a node that restarts without its data may vote for a second
-    /// holder.
+    /// How long a restarted node grants no new lease. No `ttl` may exceed it. Must be the same on every client.
     ///
-    /// The default over one node is none: nobody else's memory could correct what it forgot.
+    /// Default 60 s over several nodes. With zero, a node that restarts without its data may vote for a second holder.
+    /// The default over one node is zero, because no other node could correct what it forgot.
     pub fn restart_guard(mut self, guard: Duration) -> Self {
         self.0.restart_guard = Some(guard);
         self
     }
 
-    /// So many replicas of a node must have a grant or an extension before it counts (`WAIT`); default 0: the server's
-    /// own word is enough. With fewer, that node is a fault.
+    /// Number of replicas of a node that must have a grant or an extension before it counts (`WAIT`). Default 0, at
+    /// most 100.
     ///
-    /// A primary that is cut off from its replicas renews nobody's lease then. [`Builder::build`] refuses it for
-    /// `memory://`.
+    /// With fewer replicas the node counts as failed. A primary that is cut off from its replicas therefore renews no
+    /// lease. [`Builder::build`] rejects this option for `memory://` nodes.
     pub fn min_replicas(mut self, replicas: u32) -> Self {
         self.0.durability.min_replicas = replicas;
         self
     }
 
-    /// A grant or an extension must be on the server's disk before it counts, and on those of `min_replicas` replicas
-    /// (`WAITAOF`); default off. It survives the node's crash then.
+    /// Whether a grant or an extension must be on disk before it counts (`WAITAOF`). Default off.
     ///
-    /// Redis 7.2 or Valkey, with `appendonly yes`. With `appendfsync everysec` each vote may take a second.
+    /// It then survives a crash of the node. The disks are those of the node and of `min_replicas` replicas. Requires
+    /// Redis 7.2 or Valkey, with `appendonly yes`. With `appendfsync everysec`, each vote may take a second.
     pub fn fsync(mut self, fsync: bool) -> Self {
         self.0.durability.fsync = fsync;
         self
     }
 
-    /// Whether locks are asked for by scripts; default: but for releases where the server has `DELIFEQ` (Valkey 9), which
-    /// costs it less.
+    /// Whether to use scripts (`EVALSHA`). Default on, but releases use `DELIFEQ` if the server has it (Valkey 9),
+    /// because it is cheaper.
     ///
-    /// `false` is for users who may not run `EVALSHA`. It needs `DELIFEQ`, or `DELEX` (Redis 8.4): a server without is an
-    /// `Unsupported` at the first connect. A lock has one name then, and no fencing token.
+    /// Use `false` for users that may not run `EVALSHA`. This requires `DELIFEQ` or `DELEX` (Redis 8.4): the first
+    /// connect to a server without them fails with `Unsupported`. A lock then has one name and no fencing token.
     pub fn scripts(mut self, scripts: bool) -> Self {
         self.0.scripts = Some(scripts);
         self
     }
 
-    /// Whom `rediss://` nodes must be and who we are to them; default: the system's trust, the URL's host.
+    /// The certificates to trust and to present for `rediss://` nodes. Default: the system's trust store and the URL's
+    /// host.
     ///
-    /// Given without a `rediss://` node it is an error, as it would secure nothing.
+    /// [`Builder::build`] rejects it without a `rediss://` node, because it would have no effect.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: TlsOptions) -> Self {
         self.0.tls = tls;
         self
     }
 
-    /// What the connections are called in the server's `CLIENT LIST` and log; default `redlock`.
+    /// The name of the connections in the server's `CLIENT LIST` and log. Default `redlock`.
     ///
-    /// 1 to 255 letters, digits and signs of ASCII, without spaces.
+    /// 1 to 255 ASCII letters, digits and punctuation characters, without spaces.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.0.client_name = Some(name.into());
         self
     }
 
-    /// Who says as whom to log in: asked at each connect, and on the open connection before a lifetime ends. For tokens
-    /// that expire.
+    /// Callback that supplies the username and password, for example for tokens that expire.
     ///
-    /// The future runs on a thread of its own, in a tokio runtime, and may block. It has 1.5 s where a connection waits
-    /// for it; what takes longer serves the next attempt. What it fails with is not shown: it may hold the secret.
-    /// [`Builder::build`] refuses it beside a user or a password in a URL.
+    /// It is called at each connect, and before a lifetime ends while a connection is open. The future runs on a
+    /// separate thread in a tokio runtime, and may block. A connection waits up to 1.5 s for it, and the next attempt
+    /// uses a later result. Its error is not shown, because it may contain the secret. [`Builder::build`] rejects this
+    /// option together with a username or password in a URL.
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {
@@ -180,15 +191,17 @@ impl Builder {
         self
     }
 
-    /// The tokio runtime in which the client is used: its tasks then write and read by themselves what they wait for, and no
-    /// other thread is woken for it. Default: the library's own thread does that for all.
+    /// The tokio runtime in which the client is used. Its tasks then read and write directly, without waking another
+    /// thread.
     ///
-    /// The runtime needs I/O (`enable_io` or `enable_all`, as `#[tokio::main]` has it): without, and once it has ended,
-    /// [`Builder::build`] fails with `Invalid`. Tokio tells by a panic that there is none: it is caught, and its message printed.
+    /// By default, the library's own thread reads and writes for all of them. The client may still be used elsewhere.
+    /// Calls from other runtimes and from blocking threads, and calls after the runtime has ended, use the default.
+    /// Leases are always renewed by the library's own thread, even if the runtime is blocked. On systems other than
+    /// Linux and Android this option has no effect.
     ///
-    /// The client may be used anywhere else, too: what is asked in another runtime or by a thread that blocks, and all
-    /// once the runtime has ended, goes as without this. Leases are renewed by the library's own thread in any case, however
-    /// long the runtime is blocked. On systems other than Linux and Android this does nothing.
+    /// [`Builder::build`] fails with `Invalid` if the runtime has ended or was built without I/O. `#[tokio::main]`,
+    /// `enable_io` and `enable_all` provide I/O. Tokio reports missing I/O with a panic. The library catches it, but
+    /// the message is printed.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -202,9 +215,10 @@ impl Builder {
         self
     }
 
-    /// The clock of the client, for tests; default [`SystemClock`](crate::testing::SystemClock).
+    /// The clock of the client, for tests. Default [`SystemClock`](crate::testing::SystemClock). Requires the feature
+    /// `testing`.
     ///
-    /// It must keep counting while the machine is suspended, or leases count as held for too long. With the feature `testing`.
+    /// It must keep counting while the machine is suspended, or leases count as held for too long.
     ///
     /// ```
     /// # fn main() -> redlock::Result<()> {
@@ -218,7 +232,7 @@ impl Builder {
         self
     }
 
-    /// Another clock, and the runtime whose tasks keep leases by it.
+    /// Sets a clock, and the runtime whose tasks keep the leases.
     #[cfg(feature = "testing")]
     pub(crate) fn hosted(self, clock: Arc<dyn Clock>, runtime: Option<Handle>) -> Self {
         let mut made = self.clock(clock);

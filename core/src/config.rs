@@ -1,7 +1,7 @@
-//! A client's options: defaults and checks.
+//! The options of a client: defaults and checks.
 //!
-//! What an option may be stands in [`crate::options`], what a URL may be in [`crate::node`]. Here they meet:
-//! rules about several nodes together, and defaults that depend on how many there are.
+//! [`crate::options`] has the rules for single options, and [`crate::node`] those for URLs. This module has the rules
+//! that involve several nodes, and the defaults that depend on their number.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,79 +20,79 @@ use crate::node::{
 use crate::options::{Options, check_time, longest_vote};
 use crate::spelling::spelled;
 
-/// Goes before every name where nothing else is said.
+/// The default prefix before every name.
 ///
-/// Keys of locks can be told from data by it, and rights given by it.
+/// It distinguishes the keys of locks from data, and allows access rights for them.
 pub(crate) const DEFAULT_PREFIX: &str = "lock:";
-/// Above any ttl that is usual: over several nodes none may be longer.
-/// It is also how long a restarted node is kept out, so it should be no longer than it must.
+/// The default restart guard over several nodes. It is above any common TTL, because no TTL may exceed it.
+///
+/// It is also how long a restarted node grants no new lease, so it should not be longer than necessary.
 const DEFAULT_GUARD: Duration = Duration::from_secs(60);
 
-/// A client's options, checked.
+/// The checked options of a client.
 pub(crate) struct Config {
-    /// No two of them the same place.
+    /// All nodes are distinct.
     pub(crate) nodes: Vec<Address>,
-    /// Goes before every name.
+    /// The prefix before every name.
     pub(crate) key_prefix: String,
-    /// The deadline of one vote, where one was chosen.
+    /// The timeout of one vote, if it was chosen.
     pub(crate) node_timeout: Option<Duration>,
-    /// How long an attempt to connect may take.
+    /// How long one attempt to connect may take.
     pub(crate) connect_timeout: Duration,
-    /// A node younger than this takes no first vote; zero: there is no guard.
-    /// The same number bounds every ttl.
+    /// How long a restarted node grants no new lease, and the maximum TTL. Zero disables the guard.
     pub(crate) guard: Duration,
-    /// What must have become of a grant before it counts.
+    /// What must happen to a grant before it counts.
     pub(crate) durability: Durability,
-    /// Whether locks are asked for by scripts; `None`: but for what a server does cheaper without.
+    /// Whether to use scripts. `None` uses them except where a command without a script is cheaper.
     pub(crate) scripts: Option<bool>,
-    /// Every deadline comes from here.
+    /// The source of every deadline.
     pub(crate) clock: Arc<dyn Clock>,
-    /// Where leases are kept.
+    /// Where the tasks that keep leases run.
     pub(crate) host: Host,
-    /// The runtime whose tasks read by themselves what they wait for.
+    /// The runtime whose tasks read replies directly.
     pub(crate) runtime: Option<Arc<OnRuntime>>,
 }
 
-/// A client's options as they were chosen; `None`: the default.
+/// The options of a client as they were chosen. `None` is the default.
 #[derive(Default)]
 pub struct Settings {
-    /// One URL each.
+    /// The URLs of the nodes.
     pub(crate) nodes: Vec<String>,
-    /// Those of them, by their places, whose certificates another client has and shows to nobody.
+    /// The indexes of nodes whose certificates belong to another client and cannot be read.
     pub(crate) unseen: Vec<usize>,
-    /// Goes before every name.
+    /// The prefix before every name.
     pub(crate) key_prefix: Option<String>,
-    /// The deadline of one vote.
+    /// The timeout of one vote.
     pub(crate) node_timeout: Option<Duration>,
-    /// How long an attempt to connect may take.
+    /// How long one attempt to connect may take.
     pub(crate) connect_timeout: Option<Duration>,
-    /// Over several nodes, one younger than this takes no first vote.
+    /// How long a restarted node grants no new lease.
     pub(crate) restart_guard: Option<Duration>,
-    /// What must have become of a grant before it counts.
+    /// What must happen to a grant before it counts.
     pub(crate) durability: Durability,
-    /// Whether locks are asked for by scripts.
+    /// Whether to use scripts.
     pub(crate) scripts: Option<bool>,
-    /// Another clock than the machine's.
+    /// Replaces the system clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
-    /// Where leases are kept, if not on the background thread.
+    /// Where the tasks that keep leases run, if not on the background thread.
     pub(crate) host: Host,
-    /// The runtime whose tasks read by themselves what they wait for.
+    /// The runtime whose tasks read replies directly.
     pub(crate) runtime: Option<tokio::runtime::Handle>,
-    /// Whom `rediss://` nodes must be, and who we are to them.
+    /// The certificates to trust and to present for `rediss://` nodes.
     pub(crate) tls: TlsOptions,
-    /// How the connections are called.
+    /// The name of the connections.
     pub(crate) client_name: Option<String>,
-    /// Who says as whom to log in.
+    /// The callback that supplies credentials.
     pub(crate) credentials: Option<Arc<dyn Ask>>,
 }
 
 impl Settings {
-    /// All by default.
+    /// Default options for these nodes.
     pub(crate) fn of(nodes: Vec<String>) -> Self {
         Self { nodes, ..Self::default() }
     }
 
-    /// The options, or the rule that one broke. Nothing is sent.
+    /// Checks the options. Sends nothing.
     pub(crate) fn checked(self) -> Result<Config> {
         let nodes =
             self.nodes.iter().map(|node| Address::parse(node)).collect::<Result<Vec<_>>>()?;
@@ -107,7 +107,7 @@ impl Settings {
         if let (Some(at), false) = (self.unseen.first(), self.tls.says_whom_to_trust()) {
             return Err(unseen(&nodes[*at].redacted()));
         }
-        // Before any file is read: the rules cost nothing.
+        // Checked before any file is read, because these checks are cheap.
         check_distinct(&nodes)?;
         check_durability(&nodes, self.durability)?;
         let node_timeout =
@@ -119,7 +119,7 @@ impl Settings {
         let shared = Shared::new(self.tls, name, source, connect_timeout);
         let nodes = with_shared(nodes, &shared)?;
         let clock = self.clock.unwrap_or_else(|| clock_of(&nodes));
-        // One node is a quorum by itself, which no other node's memory could correct.
+        // A single node is a quorum. No other node could correct what it forgot.
         let guard = if nodes.len() > 1 { DEFAULT_GUARD } else { Duration::ZERO };
         Ok(Config {
             nodes,
@@ -131,12 +131,12 @@ impl Settings {
             scripts: self.scripts,
             clock,
             host: self.host,
-            // Behind all that may be wrong: it starts a task.
+            // Last, because it starts a task.
             runtime: self.runtime.as_ref().map(OnRuntime::start).transpose()?.flatten(),
         })
     }
 
-    /// Whether each time is within its limits.
+    /// Checks that each time is within its limits.
     fn check_times(&self) -> Result<()> {
         if self.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
             let option = spelled("node_timeout");
@@ -157,7 +157,7 @@ impl Settings {
     }
 }
 
-/// The machine's, unless no server has a part in it.
+/// The system clock, or the clock of the only node if that is a memory node.
 fn clock_of(nodes: &[Address]) -> Arc<dyn Clock> {
     match nodes {
         [Address::Memory(memory)] => memory.clock(),
@@ -166,25 +166,25 @@ fn clock_of(nodes: &[Address]) -> Arc<dyn Clock> {
 }
 
 impl Config {
-    /// The deadline of one vote where no lock says otherwise.
+    /// The timeout of one vote for calls without a lock.
     ///
-    /// Only for what has no ttl to go by: a lock's own default is min(1 s, ttl / 5).
+    /// Such calls have no TTL. The default of a lock is min(1 s, ttl / 5).
     pub(crate) fn node_timeout(&self) -> Duration {
         self.node_timeout.unwrap_or(longest_vote(self.durability.fsync))
     }
 
-    /// Gives a lock the client's options where it has none of its own.
+    /// Sets the options that the lock does not override.
     pub(crate) fn complete(&self, options: &mut Options) {
         options.node_timeout = options.node_timeout.or(self.node_timeout);
         options.fsync = self.durability.fsync;
     }
 
-    /// What keys of one lock can be had together, and how.
+    /// Checks whether the keys may be in one lock with these options.
     pub(crate) fn check_together(&self, keys: &[String], fencing: bool) -> Result<()> {
         let clustered = self.nodes.iter().any(|node| matches!(node, Address::Cluster(_)));
         let rule = clustered.then(|| several_slots(keys)).flatten();
         let rule = rule.or_else(|| {
-            // What takes several commands at once is done by a script, or not at all.
+            // Several changes in one step require a script.
             let why = if fencing {
                 "fencing needs a script, which counts and stores the token in one step: turn scripts on for this \
                  client, or fencing off"
@@ -205,7 +205,7 @@ impl Config {
     }
 }
 
-/// One place given twice is an error; two names for one server are found at connect.
+/// Rejects a node that is given twice. Two names of one server are detected at connect.
 fn check_distinct(nodes: &[Address]) -> Result<()> {
     let mut seen = HashSet::new();
     match nodes.iter().find(|node| !seen.insert(node.identity())) {
@@ -218,10 +218,10 @@ fn check_distinct(nodes: &[Address]) -> Result<()> {
     }
 }
 
-/// No set-up has more replicas of one primary; beyond it a number is a mistake.
+/// No deployment has more replicas of one primary, so a larger number is a mistake.
 const MOST_REPLICAS: u32 = 100;
 
-/// What can be had of these nodes at all.
+/// Checks that the nodes support the durability options.
 fn check_durability(nodes: &[Address], durability: Durability) -> Result<()> {
     let min_replicas = durability.min_replicas;
     if min_replicas > MOST_REPLICAS {
@@ -239,7 +239,8 @@ fn check_durability(nodes: &[Address], durability: Durability) -> Result<()> {
     )))
 }
 
-/// A time of the option `name` or of the nodes' URLs: it is one for all nodes.
+/// The value of a time option, which may come from the option `name` or from the URLs. It must be the same for all
+/// nodes.
 fn one_time(
     nodes: &[Address],
     name: &str,
@@ -263,7 +264,7 @@ fn one_time(
     Ok(chosen)
 }
 
-/// Files are read only where a node is reached by TLS.
+/// Adds the shared settings to the nodes. Certificate files are only read if a node uses TLS.
 fn with_shared(nodes: Vec<Address>, shared: &Shared) -> Result<Vec<Address>> {
     if !nodes.iter().any(Address::is_tls) {
         shared.options.check_unused()?;

@@ -1,28 +1,29 @@
-//! The end of the process waits a moment for deletes that are under way: a lease that is dropped as the program ends
-//! would else keep its key for a whole ttl.
+//! Delays the end of the process briefly for deletes that are under way.
 //!
-//! It counts; sending and retrying go on elsewhere, on the background thread, which runs until the very end.
+//! Without the delay, the key of a lease that is dropped at the end of the program would stay until its TTL ends. This
+//! module only counts the deletes. The background thread sends and retries them until the process ends.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};
 
 use crate::per_process::{PerProcess, fork_generation};
 
-/// Deletes of this process that were given to a connection and not answered yet.
+/// The number of deletes of this process that were passed to a connection and have no reply yet.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
-/// Whose they are: a forked child waits for none of its parent's.
+/// The process that the number belongs to. A forked child does not wait for deletes of its parent.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// A connection, whose commands may be held back until the event loop that requested them ends its turn.
+/// A connection whose commands may be held back until the event loop that requested them ends its turn.
 pub(crate) trait Flush: Send + Sync {
-    /// Sends them at once. Called at the end of the process: it must not wait.
+    /// Sends the commands. Called at the end of the process, so it must not wait.
     fn flush(&self);
 }
 
-/// This process's connections.
+/// The connections of this process.
 static CONNECTIONS: PerProcess<Mutex<Vec<Weak<dyn Flush>>>> = PerProcess::new();
 
-/// Has this connection send what it holds back when the process ends: its event loop may never end that turn.
+/// Registers a connection that must flush its commands at the end of the process, because its event loop may never end
+/// that turn.
 pub(crate) fn flush_at_exit(connection: Weak<dyn Flush>) {
     let connections = CONNECTIONS.get_or_make(Mutex::default);
     let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,22 +35,22 @@ pub(crate) fn flush_at_exit(connection: Weak<dyn Flush>) {
 #[cfg(unix)]
 fn flush_all() {
     let Some(connections) = CONNECTIONS.get() else { return };
-    // Not waited for: another thread holds it only while it makes a client.
+    // Not waited for. Another thread only locks it while it makes a client.
     let Ok(connections) = connections.try_lock() else { return };
     connections.iter().filter_map(Weak::upgrade).for_each(|connection| connection.flush());
 }
 
-/// One delete that was given to a connection and not answered yet.
+/// A delete that was passed to a connection and has no reply yet.
 ///
-/// It carries its process's number, so that a child that lets go of its parent's counts nothing down.
+/// It stores the process that began it, so that a forked child does not count the deletes of its parent.
 pub(crate) struct UnderWay(u32);
 
 impl UnderWay {
-    /// It is given to a connection now.
+    /// Counts a delete that is passed to a connection.
     pub(crate) fn begin() -> Self {
         at_exit();
         let generation = fork_generation();
-        // The first one after a fork: what was counted by then is the parent's.
+        // The first delete after a fork: the number so far was the parent's.
         if GENERATION.swap(generation, Ordering::Relaxed) != generation {
             UNDER_WAY.store(0, Ordering::Relaxed);
         }
@@ -66,17 +67,19 @@ impl Drop for UnderWay {
     }
 }
 
-/// Has the end of the process wait, once there is something to wait for.
+/// Registers the exit hook. Called once there is a delete to wait for.
 #[cfg(unix)]
 fn at_exit() {
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
 
-    /// How long the end of the process may take because of us.
+    /// How long the end of the process may be delayed.
     const MOMENT: Duration = Duration::from_millis(200);
     static HOOKED: AtomicBool = AtomicBool::new(false);
 
-    /// Not called after `abort` or `_exit`. It must not panic, nor wait for a lock that an ended thread may hold.
+    /// The exit hook, which `abort` and `_exit` do not call.
+    ///
+    /// It must not panic or wait for a lock that a terminated thread may hold.
     extern "C" fn a_moment() {
         let begun = Instant::now();
         if UNDER_WAY.load(Ordering::Relaxed) > 0 {

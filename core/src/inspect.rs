@@ -1,6 +1,6 @@
-//! Who holds a key, by each node's word.
+//! Reports the holder of a key, according to each node.
 //!
-//! A reading and no vote: it changes nothing on a node and has no say in who may lock.
+//! It only reads: it changes nothing on a node and does not affect acquires.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,39 +25,40 @@ use crate::text::escaped;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// One owner has a key on a quorum of nodes.
+    /// Whether one owner has a key on a quorum of nodes.
     pub held: bool,
-    /// What is left of it there; `None` when free, or without a known end.
+    /// The remaining time of the lock. `None` if it is free or has no known end.
     ///
-    /// After so long, without a renewal, a quorum is free; of several keys the longest. Where it is not held, how long it
-    /// stays by `min_hold`: nobody has it until then.
+    /// A quorum is free after this time, unless the lease is renewed. For several keys it is the longest time. If
+    /// `held` is false, it is how long the key stays because of `min_hold`. The lock cannot be acquired until then.
     pub remaining: Option<Duration>,
-    /// Each node's word on each key.
-    ///
-    /// One for each key and node, by key, then in the order of the client's nodes.
+    /// The reply of each node for each key, ordered by key and then as the nodes of the client.
     pub nodes: Vec<NodeInspection>,
 }
 
-/// One node's word on one key.
+/// The reply of one node for one key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeInspection {
-    /// The node's URL, without its password.
+    /// The URL of the node, without its password.
     pub url: String,
     /// The Redis key.
     pub key: String,
     /// `Free`, `Held`, `Kept` or `Fault`.
     pub state: NodeState,
-    /// What is left; `None` when free, at a fault, or without a known end.
+    /// The remaining time. `None` if the key is free, if the node failed, or if the end is unknown.
     pub remaining: Option<Duration>,
-    /// The first 8 digits of the owner's token; of a key that only stays, of who released it.
-    /// Enough to tell two owners apart, and too little to release by.
+    /// The first 8 digits of the owner's token. If `state` is `Kept`, the token is that of the previous owner.
+    ///
+    /// This is enough to tell two owners apart, but not enough to release the lock.
     pub token: Option<String>,
-    /// The fault's own text, or why the node takes no first vote yet (`restart_guard`).
+    /// The error text of the node, or why it grants no new lease yet (`restart_guard`).
     pub error: Option<String>,
 }
 
-/// `Err`: so many nodes gave no answer on a key that nobody knows whether it is held; what each had to say.
+/// Inspects the keys on all nodes.
+///
+/// `Err` if so few nodes replied for a key that its state is unknown. It has the result of each node.
 pub(crate) async fn inspection(
     nodes: &Nodes,
     keys: &[String],
@@ -79,11 +80,11 @@ pub(crate) async fn inspection(
         )
     };
     let mut inspection = Inspection { held: false, remaining: None, nodes: Vec::new() };
-    // All keys are asked for before the first answer is awaited.
+    // Requests for all keys are sent before the first reply is awaited.
     for (key, mut votes) in keys.iter().map(ask).collect::<Vec<_>>() {
-        // Every node that answers in time: here each one's word is the answer, not only a quorum's.
+        // Waits for every node, because the result includes each reply and not only that of a quorum.
         votes.until_complete(clock, deadline).await;
-        // "Nobody holds it" must not be said by those who could not be asked.
+        // With fewer replies than a quorum, it is unknown whether the lock is held.
         if votes.answers.iter().flatten().flatten().count() < votes.tally.quorum() {
             votes.silence_counts();
             return Err(nodes.report(&votes, timeout));
@@ -98,12 +99,13 @@ pub(crate) async fn inspection(
     Ok(inspection)
 }
 
-/// What is left of the lease that a quorum of nodes knows: the time at which the quorum breaks; and whether it is over,
-/// and only stays.
+/// The remaining time of the token that a quorum of nodes has, and whether only `min_hold` keeps it.
+///
+/// The time is when the quorum breaks.
 fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<(Option<Duration>, bool)> {
     let mut by_token: HashMap<&str, Vec<Duration>> = HashMap::new();
     for holder in votes.answers.iter().flatten().flatten().flatten() {
-        // Without a known end: behind all that have one.
+        // Keys without a known end sort last.
         let left = holder.remaining.unwrap_or(Duration::MAX);
         by_token.entry(&holder.token).or_default().push(left);
     }
@@ -114,13 +116,13 @@ fn quorums_holder(votes: &Collect<Option<Holder>>) -> Option<(Option<Duration>, 
     Some(((left != Duration::MAX).then_some(left), token.starts_with(KEPT)))
 }
 
-/// What one node says about the key, and why it may not vote for it.
+/// Converts the reply of one node.
 fn word(
     node: &Arc<dyn Node>,
     key: &str,
     answer: Option<Result<Option<Holder>, Fault>>,
 ) -> NodeInspection {
-    // Free, but not to be had: that is why an acquire fails although nobody holds the lock.
+    // A node may be free and still grant no lease. This explains why an acquire fails although the lock is not held.
     let guarded = node.guard_fault(key).map(|fault| fault.to_string());
     let (state, holder, error) = match answer {
         Some(Ok(Some(holder))) if holder.token.starts_with(KEPT) => {
@@ -136,7 +138,7 @@ fn word(
         key: key.to_owned(),
         state,
         remaining: holder.as_ref().and_then(|holder| holder.remaining),
-        // It may be anybody's text: escaped, as it goes to terminals.
+        // Escaped for terminals, because another program may have written it.
         token: holder.map(|holder| {
             escaped(holder.token.strip_prefix(KEPT).unwrap_or(&holder.token).chars().take(8))
         }),

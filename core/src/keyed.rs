@@ -1,17 +1,17 @@
 //! A map by Redis key.
 //!
-//! Every acquire looks into several, and puts itself into some. The standard library's hash costs as much as a twentieth of an
-//! acquire and a release; this one is seeded at random in each process, too, as names may come from strangers.
+//! Every acquire uses several of these maps. The hash is faster than the standard library's, and is also seeded at
+//! random in each process, because names may come from untrusted input.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// What is known of each key.
+/// A map by key.
 pub(crate) type Keyed<V, K = Key> = HashMap<K, V, foldhash::quality::RandomState>;
 
-/// One of the keys that are asked for together. It shares their memory: entries come and go with every acquire.
+/// One of the keys of a request. It shares their memory, because entries come and go with every acquire.
 #[derive(Clone)]
 pub(crate) struct Key {
     keys: Arc<[String]>,
@@ -19,12 +19,12 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Each of them.
+    /// Each of these keys.
     pub(crate) fn each(keys: &Arc<[String]>) -> impl Iterator<Item = Self> {
         (0..keys.len()).map(|at| Self { keys: Arc::clone(keys), at })
     }
 
-    /// As it is in Redis.
+    /// The key as it is in Redis.
     pub(crate) fn text(&self) -> &str {
         &self.keys[self.at]
     }
@@ -36,7 +36,7 @@ impl Borrow<str> for Key {
     }
 }
 
-/// As the text does: a map is asked by that.
+/// Hashes like the text, which is used for lookups.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.text().hash(state);

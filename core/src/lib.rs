@@ -9,19 +9,18 @@
 //! # }
 //! ```
 //!
-//! The modules below stand from the top down: each calls only what stands below it, which a test checks.
-//! [`Redlock`] (`client`) makes a [`Lock`] (`lock`), which asks the `engine` behind it. That has rounds of votes
-//! made by `acquire`, until there is a [`Lease`] (`lease`: its life, its renewals and its loss). Votes are counted
-//! by `quorum` and given by a `node`. Beside them, at the bottom: time, the background thread, the log, and how
-//! words are written.
+//! The modules below are listed from top to bottom. Each only uses modules below it, which a test checks. [`Redlock`]
+//! (`client`) makes a [`Lock`] (`lock`), which uses the client's `engine`. `acquire` runs rounds of votes until it has
+//! a [`Lease`]. `lease` renews a lease and detects its loss. `quorum` counts the votes, and each `node` votes. The
+//! lowest modules provide time, the background thread, the log and text formatting.
 
-// What only the bindings use, or TLS, is there unused without them; with all features none of it may be.
+// Some items are only used by the bindings or by TLS. With all features enabled, none may be unused.
 #![cfg_attr(
     not(all(feature = "ffi", feature = "tls")),
     allow(dead_code, unreachable_pub, unused_imports, reason = "a build that has less uses less")
 )]
 
-// For the two bindings, which are crates of their own: Rust users have what stands below.
+// For the two bindings, which are separate crates. Rust programs use the items below.
 #[cfg(feature = "ffi")]
 #[doc(hidden)]
 pub mod ffi;
@@ -76,7 +75,7 @@ mod per_process;
 mod spelling;
 mod text;
 
-// All that Rust users see, flat: where a word lives is no business of theirs.
+// The public interface is flat, independent of the modules.
 pub use builder::Builder;
 pub use client::Redlock;
 pub use error::{Error, ErrorKind, LossReason, NodeReport, NodeState, Result};
@@ -90,7 +89,7 @@ pub use node::{Pem, TlsOptions};
 pub use options::{LONG_TTL, MIN_TTL};
 pub use stats::Stats;
 
-/// The TLS library that [`TlsOptions::config`] takes a configuration of, in the version that it takes.
+/// The TLS library of the configurations that [`TlsOptions::config`] accepts, in the matching version.
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 
@@ -98,7 +97,7 @@ pub use tokio_rustls::rustls;
 #[path = "../limit.rs"]
 mod limit;
 
-// Among the unit tests, as it drives the real rounds, leases, renewals and waiting, which nobody else should see.
+// A unit test, because it uses private rounds, leases, renewals and waits.
 #[cfg(test)]
 #[allow(
     clippy::cast_precision_loss,
@@ -110,7 +109,7 @@ mod limit;
 #[path = "../simulation/mod.rs"]
 mod simulation;
 
-/// The blocks of the page, which are programs, run with the other examples; one of them is a test with our help.
+/// Runs the code blocks of the Rust page as doc tests. One of them uses the feature `testing`.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../rust.md")]
 struct Page;

@@ -1,12 +1,12 @@
-//! What the library has to say, on its way to the program's `tracing` subscriber.
+//! Passes log events to the program's `tracing` subscriber on a separate thread.
 //!
-//! A subscriber is the program's own code: it may block (a full pipe), panic, or call this library. So one thread that
-//! does nothing else calls it. Who has something to say leaves it in a bounded queue, as owned data, and goes on; what
-//! has no room is dropped and counted, and the count is logged as soon as there is room. Half of the room is kept from
-//! DEBUG events: a flood of them drowns no warning.
+//! A subscriber is code of the program: it may block (a full pipe), panic, or call this library. Only the log's thread
+//! calls it. Events reach that thread through a bounded queue as owned data. If the queue is full, an event is dropped
+//! and counted, and the count is logged as soon as there is room. DEBUG events may use only half of the queue, so that
+//! they never displace a warning.
 //!
-//! The thread is started with the first event that somebody might want, and anew in a forked child. At the end of the
-//! process it gets a moment to empty the queue. Bindings have queues of their own, and get each event where it happens.
+//! The thread starts with the first wanted event, and again in a forked child. At the end of the process it gets a
+//! short time to empty the queue. The bindings have separate queues and receive each event where it occurs.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,54 +25,54 @@ use crate::listener;
 use crate::per_process::{Made, PerProcess};
 use crate::record::{Level, Record, Topic, Value};
 
-/// More events than this wait for nobody.
+/// The length of the queue. Further events are dropped.
 const ROOM: u64 = 1024;
-/// How long the end of the process may take because of us.
+/// How long the end of the process may be delayed.
 #[cfg(unix)]
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// This process's thread and queue.
+/// The thread and the queue of this process.
 static CURRENT: PerProcess<Log> = PerProcess::new();
-/// Events that found no room since it was last said.
+/// The number of dropped events that is not logged yet.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// The queue's near end, and how far the thread has come.
+/// The sending end of the queue, and the progress of the thread.
 struct Log {
     queue: Sender<Entry>,
-    /// How many entries were left in the queue.
+    /// How many entries were queued so far.
     left: AtomicU64,
-    /// How many of them are done: as many as were left, once it is empty.
+    /// How many entries were processed so far. Equal to `left` if the queue is empty.
     done: AtomicU64,
-    events: AtomicU64, // of those that are not done: what ends a place takes no event's room
+    events: AtomicU64, // queued and not processed; a `Leave` entry does not count
 }
 
-/// Who hears an event, and in which span.
+/// The subscriber and the span of an event.
 pub(crate) struct Place {
-    /// That of the thread that says it, which may have one of its own; `None`: there is none, and `log` may be
-    /// listening.
+    /// The subscriber of the thread where the event occurs. `None` if there is none, and events may go to the `log`
+    /// crate.
     pub(crate) subscriber: Option<Dispatch>,
-    /// Where its thread was.
+    /// The span that the event belongs to.
     pub(crate) span: Span,
-    /// Where it was before that.
+    /// The parent of `span`.
     pub(crate) within: Span,
 }
 
-/// Hands a record on to the subscriber, below the span that is given.
+/// Passes a record to the subscriber, below the given span.
 pub(crate) type Say = fn(&Record, Option<Id>);
 
-/// What the log's thread is to do, as owned data: nothing in it borrows from whoever leaves it.
+/// One entry of the queue. It is owned data.
 enum Entry {
     Event(Record, Say, Arc<Place>),
-    /// The last that is heard from there: what ends with it is the subscriber's code, too.
+    /// The last entry of a place. Dropping the place may run code of the subscriber.
     Leave(Arc<Place>),
 }
 
-/// Logs by way of the queue. All values have names; those in braces are fields. `in` says where it belongs, if that is
-/// not where this thread is.
+/// Logs an event through the queue. All values have names, and those in braces are fields. `in` sets the place of the
+/// event if it differs from the current one.
 macro_rules! event {
     ($level:ident, $topic:ident, $(in $place:expr,)? {$($field:ident: $value:expr),* $(,)?},
      $text:literal $(, $name:ident = $part:expr)* $(,)?) => {
-        // Nothing is even formatted where nobody listens.
+        // Nothing is formatted if the event is not wanted.
         if $crate::log::wanted($crate::record::Level::$level, $crate::record::Topic::$topic) {
             let record = $crate::record::Record {
                 level: $crate::record::Level::$level,
@@ -100,8 +100,9 @@ macro_rules! event {
 }
 pub(crate) use event;
 
-/// Whether somebody might listen; no subscriber is asked. Without any, `tracing` may hand events on to `log`, where steps
-/// are not worth what they cost everybody else.
+/// Whether the event may be wanted. Calls no subscriber.
+///
+/// Without a subscriber, `tracing` may forward events to `log`. DEBUG events are not sent there, because of their cost.
 #[inline]
 pub(crate) fn wanted(level: Level, topic: Topic) -> bool {
     listener::wants(level, topic)
@@ -109,7 +110,7 @@ pub(crate) fn wanted(level: Level, topic: Topic) -> bool {
         || (level < Level::Debug && !dispatcher::has_been_set() && !listener::is_there())
 }
 
-/// As `tracing` calls it.
+/// The level in `tracing`.
 pub(crate) const fn level(level: Level) -> tracing::Level {
     match level {
         Level::Error => tracing::Level::ERROR,
@@ -119,7 +120,7 @@ pub(crate) const fn level(level: Level) -> tracing::Level {
     }
 }
 
-/// As `tracing` takes it: texts as they are, without quotes around them.
+/// The value in `tracing`. Texts have no quotes around them.
 pub(crate) fn traced(value: &Value) -> Option<Box<dyn tracing::Value + '_>> {
     match value {
         Value::Text(text) => Some(Box::new(tracing::field::display(text))),
@@ -129,16 +130,16 @@ pub(crate) fn traced(value: &Value) -> Option<Box<dyn tracing::Value + '_>> {
     }
 }
 
-/// Whether spans might be wanted, and may be made: not on a thread that must not wait for a subscriber.
+/// Whether spans may be wanted and may be made here. The background thread must not wait for a subscriber.
 pub(crate) fn spans_wanted() -> bool {
     LevelFilter::current() >= LevelFilter::WARN && !listener::is_there() && !on_background()
 }
 
-/// Leaves an event for the log's thread; never blocks, never calls a subscriber's `event`.
+/// Queues an event for the log's thread. Never blocks, and never calls a subscriber's `event`.
 pub(crate) fn leave(record: Record, say: Say, place: Option<Arc<Place>>) {
     let Some(record) = listener::pass(record) else { return };
     let place = place.unwrap_or_else(|| here().into());
-    // What only shows the way must not drown what somebody should see.
+    // DEBUG events must not displace more important ones.
     let room = if record.level == Level::Debug { ROOM / 2 } else { ROOM };
     let left = current().is_some_and(|log| {
         let left = log.events.fetch_add(1, Ordering::AcqRel) < room
@@ -149,14 +150,14 @@ pub(crate) fn leave(record: Record, say: Say, place: Option<Arc<Place>>) {
     DROPPED.fetch_add((!left).into(), Ordering::Relaxed);
 }
 
-/// Nothing more is said there. However full it is: there are no more of these than there are leases.
+/// Queues the end of a place, regardless of the limit: there are no more of these than leases.
 pub(crate) fn leave_place(place: Arc<Place>) {
     if let Some(log) = current() {
         push(&log, Entry::Leave(place));
     }
 }
 
-/// Whether its thread is there.
+/// Queues an entry. Returns whether the log's thread exists.
 fn push(log: &Log, entry: Entry) -> bool {
     log.left.fetch_add(1, Ordering::AcqRel);
     let left = log.queue.send(entry).is_ok();
@@ -166,21 +167,21 @@ fn push(log: &Log, entry: Entry) -> bool {
     left
 }
 
-/// The caller's own thread asks its own subscriber where it is; the background thread is in no span.
+/// The subscriber and span of the current thread. The background thread is in no span.
 pub(crate) fn here() -> Place {
     let subscriber = dispatcher::has_been_set().then(|| dispatcher::get_default(Dispatch::clone));
-    // A subscriber that panics when it is asked for its span has none.
+    // If the subscriber panics here, the event has no span.
     let current = || catch_unwind(Span::current).unwrap_or_else(|_| Span::none());
     let span = if on_background() { Span::none() } else { current() };
     Place { subscriber, span, within: Span::none() }
 }
 
-/// This process's log; `None` if the system has no thread for it.
+/// The log of this process. `None` if the system has no thread for it.
 fn current() -> Option<Arc<Made<Log>>> {
     CURRENT.get_or_try_make(|_| true, start).ok()
 }
 
-/// The log's own thread, and what has its last words written when the process ends.
+/// Starts the log's thread, and registers the exit hook.
 fn start() -> io::Result<Log> {
     let (queue, entries) = channel();
     let thread = std::thread::Builder::new().name("redlock-log".into());
@@ -199,14 +200,14 @@ fn start() -> io::Result<Log> {
     Ok(Log { queue, left, done, events })
 }
 
-/// Ends when the queue's other end goes, which it does only where two threads made a log at once.
+/// Runs until the queue is closed. This only happens if two threads started a log at the same time.
 fn run(entries: &Receiver<Entry>) {
     for entry in entries {
         let event = matches!(entry, Entry::Event(..));
         let place = match entry {
             Entry::Event(record, say, place) => {
                 emit(&place, |span| say(&record, span));
-                // Said behind an event that had room, by whose subscriber it is heard.
+                // Reported after an event that had room, to the subscriber of that event.
                 let dropped = DROPPED.swap(0, Ordering::Relaxed);
                 if dropped > 0 {
                     emit(&place, |_| count(dropped));
@@ -215,7 +216,7 @@ fn run(entries: &Receiver<Entry>) {
             }
             Entry::Leave(place) => place,
         };
-        // Its end is the subscriber's code, too.
+        // Dropping the place may run code of the subscriber.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(place)));
         if let Some(log) = CURRENT.get() {
             log.events.fetch_sub(event.into(), Ordering::AcqRel);
@@ -224,7 +225,7 @@ fn run(entries: &Receiver<Entry>) {
     }
 }
 
-/// A panic here is the subscriber's; the panic hook has said so.
+/// Ignores a panic of the subscriber. The panic hook has already reported it.
 fn emit(place: &Place, say: impl FnOnce(Option<Id>)) {
     let say = || say(place.span.id().or_else(|| place.within.id()));
     let _ = catch_unwind(AssertUnwindSafe(|| match &place.subscriber {
@@ -233,12 +234,12 @@ fn emit(place: &Place, say: impl FnOnce(Option<Id>)) {
     }));
 }
 
-/// What was not said.
+/// Logs the number of dropped events.
 fn count(dropped: u64) {
     tracing::warn!(target: "redlock", dropped, "events were dropped: the subscriber was too slow for them");
 }
 
-/// What was said just before the end is heard, unless the subscriber is too slow.
+/// The exit hook. Waits for the last events, unless the subscriber is too slow.
 #[cfg(unix)]
 extern "C" fn last_words() {
     const SLICE: Duration = Duration::from_millis(1);

@@ -1,4 +1,4 @@
-//! One name of a lock, or several: what they may be written as, and the rules they must obey.
+//! The names of a lock: how callers can pass them, and their rules.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,14 +7,17 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::text::shown;
 
-/// Bytes. A server would take half a gigabyte, and keep it for as long as the lock.
+/// The maximum length of a name in bytes. A server would accept half a gigabyte and keep it as long as the lock.
 const MAX_NAME: usize = 64 * 1024;
-/// One lease may have so many names: a server, which does nothing else meanwhile, is then busy for about 5 ms. Read
-/// one by one they would take it 200 ms and more: before Redis 7.2 every read inside a script remembers all of its
-/// keys.
+/// The maximum number of names of one lease.
+///
+/// A server is busy with that many for about 5 ms and serves nothing else meanwhile. Reading the keys one by one would
+/// take 200 ms or more, because before Redis 7.2 every read in a script remembers all of its keys.
 const MAX_NAMES: usize = 1000;
 
-/// One name, or several to be held as one lease: any kind of string, or any array, slice or vector of them.
+/// One name, or several names that are held as one lease.
+///
+/// Accepts any kind of string, and any array, slice or vector of strings.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -28,7 +31,7 @@ const MAX_NAMES: usize = 1000;
 #[derive(Clone, Debug)]
 pub struct Names(pub(crate) Arc<[String]>);
 
-/// One each.
+/// Implements the conversion from types of one name.
 macro_rules! one {
     ($($string:ty),*) => {$(
         impl From<$string> for Names {
@@ -71,7 +74,7 @@ impl<S: AsRef<str>, const N: usize> From<&[S; N]> for Names {
     }
 }
 
-/// At least one name, none empty, none twice.
+/// Checks the number and the length of the names, and that they differ.
 pub(crate) fn check_names(names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Err(Error::invalid("no name was given: a lock needs at least one"));
@@ -95,7 +98,7 @@ pub(crate) fn check_names(names: &[String]) -> Result<()> {
             );
             return Err(Error::invalid(text));
         }
-        // It would wait for itself.
+        // The lock would wait for itself.
         if names.len() > 1 && !seen.insert(name) {
             return Err(Error::invalid(format!(
                 "the name {:?} is given twice: give each once",

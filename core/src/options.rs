@@ -1,36 +1,40 @@
-//! Every option, its default, and the rule each must obey.
+//! The options of a lock: their values, defaults and rules.
 //!
-//! Values and rules; names, kinds and sentences for other languages stand in `ffi::options`, one row each. What
-//! is wrong is said with the rule that it broke, before anything is sent.
+//! `ffi::options` has the names, kinds and descriptions for other languages, one row for each option. An error states
+//! the rule that a value breaks, before anything is sent.
 
 use std::time::Duration;
 
 use crate::error::{Error, Result, seconds};
 use crate::spelling::spelled;
 
-/// The least ttl: below it a scheduler's hiccup alone would end leases.
+/// The minimum TTL. With a shorter one, a scheduling delay alone could end a lease.
 pub const MIN_TTL: Duration = Duration::from_millis(100);
-/// Above this a ttl is unusual enough to be a wrong unit; it is allowed, with a warning.
+/// A longer TTL is allowed, but logs a warning, because its unit may be wrong.
 ///
-/// `lock("job", ttl=30_000)` in a language that counts seconds is eight hours.
+/// In a language with seconds, `lock("job", ttl=30_000)` is eight hours.
 pub const LONG_TTL: Duration = Duration::from_secs(3600);
-/// Any time option above this is a mistake, and would overflow a server's expiry.
+/// The maximum of every time option. A longer time is a mistake, and would overflow the expiry of a server.
 const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The unit in which a language writes times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
-    /// Rust: a time has its unit with it.
+    /// Rust: a time includes its unit.
     #[default]
     Duration,
     /// Python and the command line.
     Seconds,
-    /// Node.
+    /// Node.js.
     Milliseconds,
 }
 
 impl Unit {
-    /// The duration that `value` of option `name` means; NaN, infinite and negative values break the rule.
+    /// Converts the value of the option `name`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for NaN, for infinite and negative values, and above ten years.
     pub fn duration(self, name: &str, value: f64) -> Result<Duration> {
         let (scale, unit) = (if self == Self::Milliseconds { 1e-3 } else { 1.0 }, self.word());
         let (name, endless) = (spelled(name), self.endless(name));
@@ -39,7 +43,7 @@ impl Unit {
                 format!("{name} is {value}: it must be a number of {unit}, 0 or more{endless}");
             return Err(Error::invalid(rule));
         }
-        // `None` also where a float is more than a duration can be.
+        // `None` also if the value exceeds the range of a duration.
         Duration::try_from_secs_f64(value * scale).ok().filter(|time| *time <= MAX_TIME).ok_or_else(
             || {
                 Error::invalid(format!(
@@ -49,7 +53,7 @@ impl Unit {
         )
     }
 
-    /// How this language writes a `wait` without an end; empty for other options.
+    /// How this language writes a `wait` without limit. Empty for other options.
     fn endless(self, name: &str) -> &'static str {
         match (name, self) {
             ("wait", Self::Seconds) => ". wait=None waits forever",
@@ -58,7 +62,7 @@ impl Unit {
         }
     }
 
-    /// What messages call it.
+    /// The name of the unit in messages.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Duration | Self::Seconds => "seconds",
@@ -72,21 +76,21 @@ impl Unit {
 pub struct Options {
     /// How long the lease lives without renewal.
     pub(crate) ttl: Duration,
-    /// How long an acquire may wait for somebody else; `None`: for ever.
+    /// How long an acquire waits while another owner holds the lock. `None` waits forever.
     pub(crate) wait: Option<Duration>,
-    /// Extend at a third of the ttl until released.
+    /// Whether to renew the lease at a third of its TTL until it is released.
     pub(crate) renew: bool,
-    /// Upper bound on the total hold.
+    /// The maximum total hold time.
     pub(crate) max_hold: Option<Duration>,
-    /// How long the keys stay after the acquire, whenever the lease is released; zero: until then.
+    /// How long the keys stay after the acquire, even if the lease is released earlier. Zero disables it.
     pub(crate) min_hold: Duration,
-    /// Deadline of one vote, where one was chosen.
+    /// The timeout of one vote, if it was chosen.
     pub(crate) node_timeout: Option<Duration>,
-    /// Ask for a fencing token.
+    /// Whether to issue a fencing token.
     pub(crate) fencing: bool,
-    /// Every grant waits for a disk: votes take longer.
+    /// Whether every grant waits for a disk, so that votes take longer.
     pub(crate) fsync: bool,
-    /// In which messages about the ttl are.
+    /// The unit in messages about the TTL.
     pub(crate) unit: Unit,
 }
 
@@ -107,14 +111,14 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The deadline of one vote: min(1 s, ttl/5) unless chosen, with `fsync` min(2 s, ttl/5).
+    /// The timeout of one vote. Defaults to min(1 s, ttl / 5), or min(2 s, ttl / 5) with `fsync`.
     pub(crate) fn node_timeout(&self) -> Duration {
         self.node_timeout.unwrap_or_else(|| (self.ttl / 5).min(longest_vote(self.fsync)))
     }
 
-    /// Every rule, with its reason.
+    /// Checks every rule.
     ///
-    /// `guard` is the client's `restart_guard`; zero: there is none.
+    /// `guard` is the client's `restart_guard`. Zero disables it.
     pub(crate) fn check(&self, guard: Duration) -> Result<()> {
         check_ttl(self.ttl, guard, self.unit)?;
         let times = [("wait", self.wait), ("max_hold", self.max_hold)];
@@ -131,7 +135,7 @@ impl Options {
         }
         check_min_hold(self.min_hold, "ttl", self.ttl)?;
         check_min_hold(self.min_hold, "max_hold", self.max_hold.unwrap_or(self.ttl))?;
-        // A vote that may take the whole ttl leaves nothing of the lease that it grants.
+        // If a vote may take the whole TTL, no time is left of the lease.
         if self.node_timeout().is_zero() || self.node_timeout() >= self.ttl {
             return Err(Error::invalid(format!(
                 "{} is {}: it must be above 0 and below the ttl of {}",
@@ -144,12 +148,13 @@ impl Options {
     }
 }
 
-/// What a vote may take at most where nothing is chosen: a disk that is written to once a second needs more than that.
+/// The maximum default timeout of a vote. With `fsync` it is longer, because the disk may be written to only once a
+/// second.
 pub(crate) fn longest_vote(fsync: bool) -> Duration {
     Duration::from_secs(if fsync { 2 } else { 1 })
 }
 
-/// No time of any language may be so long that arithmetic with it, here or in a server, runs over.
+/// Rejects times that would overflow, here or in a server.
 pub(crate) fn check_time(name: &str, time: Duration) -> Result<()> {
     if time > MAX_TIME {
         let text = format!("{} is {}: at most ten years make sense", spelled(name), seconds(time));
@@ -159,10 +164,9 @@ pub(crate) fn check_time(name: &str, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Long enough for a renewal, and no longer than a restarted node is kept from voting.
+/// Checks that a TTL is long enough to be renewed, and not longer than the restart guard.
 ///
-/// Of every lock, and of every `extend`: a node that has forgotten a longer lease would vote for a second
-/// holder.
+/// It applies to every lock and every `extend`: a node that forgot a longer lease could vote for a second holder.
 pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()> {
     check_time("ttl", ttl)?;
     if ttl < MIN_TTL {
@@ -173,7 +177,7 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
         let text = format!("ttl is {}: at least 0.1 s (100 ms) are needed{unit}", seconds(ttl));
         return Err(Error::invalid(text));
     }
-    // Not cut to fit: who asks for more would believe in more.
+    // An error and not a shorter TTL, because the caller would rely on the longer one.
     if !guard.is_zero() && ttl > guard {
         return Err(Error::invalid(format!(
             "ttl is {}, above {option} ({}): a restarted node could vote while such a lease lives. \
@@ -186,7 +190,7 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
     Ok(())
 }
 
-/// No key lives longer than what it is asked for: by the ttl, and by `max_hold`.
+/// Checks that `min_hold` is not longer than a key can live, which is limited by the TTL and `max_hold`.
 pub(crate) fn check_min_hold(min_hold: Duration, bound: &str, lives: Duration) -> Result<()> {
     if min_hold <= lives {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Waiting on the caller's own thread, until a future is done.
+//! Runs a future to completion on the caller's thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// Polls a future as often as it is woken, for so long at most: by a [`Poll::Pending`] that comes earlier, a signal asks for
-/// its handler.
+/// Polls a future whenever it is woken, for at most `time`.
 ///
-/// Nothing is lost by it: the same future may be waited for again, on the same thread.
+/// [`Poll::Pending`] before that means that a signal needs its handler to run. The same future may be passed again, on
+/// the same thread.
 pub fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Output> {
     #[cfg(unix)]
     if let Some(polled) = crate::foreground::wait(future.as_mut(), time) {
@@ -20,23 +20,25 @@ pub fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Outpu
     park(future, time)
 }
 
-/// From here on, until the answer is dropped, this thread writes by itself what it asks: it waits for that next.
+/// Declares that this thread will wait for its next commands, so it writes them directly.
+///
+/// Applies until the returned value is dropped.
 #[cfg(unix)]
 pub fn about_to_wait() -> impl Sized {
     crate::foreground::Here::begin()
 }
 
-/// There is nothing to be done for it.
+/// Has no effect on this system.
 #[cfg(not(unix))]
 pub fn about_to_wait() -> impl Sized {}
 
-/// The same of a thread whose event loop sees to what is asked, by its [`crate::ffi::Driver`].
+/// Like [`about_to_wait`], for a thread whose event loop reads the replies through its [`crate::ffi::Driver`].
 #[cfg(unix)]
 pub fn about_to_ask() -> impl Sized {
     crate::foreground::Here::asking()
 }
 
-/// There is nothing to be done for it.
+/// Has no effect on this system.
 #[cfg(not(unix))]
 pub fn about_to_ask() -> impl Sized {}
 
@@ -57,9 +59,9 @@ impl Wake for Parker {
     }
 }
 
-/// Sleeps; the background thread does all that is to be done meanwhile.
+/// Parks the thread between polls. The background thread does the I/O.
 fn park<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Output> {
-    // `about_to_wait` promised that this thread does its own work. It cannot.
+    // `about_to_wait` announced that this thread does its I/O. While it is parked, it cannot.
     let _parked = crate::foreground::Parked::begin();
     let parker = Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(true) });
     let waker = Waker::from(Arc::clone(&parker));

@@ -1,11 +1,10 @@
-//! A value of this process: made at first use, and made anew in a forked child.
+//! A value that is made once per process, at first use, and again in a forked child.
 //!
-//! A child inherits its parent's memory and none of its threads. Whatever was made under another
-//! [`fork_generation`] is the parent's: it is neither used nor dropped, for its end could write into the parent's
-//! sockets, or wait for threads that do not exist here.
+//! A child inherits its parent's memory but none of its threads. A value of another [`fork_generation`] belongs to the
+//! parent. It is neither used nor dropped, because dropping it could write to the parent's sockets or wait for threads
+//! that do not exist.
 //!
-//! It knows nothing of what it keeps. The background thread, the log and each client's running parts are such
-//! values.
+//! The background thread, the log, and the running parts of each client are such values.
 
 use std::convert::Infallible;
 use std::ops::Deref;
@@ -16,20 +15,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwapOption;
 
-/// Counted up in each child, before any of its code runs.
+/// Incremented in each child, before any of its code runs.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between the first process and this one; what was made under another number is the parent's.
+/// The number of forks between the first process and this one.
+///
+/// A value that was made under another number belongs to the parent.
 pub fn fork_generation() -> u32 {
     #[cfg(unix)]
     {
-        // Not a `Once`: a child that is forked while another thread is in it would wait there forever.
+        // Not a `Once`: if a process forks while another thread runs it, the child would wait forever.
         static HOOKED: AtomicBool = AtomicBool::new(false);
         extern "C" fn in_child() {
             GENERATION.fetch_add(1, Ordering::Relaxed);
         }
         if !HOOKED.load(Ordering::Acquire) {
-            // Two threads may both register it: then a fork counts twice, which is another number all the same.
+            // Two threads may both register the hook. A fork then counts twice, which is harmless.
             // SAFETY: the hook only adds to an atomic, which is safe between fork and exec.
             unsafe {
                 libc::pthread_atfork(None, None, Some(in_child));
@@ -40,24 +41,25 @@ pub fn fork_generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// A value of this process. No mutex: one that another thread held during a fork would stay locked in the child for
-/// ever.
+/// A value of this process.
+///
+/// It has no mutex: if another thread held one during a fork, it would stay locked in the child forever.
 pub struct PerProcess<T>(ArcSwapOption<Made<T>>);
 
-/// The value, and in which process it was made.
+/// The value, and the process that made it.
 pub struct Made<T> {
-    /// Never changes: a value cannot become the child's.
+    /// Constant: the value of a parent never becomes the child's.
     generation: u32,
     value: T,
 }
 
 impl<T> Made<T> {
-    /// A value that was made by this process.
+    /// A value that this process made.
     fn here(value: T, generation: u32) -> Arc<Self> {
         Arc::new(Self { generation, value })
     }
 
-    /// Whether this process made it.
+    /// Whether this process made the value.
     fn is_ours(&self) -> bool {
         self.generation == fork_generation()
     }
@@ -71,25 +73,30 @@ impl<T> Deref for Made<T> {
 }
 
 impl<T> PerProcess<T> {
-    /// None yet.
+    /// No value yet.
     pub const fn new() -> Self {
         Self(ArcSwapOption::const_empty())
     }
 
-    /// This process's value, if it was made already.
+    /// This process's value, if it exists.
     pub fn get(&self) -> Option<Arc<Made<T>>> {
         self.0.load().as_ref().filter(|made| made.is_ours()).map(Arc::clone)
     }
 
-    /// This process's value, made if there is none or none that is `good`. Of several threads that make one at the same
-    /// time, one is chosen and the others' are dropped.
+    /// This process's value. Makes it if there is none, or if it is not `good`.
+    ///
+    /// If several threads make one at the same time, one value is chosen and the others are dropped.
+    ///
+    /// # Errors
+    ///
+    /// The error of `make`.
     pub fn get_or_try_make<E>(
         &self,
         good: impl Fn(&T) -> bool,
         make: impl Fn() -> Result<T, E>,
     ) -> Result<Arc<Made<T>>, E> {
         loop {
-            // Made outside of any lock, as it may take long or fail: who comes second throws its own away.
+            // Made without a lock, because it may take long or fail. The slower thread drops its value.
             let current = self.0.load();
             if let Some(made) = current.as_ref()
                 && made.is_ours()
@@ -97,30 +104,30 @@ impl<T> PerProcess<T> {
             {
                 return Ok(Arc::clone(made));
             }
-            // Read before it is made: what a fork interrupts is not the child's.
+            // Read before `make`: if a fork interrupts it, the value does not belong to the child.
             let generation = fork_generation();
             let new = Made::here(make()?, generation);
-            // Read again: whoever was first is the one, unless it is no good.
+            // The loop reads the value again. It is that of the first thread, unless it is not good.
             leave_alone(self.0.compare_and_swap(&current, Some(new)).as_ref());
         }
     }
 
-    /// This process's value, made if there is none.
+    /// This process's value. Makes it if there is none.
     pub fn get_or_make(&self, make: impl Fn() -> T) -> Arc<Made<T>> {
         let value = self.get_or_try_make(|_| true, || Ok::<_, Infallible>(make()));
         value.unwrap_or_else(|never| match never {})
     }
 
-    /// This process's value, which is no longer kept here.
+    /// Removes and returns this process's value.
     ///
-    /// `None` also where it was the parent's.
+    /// Returns `None` for a value of the parent.
     pub fn take(&self) -> Option<Arc<Made<T>>> {
         let taken = self.0.swap(None);
         leave_alone(taken.as_ref());
         taken.filter(|made| made.is_ours())
     }
 
-    /// Puts a value here instead of what there was, which is the answer.
+    /// Replaces the value, and returns the previous one.
     pub fn replace(&self, value: T) -> Option<Arc<Made<T>>> {
         let old = self.0.swap(Some(Made::here(value, fork_generation())));
         leave_alone(old.as_ref());
@@ -134,9 +141,7 @@ impl<T> Default for PerProcess<T> {
     }
 }
 
-/// The parent's value is never dropped here, whoever lets go of it last.
-///
-/// One reference to it is kept for ever, so that no other can be the last.
+/// Leaks a reference to a value of the parent, so that it is never dropped here.
 fn leave_alone<T>(made: Option<&Arc<Made<T>>>) {
     if let Some(parents) = made
         && !parents.is_ours()

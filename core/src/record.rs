@@ -1,49 +1,49 @@
-//! What the library has to say, as plain data: the same in every language.
+//! Log events as plain data, which are the same in every language.
 
 use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
 use crate::text::shown;
 
-/// How much it matters, the most important first.
+/// The level of an event, from the most to the least important.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// Something of ours is broken.
+    /// The library itself is broken.
     Error = 1,
-    /// Somebody should look.
+    /// Needs attention.
     Warn,
-    /// What operators like to find in a log.
+    /// Useful for operators.
     Info,
     /// Every step.
     Debug,
 }
 
-/// What it is about: by this, logs are turned on and off.
+/// The topic of an event. Logs are enabled by topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Topic {
-    /// Asking for locks and waiting for them.
+    /// Acquiring locks and waiting for them.
     Acquire,
-    /// What is held: renewed, released, lost.
+    /// Held leases: renewals, releases and losses.
     Lease,
-    /// Servers, and the connections to them.
+    /// Servers and the connections to them.
     Node,
-    /// How a client was set up.
+    /// The configuration of a client.
     Client,
 }
 
 impl Topic {
-    /// All of them, in the order of their numbers.
+    /// All topics, in the order of their discriminants.
     pub const ALL: [Self; 4] = [Self::Acquire, Self::Lease, Self::Node, Self::Client];
 
-    /// As logs call it.
+    /// The name of the topic in logs.
     pub const fn as_str(self) -> &'static str {
-        // Its end: one list of names is enough.
+        // The end of the target, so that there is only one list of names.
         self.target().split_at("redlock::".len()).1
     }
 
-    /// As Rust's logs call it.
+    /// The target in Rust's logs.
     pub const fn target(self) -> &'static str {
         match self {
             Self::Acquire => "redlock::acquire",
@@ -54,16 +54,16 @@ impl Topic {
     }
 }
 
-/// A value beside an event's words.
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// As [`shown`] shows it.
+    /// Text, escaped by [`shown`].
     Text(String),
-    /// Of a time: milliseconds.
+    /// A number. Times are in milliseconds.
     Number(f64),
     /// A whole number.
     Count(u64),
-    /// Not known.
+    /// Unknown.
     Nothing,
 }
 
@@ -90,7 +90,7 @@ impl From<String> for Value {
     }
 }
 
-/// In milliseconds, to the microsecond.
+/// Converts to milliseconds, with microsecond precision.
 impl From<Duration> for Value {
     fn from(time: Duration) -> Self {
         Self::Number((time.as_secs_f64() * 1e6).round() / 1e3)
@@ -112,25 +112,25 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 /// One event.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// How much it matters.
+    /// The level.
     pub level: Level,
-    /// What it is about.
+    /// The topic.
     pub topic: Topic,
-    /// Its words, the same for all events of a kind; braces name what differs.
+    /// The text, which is the same for all events of a kind. Variable parts are in braces.
     pub template: &'static str,
-    /// What stands in the braces, in the order of the template.
+    /// The values for the braces, in the order of the template.
     pub parts: Vec<(&'static str, String)>,
-    /// Its data.
+    /// The fields.
     pub fields: Vec<(&'static str, Value)>,
 }
 
 impl Record {
-    /// What it says, without its fields.
+    /// The message without the fields.
     pub fn message(&self) -> String {
         self.written(|part, to| to.push_str(part), |rest, to| to.push_str(rest))
     }
 
-    /// What it says, and behind it its fields as ` name=value`: for logs that take lines.
+    /// The message, followed by its fields as ` name=value`. For logs with one line per event.
     pub fn text(&self) -> String {
         let mut text = self.message();
         for (name, value) in self.known() {
@@ -140,8 +140,7 @@ impl Record {
         text
     }
 
-    /// The same with `%s` for each part, then for each field that is known: one text for all events of a kind, by which
-    /// logs group them.
+    /// The same with `%s` for each part and each known field. Logs can group events by this text.
     pub fn percent_template(&self) -> String {
         let escape = |rest: &str, to: &mut String| to.push_str(&rest.replace('%', "%%"));
         let mut text = self.written(|_, to| to.push_str("%s"), escape);
@@ -151,12 +150,12 @@ impl Record {
         text
     }
 
-    /// The fields that are known.
+    /// The fields with a known value.
     pub fn known(&self) -> impl Iterator<Item = &(&'static str, Value)> {
         self.fields.iter().filter(|(_, value)| *value != Value::Nothing)
     }
 
-    /// The template, with its parts and with what is between them.
+    /// Formats the template: `part` writes the parts, and `rest` writes the text between them.
     fn written(
         &self,
         part: impl Fn(&str, &mut String),

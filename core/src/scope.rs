@@ -1,4 +1,4 @@
-//! A lock's shortest ways: awaited as it stands, and around a body.
+//! Short forms for acquiring a lock: awaiting it, and running a closure under it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,13 @@ use crate::log;
 use crate::options::check_time;
 
 impl Lock {
-    /// [`Lock::acquire`] with another `wait`: `None` is for ever, zero one round.
+    /// [`Lock::acquire`] with another `wait`. `None` waits forever, and zero tries once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`], and `Invalid` if `wait` exceeds ten years.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -36,10 +42,18 @@ impl Lock {
         }
     }
 
-    /// What the body gives, which runs while the lock is held: acquires, runs it, and releases.
+    /// Runs `body` while the lock is held. Acquires the lock, runs the body, releases the lock and returns the body's
+    /// result.
     ///
-    /// A body is dropped where it stands, at its next `await`, as soon as the lease is lost, and the outcome is `Lost`. So
-    /// it is if the lease was lost when the body ended. A release that too few nodes confirm is logged: the keys expire. Fails otherwise as [`Lock::acquire`] does, before the body is called.
+    /// If the lease is lost, the body is dropped at its next `await`. If too few nodes confirm the release, this is
+    /// only logged and the keys expire when their TTL ends.
+    ///
+    /// # Errors
+    ///
+    /// - `Lost` if the lease was lost before the body ended.
+    /// - As [`Lock::acquire`], before the body is called.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -59,7 +73,7 @@ impl Lock {
         async move {
             let lease = acquired.await?;
             let value = tokio::select! {
-                // A body that nobody protects any more gets no step further.
+                // First, so that the body does not continue without the lock.
                 biased;
                 error = lease.lost() => return Err(error),
                 value = body(lease.handle()) => value,
@@ -69,7 +83,7 @@ impl Lock {
     }
 }
 
-/// The end of a scope: what was not confirmed is no error of the body's.
+/// Releases the lease. An unconfirmed release is not an error of the body.
 async fn ended(lease: Lease) -> Result<()> {
     match lease.release().await {
         Err(error) if error.kind() == ErrorKind::Unavailable => {
@@ -85,10 +99,10 @@ fn say_unconfirmed(error: &Error) {
     log::event!(Warn, Lease, { key: key }, "the key lives out its ttl: {why}", why = error);
 }
 
-/// An acquire, as `await` makes it of a lock.
+/// The future of an awaited lock.
 type Acquire = Pin<Box<dyn Future<Output = Result<Lease>> + Send>>;
 
-/// `client.lock("job").await?` is `client.lock("job").acquire().await?`.
+/// `client.lock("job").await?` is the same as `client.lock("job").acquire().await?`.
 impl IntoFuture for Lock {
     type Output = Result<Lease>;
     type IntoFuture = Acquire;
@@ -98,7 +112,7 @@ impl IntoFuture for Lock {
     }
 }
 
-/// As of the lock itself, which can be awaited again.
+/// Awaiting a reference leaves the lock usable.
 impl IntoFuture for &Lock {
     type Output = Result<Lease>;
     type IntoFuture = Acquire;

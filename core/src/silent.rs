@@ -1,11 +1,11 @@
-//! In place of the log, where the feature `tracing` is off: nothing is said.
+//! Replaces the log if the feature `tracing` is disabled. It logs nothing.
 
 use crate::record::{Level, Topic};
 
-/// Where nothing is said.
+/// Replaces the subscriber and span of an event.
 pub(crate) struct Place;
 
-/// Takes what the log's macro takes, so that what has something to say is the same with and without it.
+/// Accepts the same arguments as the macro of the log, so that callers need no condition.
 macro_rules! event {
     ($level:ident, $topic:ident, $(in $place:expr,)? {$($field:ident: $value:expr),* $(,)?},
      $text:literal $(, $name:ident = $part:expr)* $(,)?) => {
@@ -18,7 +18,7 @@ macro_rules! event {
 }
 pub(crate) use event;
 
-/// Nothing is.
+/// No event is wanted.
 #[inline]
 pub(crate) fn wanted(_: Level, _: Topic) -> bool {
     false

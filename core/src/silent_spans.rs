@@ -1,43 +1,43 @@
-//! In place of the spans, where the feature `tracing` is off: there are none.
+//! Replaces the spans if the feature `tracing` is disabled.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::log::Place;
 
-/// None.
+/// Replaces the spans.
 pub(crate) struct Spans;
 
 #[allow(clippy::unused_self, reason = "as where there are some")]
 impl Spans {
-    /// None.
+    /// Makes no span.
     pub(crate) fn acquire(_: impl FnOnce() -> String) -> Self {
         Self
     }
 
-    /// None.
+    /// Makes no span.
     pub(crate) fn hold(&self, _: impl FnOnce() -> String, _: &str) -> Self {
         Self
     }
 
-    /// None.
+    /// Makes no span.
     pub(crate) fn attached(_: impl FnOnce() -> String, _: &str) -> Self {
         Self
     }
 
-    /// There are none.
+    /// Always false.
     pub(crate) fn are_made(&self) -> bool {
         false
     }
 
-    /// Nowhere.
+    /// Always `None`.
     pub(crate) fn place(&self) -> Option<Arc<Place>> {
         None
     }
 
-    /// Nobody hears of it.
+    /// Records nothing.
     pub(crate) fn note(&self, _: &str, _: Duration) {}
 
-    /// There is nothing to close.
+    /// Closes nothing.
     pub(crate) fn end(&self) {}
 }

@@ -1,6 +1,6 @@
-//! Spans of an acquire and of the lease that comes of it, for programs that trace; without a subscriber there are none.
+//! Tracing spans of an acquire and of its lease. Without a subscriber none are made.
 //!
-//! They are made on the thread of whoever acquires, below the span that it is in, and closed on the log's.
+//! They are made on the caller's thread, below its current span, and closed on the log's thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,12 +11,13 @@ use tracing::{Span, info_span};
 
 use crate::log::{Place, here, leave_place, spans_wanted};
 
-/// Where events of one acquire, or of one lease, belong: in a span of its own, within that of whoever acquires.
-/// In a box: an acquire's future is moved about, and is large enough.
+/// The span of one acquire or one lease, below the caller's span.
+///
+/// Boxed, because an acquire's future is already large and is moved.
 pub(crate) struct Spans(Option<Box<Mutex<Option<Arc<Place>>>>>);
 
 impl Spans {
-    /// An acquire that begins here.
+    /// The span of an acquire that begins now.
     pub(crate) fn acquire(key: impl FnOnce() -> String) -> Self {
         if !spans_wanted() {
             return Self(None);
@@ -29,7 +30,7 @@ impl Spans {
         })
     }
 
-    /// The lease that came of this acquire.
+    /// The span of the lease that this acquire returned.
     pub(crate) fn hold(&self, key: impl FnOnce() -> String, token: &str) -> Self {
         let Some(acquire) = self.place() else { return Self(None) };
         let within = || Place {
@@ -38,12 +39,12 @@ impl Spans {
             within: Span::none(),
         };
         let held = Self::begin(within, |within| holds(within, &key(), token));
-        // Not here: it may be the last that is left of it.
+        // Dropped on the log's thread, because this may be the last reference.
         leave_place(acquire);
         held
     }
 
-    /// A lease that was there already: of a token that somebody brings along.
+    /// The span of an attached lease.
     pub(crate) fn attached(key: impl FnOnce() -> String, token: &str) -> Self {
         if !spans_wanted() {
             return Self(None);
@@ -51,12 +52,12 @@ impl Spans {
         Self::begin(here, |within| holds(within, &key(), token))
     }
 
-    /// Whether there are any.
+    /// Whether a span was made.
     pub(crate) fn are_made(&self) -> bool {
         self.0.is_some()
     }
 
-    /// A span below another one. A subscriber that panics at any of this has no spans.
+    /// Makes a span below another one. If the subscriber panics, no span is made.
     fn begin(outer: impl FnOnce() -> Place, make: impl FnOnce(&Span) -> Span) -> Self {
         let begun = catch_unwind(AssertUnwindSafe(|| {
             let outer = outer();
@@ -66,22 +67,22 @@ impl Spans {
         Self(begun.ok().map(|place| Box::new(Mutex::new(Some(Arc::new(place))))))
     }
 
-    /// Where events belong, until [`Self::end`].
+    /// The place of the events, until [`Self::end`].
     pub(crate) fn place(&self) -> Option<Arc<Place>> {
         self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the acquire came to.
+    /// Records the outcome of the acquire.
     pub(crate) fn note(&self, outcome: &str, waited: Duration) {
         let Some(place) = self.place() else { return };
         let _ = catch_unwind(AssertUnwindSafe(|| {
             place.span.record("outcome", outcome).record("waited_ms", waited.as_secs_f64() * 1e3);
         }));
-        // Not here: it may be the last that is left of it.
+        // Dropped on the log's thread, because this may be the last reference.
         leave_place(place);
     }
 
-    /// Closes it behind the events that were said in it.
+    /// Closes the span after its events.
     pub(crate) fn end(&self) {
         let Some(place) = &self.0 else { return };
         let place = place.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,17 +1,16 @@
-//! Texts that others wrote, as messages and logs show them.
+//! Escapes and shortens text from other sources for messages and logs.
 //!
-//! Keys, names and servers' words come from anybody: none may forge a line of a log, obey a terminal, or fill a
+//! Keys, names and texts of servers may be untrusted. They must not forge a line of a log, control a terminal or fill a
 //! screen.
 
 use std::fmt::Write;
 
-/// More of one is not shown.
-/// In characters, so that none is cut in two.
+/// The maximum length that is shown, in characters.
 const MOST: usize = 200;
 
-/// On one line, without what a terminal would obey, and cut at 200 characters.
+/// Text on one line, without characters that control a terminal, cut at 200 characters.
 pub fn shown(text: &str) -> String {
-    // Cut first: escapes may make it longer, and the bound is on what was written.
+    // Cut before escaping, because escapes make the text longer.
     let mut shown = escaped(text.chars().take(MOST));
     if text.chars().nth(MOST).is_some() {
         shown.push('…');
@@ -19,7 +18,7 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// Characters that would begin a line of their own, or turn others around, as escapes.
+/// Escapes control characters, and characters that break a line or change the direction of writing.
 pub(crate) fn escaped(text: impl Iterator<Item = char>) -> String {
     let mut shown = String::new();
     for character in text {
@@ -33,7 +32,7 @@ pub(crate) fn escaped(text: impl Iterator<Item = char>) -> String {
     shown
 }
 
-/// Control characters, line and paragraph separators, and those that change the direction of writing.
+/// Control characters, line and paragraph separators, and characters that change the direction of writing.
 fn obeyed(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -1,6 +1,6 @@
-//! What may be used again after a panic.
+//! Declares the types that may be used after a panic.
 //!
-//! A panic under any lock in here leaves what the lock guards whole, so that none of them minds one that was poisoned.
+//! A panic under any lock of the library leaves the guarded data consistent, so poisoned locks are ignored.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
