@@ -67,7 +67,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// Registers the exit hook. Called once there is a delete to wait for.
+/// Registers the exit hook at the first delete.
 #[cfg(unix)]
 fn at_exit() {
     use std::sync::atomic::AtomicBool;

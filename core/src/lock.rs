@@ -117,7 +117,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// - `Timeout` when `wait` is over and another owner held the lock.
+    /// - `Timeout` when `wait` is over, and another owner held the lock or no client won a majority.
     /// - `Unavailable` when `wait` is over and too few nodes replied.
     /// - `Invalid`, `Unsupported` or `Closed` immediately.
     pub fn acquire(&self) -> impl Future<Output = Result<Lease>> + Send + 'static + use<> {

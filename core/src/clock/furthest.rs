@@ -1,7 +1,7 @@
 //! Combines two clocks into one that advances with the faster one.
 //!
-//! NTP slews a wall clock by up to a twelfth, and `CLOCK_BOOTTIME` is slewed with it. With this clock alone, a client
-//! would consider a lease valid for longer than the server does. The other clock is not slewed, but it stops while the
+//! NTP may slow a wall clock down by up to a twelfth, and `CLOCK_BOOTTIME` is slowed down with it. With this clock
+//! alone, a client would consider a lease valid for longer than the server does. The other clock is not slewed, but it stops while the
 //! machine is suspended. The larger of the two readings is not enough, because the slower clock may be far ahead. Time
 //! is therefore counted in stretches, each measured by the clock that advanced further in it.
 
