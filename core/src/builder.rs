@@ -101,8 +101,8 @@ impl Builder {
 
     /// How long one attempt to connect may take: name lookup, TCP, TLS and login. Default 5 s. Must be above zero.
     ///
-    /// Calls that make one attempt (`try_acquire`, a `wait` of zero, `inspect`, `attach`, `force_release`) wait this
-    /// long for connections that are not open yet, and then `node_timeout` for the replies.
+    /// Some calls make only one attempt: `try_acquire`, a `wait` of zero, `inspect`, `attach` and `force_release`. They
+    /// wait this long for connections that are not open yet, and then `node_timeout` for the replies.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.0.connect_timeout = Some(timeout);
         self

@@ -12,7 +12,7 @@ const MAX_NAME: usize = 64 * 1024;
 /// The maximum number of names of one lease.
 ///
 /// A server is busy with that many for about 5 ms and serves nothing else meanwhile. Reading the keys one by one would
-/// take 200 ms or more, because before Redis 7.2 every read in a script remembers all of its keys.
+/// take 200 ms or more. Before Redis 7.2, every read in a script remembers all of its keys.
 const MAX_NAMES: usize = 1000;
 
 /// One name, or several names that are held as one lease.

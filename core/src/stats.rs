@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, LossReason};
 pub struct Stats {
     /// Acquires that returned a lease.
     pub granted: u64,
-    /// Calls of `try_acquire` that found the lock held.
+    /// Calls of `try_acquire` that returned `None`.
     pub refused: u64,
     /// Acquires whose `wait` was over.
     pub timed_out: u64,
@@ -79,7 +79,7 @@ impl Counts {
         }
     }
 
-    /// Counts a `try_acquire` that found the lock held.
+    /// Counts a `try_acquire` that returned `None`.
     pub(crate) fn refused(&self) {
         self.refused.fetch_add(1, Relaxed);
     }

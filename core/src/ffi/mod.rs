@@ -1,8 +1,9 @@
 //! Code that the Python and Node bindings share. It is not part of the public interface and may change at any time.
 //!
-//! It consists of options ([`LOCK_OPTIONS`], [`LockArgs`]), an acquire whose caller may be late ([`Acquire`]), futures
-//! on the background thread ([`Driver`]) and their results ([`Completions`]), and values that exist once per process
-//! ([`PerProcess`], [`DefaultClient`]).
+//! - [`LOCK_OPTIONS`] and [`LockArgs`]: options
+//! - [`Acquire`]: an acquire whose caller may be late
+//! - [`Driver`] and [`Completions`]: futures of an event loop, and their results
+//! - [`PerProcess`] and [`DefaultClient`]: values that exist once per process
 
 mod acquire;
 mod args;
