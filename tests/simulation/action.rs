@@ -1,4 +1,4 @@
-//! The steps of a scenario: what clients do with locks, and what happens to them and to nodes.
+//! The steps of a scenario: client operations on locks, and failures of clients and nodes.
 
 use super::clock::Time;
 use super::world::MS;
@@ -8,7 +8,7 @@ pub(super) enum End {
     Release,
     Drop,
     Detach,
-    /// Until it is lost.
+    /// Until the lease is lost.
     Keep,
 }
 
@@ -20,15 +20,15 @@ pub(super) struct Use {
     pub(super) wait: Option<u64>,
     pub(super) renew: bool,
     pub(super) max_hold: Option<u64>,
-    /// Nobody else has it before.
+    /// No other client acquires the lock before this time.
     pub(super) min_hold: u64,
     pub(super) hold: u64,
     pub(super) extend: Option<u64>,
     pub(super) cancel: Option<u64>,
     pub(super) end: End,
-    /// In the middle of the hold.
+    /// An extra action in the middle of the hold.
     pub(super) also: Also,
-    /// It is promised that this acquire succeeds.
+    /// This acquire must succeed.
     pub(super) must: bool,
 }
 
@@ -38,15 +38,15 @@ impl Use {
     }
 }
 
-/// What else is done with a lease.
+/// Extra actions during a lease.
 #[derive(Clone, Debug)]
 pub(super) enum Also {
     Nothing,
-    /// Another lock is used under this one.
+    /// Uses another lock while this one is held.
     Nested(Box<Use>),
-    /// A second lease of the same token, in the same client.
+    /// Creates a second lease with the same token in the same client.
     Second(Box<Use>),
-    /// Another client continues it.
+    /// Another client continues the lease.
     HandOver(usize, Box<Use>),
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Action {
         client: usize,
         how: Use,
     },
-    /// So many times, one right after the other.
+    /// Repeats a use this many times without a pause.
     Again {
         client: usize,
         how: Use,
@@ -69,7 +69,7 @@ pub(super) enum Action {
     CrashClient {
         client: usize,
     },
-    /// Every lease of the client is given back under whoever holds it.
+    /// Releases every lease of the client while its holders still run.
     ReleaseAll {
         client: usize,
     },
@@ -97,31 +97,31 @@ pub(super) enum Action {
         node: usize,
         ms: u64,
     },
-    /// From here on nothing that the node does reaches its replica.
+    /// From now on, no write of the node reaches its replica.
     Lag {
         node: usize,
     },
-    /// The node's replica takes its place. Clients hear of it within `stale` ms, and until then use the old server, which
-    /// some of them are led to for so long, too; a connection takes `down` ms.
+    /// Promotes the node's replica. Clients learn of it within `stale` ms. Until then they use the old server, and some
+    /// of them are still directed to it. Each connection is down for `down` ms.
     Switch {
         node: usize,
         stale: u64,
         down: u64,
     },
-    /// Nothing passes between the node's server and this replica of it.
+    /// Cuts the link between the node's server and this replica.
     Isolate {
         node: usize,
         replica: usize,
         ms: u64,
     },
-    /// A cluster's slot moves to this one of its servers, within some `ms`.
+    /// Moves a cluster's slot to this server within `ms`.
     Migrate {
         node: usize,
         shard: usize,
         ms: u64,
     },
-    /// Another one of a cluster's servers takes the place of the slot's owner, which goes on as if nothing had happened for
-    /// `stale` ms, and is cut off for `cut` ms after that.
+    /// Promotes another server of a cluster in place of the slot's owner. The old owner continues as before for `stale`
+    /// ms and is then cut off for `cut` ms.
     FailOver {
         node: usize,
         shard: usize,
@@ -135,19 +135,19 @@ pub(super) enum Action {
     Flush {
         node: usize,
     },
-    /// Another library takes a free key, for this long or without an end.
+    /// Another library acquires a free key, for this time or without a TTL.
     Foreign {
         node: usize,
         name: &'static str,
         ttl: Option<u64>,
     },
-    /// Once, a node says that this is the fencing token; or it was stored there by hand.
+    /// A node returns this fencing token once, or an administrator stored it there.
     Lie {
         node: usize,
         fence: u64,
         stored: bool,
     },
-    /// Somebody deletes the keys of "a" wherever a node can be reached, and a client asks for it some time later.
+    /// An administrator deletes the keys of "a" on every reachable node. A client tries to acquire it some time later.
     Free {
         client: usize,
         after: u64,
@@ -163,7 +163,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Whose votes cannot be in time over these links would go on for ever, in everybody's way.
+    /// An acquire whose votes cannot arrive in time over these links would retry forever and delay all others.
     pub(super) fn bound_hopeless(&mut self, latency: Time) {
         if let Action::Lock { how, .. } = &mut self.action
             && how.wait.is_none()

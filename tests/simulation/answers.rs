@@ -1,4 +1,4 @@
-//! What becomes of an answer: to whoever asked, held back until replicas have it, or to the cluster's own task.
+//! Routes each reply to its caller, holds it back until replicas have the write, or passes it to the cluster task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::router::Stray;
 use super::world::World;
 
 impl World {
-    /// Behind the votes that were asked: whether replicas have them, where that is wanted.
+    /// Sends `WAIT` behind the votes of this connection, if the client requires replicas.
     pub(super) fn ask_to_confirm(&mut self, client: usize, node: usize) {
         let now = self.clocks[client].local(self.now);
         let replicas = self.durability.min_replicas;
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// The answer to whoever asked, unless it is not for them, or not yet.
+    /// Delivers the reply to the caller, unless it belongs to another task or must wait.
     fn deliver(&mut self, client: usize, node: usize, open: Open, answer: Answer) {
         let now = self.clocks[client].local(self.now);
         let link = &mut self.links[client][node];
@@ -55,7 +55,7 @@ impl World {
                 });
             }
             (Answer::Sent(Redirect::Nobody), request) if request.gives_up().is_none() => {
-                // The first vote made no key: `Context::send_on`.
+                // The first vote created no key: `Context::send_on`.
                 if let Some(claim) = request.keeps().filter(|_| request.is_first()) {
                     link.unsent.insert(Arc::clone(&claim.token));
                 }
@@ -68,7 +68,7 @@ impl World {
                 let _ = open.answer.send(Err(Fault::new("the cluster is down")));
             }
             (Answer::Sent(redirect), Request::Attempt { .. }) => {
-                // A second question follows, and goes the same way.
+                // A second question follows on the same path.
                 self.stray(client, node, Stray::Told(redirect));
                 let held = Vote::Held(None, Taken::default());
                 let _ = open.answer.send(Ok(Answer::Vote(held)));

@@ -1,4 +1,4 @@
-//! What a seed throws into a scenario: uses of locks, faults, and the meetings of both that rules were made for.
+//! Generates a scenario from a seed: uses of locks, failures, and the combinations of both that the rules exist for.
 
 use fastrand::Rng;
 
@@ -12,8 +12,8 @@ pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
 }
 
 impl Scenario {
-    /// Most seeds are a few late votes or one situation, and little else: where all goes wrong at once, no two things
-    /// meet.
+    /// Most seeds contain a few late votes or one situation and little else. If everything fails at once, specific
+    /// combinations become rare.
     pub(super) fn fill(&mut self, rng: &mut Rng, amnesia: bool) {
         let length = pick(rng, &[2_000, 5_000, 12_000]);
         if self.promise == Promise::FreedByForce {
@@ -47,7 +47,8 @@ impl Scenario {
         self.steps.push(Step { at: some_time(rng, length), action });
     }
 
-    /// Contention and broken connections within a few round trips of each other: where rounds and their clean-up meet.
+    /// Contention and broken connections within a few round trips of each other, so that rounds and their clean-up
+    /// overlap.
     fn burst(&mut self, rng: &mut Rng, length: u64, amnesia: bool) {
         let begin = some_time(rng, length);
         for _ in 0..rng.usize(3..=10) {
@@ -62,8 +63,8 @@ impl Scenario {
         }
     }
 
-    /// A connection dies while what it carries is late: a vote, an extend or a delete reaches its node when the
-    /// client has gone on without it over the next connection, has lost another node, and others want the lock.
+    /// A connection breaks while it carries a late message. A vote, an extend or a delete reaches its node after the
+    /// client has continued over the next connection and has lost another node. Other clients want the lock meanwhile.
     fn late_vote(&mut self, rng: &mut Rng, length: u64) {
         let begin = some_time(rng, length);
         let ttl = pick(rng, &[200, 500, 1000]);
@@ -120,7 +121,8 @@ impl Scenario {
         Action::Lock { client: self.some(rng).0, how }
     }
 
-    /// In some runs the keys of many leases stay for a while. By chances of its own: all else is as it would be without.
+    /// In some runs, the keys of many leases stay after the release. The random numbers come from a separate generator,
+    /// so that the rest of the scenario does not change.
     pub(super) fn some_stay(&mut self, rng: &mut Rng) {
         if !self.promise.is_all() || rng.u8(..6) != 0 {
             return;
@@ -150,7 +152,7 @@ impl Scenario {
         }
     }
 
-    /// A client and a node; of a cluster, any of its servers.
+    /// A random client and a random node. In a cluster, any of the node's servers.
     pub(super) fn some(&self, rng: &mut Rng) -> (usize, usize) {
         (rng.usize(..self.clients.len()), rng.usize(..self.nodes.len() * self.shards))
     }
@@ -160,7 +162,7 @@ pub(super) fn some_time(rng: &mut Rng, length: u64) -> Time {
     BEGIN + rng.u64(0..length * 1000) * 1000
 }
 
-/// The usual use: waited for as long as it takes, renewed, released at once.
+/// The usual use: waits without a limit, is renewed, and is released immediately.
 pub(super) fn plain(ttl: u64) -> Use {
     Use {
         names: vec!["a"],

@@ -1,4 +1,4 @@
-//! A client's own clock: it runs a little fast or slow, and its wall clock is off.
+//! A client's clock, which runs slightly fast or slow, and whose wall clock has an offset.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use crate::clock::{Clock, Instant, Sleep};
 
 use super::world::World;
 
-/// Nanoseconds of true time.
+/// True time in nanoseconds.
 pub(super) type Time = u64;
 
-/// How a client's clock differs from true time.
+/// The difference between a client's clock and true time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
-    /// Parts per million that it runs fast.
+    /// Speed of the clock in parts per million above true time.
     pub(super) ppm: i64,
     pub(super) wall_offset_us: i64,
 }
@@ -34,7 +34,7 @@ impl Rate {
         Instant::from_start(Duration::from_nanos(scaled(time, self.ppm)))
     }
 
-    /// The first true time at which this clock shows `at`, from now on.
+    /// The first true time from now on at which this clock shows `at`.
     fn when(&self, now: Time, at: Instant) -> Time {
         let local = u64::try_from(at.since(Instant::from_start(Duration::ZERO)).as_nanos());
         let Ok(local) = local else { return u64::MAX };
@@ -67,7 +67,7 @@ impl Clock for ClientClock {
             if world.now >= due {
                 return std::task::Poll::Ready(());
             }
-            // One waker is enough: a sleep of the code under test stays in the task that polled it first.
+            // One waker is enough, because a sleep of the code under test stays in the task that polled it first.
             if !registered && due < super::world::END {
                 world.wake_at(due, cx.waker().clone());
                 registered = true;

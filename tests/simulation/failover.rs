@@ -1,4 +1,4 @@
-//! A node's server changes: its replica takes its place, and clients hear of it one after the other.
+//! Changes a node's server: its replica is promoted, and clients learn of it one after the other.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use super::request::{Answer, Peer};
 use super::world::{Event, MS, World};
 
 impl World {
-    /// A replica answers: READONLY.
+    /// A replica replies with READONLY.
     pub(super) fn refuse(&mut self, (client, epoch): Peer, node: usize, id: u64) {
         let (answer, at) = (Answer::Refused, self.back(client, node));
         self.at(at, Event::Answer { client, node, epoch, id, answer });
-        // It is as good as a broken connection.
+        // The client treats it as a broken connection.
         self.at(at, Event::Broken { client, node, epoch });
     }
 
-    /// The node's replica takes its place.
+    /// Promotes the node's replica.
     pub(super) fn switch(&mut self, node: usize, stale: Time, down: Time) {
         let now = self.now;
         let count = self.servers[node].replicas.len();
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// How long a server that took another's place is too new to take first votes: by the sentinels' word.
+    /// How long a promoted server may not take first votes, according to the sentinels.
     pub(super) fn new_for(&self, node: usize) -> Duration {
         let Some(switched) = self.servers[node].switched else { return Duration::ZERO };
         let age = Duration::from_nanos(self.now - switched);
@@ -45,5 +45,5 @@ impl World {
     }
 }
 
-/// By then every client has left the server before: `context::HEARD`.
+/// By then every client has left the old server: `context::HEARD`.
 pub(super) const HEARD: Duration = Duration::from_secs(2);

@@ -1,11 +1,11 @@
-//! What befalls a server that no client of ours asked of it: other libraries, administrators, restarts, failovers.
+//! Changes to a server that our clients did not request: other libraries, administrators, restarts, failovers.
 
 use super::clock::Time;
 use super::request::Peer;
 use super::server::{FOREIGN, NO_END, Server};
 
 impl Server {
-    /// Somebody with another library takes a free key.
+    /// Another library acquires a free key.
     pub(super) fn foreign(
         &mut self,
         key: &str,
@@ -23,7 +23,7 @@ impl Server {
         told
     }
 
-    /// A fencing token that no rule has made, set by hand.
+    /// Stores a fencing token by hand that no rule allows.
     pub(super) fn poison(&mut self, key: &str, fence: u64) {
         self.poisoned = true;
         self.fences.insert(key.to_owned(), (fence, NO_END));
@@ -35,12 +35,12 @@ impl Server {
         self.fences.clear();
     }
 
-    /// From here on its replica gets nothing any more.
+    /// From now on, its replica receives no writes.
     pub(super) fn lag(&mut self) {
         self.replica.get_or_insert_with(|| (self.keys.clone(), self.fences.clone()));
     }
 
-    /// Its replica in its place: as old as it is, and with what it has. Answers the one that it was.
+    /// Puts the replica in the server's place, with the same age and the replica's data. Returns the old server.
     pub(super) fn switch(&mut self, now: Time) -> Self {
         let mut old = self.clone();
         old.replicas.clear();
@@ -67,7 +67,7 @@ impl Server {
         self.tracked.clear();
     }
 
-    /// Deletes by hand, or flushes: whoever tracks the keys is told.
+    /// Deletes a key, or flushes. Returns the connections to notify of each key.
     pub(super) fn delete(&mut self, key: Option<&str>, flush_fences: bool) -> Vec<(Peer, String)> {
         let keys: Vec<String> = match key {
             Some(key) => vec![key.to_owned()],

@@ -1,4 +1,4 @@
-//! One client's connection to one node: when it is up, what it carried when it broke, and what it owes.
+//! One client's connection to one node: its state, the messages that it carried when it broke, and its pending deletes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,18 +15,19 @@ use super::request::{Answer, Request};
 use super::router::Stray;
 use super::world::{Event, MS, World};
 
-/// What was asked and is not answered yet.
+/// A request without a reply.
 pub(super) struct Open {
     pub(super) id: u64,
     pub(super) request: Request,
-    /// Of a delete with an end: paid for the first time on a connection whose predecessor was dead, no key outlives it.
+    /// The purpose of a delete also carries its expiry. On the first send over a new connection, when the previous one
+    /// is closed, no key outlives it.
     pub(super) purpose: Purpose,
-    /// How long whoever asks listens.
+    /// How long the caller waits for the reply.
     pub(super) timeout: Duration,
     pub(super) answer: Reply,
-    /// A grant counts only if replicas have it by then.
+    /// A grant counts only if replicas confirm it by this time.
     pub(super) confirm_by: Option<Instant>,
-    /// How it came here, where another server of a cluster was asked first.
+    /// The route that it took, if another server of a cluster received it first.
     pub(super) detour: Detour,
 }
 
@@ -43,32 +44,32 @@ impl Open {
                 Purpose::Delete { token: token(claim), owed, until: None }
             }
             Request::Wait { .. } => Purpose::Confirm,
-            // Without an ending of its own.
+            // Needs no special handling when it ends.
             _ => Purpose::Plain,
         };
         let (confirm_by, detour) = (None, Detour::default());
         Self { id: 0, request, purpose, timeout, answer, confirm_by, detour }
     }
 
-    /// What nobody waits for.
+    /// A request whose reply no caller waits for.
     pub(super) fn unheard(request: Request, owed: Duration) -> Self {
         Self::new(request, Duration::ZERO, owed, oneshot::channel().0)
     }
 }
 
-/// A delete that was never confirmed.
+/// A pending delete, which the server has not confirmed.
 pub(super) struct Debt {
     request: Request,
     ttl: Duration,
     until: Option<Instant>,
 }
 
-/// What becomes of bytes that were under way when their connection broke.
+/// What happens to the bytes that were in flight when their connection broke.
 #[derive(Clone, Copy)]
 pub(super) struct Fate {
-    /// What would arrive later is lost.
+    /// Bytes that would arrive after this time are lost.
     pub(super) lost_from: Time,
-    /// The rest lies in somebody's buffer until then.
+    /// The remaining bytes stay in a network buffer until then.
     pub(super) held_until: Time,
 }
 
@@ -78,31 +79,31 @@ pub(super) struct Link {
     pub(super) up: bool,
     pub(super) up_since: Time,
     pub(super) epoch: u32,
-    /// Of the server that it leads to.
+    /// Incarnation of the server at the other end.
     pub(super) incarnation: u32,
-    /// It leads to a replica, which writes nothing.
+    /// The connection leads to a replica, which accepts no writes.
     pub(super) to_replica: bool,
-    /// Of each connection that broke.
+    /// One entry for each connection that broke.
     pub(super) fates: Vec<Fate>,
-    /// Connections before this one were killed on the server.
+    /// Epochs below this one were killed on the server.
     pub(super) killed: u32,
-    /// FIFO: nothing overtakes in either direction.
+    /// Messages are first in, first out in both directions.
     pub(super) last_there: Time,
     pub(super) last_back: Time,
     pub(super) blocked_until: Time,
     /// Messages are slow until then.
     pub(super) slow_until: Time,
     pub(super) slow_by: Time,
-    /// By then all that was ever slow has arrived.
+    /// By then every slow message has arrived.
     pub(super) slow_over: Time,
     pub(super) votes_from: Option<Instant>,
-    /// In the slot that it got from another server.
+    /// The same for the slot that the server received from another one.
     pub(super) slot_from: Option<Instant>,
     pub(super) open: VecDeque<Open>,
     pub(super) owed: VecDeque<Debt>,
-    /// Tokens whose vote never went out: there is nothing to delete.
+    /// Tokens whose vote was never sent. They need no delete.
     pub(super) unsent: BTreeSet<Arc<str>>,
-    /// Grants that replicas must have before they count, where that is wanted.
+    /// Grants that replicas must confirm before they count, if the client requires replicas.
     pub(super) confirm: Option<Confirm<(Open, Answer)>>,
 }
 
@@ -119,7 +120,7 @@ impl Link {
 }
 
 impl World {
-    /// A question that is open for so long is the end of its connection.
+    /// If a request stays open for this long, its connection is closed.
     pub(super) fn silent(&mut self, client: usize, node: usize, epoch: u32, id: u64) {
         let open = self.links[client][node].open.iter().any(|open| open.id == id);
         if open && self.is_current(client, node, epoch) {
@@ -132,7 +133,7 @@ impl World {
         link.up && link.epoch == epoch && !self.dead[client]
     }
 
-    /// Whether this node has answered this client soon since then.
+    /// Whether this node has replied promptly to this client since then.
     pub(super) fn sound(&self, client: usize, node: usize, since: Time) -> bool {
         let (link, server) = (&self.links[client][node], &self.servers[node]);
         link.up
@@ -146,11 +147,11 @@ impl World {
                 .is_none_or(|from| self.clocks[client].local(since) >= from)
     }
 
-    /// The connection ends; what was on its way may still arrive, perhaps long after. The client reconnects after
+    /// Closes the connection. Messages in flight may still arrive, possibly much later. The client reconnects after
     /// `pause`.
     pub(super) fn cut(&mut self, client: usize, node: usize, pause: Time) {
         let now = self.now;
-        // Bytes of a dead connection can lie in somebody's buffer for long.
+        // Bytes of a dead connection can stay in a network buffer for a long time.
         let longest = match self.rng.u8(..8) {
             0..=3 => self.latency * 2,
             4..=5 => 3_000 * MS,
@@ -192,7 +193,7 @@ impl World {
             self.at(self.now + retry, Event::Connect { client, node, epoch });
             return;
         }
-        // A sentinel that is behind leads to the server that was the primary; ROLE says that it is one no more.
+        // An outdated sentinel still names the old primary. `ROLE` shows that it is not a primary any more.
         let behind = self.old.get(&node).is_some_and(|(_, until)| self.now < until + 300 * MS);
         let demoted = behind && self.rng.u8(..4) == 0;
         if demoted {
@@ -211,13 +212,14 @@ impl World {
         (link.up_since, link.last_there, link.last_back) = (self.now, self.now, self.now);
         link.votes_from = (!self.guard.is_zero()).then(|| local + quarantine);
         link.confirm = (!durability.is_none()).then(|| Confirm::new(durability));
-        // Before any debt is paid: nothing that the former connection still carries can come after its delete.
+        // This comes before any pending delete is sent, so that no message of the previous connection can arrive after
+        // its delete.
         if self.kills {
             link.killed = link.epoch;
         }
         for Debt { request, ttl, until } in std::mem::take(&mut link.owed) {
             let until = until.unwrap_or(local + ttl);
-            // Of a cluster also later: what was sent on has an end from then on, and none where it is owed.
+            // In a cluster also later: a forwarded delete gets an expiry then, and a pending one has none here.
             if until > local || self.shards > 1 {
                 let mut open = Open::unheard(request, ttl);
                 if let Purpose::Delete { until: end, .. } = &mut open.purpose {
@@ -232,7 +234,7 @@ impl World {
         self.stray(client, node, Stray::Ended);
     }
 
-    /// A delete is owed here, and in a cluster to whoever will have the key, too.
+    /// Records a pending delete here and, in a cluster, for the next owner of the key.
     pub(super) fn unanswered(&mut self, client: usize, node: usize, open: Open, why: &str) {
         self.links[client][node].owe(&open);
         match (&open.request, &open.purpose) {

@@ -1,19 +1,19 @@
-//! The real round, tally, lease, renewal, waiting and fencing code over simulated nodes and virtual time.
+//! Simulates the real round, tally, lease, renewal, waiting and fencing code over simulated nodes and virtual time.
 //!
-//! A seed makes a scenario; the same seed plays the same way, byte for byte. One that breaks a promise is shrunk by
-//! leaving steps out.
+//! A seed generates a scenario. The same seed plays identically, byte for byte. A scenario that breaks a promise is
+//! shrunk by leaving steps out.
 //!
-//! | parts | what they are |
+//! | modules | contents |
 //! |---|---|
-//! | `scenario`, `action`, `chance`, `situations`, `special` | what happens in a run: clients that acquire, hold, extend, cancel, pause and crash; faults of nodes and connections |
-//! | `play`, `start`, `steps`, `usage` | the run: tasks polled on one thread, steps done to the world, what clients do with locks |
-//! | `world`, `clock` | virtual time, and each client's own |
-//! | `simulated`, `network`, `answers`, `link`, `request` | a node as the algorithm sees it, and the way there and back |
-//! | `server`, `hazards` | what a node does, and what befalls it |
+//! | `scenario`, `action`, `chance`, `situations`, `special` | the events of a run: clients that acquire, hold, extend, cancel, pause and crash, and failures of nodes and connections |
+//! | `play`, `start`, `steps`, `usage` | the run: tasks polled on one thread, steps applied to the world, lock operations of clients |
+//! | `world`, `clock` | virtual time and the clock of each client |
+//! | `simulated`, `network`, `answers`, `link`, `request` | a node as the algorithm sees it, and the network in both directions |
+//! | `server`, `hazards` | the behaviour of a node, and the changes made to it |
 //! | `stays` | keys that stay for a while after a release |
 //! | `router`, `slots` | a node that is a cluster: what its clients know of it, and how its slot moves |
-//! | `replicas`, `failover` | what its replicas have, and how one takes its place |
-//! | `monitor`, `record`, `progress`, `view` | what the design promises, checked after every step |
+//! | `replicas`, `failover` | the data of a node's replicas, and their promotion |
+//! | `monitor`, `record`, `progress`, `view` | the promises of the design, checked after every step |
 
 mod action;
 mod answers;
@@ -51,7 +51,7 @@ fn seeds(default: u64) -> u64 {
     std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(default)
 }
 
-/// Plays seeds on all cores; the first violation, shrunk.
+/// Plays seeds on all cores and returns the first violation, shrunk.
 fn search(promise: Promise, first: u64, count: u64) -> Option<(u64, Scenario, String)> {
     let next = AtomicU64::new(first);
     let found = std::sync::Mutex::new(None);
@@ -80,7 +80,7 @@ fn search(promise: Promise, first: u64, count: u64) -> Option<(u64, Scenario, St
     Some((seed, shrunk, violation))
 }
 
-/// With TRACE, all that happened in it, too.
+/// With TRACE, includes the full trace of the run.
 fn report(seed: u64, scenario: &Scenario, violation: &str) -> String {
     let steps = scenario.steps.len();
     let trace = std::env::var("TRACE").map(|_| play::trace(scenario).join("\n"));
@@ -88,7 +88,7 @@ fn report(seed: u64, scenario: &Scenario, violation: &str) -> String {
     format!("seed {seed}: {violation}\nshortest schedule, {steps} steps:\n{scenario}{trace}")
 }
 
-/// Plays `count` seeds, from FIRST on; none may break a promise.
+/// Plays `count` seeds, starting at FIRST. No seed may break a promise.
 fn none(promise: Promise, count: u64) {
     let first = std::env::var("FIRST").ok().and_then(|first| first.parse().ok()).unwrap_or(0);
     if let Some((seed, scenario, violation)) = search(promise, first, count) {
@@ -97,7 +97,7 @@ fn none(promise: Promise, count: u64) {
     println!("{promise:?}: {count} seeds from {first}: no violation");
 }
 
-/// The same, where fewer seeds are enough.
+/// Plays fewer seeds, for promises that need less coverage.
 fn none_of(promise: Promise) {
     none(promise, seeds(300).min(20_000));
 }

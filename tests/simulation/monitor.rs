@@ -1,4 +1,4 @@
-//! What is promised of leases, checked after every step.
+//! Checks the promises about leases after every step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use super::record::{LATE, Record, Valid};
 use super::scenario::Promise;
 use super::world::{MS, World};
 
-/// The largest token of each name that was handed out so far.
+/// The largest token of each name that was issued so far.
 pub(super) type Tokens = BTreeMap<&'static str, u64>;
 
 #[derive(Default)]
 pub(super) struct Monitor {
     pub(super) live: Vec<Record>,
-    /// Leases whose keys stay for a while: whose they are, and their names.
+    /// Leases whose keys stay after a release: their client, their names and their state.
     pub(super) staying: Vec<(usize, Vec<&'static str>, Arc<State>)>,
     pub(super) waiting: BTreeMap<u64, Waiting>,
-    /// Tokens that another client is to continue, and whose they still are.
+    /// Tokens that another client will continue, with their current client.
     pub(super) hands_over: BTreeMap<String, usize>,
     last_token: Tokens,
     next: u64,
     pub(super) grants: usize,
-    /// When each name was handed out last.
+    /// When each name was last acquired.
     pub(super) granted_at: BTreeMap<&'static str, Time>,
     pub(super) violation: Option<String>,
     pub(super) promise: Option<Promise>,
     pub(super) clocks: Vec<Rate>,
-    /// How long each client was paused so far, and until when it is.
+    /// Total pause of each client so far, and the end of its last pause.
     pub(super) paused: Vec<Time>,
     pub(super) paused_until: Vec<Time>,
 }
@@ -44,7 +44,7 @@ impl Monitor {
         Self { promise: Some(promise), clocks, paused, paused_until, ..Self::default() }
     }
 
-    /// EXCEPT names kinds that are not looked for.
+    /// EXCEPT names kinds of violations to ignore.
     pub(super) fn fail(&mut self, text: String) {
         let kinds = std::env::var("EXCEPT").unwrap_or_default();
         if !kinds.split(',').any(|kind| !kind.is_empty() && text.starts_with(kind)) {
@@ -81,8 +81,8 @@ impl Monitor {
         self.fail(format!("gave up: an acquire of client {client} ended before its wait"));
     }
 
-    /// What a token must be larger than: those of all leases before it. Where a second holder can be, only of
-    /// those that were there `before` its acquire began: which of two at once is the later one nobody can say.
+    /// The token must be larger than the tokens of all earlier leases. If a second holder is possible, only the tokens
+    /// from `before` the acquire began count, because two simultaneous leases have no order.
     fn exceeded(&self, name: &str, before: &Tokens) -> Option<u64> {
         match self.promise {
             Some(promise) if promise.is_all() => self.last_token.get(name).copied(),
@@ -91,7 +91,7 @@ impl Monitor {
         }
     }
 
-    /// An acquire, or an attach, was given this lease at `now`.
+    /// An acquire or an attach received this lease at `now`.
     pub(super) fn granted(
         &mut self,
         client: usize,
@@ -133,7 +133,7 @@ impl Monitor {
         });
     }
 
-    /// Whoever held one of these names before, and runs, knew that it is over before this moment.
+    /// Every earlier holder of one of these names that runs knew before `now` that its lease was over.
     fn everybody_was_told(&mut self, client: usize, names: &[&str], hold: &LeaseHandle, now: Time) {
         if !self.promise.is_some_and(Promise::is_all) {
             return;
@@ -151,12 +151,12 @@ impl Monitor {
         }
     }
 
-    /// A holder was told of the loss of its lease.
+    /// A holder was notified of the loss of its lease.
     pub(super) fn told(&mut self, hold: &LeaseHandle, reason: Option<LossReason>, world: &World) {
         let mut vain = None;
         for record in self.live.iter_mut().filter(|record| Arc::ptr_eq(&record.state, &hold.0)) {
             record.told = true;
-            // A pause that no look has seen.
+            // The client was paused between two checks.
             let rested = world.now >= self.paused_until[record.client] + LOOK;
             if rested && reason == Some(LossReason::Expired) && record.is_sound(world) {
                 vain = Some(format!(
@@ -168,13 +168,13 @@ impl Monitor {
         vain.into_iter().for_each(|text| self.fail(text));
     }
 
-    /// Whoever runs under this lease ends it.
+    /// The code that runs under this lease ends it.
     pub(super) fn gives_up(&mut self, hold: &LeaseHandle) {
         let mine = |record: &&mut Record| Arc::ptr_eq(&record.state, &hold.0);
         self.live.iter_mut().filter(mine).for_each(|record| record.given_up = true);
     }
 
-    /// Somebody deletes the keys of a name wherever a node lives; whoever holds it is told of that by `due`.
+    /// An administrator deletes the keys of a name on every running node. Its holder is notified by `due`.
     pub(super) fn deleted(&mut self, name: &str, due: Time, runs: impl Fn(&Record) -> bool) {
         for record in self.live.iter_mut().filter(|record| record.names.contains(&name)) {
             if record.over_since.is_none() && runs(record) {
@@ -183,7 +183,7 @@ impl Monitor {
         }
     }
 
-    /// Leases that are valid at `now`, by what clients know: their tokens, and until when.
+    /// The leases that are valid at `now` according to their clients: their tokens and expiry times.
     pub(super) fn valid(&self, now: Time) -> Vec<Valid> {
         let records = self.live.iter().map(|record| {
             let (state, rate) = (Arc::clone(&record.state), self.clocks[record.client]);

@@ -1,4 +1,4 @@
-//! The way of a question to its node and of the answer back: first in, first out, slow at times.
+//! Carries requests to a node and replies back, in order and sometimes slowly.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl World {
         let now = self.clocks[client].local(self.now);
         let link = &mut self.links[client][node];
         if open.answer.is_closed() && open.purpose.is_for_who_listens(open.detour) {
-            // The vote could only be deleted again, if its delete did not come before it.
+            // A vote sent now could only be deleted again, unless its delete came first.
             return link.unsent.extend(open.request.keeps().map(|claim| Arc::clone(&claim.token)));
         }
         let young = link.votes_from.max(link.slot_from).is_some_and(|from| now < from);
@@ -82,7 +82,7 @@ impl World {
         self.carry_out(event, false);
     }
 
-    /// A stopped node goes on, with all that has arrived meanwhile, in its order.
+    /// A stopped node continues and runs all requests that have arrived meanwhile, in order.
     pub(super) fn thaw(&mut self, node: usize) {
         let until = self.servers[node].paused_until;
         if self.now < until {
@@ -117,7 +117,7 @@ impl World {
         if self.servers[node].incarnation != incarnation {
             let old = self.server_of(node, incarnation).is_some();
             if old {
-                // It goes on for those who have not heard that it is none any more.
+                // The old primary still serves the clients that have not learned of its demotion.
                 let arrive = Event::Arrive { peer, node, incarnation, id, request, there };
                 self.execute(arrive);
             } else if current {
@@ -128,7 +128,7 @@ impl World {
         }
         let server = &mut self.servers[node];
         if now < server.paused_until || !thawed && !server.backlog.is_empty() {
-            // It lies in the node's own buffer, whatever becomes of the connection.
+            // The request is in the node's own buffer and does not depend on the connection.
             let until = server.paused_until;
             if server.backlog.is_empty() {
                 self.at(until, Event::Thaw(node));
@@ -143,17 +143,17 @@ impl World {
         self.execute(Event::Arrive { peer, node, incarnation, id, request, there });
     }
 
-    /// The server that it was sent to carries it out.
+    /// Runs the request on the server that it was sent to.
     pub(super) fn execute(&mut self, event: Event) {
         let Event::Arrive { peer, node, incarnation, id, ref request, .. } = event else { return };
         let (now, (client, epoch)) = (self.now, peer);
-        // What waited behind a `WAIT` ends with its connection.
+        // A request that waited behind a `WAIT` ends with its connection.
         if epoch < self.links[client][node].killed {
             return;
         }
         let Some(server) = self.server_of(node, incarnation) else { return };
         if let Some(waiting) = server.waits.iter_mut().find(|waiting| waiting.peer == peer) {
-            // Everything behind a `WAIT` waits as long as it does.
+            // Everything behind a `WAIT` waits for its end.
             return waiting.behind.push_back(event);
         }
         if let Request::Wait { replicas, time } = *request {
@@ -180,7 +180,7 @@ impl World {
         self.tell(node, told);
     }
 
-    /// Whoever is to be told that keys changed, and the server's replicas.
+    /// Notifies the clients that track these keys, and sends the write to the server's replicas.
     pub(super) fn tell(&mut self, node: usize, told: Vec<(Peer, String)>) {
         self.replicate(node);
         for ((client, epoch), key) in told {
@@ -197,7 +197,7 @@ impl World {
     }
 }
 
-/// So often within 100 ms nothing is deleted.
+/// No client deletes a token this often within 100 ms.
 const STORM: u32 = 100;
-/// A connection on which nothing was read for so long, with questions open, is given up.
+/// A connection with open requests is closed after this time without a received byte.
 const SILENCE: Time = 1_200 * MS;

@@ -1,4 +1,4 @@
-//! Plays a scenario: one thread, virtual time, every task polled by us.
+//! Plays a scenario on one thread, in virtual time, with every task polled here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -45,12 +45,12 @@ pub(super) struct Player<'a> {
     pub(super) parked: Vec<usize>,
 }
 
-/// Plays to the end; the first broken promise, if there is one.
+/// Plays the scenario to its end. Returns the first broken promise, if there is one.
 pub(super) fn play(scenario: &Scenario) -> Result<usize, String> {
     Player::new(scenario, false).run().0
 }
 
-/// Everything that happened, a line each.
+/// Returns every event of the run, one line each.
 pub(super) fn trace(scenario: &Scenario) -> Vec<String> {
     Player::new(scenario, true).run().1
 }
@@ -115,7 +115,8 @@ impl<'a> Player<'a> {
         let last = self.scenario.steps.last().map_or(BEGIN, |step| step.at);
         let calm = last + 20_000 * MS + u64::try_from(self.scenario.guard.as_nanos()).unwrap() * 2;
         self.play_until(calm);
-        // Leases that are kept, one after the other, may not be over by then; one that never is may not be waited for.
+        // Leases that are held one after the other may not have ended by then. A lease that never ends is not waited
+        // for.
         while self.in_use() && self.now() < calm + 120_000 * MS {
             self.play_until(self.now() + 1000 * MS);
         }
@@ -129,7 +130,7 @@ impl<'a> Player<'a> {
         (result, trace)
     }
 
-    /// Somebody holds a lock or waits for one, and nothing was broken.
+    /// Whether a client holds a lock or waits for one, and no promise is broken.
     fn in_use(&self) -> bool {
         let monitor = self.monitor.lock().unwrap();
         monitor.violation.is_none() && !(monitor.live.is_empty() && monitor.waiting.is_empty())
@@ -205,7 +206,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// After all faults are over, every client that is left gets every lock: no queue is stuck.
+    /// After all failures are over, every remaining client acquires every lock. No queue is stuck.
     fn probe(&mut self) {
         let now = self.now();
         for client in self.clients.clone().into_iter().flatten() {
@@ -218,7 +219,7 @@ impl<'a> Player<'a> {
 
 impl Drop for Player<'_> {
     fn drop(&mut self) {
-        // Tasks hold the world; ended here, they can still send into it.
+        // Tasks hold the world. Dropped here, they can still send into it.
         self.tasks.clear();
         self.clients.clear();
         self.world.lock().unwrap().watches.clear();

@@ -1,7 +1,7 @@
-//! What is promised of getting on: a free lock is granted, a lease that a quorum has is kept, nothing is left behind.
+//! Checks progress: a free lock is granted, a lease on a quorum is kept, no key is left behind.
 //!
-//! Looked at a few times a second of virtual time. Whatever changed since the last look counts against the code's
-//! duty, never for it: a lock that was free only most of the time need not have been granted.
+//! The check runs a few times per second of virtual time. Any change since the last check counts in the code's favour.
+//! A lock that was free only most of the time need not have been granted.
 
 use std::collections::BTreeSet;
 
@@ -14,16 +14,17 @@ use super::server::FOREIGN;
 use super::world::{MS, World};
 
 pub(super) const LOOK: Time = 200 * MS;
-/// A waiter asks all nodes at each fallback, after a second at most, and one that is behind another once that one has:
-/// twice, and half a second for courtesy, scouts and what a look does not see. Votes that time out come on top.
+/// A waiter asks all nodes at each fallback, at most a second apart. A waiter behind another one asks once that one has
+/// asked. This allows two fallbacks, and half a second for courtesy delays, scouts and the interval of the check. Votes
+/// that time out add to it.
 const GRANTED: Time = 2_500 * MS;
-/// The same where contenders may split the votes again and again: by then one of them has it. Keys of leases that
-/// nobody ends have expired.
+/// The same limit where contenders may split the votes repeatedly. By then one of them has the lock, and keys of
+/// abandoned leases have expired.
 const DECIDED: Time = 15_000 * MS;
-/// A delete that was given up as lost is sent anew at once.
+/// A delete whose connection is lost is sent again immediately.
 const LEFT: Time = 1_000 * MS;
 
-/// An acquire under way.
+/// An acquire in progress.
 pub(super) struct Waiting {
     pub(super) client: usize,
     pub(super) due: Option<Time>,
@@ -31,7 +32,7 @@ pub(super) struct Waiting {
     names: Vec<&'static str>,
     ttl: Time,
     node_timeout: Time,
-    /// Since when it could have been granted; and since when, if others who asked at the same time had not.
+    /// Since when it could have been granted, and since when if no simultaneous contender had been granted.
     free_since: Option<Time>,
     contested_since: Option<Time>,
 }
@@ -50,7 +51,7 @@ impl Waiting {
         }
     }
 
-    /// Whether its votes and its lease last for some round trips over these links.
+    /// Whether its votes and its lease last for a few round trips over these links.
     fn has_time(&self, world: &World) -> bool {
         let (latency, confirmed) = (world.latency, !world.durability.is_none());
         self.node_timeout >= if confirmed { 12 } else { 6 } * latency && self.ttl >= 20 * latency
@@ -61,10 +62,10 @@ impl Waiting {
     }
 }
 
-/// How long a lease that is renewed has been on a quorum of nodes that answer soon.
+/// How long a renewed lease has been on a quorum of nodes that reply promptly.
 pub(super) struct Sound {
     since: Option<Time>,
-    /// The shortest ttl that it ever has.
+    /// The shortest TTL that the lease ever has.
     least: Time,
     longest: Time,
 }
@@ -78,7 +79,7 @@ impl Sound {
 }
 
 impl Record {
-    /// Whether renewals must have kept it.
+    /// Whether renewals must have kept the lease.
     pub(super) fn is_sound(&self, world: &World) -> bool {
         let Some(Sound { since: Some(since), least, longest }) = self.sound else { return false };
         let long = world.now > since + longest + 3 * LOOK;
@@ -87,20 +88,20 @@ impl Record {
 }
 
 impl World {
-    /// Nodes that have answered this client soon since then and of which `also` is true make a quorum.
+    /// Whether a quorum of nodes has replied promptly to this client since then and satisfies `also`.
     fn quorum_of(&self, client: usize, since: Time, also: impl Fn(usize) -> bool) -> bool {
         let count = self.nodes();
         let sound = (0..count).filter(|node| self.node_sound(client, *node, since) && also(*node));
         sound.count() > count / 2
     }
 
-    /// The same of all servers of a node, whose slot has not moved since.
+    /// The same check for all servers of a node whose slot has not moved since.
     fn node_sound(&self, client: usize, node: usize, since: Time) -> bool {
         let mut places = (node..self.servers.len()).step_by(self.nodes());
         self.settled[node] <= since && places.all(|place| self.sound(client, place, since))
     }
 
-    /// A quorum has the lease's keys.
+    /// Whether a quorum has the lease's keys.
     fn keeps(&self, record: &Record, since: Time) -> bool {
         let token = &*record.state.params.claim.token;
         self.quorum_of(record.client, since, |node| {
@@ -109,7 +110,7 @@ impl World {
         })
     }
 
-    /// A quorum could grant these names: they are free, or taken for no longer than `left` ms.
+    /// Whether a quorum could grant these names: they are free, or held for at most `left` ms.
     fn could_grant(&self, client: usize, names: &[&str], left: u64) -> bool {
         self.quorum_of(client, self.now - LOOK, |node| {
             let owner = |name| self.servers[self.place_of(node)].owner_at(name, self.now);
@@ -117,8 +118,8 @@ impl World {
         })
     }
 
-    /// Whether every lease outlives the loss of what this node has: so many others have its keys for as long as it
-    /// is valid that no quorum is left for anybody else. Not while an answer that might count is under way.
+    /// Whether every lease survives the loss of this node's data. Enough other nodes must have its keys for as long as
+    /// it is valid, so that no other client can reach a quorum. False while a reply that might count is in flight.
     pub(super) fn survives_flush(&self, node: usize, valid: &[Valid]) -> bool {
         let open = self.links.iter().flatten().flat_map(|link| &link.open);
         let mut tokens = open.filter_map(|open| open.request.keeps()).map(|claim| &*claim.token);
@@ -135,7 +136,7 @@ impl World {
 }
 
 impl Monitor {
-    /// Looks at all that should get on; `rested` tells which client has run since the last look.
+    /// Checks everything that should make progress. `rested` reports which clients have run since the last check.
     pub(super) fn look(&mut self, world: &World, rested: impl Fn(usize) -> bool) {
         if !self.promise.is_some_and(Promise::is_all) {
             return;
@@ -191,10 +192,10 @@ impl Monitor {
         }
     }
 
-    /// A key whose owner has given it up is gone soon wherever its client can reach the node.
+    /// An abandoned key disappears soon on every node that its client can reach.
     fn look_for_what_is_left(&mut self, world: &World) {
         let since = world.now - LEFT;
-        // A replica may bring back what was deleted before it took its place: that lives out its ttl.
+        // A promoted replica may restore keys that were deleted before its promotion. They expire when their TTL ends.
         let same = world.servers.iter().enumerate().filter(|(_, server)| server.switched.is_none());
         for (node, server) in same {
             for owner in server.owners(world.now).filter(|owner| *owner != FOREIGN) {

@@ -1,4 +1,4 @@
-//! A lease as the monitor knows it.
+//! A lease as the monitor sees it.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ pub(super) struct Record {
     pub(super) names: Vec<&'static str>,
     pub(super) state: Arc<State>,
     pub(super) told: bool,
-    /// Whoever runs under it ends it now.
+    /// The code that runs under the lease is ending it.
     pub(super) given_up: bool,
     pub(super) over_since: Option<Time>,
-    /// Not valid after that, by `max_hold`.
+    /// The end of the lease by `max_hold`.
     pub(super) hold_end: Option<Time>,
-    /// Its keys were deleted by hand, everywhere that a living node has them: its holder knows by then.
+    /// Its keys were deleted by hand on every running node. Its holder knows by this time.
     pub(super) deleted: Option<Time>,
     pub(super) sound: Option<Sound>,
 }
@@ -26,15 +26,15 @@ pub(super) struct Record {
 /// A lease that is valid now.
 pub(super) struct Valid {
     pub(super) token: String,
-    /// Whether it still is at a later time, unless it is extended.
+    /// Whether the lease is still valid at a later time, unless it is extended.
     pub(super) at: Box<dyn Fn(Time) -> bool>,
 }
 
-/// How late a client that runs may be: what a step of virtual time can hide.
+/// Maximum delay of a running client, which is what one step of virtual time can hide.
 pub(super) const LATE: Time = 25 * MS;
 
 impl Record {
-    /// What is wrong with a lease that is valid now.
+    /// The violation of a lease that is valid now, if there is one.
     pub(super) fn overdue(&self, now: Time, runs: bool) -> Option<String> {
         if self.hold_end.is_some_and(|end| now > end) {
             return Some(format!("beyond max_hold: client {}", self.client));
@@ -43,7 +43,7 @@ impl Record {
         untold.then(|| format!("loss not told soon: client {}", self.client))
     }
 
-    /// What is wrong with one that is over.
+    /// The violation of a lease that is over, if there is one.
     pub(super) fn untold(&mut self, now: Time, runs: bool) -> Option<String> {
         if !runs {
             self.over_since = None;

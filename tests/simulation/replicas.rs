@@ -1,4 +1,4 @@
-//! A node's replicas: what they have of it, when they have it, and who waits for that.
+//! A node's replicas: their data, their delay, and the connections that wait for them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::request::{Answer, Peer};
 use super::server::{Fences, Keys, Server};
 use super::world::{Event, MS, World};
 
-/// What a server has after so many writes.
+/// The data of a server after a number of writes.
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     offset: u64,
@@ -20,17 +20,17 @@ pub(super) struct Copy {
 #[derive(Clone)]
 pub(super) struct Replica {
     has: Copy,
-    /// As far as the primary knows.
+    /// The offset that the primary knows of.
     acked: u64,
-    /// First in, first out.
+    /// Arrival of the last write. Writes arrive in order.
     last: Time,
-    /// Nothing passes between it and its primary until then.
+    /// The link to the primary is cut until then.
     away_until: Time,
-    /// It has all of a primary that is new since then; `None`: not yet.
+    /// Since when it has all data of a new primary. `None` while it does not.
     synced: Option<Time>,
 }
 
-/// A connection whose `WAIT` is not answered yet.
+/// A connection whose `WAIT` has no reply yet.
 #[derive(Clone)]
 pub(super) struct Waiting {
     pub(super) peer: Peer,
@@ -46,7 +46,7 @@ impl Server {
         Copy { offset: self.offset, data: Arc::new((self.keys.clone(), self.fences.clone())) }
     }
 
-    /// So many replicas, which have all.
+    /// Adds this many replicas, each with all data.
     pub(super) fn replicated(&mut self, count: usize) {
         let (has, last) = (self.copy(), 0);
         let replica = Replica { has, acked: 0, last, away_until: 0, synced: Some(0) };
@@ -57,7 +57,7 @@ impl Server {
         self.replicas.iter().filter(|replica| replica.acked >= offset).count()
     }
 
-    /// Since when so many replicas have been within reach.
+    /// Since when this many replicas have been reachable.
     pub(super) fn in_step_from(&self, needed: u32) -> Time {
         let Some(last) = (needed as usize).checked_sub(1) else { return 0 };
         let since = |replica: &Replica| replica.synced.map(|since| since.max(replica.away_until));
@@ -66,8 +66,8 @@ impl Server {
         since.get(last).copied().unwrap_or(Time::MAX)
     }
 
-    /// A replica in the place of its primary: the one that has most, or where every one has all that counts, any.
-    /// Answers the one that it was.
+    /// Promotes a replica: the one with the most writes, or any of them if all have every write that counts. Returns
+    /// its former state.
     pub(super) fn promoted(&mut self, any: Option<usize>, now: Time) -> Option<Self> {
         let synced = |replica: &&Replica| replica.synced.is_some();
         let best = self.replicas.iter().filter(synced).max_by_key(|replica| replica.has.offset);
@@ -76,7 +76,7 @@ impl Server {
         let old = self.switch(now);
         (self.keys, self.fences) = (*has.data).clone();
         (self.offset, self.streamed) = (has.offset, has.offset);
-        // The other ones, and who was the primary, begin anew.
+        // The other replicas and the former primary synchronize from the start.
         for replica in &mut self.replicas {
             (replica.acked, replica.synced) = (0, None);
         }
@@ -85,7 +85,7 @@ impl Server {
 }
 
 impl World {
-    /// What the node's server has written since, to each of its replicas.
+    /// Sends the new writes of the node's server to each of its replicas.
     pub(super) fn replicate(&mut self, node: usize) {
         let (now, server) = (self.now, &mut self.servers[node]);
         if server.replicas.is_empty() || server.streamed == server.offset {
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// The one of this incarnation: the node's server, or who was it and lives on for a moment.
+    /// The server of this incarnation: the node's current one, or the former one while it still runs.
     pub(super) fn server_of(&mut self, node: usize, incarnation: u32) -> Option<&mut Server> {
         let server = &mut self.servers[node];
         if server.incarnation == incarnation {
@@ -119,7 +119,7 @@ impl World {
         id: u64,
         (replicas, time): (u32, Duration),
     ) {
-        // A server looks this seldom whether its time is over.
+        // A server checks for expired waits only this often.
         let late = self.rng.u64(0..100 * MS);
         let until = self.now + u64::try_from(time.as_nanos()).unwrap().max(MS) + late;
         let Some(server) = self.server_of(node, incarnation) else { return };
@@ -130,7 +130,7 @@ impl World {
         self.end_waits(node, incarnation);
     }
 
-    /// Answers who has waited long enough, and does what came behind.
+    /// Answers the connections whose wait is over, and runs the requests behind them.
     fn end_waits(&mut self, node: usize, incarnation: u32) {
         let now = self.now;
         while let Some(server) = self.server_of(node, incarnation) {
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// Between a server and its replicas.
+    /// A message between a server and its replicas.
     pub(super) fn replication(&mut self, event: Event) {
         let now = self.now;
         let (Event::Replicated { node, incarnation, .. }
@@ -184,7 +184,7 @@ impl World {
             }
             Event::Acked { replica, offset, .. } => {
                 let from = &mut replicas[replica];
-                // Of what it has only.
+                // The server counts only the writes that it has itself.
                 from.acked = from.acked.max(offset.min(from.has.offset));
             }
             Event::Resync { .. } => {
@@ -201,7 +201,7 @@ impl World {
         self.end_waits(node, incarnation);
     }
 
-    /// Nothing passes between a node's server and one of its replicas for a while.
+    /// Cuts the link between a node's server and one of its replicas for a while.
     pub(super) fn isolate(&mut self, node: usize, replica: usize, length: Time) {
         let until = self.now + length;
         let replicas = &mut self.servers[node].replicas;

@@ -1,13 +1,13 @@
-//! What goes over the wire, and who sent it.
+//! The messages of the simulated network, and their senders.
 
 use std::time::Duration;
 
 use crate::node::{Claim, Extension, Fencing, Vote};
 
-/// What goes over the wire.
+/// A request.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
-    /// `SET NX` and `GET`: a lease's first vote where one free key is expected.
+    /// `SET NX` and `GET`: a lease's first vote if one key is expected to be free.
     Attempt {
         claim: Claim,
         ttl: Duration,
@@ -25,44 +25,45 @@ pub(super) enum Request {
         fencing: Fencing,
         check: bool,
     },
-    /// At once, or after so long.
+    /// Deletes the keys immediately, or lets them stay for this time.
     Release {
         claim: Claim,
         stay: Duration,
     },
-    /// How many replicas have what this connection wrote; answered once so many have, or after this time.
+    /// The number of replicas that have the writes of this connection. The reply comes when enough have them or when
+    /// the time is over.
     Wait {
         replicas: u32,
         time: Duration,
     },
-    /// The same, of a key that is on its way here.
+    /// The same request for a key that is being migrated to this server.
     Asking(Box<Self>),
-    /// Who has the slot.
+    /// The owner of the slot.
     Slots {
         survey: u64,
     },
-    /// Whether all before it was answered, that was asked by a map older than this.
+    /// Asks whether all earlier requests that used a map older than `age` have their replies.
     Ping {
         age: u64,
     },
-    /// Deletes the keys whoever has them.
+    /// Deletes the keys, regardless of their owner.
     Force {
         keys: Vec<String>,
     },
 }
 
 impl Request {
-    /// A lease's first vote, which a node that restarted too recently refuses.
+    /// Whether this is a lease's first vote, which a recently restarted node refuses.
     pub(super) fn is_first(&self) -> bool {
         matches!(self, Self::Acquire { first: true, .. } | Self::Attempt { first: true, .. })
     }
 
-    /// The claim whose keys it takes away.
+    /// The claim whose keys this request deletes.
     pub(super) fn gives_up(&self) -> Option<&Claim> {
         if let Self::Release { claim, .. } = self { Some(claim) } else { None }
     }
 
-    /// The claim whose keys may be there because of it.
+    /// The claim whose keys this request may create.
     pub(super) fn keeps(&self) -> Option<&Claim> {
         match self {
             Self::Attempt { claim, .. }
@@ -78,7 +79,7 @@ impl Request {
     }
 }
 
-/// Where to go on in a cluster.
+/// The next server for a command in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
     Moved(usize),
@@ -93,23 +94,23 @@ pub(super) enum Answer {
     Vote(Vote),
     Extension(Extension),
     Released(bool),
-    /// It is served elsewhere.
+    /// Another server has the key.
     Sent(Redirect),
-    /// Where the slot is, and since which epoch.
+    /// The owner of the slot, and the epoch of that assignment.
     Slots(usize, u64),
     Pong,
-    /// So many replicas have it.
+    /// The number of replicas that have the write.
     Confirmed(usize),
-    /// An error: nothing was written.
+    /// An error. No data was written.
     Refused,
 }
 
 impl Answer {
-    /// Whether a lease may count on it.
+    /// Whether a lease may count this reply.
     pub(super) fn grants(&self) -> bool {
         matches!(self, Self::Vote(Vote::Granted(_)) | Self::Extension(Extension::Extended))
     }
 }
 
-/// One connection as the node knows it: client and epoch.
+/// A connection as the node sees it: client and epoch.
 pub(super) type Peer = (usize, u32);

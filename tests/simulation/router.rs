@@ -1,6 +1,6 @@
-//! A cluster as its client sees it: each key's commands to the slot's owner, as far as it knows.
+//! A cluster as its client sees it. Each command goes to the known owner of the slot.
 //!
-//! The map, and what becomes of a command that a server sent on, are the core's own; this is the task between them. All keys
+//! The map and the rules for redirected commands are those of the core. This module is the task between them. All keys
 //! are in one slot.
 
 use std::collections::BTreeMap;
@@ -19,48 +19,48 @@ use super::link::Open;
 use super::request::{Redirect, Request};
 use super::world::{Event, MS, World};
 
-/// What a connection has to say to its cluster.
+/// A message from a connection to its cluster task.
 pub(super) enum Stray {
     Redirected(Open, Redirect),
     Told(Redirect),
     Owed(Debt),
-    /// A connection ended, or there is one again.
+    /// A connection was closed or opened.
     Ended,
-    /// It has waited for a moment.
+    /// A request whose delay is over.
     Delayed(Open),
 }
 
-/// A delete that is owed to the slot's owner.
+/// A pending delete for the slot's owner.
 pub(super) type Debt = (Request, Duration, Option<Instant>, Detour);
 
-/// What one client knows of one cluster.
+/// One client's knowledge of one cluster.
 pub(super) struct Cluster {
     members: BTreeMap<usize, Arc<Member<usize>>>,
     map: Map<usize>,
     debts: Vec<Debt>,
     strays: BTreeMap<u64, (usize, Stray)>,
-    /// The survey under way, and what servers have reported.
+    /// The survey in progress, and the reports of the servers.
     survey: Option<u64>,
     reports: Vec<(usize, (usize, u64))>,
     due: bool,
-    /// A server was cut off: surveys go on until then.
+    /// A server was cut off. Surveys continue until this time.
     unsettled_until: Time,
 }
 
-/// They are all in one.
+/// All keys are in this slot.
 const SLOT: u16 = 0;
-/// Between two surveys.
+/// Minimum time between two surveys.
 const BETWEEN: Time = 20 * MS;
-/// The same, while something is wrong, and for how long.
+/// The minimum time while an error persists, and how long that lasts.
 const PAUSE: Time = 250 * MS;
 const FAILOVER: Time = 30_000 * MS;
-/// A survey ends this long after it began.
+/// Maximum duration of a survey.
 const OTHERS: Time = 300 * MS;
-/// Until a former owner is asked again whether it has answered all.
+/// Delay before a former owner is asked again whether it has replied to everything.
 const AGAIN: Time = 100 * MS;
 
 impl Cluster {
-    /// It knows that the first of these has the slot.
+    /// Initially, the first of these has the slot.
     pub(super) fn new(places: impl Iterator<Item = usize>) -> Self {
         let member = |place: usize| {
             let address = Some(Place::new("server", u16::try_from(place).unwrap()));
@@ -86,7 +86,7 @@ fn release((request, owed, until, detour): Debt) -> Open {
 }
 
 impl World {
-    /// How many nodes there are: clusters have several servers each.
+    /// Number of nodes. A cluster has several servers per node.
     pub(super) fn nodes(&self) -> usize {
         self.servers.len() / self.shards
     }
@@ -96,19 +96,19 @@ impl World {
         self.clusters[client].get_mut(node)
     }
 
-    /// Where this client asks.
+    /// The server to which this client sends its requests.
     pub(super) fn owner(&self, client: usize, node: usize) -> usize {
         self.clusters[client].get(node).map_or(node, |cluster| cluster.map.owner(SLOT).node)
     }
 
-    /// Where it deletes: only the first answer is heard.
+    /// The servers to which this client sends a delete. Only the first reply counts.
     pub(super) fn deleted_at(&self, client: usize, node: usize) -> Vec<usize> {
         let Some(cluster) = self.clusters[client].get(node) else { return vec![node] };
         let (owner, former) = cluster.map.deleted_at(SLOT);
         std::iter::once(owner).chain(former).map(|member| member.node).collect()
     }
 
-    /// A connection has something to say to its cluster's own task, if it is one's.
+    /// Passes a message from a connection to its cluster task, if the node is a cluster.
     pub(super) fn stray(&mut self, client: usize, place: usize, stray: Stray) {
         let (id, now) = (self.new_id(), self.clocks[client].local(self.now));
         let later = match &stray {
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// A server says that it is cut off.
+    /// A server reports that it is cut off.
     fn refused(&mut self, client: usize, place: usize) {
         let until = self.now + FAILOVER;
         if let Some(cluster) = self.cluster(client, place) {
@@ -198,7 +198,8 @@ impl World {
         self.survey(client, place, BETWEEN);
     }
 
-    /// This server has the slot, and takes no first vote in it for a while, as it may lack what another one granted.
+    /// This server has the slot now. It takes no first vote in it for a while, because it may lack the grants of
+    /// another server.
     fn change(&mut self, client: usize, to: usize) {
         let guard = (!self.guard.is_zero()).then(|| self.guard.mul_f64(1.01) + HEARD);
         let from = guard.map(|guard| self.clocks[client].local(self.now) + guard);
@@ -219,12 +220,12 @@ impl World {
         }
     }
 
-    /// Behind all that was asked of a former owner.
+    /// Sends a ping behind all requests to a former owner.
     pub(super) fn drain(&mut self, client: usize, place: usize, age: u64) {
         self.send((client, place), Open::unheard(Request::Ping { age }, Duration::ZERO));
     }
 
-    /// A former owner has answered everything, or could not.
+    /// A former owner has replied to everything, or could not.
     pub(super) fn drained(&mut self, client: usize, place: usize, age: u64, answered: bool) {
         let at = self.now + AGAIN;
         if !answered {
@@ -243,7 +244,7 @@ impl World {
         }
     }
 
-    /// Every server is asked who has the slot.
+    /// Asks every server which one has the slot.
     pub(super) fn ask_all(&mut self, client: usize, place: usize) {
         let (survey, end) = (self.new_id(), self.now + OTHERS);
         let Some(cluster) = self.cluster(client, place) else { return };
@@ -257,7 +258,7 @@ impl World {
         self.at(end, Event::Surveyed { client, place, survey });
     }
 
-    /// A server says who has the slot. Once all have, their reports are compared.
+    /// A server reports the owner of the slot. When all have reported, their reports are compared.
     pub(super) fn reported(
         &mut self,
         client: usize,
@@ -275,7 +276,7 @@ impl World {
         }
     }
 
-    /// The survey is over.
+    /// Ends the survey.
     pub(super) fn surveyed(&mut self, client: usize, place: usize, survey: u64) {
         let now = self.now;
         let Some(cluster) = self.cluster(client, place) else { return };

@@ -1,4 +1,4 @@
-//! What happens in a run: made from a seed, and shrunk by leaving steps out.
+//! The steps of a run, generated from a seed and shrunk by leaving steps out.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,36 +10,37 @@ use super::chance::plain;
 use super::clock::{Rate, Time};
 use super::world::MS;
 
-/// Which faults a scenario may have.
+/// The kinds of failures that a scenario may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
-    /// Only those under which exclusion is promised.
+    /// Only failures under which mutual exclusion is guaranteed.
     Kept,
-    /// Somebody deletes lock keys by hand.
+    /// An administrator deletes lock keys by hand.
     KeysAreDeleted,
-    /// The same, but only the order of fencing tokens is watched.
+    /// The same failures, but only the order of fencing tokens is checked.
     TokensDespiteDeletes,
     NodesAreFlushed,
-    /// Nodes are flushed, but only where every lease survives it: enough other nodes have its keys.
+    /// Nodes are flushed, but only if every lease survives it because enough other nodes have its keys.
     FlushesAreSurvived,
-    /// Somebody deletes all keys of a lock by hand, and nothing else goes wrong: it is free then.
+    /// An administrator deletes all keys of a lock by hand, and no other failure occurs. The lock must be free
+    /// afterwards.
     FreedByForce,
-    /// Nodes restart without their data and vote at once.
+    /// Nodes restart without their data and vote immediately.
     NoGuard,
-    /// Servers change, as by a failover: with the last writes, and over a quorum with a guard without them.
+    /// Nodes fail over to another server. The last writes survive, except over a quorum with a guard.
     ServersChange,
-    /// Nodes are clusters, whose slot moves from one server to another.
+    /// Nodes are clusters whose slot moves between servers.
     SlotsMove,
-    /// Nodes are clusters, whose masters fail over without their last writes, over a quorum with a guard.
+    /// Nodes are clusters whose masters fail over without their last writes, over a quorum with a guard.
     ClustersFailOver,
-    /// Servers change without their last writes, and every grant is on a replica that may take their place.
+    /// Servers fail over without their last writes, and every grant is on a replica that may be promoted.
     ReplicasConfirm,
-    /// A single server changes without its last writes.
+    /// A single server fails over without its last writes.
     LastWritesAreLost,
 }
 
 impl Promise {
-    /// Everything is promised that ever is.
+    /// Whether all promises apply.
     pub(super) fn is_all(self) -> bool {
         matches!(
             self,
@@ -59,18 +60,18 @@ pub(super) struct Scenario {
     pub(super) guard: Duration,
     pub(super) fencing: bool,
     pub(super) latency: Time,
-    /// Servers let a client kill its former connection.
+    /// Servers allow a client to kill its previous connection.
     pub(super) kills: bool,
     pub(super) nodes: Vec<(i64, i64)>,
-    /// How many servers each node has: a cluster several.
+    /// Servers per node. A cluster has several.
     pub(super) shards: usize,
-    /// Of each node, and how many of them must have a grant.
+    /// Replicas per node, and how many of them must have a grant.
     pub(super) replicas: (usize, u32),
     pub(super) clients: Vec<Rate>,
     pub(super) steps: Vec<Step>,
 }
 
-/// Servers are this old when a run begins: old enough to vote.
+/// Age of the servers when a run begins. They are old enough to vote.
 pub(super) const BEGIN: Time = 100_000 * MS;
 
 impl Scenario {
@@ -97,7 +98,7 @@ impl Scenario {
         let fencing = fencing && !fails_over;
         let guard = match (promise, amnesia, fencing) {
             (Promise::NoGuard, ..) | (_, false, _) => 0,
-            // Across restarts tokens need node clocks that agree within the guard less twice the slack.
+            // Across restarts, fencing tokens need node clocks that agree within the guard minus twice the slack.
             (_, true, true) => 12_000,
             (_, true, false) => 2_000,
         };
@@ -133,7 +134,7 @@ impl Scenario {
         this
     }
 
-    /// One client takes a lock over and over, and another asks for it that is farther from the nodes, and must get it.
+    /// One client acquires a lock repeatedly. Another client, which is farther from the nodes, must acquire it too.
     pub(super) fn over_and_over(seed: u64, nodes: usize) -> Self {
         let (hold, wait) = (5, Some(10_000));
         let steps = [
@@ -144,7 +145,7 @@ impl Scenario {
         Self::plain(seed, nodes, 200_000, steps.into())
     }
 
-    /// One client alone takes a lock over and over, and always gets it, though it waits for little more than a round.
+    /// A single client acquires a lock repeatedly with a wait of little more than one round, and succeeds every time.
     pub(super) fn short_waits(seed: u64, nodes: usize) -> Self {
         let first = Action::Lock { client: 0, how: plain(1000) };
         let how = Use { wait: Some(45), must: true, ..plain(1000) };
@@ -152,7 +153,7 @@ impl Scenario {
         Self::plain(seed, nodes, 15 * MS, steps.into())
     }
 
-    /// Nothing goes wrong but what the steps say.
+    /// A scenario without failures other than these steps.
     fn plain(seed: u64, nodes: usize, latency: Time, steps: Vec<(Time, Action)>) -> Self {
         let step = |(ms, action)| Step { at: BEGIN + ms * MS, action };
         Self {
@@ -170,8 +171,8 @@ impl Scenario {
         }
     }
 
-    /// Leaves out what is not promised where failovers lose writes (docs/sentinel.md): a second one before the guard of the
-    /// first is over, and fencing tokens that somebody stored beyond all clocks.
+    /// Removes what is not guaranteed where failovers lose writes (docs/sentinel.md): a second failover before the
+    /// guard of the first is over, and stored fencing tokens beyond all clocks.
     fn fail_over_one_by_one(&mut self) {
         let apart = Time::try_from(self.guard.mul_f64(1.01).as_nanos()).unwrap() + 4_100 * MS;
         let mut last = None;
@@ -186,7 +187,7 @@ impl Scenario {
         });
     }
 
-    /// The shortest schedule found that still breaks the same rule.
+    /// Returns the shortest schedule found that still breaks the same rule.
     pub(super) fn shrink(
         mut self,
         mut violation: String,

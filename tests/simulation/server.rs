@@ -1,4 +1,4 @@
-//! A node: the three scripts' semantics on its own clock, and whom it must tell of changes.
+//! A node: the behaviour of the three scripts on the node's own clock, and the clients to notify of changes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::request::{Answer, Peer, Request};
 use super::slots::Slot;
 use super::world::Event;
 
-/// Whose the keys of other libraries are.
+/// The owner of other libraries' keys.
 pub(super) const FOREIGN: &str = "foreign";
 
 /// Microseconds since 1970 at the start of every run.
@@ -19,44 +19,44 @@ pub(super) const EPOCH_US: u64 = 1_790_000_000_000_000;
 
 #[derive(Clone, Default)]
 pub(super) struct Server {
-    /// Stopped until then: what arrives waits.
+    /// The node is stopped until then. Requests that arrive wait.
     pub(super) paused_until: Time,
     pub(super) backlog: VecDeque<Event>,
     pub(super) incarnation: u32,
     pub(super) started: Time,
     pub(super) ppm: i64,
     pub(super) offset_us: i64,
-    /// When it took another one's place.
+    /// When it was promoted.
     pub(super) switched: Option<Time>,
     pub(super) keys: Keys,
     pub(super) fences: Fences,
-    /// What its replica has, if that is not everything.
+    /// The data of its replica, if that differs from its own.
     pub(super) replica: Option<(Keys, Fences)>,
-    /// Of a cluster: who has what all want.
+    /// In a cluster, the owner of the slot that all keys are in.
     pub(super) slot: Slot,
-    /// The configuration epoch of the slot's owner, as this server sees it.
+    /// The configuration epoch of the slot's owner as this server sees it.
     pub(super) epoch: u64,
-    /// It is cut off from its cluster, and has noticed.
+    /// It has noticed that it is cut off from its cluster.
     pub(super) cut_off: bool,
-    /// Its replicas, where they count.
+    /// Its replicas, if they are simulated.
     pub(super) replicas: Vec<Replica>,
-    /// Counts its writes; how far it was for each connection's last one; and how far it was sent to replicas.
+    /// Number of its writes, the number at each connection's last write, and the number that was sent to replicas.
     pub(super) offset: u64,
     pub(super) wrote: BTreeMap<Peer, u64>,
     pub(super) streamed: u64,
     /// Connections that wait for replicas.
     pub(super) waits: Vec<Waiting>,
     pub(super) tracked: BTreeMap<String, Vec<Peer>>,
-    /// A fencing token was set by hand: it is a fault of its own for all who ask for one.
+    /// A fencing token was stored by hand. Every request for a token on this server fails with a separate error.
     pub(super) poisoned: bool,
-    /// What it says once instead of a fencing token.
+    /// A value that it returns once in place of a fencing token.
     pub(super) lie: Option<u64>,
 }
 
 pub(super) type Keys = BTreeMap<String, (String, u64)>;
 pub(super) type Fences = BTreeMap<String, (u64, u64)>;
 
-/// The end of a key that has none.
+/// The expiry of a key without a TTL.
 pub(super) const NO_END: u64 = u64::MAX;
 
 impl Server {
@@ -73,7 +73,7 @@ impl Server {
         (self.clock_us(now) - self.clock_us(self.started)) / 1_000_000
     }
 
-    /// Something was written, by this connection.
+    /// Records a write of this connection.
     pub(super) fn written(&mut self, by: Option<Peer>) {
         self.offset += 1;
         self.wrote.extend(by.map(|peer| (peer, self.offset)));
@@ -113,7 +113,7 @@ impl Server {
         }
     }
 
-    /// Runs one request; the answer, and who is told of a change.
+    /// Runs one request. Returns the reply and the clients to notify.
     pub(super) fn run(
         &mut self,
         request: &Request,
@@ -131,14 +131,15 @@ impl Server {
                 .map_or(Answer::Refused, Answer::Vote),
             Request::Extend { claim, ttl, fencing, check } => {
                 let extension = self.extend(claim, *ttl, *fencing, peer, now, &mut told);
-                // Also where nothing became longer (`rewrite()`): `WAIT` counts from this connection's last write.
+                // This includes an extend that lengthens nothing (`rewrite()`), because `WAIT` counts from this
+                // connection's last write.
                 if extension == Some(Extension::Extended) && !check {
                     self.written(Some(peer));
                 }
                 extension.map_or(Answer::Refused, Answer::Extension)
             }
             Request::Release { claim, stay } => self.release(claim, *stay, peer, now, &mut told),
-            // Not for itself to know: `World::wait`.
+            // Handled by `World::wait` and the cluster, not here.
             Request::Wait { .. } | Request::Asking(_) | Request::Slots { .. } => Answer::Refused,
             Request::Ping { .. } => Answer::Pong,
             Request::Force { keys } => {
@@ -227,7 +228,7 @@ impl Server {
         Some(Extension::Extended)
     }
 
-    /// The rule of `acquire.lua` and `extend.lua`.
+    /// The fencing rule of `acquire.lua` and `extend.lua`.
     fn fence(&mut self, claim: &Claim, fencing: Fencing, now: Time) -> Result<Option<u64>, Fault> {
         let us = self.clock_us(now);
         let stored =

@@ -1,4 +1,4 @@
-//! A node as one client's algorithm sees it.
+//! A node as the algorithm of one client sees it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::link::Open;
 use super::request::{Answer, Request};
 use super::world::World;
 
-/// A request without the noise of its token.
+/// A request as text, without its token.
 pub(super) fn short(request: &Request) -> String {
     match request {
         Request::Acquire { claim, ttl, fencing, first } => {
@@ -45,7 +45,7 @@ pub(super) struct SimulatedNode {
 }
 
 impl SimulatedNode {
-    /// Of the node's own choice, or of this one of its servers.
+    /// Sends to the node's default server, or to the given one.
     fn ask_at<T: Send + 'static>(
         &self,
         place: Option<usize>,

@@ -1,20 +1,20 @@
-//! A cluster's servers: who has the slot, and how it moves from one to another.
+//! A cluster's servers: the owner of the slot, and how it moves between them.
 
 use super::clock::Time;
 use super::request::{Redirect, Request};
 use super::server::Server;
 use super::world::{Event, MS, World};
 
-/// What a server knows of the slot; the others are places.
+/// A server's view of the slot. Other servers are given by their index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Slot {
     #[default]
     Here,
-    /// Its keys are going there.
+    /// Its keys are being migrated to that server.
     Migrating(usize),
-    /// Its keys are coming from there.
+    /// Its keys are being imported from that server.
     Importing(usize),
-    /// It is there.
+    /// That server owns it.
     Elsewhere(usize),
 }
 
@@ -23,7 +23,7 @@ impl Server {
         self.keys.contains_key(key) || self.fences.contains_key(key)
     }
 
-    /// Where a request goes that this server does not serve; the rules of `getNodeByQuery`.
+    /// The redirect for a request that this server does not serve, by the rules of `getNodeByQuery`.
     pub(super) fn redirect(
         &mut self,
         request: &Request,
@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// Who has the slot, as this server, which is there, sees it, and the epoch of that.
+    /// The owner of the slot and its epoch, as seen by this server at index `here`.
     pub(super) fn sees(&self, here: usize) -> (usize, u64) {
         match self.slot {
             Slot::Here | Slot::Migrating(_) => (here, self.epoch),
@@ -61,19 +61,19 @@ impl Server {
     }
 }
 
-/// A migration's steps.
+/// The steps of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The keys go over, first some, then all.
+    /// The keys move: first some of them, then all.
     Some,
     All,
-    /// The new owner is told.
+    /// The new owner learns that it has the slot.
     Told,
-    /// The old one and the others, too.
+    /// The old owner and all others learn it too.
     Over,
-    /// The old owner, of which another one took the place, notices that it is cut off.
+    /// The replaced owner notices that it is cut off.
     CutOff,
-    /// It is back, as the other one's replica.
+    /// It returns as a replica of the new owner.
     Back,
 }
 
@@ -86,7 +86,7 @@ impl World {
         places.filter(has).max_by_key(|place| self.servers[*place].epoch).unwrap_or(node)
     }
 
-    /// Begins to move the slot, if it is not on its way already.
+    /// Starts a migration of the slot, unless one is in progress.
     pub(super) fn migrate(&mut self, node: usize, shard: usize, length: Time) {
         let (from, to) = (self.place_of(node), node + shard * self.nodes());
         if from == to || self.settled[node] == Time::MAX {
@@ -98,8 +98,9 @@ impl World {
         self.stage(Stage::Some, from, to, length);
     }
 
-    /// A replica takes the place of the slot's owner, which is cut off from the others, and may lack its last writes. The
-    /// owner goes on for `stale`, refuses everything until it is back after `cut`, and loses what it granted then.
+    /// Promotes a replica of the slot's owner. The owner is cut off from the others, and the replica may lack its last
+    /// writes. The owner continues for `stale`, refuses every request until it returns after `cut`, and loses the
+    /// grants that it made meanwhile.
     pub(super) fn fail_over(&mut self, node: usize, shard: usize, stale: Time, cut: Time) {
         let (from, to) = (self.place_of(node), node + shard * self.nodes());
         if from == to || self.settled[node] == Time::MAX {
@@ -136,7 +137,8 @@ impl World {
                 self.stage(if some { Stage::All } else { Stage::Told }, from, to, length);
             }
             Stage::Told => {
-                // What came meanwhile is there; nothing more can come to the old one, which asks the new one for all.
+                // Keys that arrived meanwhile are included. The old owner can receive no more, because it redirects
+                // every request with ASK.
                 self.move_keys(from, to, false);
                 self.servers[to].slot = Slot::Here;
                 self.servers[to].epoch = self.servers[from].epoch + 1;
@@ -169,7 +171,7 @@ impl World {
         }
     }
 
-    /// `MIGRATE`: each key with what is left of it; `some`: perhaps.
+    /// `MIGRATE`: moves each key with its remaining TTL. With `some`, each key moves by chance.
     fn move_keys(&mut self, from: usize, to: usize, some: bool) {
         let source = &mut self.servers[from];
         let keys: Vec<String> = source.keys.keys().chain(source.fences.keys()).cloned().collect();

@@ -1,4 +1,4 @@
-//! What happens only in runs of a promise of their own: failovers, and deletes and flushes by hand.
+//! Events that only one promise allows: failovers, and deletes and flushes by hand.
 
 use fastrand::Rng;
 
@@ -41,7 +41,8 @@ impl Scenario {
         }
     }
 
-    /// A failover, and what leads to it. `lost`: the last writes may be, and the old server may live on for a moment.
+    /// A failover and the events that lead to it. With `lost`, the last writes may be lost and the old server may run
+    /// on briefly.
     fn switch(&self, rng: &mut Rng, at: Time, lost: bool) -> Vec<Step> {
         let (node, mut steps) = (rng.usize(..self.nodes.len()), Vec::new());
         let longest = [20, 300, 2000].map(|ms| rng.u64(1..ms));
@@ -58,8 +59,8 @@ impl Scenario {
         steps
     }
 
-    /// A cluster's master fails over. Not back to one that was the master before: a client that missed both failovers does
-    /// not know of them (docs/cluster.md).
+    /// A cluster's master fails over. It never fails over to a former master, because a client that missed both
+    /// failovers would not notice them (docs/cluster.md).
     fn fail_over(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
         let (node, mut steps) = (rng.usize(..self.nodes.len()), Vec::new());
         let longest = [20, 300, 2000].map(|ms| rng.u64(1..ms));
@@ -78,7 +79,7 @@ impl Scenario {
         steps
     }
 
-    /// A slot moves to another server, and perhaps on, or back; who asks there may be slow.
+    /// A slot moves to another server, and possibly to a third one or back. The links of clients may be slow meanwhile.
     fn migrations(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
         match rng.u8(..9) {
             0..3 => return self.overtaken(rng, at),
@@ -110,7 +111,7 @@ impl Scenario {
         steps
     }
 
-    /// A vote that was sent on arrives when its slot has come and gone, and comes again.
+    /// A redirected vote arrives when its slot has left the server, and returns with the slot.
     fn asked_late(rng: &mut Rng, at: Time) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut add = |ms: u64, action| steps.push(Step { at: at + ms * MS, action });
@@ -125,8 +126,8 @@ impl Scenario {
         steps
     }
 
-    /// A vote is on its way for longer than the slot stays where it was asked for, and than who asked listens; and the
-    /// client learns of the slot's new owner meanwhile, as another connection ends.
+    /// A vote is in flight for longer than the slot stays on its server and for longer than the caller waits. Meanwhile
+    /// the client learns of the slot's new owner, because another connection ends.
     fn overtaken(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
         let (client, node) = (self.some(rng).0, rng.usize(..self.nodes.len()));
         let mut steps = Vec::new();
@@ -147,7 +148,7 @@ impl Scenario {
         steps
     }
 
-    /// A failover, from a server whose replicas were out of its reach for a while.
+    /// A failover of a server whose replicas were unreachable for a while.
     fn confirmed_switch(&self, rng: &mut Rng, at: Time) -> Vec<Step> {
         let longest = [20, 300, 2000, 4000].map(|ms| rng.u64(1..ms));
         let (node, mut steps) = (rng.usize(..self.nodes.len()), Vec::new());
@@ -165,12 +166,12 @@ impl Scenario {
         steps
     }
 
-    /// A long lease, its keys deleted by hand, and somebody who comes after that.
+    /// A long lease whose keys are deleted by hand, and a client that acquires the lock afterwards.
     pub(super) fn freed_by_force(&mut self, rng: &mut Rng, length: u64) {
         let ttl = rng.u64(3_000..20_000);
         let holder = Use { hold: 15_000, end: End::Drop, ..plain(ttl) };
         self.steps.push(Step { at: BEGIN, action: Action::Lock { client: 0, how: holder } });
-        // Too few nodes to matter are dead by then, each in its own way, and keep the key.
+        // A minority of nodes is down by then, each in a different way, and keeps the key.
         let spare = (self.nodes.len() - 1) / 2;
         for node in 0..rng.usize(..=spare) {
             let ms = 30_000;

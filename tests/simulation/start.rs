@@ -1,4 +1,4 @@
-//! A client as it starts: the library over simulated nodes.
+//! Starts a client: the library over simulated nodes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Keys that stay for a while after a release: what a node does about it, and what is promised of it.
+//! Keys that stay after a release: the behaviour of a node, and the promises about it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::scenario::Promise;
 use super::server::Server;
 
 impl Server {
-    /// The keys go, or live for no longer than they are to stay.
+    /// Deletes the keys, or shortens their TTL to the time that they must stay.
     pub(super) fn release(
         &mut self,
         claim: &Claim,
@@ -41,7 +41,7 @@ impl Server {
 }
 
 impl Monitor {
-    /// Whoever gave one of these names back did so long enough after its acquire.
+    /// Checks that each of these names was released long enough after its acquire.
     pub(super) fn nobody_stays(
         &mut self,
         client: usize,

@@ -1,4 +1,4 @@
-//! What happens in a run, done to its world: events as they fall due, and the scenario's steps.
+//! Applies events and the steps of the scenario to the world of a run.
 
 use std::task::Waker;
 
@@ -108,7 +108,7 @@ impl Player<'_> {
             }
             Action::Shutdown { client, ms } => {
                 drop(world);
-                // Nobody acquires from it any more.
+                // No task acquires from it any more.
                 if let Some(client) = self.clients[client].take() {
                     self.spawn(client.id, shutdown(client, ms));
                 }
@@ -150,7 +150,7 @@ impl Player<'_> {
             Action::Flush { node } => {
                 let valid = self.monitor.lock().unwrap().valid(now);
                 let careful = self.scenario.promise == Promise::FlushesAreSurvived;
-                // Answers that a paused client has not read yet may count, too.
+                // Replies that a paused client has not read yet may count too.
                 let paused = &self.monitor.lock().unwrap().paused_until;
                 let paused = paused.iter().any(|until| now < *until);
                 if careful && (paused || !world.survives_flush(node, &valid)) {
@@ -162,7 +162,7 @@ impl Player<'_> {
         }
     }
 
-    /// Deletes the keys of "a" on every node that runs, or has a client do so; who holds it must be told of it.
+    /// Deletes the keys of "a" on every running node, or lets a client do it. The holder must be notified.
     fn free(&self, world: &mut World, by_force: bool) {
         let now = world.now;
         let lives = |world: &World, node: usize| now >= world.servers[node].paused_until;
@@ -180,13 +180,13 @@ impl Player<'_> {
         }
     }
 
-    /// Down for a while, then up again: connections to it break when they are next used, or at once.
+    /// The node is down for a while. Its connections break immediately or when they are next used.
     fn crash(world: &mut World, node: usize, keep: bool, down: u64) {
         let back = world.now + down * MS;
         let server = &mut world.servers[node];
         server.incarnation += 1;
         server.restart(back);
-        // Nothing is carried out before it is back; who asks earlier is refused by its old incarnation.
+        // The node runs no request before it is back. Its old incarnation refuses earlier ones.
         server.paused_until = server.paused_until.max(back);
         if !keep {
             server.lose_data();

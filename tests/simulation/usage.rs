@@ -1,4 +1,4 @@
-//! What clients do with locks: acquire, hold, extend, and end it one way or another.
+//! Lock operations of clients: acquire, hold, extend, and the ways to end a lease.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::monitor::{Monitor, Tokens};
 use super::play::Task;
 use super::world::{END, MS};
 
-/// What the tasks of one client share with the player.
+/// The state that the tasks of one client share with the player.
 #[derive(Clone)]
 pub(super) struct Client {
     pub(super) id: usize,
@@ -28,14 +28,14 @@ pub(super) struct Client {
     pub(super) fencing: bool,
 }
 
-/// What a task leaves to the player.
+/// A request of a task to the player.
 pub(super) enum Spawned {
     Task(usize, Task),
-    /// This client continues the lease of this token, which the other then ends.
+    /// This client continues the lease of this token. The other client then ends its own lease.
     HandOver(usize, String, Use, Before),
 }
 
-/// A lease that is handed over, and who waits for that.
+/// A lease that is handed over, and the channel that reports it.
 pub(super) struct Before(LeaseHandle, oneshot::Sender<()>);
 
 /// One use of a lock, from acquire to its end.
@@ -62,7 +62,7 @@ pub(super) fn again(client: Client, how: Use, turns: u32) -> Task {
     })
 }
 
-/// A lease that goes on under another client's hands, or twice in one client's.
+/// A lease that continues in another client, or twice in one client.
 pub(super) fn continued(client: Client, token: String, how: Use, before: Option<Before>) -> Task {
     Box::pin(async move {
         let attached = client.lock(&how).attach(&token).await;
@@ -80,8 +80,8 @@ pub(super) fn continued(client: Client, token: String, how: Use, before: Option<
 }
 
 impl Client {
-    /// While both have a lease, one that gives it back does so for the other, who is told a moment later: nobody is
-    /// promised more.
+    /// Whether two clients share the lease. A release by one of them ends it for the other one, which is notified
+    /// shortly after. No more is guaranteed in that time.
     fn hands_over(&self) -> bool {
         let monitor = self.monitor.lock().unwrap();
         monitor.hands_over.values().any(|client| *client == self.id)
@@ -104,7 +104,7 @@ impl Client {
     }
 }
 
-/// What is done with a lease from its grant on.
+/// Everything that is done with a lease after it is granted.
 fn hold(client: Client, lease: Lease, how: Use, before: Tokens) -> Task {
     Box::pin(async move {
         let hold = lease.handle();
@@ -142,7 +142,7 @@ async fn also(client: &Client, hold: &LeaseHandle, also: Also) {
         Also::Second(second) => {
             spawn(Spawned::Task(client.id, continued(client.clone(), token, *second, None)));
         }
-        // What was given back meanwhile nobody hands over.
+        // A lease that was released meanwhile is not handed over.
         Also::HandOver(..) if !hold.is_held() => {}
         Also::HandOver(to, next) => {
             client.monitor.lock().unwrap().hands_over.insert(token.clone(), client.id);
@@ -154,7 +154,7 @@ async fn also(client: &Client, hold: &LeaseHandle, also: Also) {
     }
 }
 
-/// Asks for a lock after a while; with `by_force`, deletes its keys before that.
+/// Acquires a lock after a delay. With `by_force`, deletes its keys before that.
 pub(super) fn later(client: Client, after: u64, by_force: bool, how: Use) -> Task {
     Box::pin(async move {
         if by_force {
@@ -173,7 +173,7 @@ pub(super) fn release_all(client: Client) -> Task {
     })
 }
 
-/// Ends a client in order; nobody waits in it or holds a lease of it afterwards.
+/// Shuts a client down. Afterwards, no task waits in it or holds a lease of it.
 pub(super) fn shutdown(client: Client, ms: u64) -> Task {
     Box::pin(async move {
         if client.hands_over() {
@@ -189,7 +189,7 @@ pub(super) fn shutdown(client: Client, ms: u64) -> Task {
 async fn acquire(client: &Client, lock: &crate::Lock, how: &Use) -> Option<Lease> {
     let node_timeout = how.node_timeout();
     let now = client.clock.world.lock().unwrap().now;
-    // A `wait` of 0 is one round, in which fencing may ask a second time.
+    // A `wait` of 0 is one round, in which fencing may send a second request.
     let round = if client.fencing { 2 * node_timeout } else { node_timeout };
     let allowed = how.wait.map(|wait| if wait == 0 { round } else { wait });
     let allowed = allowed.map(|wait| now + wait * MS * 101 / 100);
@@ -223,7 +223,7 @@ async fn sleep(client: &Client, ms: u64) {
     client.clock.sleep_until(client.clock.now() + Duration::from_millis(ms)).await;
 }
 
-/// Notes when the holder is told of a loss.
+/// Records when the holder is notified of a loss.
 fn watch(client: &Client, hold: &LeaseHandle) {
     let (lost, hold, monitor) = (hold.lost(), hold.clone(), Arc::clone(&client.monitor));
     let world = Arc::clone(&client.clock.world);

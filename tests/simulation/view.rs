@@ -1,10 +1,10 @@
-//! What a server has, as whoever watches all of them sees it.
+//! The data of a server as an observer of all servers sees it.
 
 use super::clock::Time;
 use super::server::{EPOCH_US, Server};
 
 impl Server {
-    /// Until when, in true time, every key that this owner has here is there.
+    /// Until when, in true time, all keys of this owner exist here.
     pub(super) fn has_until(&self, token: &str) -> Option<Time> {
         let ends = self.keys.values().filter(|(owner, _)| owner == token).map(|(_, end)| *end);
         let run =
@@ -13,7 +13,7 @@ impl Server {
         u64::try_from(time).ok()
     }
 
-    /// The owner of a key and what is left of it, in ms.
+    /// The owner of a key and its remaining TTL in ms.
     pub(super) fn owner_at(&self, key: &str, now: Time) -> Option<(&str, u64)> {
         let left = |end: &u64| end.saturating_sub(self.clock_us(now) / 1000);
         let (owner, end) = self.keys.get(key)?;

@@ -1,4 +1,4 @@
-//! Virtual time: what happens next, and everything that tasks and events share.
+//! Virtual time: the next events, and the state that tasks and events share.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -24,7 +24,7 @@ pub(super) const END: Time = 3_600_000 * MS;
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// `there`: nothing but the node's own end keeps it from being carried out.
+    /// `there`: only the end of the node itself prevents its execution.
     Arrive {
         peer: Peer,
         node: usize,
@@ -62,7 +62,7 @@ pub(super) enum Event {
         node: usize,
         epoch: u32,
     },
-    /// The client hears that the node's server is another one.
+    /// The client learns that the node has another server.
     Heard {
         client: usize,
         node: usize,
@@ -70,7 +70,7 @@ pub(super) enum Event {
         down: Time,
     },
     Thaw(usize),
-    /// What a server wrote reaches a replica; of that the server hears `Acked` from it.
+    /// A write reaches a replica, which confirms it with `Acked`.
     Replicated {
         node: usize,
         incarnation: u32,
@@ -83,7 +83,7 @@ pub(super) enum Event {
         replica: usize,
         offset: u64,
     },
-    /// To a cluster's own task, from one of its connections.
+    /// A message to a cluster task from one of its connections.
     Stray {
         client: usize,
         place: usize,
@@ -114,7 +114,7 @@ pub(super) enum Event {
         node: usize,
         incarnation: u32,
     },
-    /// All replicas have everything, whatever they had before.
+    /// All replicas get all data, whatever they had before.
     Resync {
         node: usize,
         incarnation: u32,
@@ -130,24 +130,24 @@ pub(super) struct World {
     pub(super) rng: Rng,
     pub(super) latency: Time,
     pub(super) guard: Duration,
-    /// Servers let a client kill its former connection.
+    /// Servers allow a client to kill its previous connection.
     pub(super) kills: bool,
-    /// What clients ask of each grant.
+    /// The durability that clients require for each grant.
     pub(super) durability: Durability,
-    /// How often each token was deleted lately, by each client, and since when; whether that was far too often.
+    /// How often each client deleted each token recently, since when, and whether that was far too often.
     pub(super) deletes: BTreeMap<(usize, Arc<str>), (Time, u32)>,
     pub(super) storm: bool,
-    /// Tokens whose deletes were given out, by which client and when.
+    /// Tokens whose deletes were sent, with the client and the time.
     pub(super) given_up: BTreeMap<String, (usize, Time)>,
-    /// Of a node that is a cluster, each a distance of all nodes from the one before; else one.
+    /// All servers. Those of one cluster are as far apart as there are nodes.
     pub(super) servers: Vec<Server>,
-    /// How many each node has.
+    /// Servers per node.
     pub(super) shards: usize,
-    /// By client and node; none where nodes are no clusters.
+    /// By client and node. Empty if nodes are not clusters.
     pub(super) clusters: Vec<Vec<Cluster>>,
-    /// Since when each cluster's slot has been where it is; never, while it is on its way.
+    /// Since when each cluster's slot has had its current owner. Never, while it is being moved.
     pub(super) settled: Vec<Time>,
-    /// Those that others took the place of, until when they live, still as primaries.
+    /// Replaced servers that still act as primaries, and until when.
     pub(super) old: BTreeMap<usize, (Server, Time)>,
     pub(super) links: Vec<Vec<Link>>,
     pub(super) clocks: Vec<Rate>,
@@ -208,7 +208,7 @@ impl World {
         self.wakers.insert(id, waker);
     }
 
-    /// The next event, with time moved to it.
+    /// Removes the next event and advances the time to it.
     pub(super) fn pop(&mut self) -> Option<Event> {
         let Reverse((time, id)) = self.queue.pop()?;
         self.now = self.now.max(time);

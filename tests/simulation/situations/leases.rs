@@ -1,4 +1,4 @@
-//! Leases in ways of use that defects were found in.
+//! Uses of leases in which defects were found.
 
 use fastrand::Rng;
 
@@ -8,7 +8,7 @@ use super::super::scenario::Scenario;
 use super::{Scene, usual};
 
 impl Scenario {
-    /// Who holds "a" asks for "b", while others of the same client wait for both.
+    /// The holder of "a" acquires "b" while other tasks of the same client wait for both.
     pub(super) fn nested(&self, rng: &mut Rng, scene: &mut Scene) {
         let client = self.some(rng).0;
         let wait = pick(rng, &[None, None, Some(5000)]);
@@ -26,7 +26,7 @@ impl Scenario {
         }
     }
 
-    /// A round that takes most of its ttl, by slow links or by a pause, while the client keeps another lease.
+    /// A round takes most of its TTL because of slow links or a pause. The client holds another lease meanwhile.
     pub(super) fn slow_round(&self, rng: &mut Rng, scene: &mut Scene) {
         let (client, node) = self.some(rng);
         let ttl = pick(rng, &[500, 1000, 2000]);
@@ -55,7 +55,7 @@ impl Scenario {
         self.others(rng, scene, at + ttl);
     }
 
-    /// A lease whose ttl becomes shorter than the time that a vote may take, and a node that says nothing.
+    /// The TTL of a lease becomes shorter than a vote may take, and one node does not reply.
     pub(super) fn shorter(&self, rng: &mut Rng, scene: &mut Scene) {
         let (client, node) = self.some(rng);
         let ttl = pick(rng, &[1000, 2000]);
@@ -67,7 +67,7 @@ impl Scenario {
         self.others(rng, scene, 4000);
     }
 
-    /// Two leases of one token in one client, which end at different times.
+    /// Two leases of one token in one client that end at different times.
     pub(super) fn second_lease(&self, rng: &mut Rng, scene: &mut Scene) {
         let end = |rng: &mut Rng| {
             pick(rng, &[&End::Release, &End::Release, &End::Drop, &End::Detach, &End::Keep]).clone()
@@ -81,7 +81,7 @@ impl Scenario {
         self.others(rng, scene, 2000);
     }
 
-    /// Another client continues the lease, and the one before ends its own without a release.
+    /// Another client continues the lease, and the first client ends its own without a release.
     pub(super) fn handed_over(&self, rng: &mut Rng, scene: &mut Scene) {
         let max_hold = (rng.u8(..4) == 0).then(|| rng.u64(100..2000));
         let next = Use { hold: rng.u64(..3000), max_hold, ..usual(rng) };
@@ -91,7 +91,7 @@ impl Scenario {
         self.others(rng, scene, 2000);
     }
 
-    /// All leases of a client are taken from those who run under them, or it is shut down.
+    /// All leases of a client are released while their holders run, or the client is shut down.
     pub(super) fn given_back(&self, rng: &mut Rng, scene: &mut Scene) {
         let (client, node) = self.some(rng);
         for _ in 0..rng.u8(1..=4) {

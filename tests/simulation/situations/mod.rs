@@ -1,4 +1,4 @@
-//! Meetings of uses and faults that defects were found in: few things at a time, close together.
+//! Combinations of uses and failures in which defects were found: few events, close together.
 
 mod leases;
 mod nodes;
@@ -11,7 +11,7 @@ use super::clock::Time;
 use super::scenario::Scenario;
 use super::world::MS;
 
-/// What a situation is made of, at times from its begin on.
+/// The parts of a situation, with times relative to its start.
 struct Scene<'a> {
     steps: &'a mut Vec<Step>,
     begin: Time,
@@ -27,11 +27,11 @@ impl Scene<'_> {
     }
 }
 
-/// How many kinds there are.
+/// Number of kinds.
 const KINDS: u8 = 11;
 
 impl Scenario {
-    /// One or two of them, sometimes with a broken link or a pause; SITUATION chooses which.
+    /// Adds one or two situations, sometimes with a broken link or a pause. SITUATION selects the kind.
     pub(super) fn situations(&mut self, rng: &mut Rng, length: u64) {
         let only = std::env::var("SITUATION").ok().and_then(|kind| kind.parse().ok());
         for _ in 0..rng.u8(1..=2) {
@@ -64,7 +64,7 @@ impl Scenario {
         }
     }
 
-    /// A few others want the lock, too.
+    /// A few other clients want the lock too.
     fn others(&self, rng: &mut Rng, scene: &mut Scene, within: u64) {
         for _ in 0..rng.u8(1..=3) {
             let how = Use { wait: pick(rng, &[None, Some(6000)]), ..usual(rng) };
@@ -72,7 +72,7 @@ impl Scenario {
         }
     }
 
-    /// No ttl may exceed the guard.
+    /// No TTL may exceed the guard.
     fn at_most(&self, ttl: u64) -> u64 {
         if self.guard.is_zero() {
             ttl

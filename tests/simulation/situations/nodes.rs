@@ -1,4 +1,4 @@
-//! Nodes that fail, or that others write to, while a lock changes hands.
+//! Nodes that fail, or to which other programs write, while a lock changes hands.
 
 use fastrand::Rng;
 
@@ -9,10 +9,10 @@ use super::super::server::EPOCH_US;
 use super::Scene;
 
 impl Scenario {
-    /// Keys of another library on too few nodes to matter, while a lock changes hands.
+    /// Keys of another library on a minority of nodes while a lock changes hands.
     pub(super) fn foreign(&self, rng: &mut Rng, scene: &mut Scene) {
         let spare = (self.nodes.len() - 1) / 2;
-        // The same ones, if this happens twice.
+        // The same nodes, if this happens twice.
         let first = usize::from(!self.kills);
         for more in 0..rng.usize(..=spare) {
             let node = (first + more) % self.nodes.len();
@@ -27,7 +27,7 @@ impl Scenario {
         self.others(rng, scene, 1500);
     }
 
-    /// A node is frozen, or a link dead, for longer than a ttl, with votes and deletes in its buffers.
+    /// A node is frozen or a link is dead for longer than a TTL, with votes and deletes in its buffers.
     pub(super) fn frozen(&self, rng: &mut Rng, scene: &mut Scene) {
         let (client, node) = self.some(rng);
         let ms = pick(rng, &[1500, 4000, 13_000]);
@@ -49,7 +49,7 @@ impl Scenario {
         self.others(rng, scene, ms + 2000);
     }
 
-    /// A client is killed in the middle of a round: some nodes keep its vote for long.
+    /// A client is killed in the middle of a round. Some nodes keep its vote for a long time.
     pub(super) fn killed(&self, rng: &mut Rng, scene: &mut Scene) {
         let (client, node) = self.some(rng);
         let ttl = self.at_most(15_000);
@@ -63,12 +63,12 @@ impl Scenario {
         self.others(rng, scene, 2500);
     }
 
-    /// A lock becomes free when its waiter's time is nearly over; the nodes that it would ask first are silent, and
-    /// their connections break one after the other, each when it was listened to for long.
+    /// A lock becomes free shortly before its waiter times out. The nodes that it would ask first do not reply. Their
+    /// connections break one after the other, each after a long wait.
     pub(super) fn late_scouts(&self, rng: &mut Rng, scene: &mut Scene) {
         let (waiter, node) = self.some(rng);
         let holder = (waiter + 1) % self.clients.len();
-        // By it the client learns how long rounds take, and so for how long it listens to a scout.
+        // This teaches the client how long rounds take, and therefore how long to wait for a scout.
         scene.lock(0, waiter, Use { names: vec!["b"], ..plain(1000) });
         let (free, left) = (rng.u64(200..600), rng.u64(30..70));
         scene.lock(100, holder, Use { hold: free - 100, ..plain(2000) });
@@ -84,15 +84,15 @@ impl Scenario {
         }
     }
 
-    /// A node tells a fencing token, once, that no rule has made.
+    /// A node returns once a fencing token that no rule allows.
     pub(super) fn lie(&self, rng: &mut Rng, scene: &mut Scene) {
-        // The one that may have foreign keys, too.
+        // The node that may also have foreign keys.
         let node = usize::from(!self.kills);
-        // Below 2^53, but further ahead than any clock; and what all believe.
+        // One is below 2^53 but later than any clock. The other one is a value that all clients accept.
         let (far, near) = (EPOCH_US + 200 * YEAR_US, EPOCH_US + 99 * YEAR_US);
         let fence =
             pick(rng, &[1 << 60, (1 << 53) + 1, 1 << 53, u64::MAX, u64::MAX - 1, far, near]);
-        // Fewer nodes than three have no quorum without the one that lies.
+        // Fewer than three nodes cannot form a quorum without the wrong node.
         if self.fencing && self.nodes.len() > 2 {
             scene.add(0, Action::Lie { node, fence, stored: rng.bool() });
         }
