@@ -1,4 +1,4 @@
-//! Throw-away servers, a proxy that misbehaves, and small helpers.
+//! Throw-away servers, a misbehaving proxy, and small helpers.
 
 #[allow(dead_code, reason = "not every test program needs all of it")]
 mod cluster;
@@ -40,8 +40,8 @@ pub(crate) use sentinel::{SERVERS_PASSWORD, Sentinels};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use server::{RIGHTS, Server};
 
-/// A port below those that the system assigns to connections, and below those of cluster buses, which are 10,000 higher than
-/// their servers' ports: nothing else takes it before its server starts, or while that is down.
+/// A free port below the ephemeral range of the system, and below the ports of cluster buses, which are the servers'
+/// ports plus 10,000. No other program takes it before the server starts or while the server is down.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(97);
@@ -58,13 +58,13 @@ pub(crate) fn servers(count: usize) -> Vec<Server> {
     (0..count).map(|_| Server::start()).collect()
 }
 
-/// Runs a proxy or the like for as long as the process lives, under a name of its own: with its test's it would be taken
-/// for a test that does not end.
+/// Runs a proxy or similar helper until the process exits, on a thread with a separate name. With the name of its test,
+/// it would look like a test that does not end.
 pub(crate) fn aside(work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name("aside".into()).spawn(work).unwrap();
 }
 
-/// Fails instead of waiting for ever: what is tested would block this very thread.
+/// Fails after a time limit, for code that would block the test thread forever.
 #[allow(dead_code, reason = "not every test program needs all of it")]
 pub(crate) fn within<T: Send + 'static>(
     time: Duration,
@@ -75,13 +75,13 @@ pub(crate) fn within<T: Send + 'static>(
     answer.recv_timeout(time).expect("it answers in time")
 }
 
-/// On a runtime of this thread, which ends with it.
+/// Blocks on a new runtime of this thread, which ends with the call.
 #[allow(dead_code, reason = "not every test program needs all of it")]
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// A node that accepts connections and never answers: whoever called it is found out.
+/// A node that accepts connections and never replies.
 pub(crate) struct Silent(TcpListener);
 
 impl Silent {
@@ -104,18 +104,18 @@ impl Silent {
     }
 }
 
-/// A client over fresh servers: they are younger than the default restart guard.
+/// A client for new servers, which are younger than the default restart guard.
 pub(crate) fn client<'a>(nodes: impl IntoIterator<Item = &'a Server>) -> Redlock {
     let urls: Vec<String> = nodes.into_iter().map(Server::url).collect();
     builder(urls).restart_guard(Duration::ZERO).build().unwrap()
 }
 
-/// `make test-servers` has the clients of most tests work without scripts, where the server can.
+/// Whether the clients of most tests work without scripts where the server supports it. `make test-servers` sets this.
 pub(crate) fn without_scripts() -> bool {
     std::env::var_os("REDLOCK_TEST_WITHOUT_SCRIPTS").is_some()
 }
 
-/// With scripts or without, as the tests are run.
+/// A builder with or without scripts, as the test run requires.
 pub(crate) fn builder(urls: impl IntoIterator<Item = impl Into<String>>) -> Builder {
     let builder = Redlock::builder(urls);
     if without_scripts() { builder.scripts(false) } else { builder }

@@ -7,10 +7,10 @@ use super::proxy::{Mode, Proxy};
 use super::server::Server;
 use super::{eventually_blocking, free_port};
 
-/// Slots of every cluster.
+/// Number of slots of a cluster.
 const SLOTS: usize = 16_384;
 
-/// Masters that share the slots evenly, and a replica of each where they are asked for.
+/// Masters that share the slots evenly, each with a replica if requested.
 pub(crate) struct Cluster {
     pub(crate) masters: Vec<Server>,
     pub(crate) replicas: Vec<Server>,
@@ -24,8 +24,8 @@ impl Cluster {
         Self::of(masters, replicas)
     }
 
-    /// Three masters and their replicas, all but the first master far from their clients; with one that is near as the
-    /// first seed of its URL.
+    /// Three masters and their replicas. All but the first master are far from their clients. The URL lists the near
+    /// one first.
     pub(crate) fn with_one_near() -> (Self, String) {
         let (mut all, mut hosts) = (vec![member(&[])], Vec::new());
         hosts.push(format!("127.0.0.1:{}", all[0].port));
@@ -61,7 +61,7 @@ impl Cluster {
         }
         let up = |server: &Server| server.info("replication", "master_link_status");
         wait(|| cluster.replicas.iter().all(|replica| up(replica).as_deref() == Some("up")));
-        // Who would take a master's place is known everywhere: else nobody votes for it.
+        // Every server must know the candidate for a failover. Otherwise it receives no votes.
         cluster.until("all know the replicas", |server| {
             server.text("CLUSTER NODES").matches(" slave ").count()
                 + server.text("CLUSTER NODES").matches("myself,slave").count()
@@ -75,14 +75,14 @@ impl Cluster {
         eventually_blocking(what, all);
     }
 
-    /// All masters as seeds.
+    /// A URL with all masters as seeds.
     pub(crate) fn url(&self) -> String {
         let hosts: Vec<String> =
             self.masters.iter().map(|master| format!("127.0.0.1:{}", master.port)).collect();
         format!("redis+cluster://{}", hosts.join(","))
     }
 
-    /// No master serves any slot from now on: one slot has no owner.
+    /// Takes a slot from its owner, so that no master serves any slot.
     pub(crate) fn take_down(&self, slot: u16) {
         for master in &self.masters {
             assert_eq!(master.ask(&format!("CLUSTER DELSLOTS {slot}")), "+OK");
@@ -91,13 +91,13 @@ impl Cluster {
         wait(|| self.masters.iter().all(down));
     }
 
-    /// The slot is the master's again, and with it all are served.
+    /// Returns the slot to the master, so that all slots are served again.
     pub(crate) fn bring_up(&self, slot: u16, master: usize) {
         assert_eq!(self.masters[master].ask(&format!("CLUSTER ADDSLOTS {slot}")), "+OK");
         self.until("the cluster is up", |server| server.ask("CLUSTER INFO") == "cluster_state:ok");
     }
 
-    /// How many commands its masters were sent so far, those that they refused included.
+    /// How many commands were sent to its masters so far, including the refused ones.
     pub(crate) fn commands(&self) -> u64 {
         let counts = |line: &str| -> u64 {
             let fields = line.split([':', ',']).filter_map(|field| {
@@ -110,13 +110,13 @@ impl Cluster {
         self.masters.iter().map(of).sum()
     }
 
-    /// The place of the master that has the key's slot.
+    /// The index of the master that owns the key's slot.
     pub(crate) fn owner_of(&self, key: &str) -> usize {
         let has = |master: &Server| !master.ask(&format!("GET {key}")).starts_with("-MOVED");
         self.masters.iter().position(has).expect("a master of this slot")
     }
 
-    /// Moves the slot of a key with what is in it, as `redis-cli --cluster reshard` does.
+    /// Moves the slot of a key with its data, as `redis-cli --cluster reshard` does.
     pub(crate) fn move_slot(&self, key: &str, to: usize) {
         let (from, to) = (&self.masters[self.owner_of(key)], &self.masters[to]);
         if from.port == to.port {
@@ -142,12 +142,12 @@ impl Cluster {
     }
 }
 
-/// Waits for something for as long as a busy machine may take.
+/// Waits for a condition for as long as a busy machine may need.
 pub(crate) fn wait(ready: impl Fn() -> bool) {
     eventually_blocking("the cluster is ready", ready);
 }
 
-/// A server that is a whole cluster.
+/// A single server that is a whole cluster.
 pub(crate) fn alone(extra: &[&str]) -> Server {
     let server = member(extra);
     add_slots(&server, 0..SLOTS);
@@ -155,7 +155,7 @@ pub(crate) fn alone(extra: &[&str]) -> Server {
     server
 }
 
-/// By `ADDSLOTS`, which Redis 6.2 has, too; in pieces that fit a line.
+/// Uses `ADDSLOTS`, which Redis 6.2 supports too, in pieces that fit a line.
 fn add_slots(server: &Server, slots: Range<usize>) {
     for piece in slots.collect::<Vec<_>>().chunks(4096) {
         let slots: Vec<String> = piece.iter().map(ToString::to_string).collect();
@@ -168,7 +168,7 @@ pub(crate) fn member(extra: &[&str]) -> Server {
     member_at(member_port(), extra)
 }
 
-/// Servers talk to each other over their port and 10,000 more, which Redis 6.2 cannot be talked out of.
+/// The servers of a cluster connect to each other at their port plus 10,000. Redis 6.2 cannot change that offset.
 fn member_port() -> u16 {
     let bus_too = |port: &u16| {
         port.checked_add(10_000).is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok())

@@ -1,4 +1,4 @@
-//! Waits for events. The sleeps of this file are the only ones that tests need to poll.
+//! Waits for events. The sleeps in this file are the only ones that tests need for polling.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const DEADLINE: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// Waits until the condition is true, or fails at the deadline.
+/// Waits until the condition is true. Fails at the deadline.
 #[allow(dead_code, reason = "not every test program needs all of it")]
 pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;

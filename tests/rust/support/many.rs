@@ -11,13 +11,13 @@ pub(crate) const LEASES: usize = 250;
 
 pub(crate) const TTL: u64 = 1500;
 
-/// Without pushes: what became of a key is found by the renewal.
+/// A client without notifications, which detects a lost key only when it renews.
 pub(crate) fn quiet(server: &Server) -> Redlock {
     let url = format!("{}?protocol=2", server.url());
     Redlock::builder([url]).restart_guard(Duration::ZERO).build().unwrap()
 }
 
-/// What the tasks of one thread ask in one turn goes out in one write.
+/// A client that sends all commands of one turn of a thread in one write.
 pub(crate) fn told(server: &Server) -> Redlock {
     let url = format!("{}?protocol=2", server.url());
     let builder = Redlock::builder([url]).restart_guard(Duration::ZERO);
@@ -33,21 +33,23 @@ pub(crate) async fn release(leases: Vec<Lease>) -> Vec<redlock::Result<()>> {
     join_all(leases.into_iter().map(Lease::release)).await
 }
 
-/// So many requests at most renew so many leases so often: redis 6 has no `GT`, and the user of `make test-acl` no `MGET`.
+/// The maximum number of commands for this many renewals. Redis 6 has no `GT`, and the user of `make test-acl` has no
+/// `MGET`.
 pub(crate) fn limit(server: &Server, renewed: usize) -> usize {
     let version = server.info("server", "redis_version").unwrap_or_default();
     let alone = version.starts_with("6.") || std::env::var_os("REDLOCK_TEST_ACL").is_some();
     if alone { renewed + LEASES } else { renewed / 4 }
 }
 
-/// How often a command was carried out.
+/// How often a command was run.
 pub(crate) fn count(server: &Server, command: &str) -> usize {
     let said = server.info("commandstats", &format!("cmdstat_{command}")).unwrap_or_default();
     let calls = said.split(',').find_map(|part| part.strip_prefix("calls="));
     calls.map_or(0, |calls| calls.parse().unwrap())
 }
 
-/// Those that are somebody's are not waited for; where there may be no time for a second question, a script is asked at once.
+/// The locks named in `taken` wait only briefly. If a wait may leave no time for a second question, the client sends
+/// the script directly.
 pub(crate) fn locks_of(redlock: &Redlock, taken: &[usize]) -> Vec<Lock> {
     let one = |at: usize| {
         let lock = redlock.lock(format!("job-{at}")).ttl(millis(TTL));

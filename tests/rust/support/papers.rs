@@ -1,4 +1,4 @@
-//! Certificates, and servers that show them.
+//! Certificates, and TLS servers that use them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use redlock::{Error, Redlock, TlsOptions};
 
 use super::{Server, free_port, millis};
 
-/// A certificate authority of the test's own, a server's and a client's certificate.
+/// A certificate authority for one test, with a server and a client certificate.
 pub(crate) struct Papers(PathBuf);
 
 impl Papers {
@@ -57,7 +57,7 @@ impl Papers {
         self.server_as("server", auth_clients)
     }
 
-    /// One that shows this certificate.
+    /// A server that uses this certificate.
     pub(crate) fn server_as(&self, certificate: &str, auth_clients: &str) -> (Server, u16) {
         let port = free_port();
         let options = self.options(certificate, auth_clients, port);
@@ -65,7 +65,7 @@ impl Papers {
         (server, port)
     }
 
-    /// What a server is started with that speaks TLS at this port.
+    /// Options of a server that accepts TLS at this port.
     pub(crate) fn options(&self, certificate: &str, auth_clients: &str, port: u16) -> Vec<String> {
         let path = |name: &str| self.path(name).to_string_lossy().into_owned();
         let options = [

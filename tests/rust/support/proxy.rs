@@ -1,4 +1,4 @@
-//! A proxy that misbehaves.
+//! A misbehaving proxy.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,22 +9,22 @@ use std::time::Duration;
 use super::aside;
 use super::server::url;
 
-/// How the proxy treats the servers' answers and the clients' bytes.
+/// How the proxy treats replies and requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Mode {
     Pass,
-    /// Nothing passes in either direction.
+    /// No bytes pass in either direction.
     Blackhole,
-    /// Requests pass, answers do not.
+    /// Requests pass, replies do not.
     DropReplies,
-    /// Each answer comes [`DELAY`] late.
+    /// Each reply arrives [`DELAY`] late.
     Delay,
-    /// Each reply comes [`LONG_DELAY`] late.
+    /// Each reply arrives [`LONG_DELAY`] late.
     LongDelay,
-    /// No server tells its age: it is below zero, or no number.
+    /// The uptime of each server is negative or not a number.
     Ageless,
-    /// No server says which run it is.
+    /// No server reports its run id.
     Nameless,
 }
 
@@ -101,24 +101,24 @@ impl Proxy {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Has new connections lead to another server, and ends those there are.
+    /// Redirects new connections to another server, and closes all existing ones.
     pub(crate) fn lead_to(&self, port: u16) {
         self.leads_to.store(port, Ordering::Relaxed);
         self.reset();
     }
 
-    /// Ends every connection there is, and each new one at once, or no more.
+    /// Closes all existing connections. While `refuses` is true, also closes each new one immediately.
     pub(crate) fn refuse(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::Relaxed);
         self.reset();
     }
 
-    /// The connections that there are lead nowhere from now on, and do not end: as behind a NAT that has forgotten them.
+    /// From now on, existing connections lead nowhere and stay open, as behind a NAT that has lost its table.
     pub(crate) fn forget(&self) {
         self.forgotten.store(self.connections.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Ends every connection there is.
+    /// Closes every existing connection.
     pub(crate) fn reset(&self) {
         for stream in self.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);

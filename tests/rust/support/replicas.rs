@@ -4,7 +4,7 @@ use redlock::Redlock;
 
 use super::{Server, builder};
 
-/// A primary whose replica, if it runs, has everything within 0.1 s.
+/// A primary whose replica has every write within 0.1 s, if it runs.
 pub(crate) fn pair() -> (Server, Server) {
     let primary = Server::with(&["--repl-diskless-sync-delay", "0"]);
     let replica = Server::replica_of(&primary);
@@ -15,7 +15,7 @@ pub(crate) fn one_replica(url: String) -> Redlock {
     builder([url]).min_replicas(1).build().unwrap()
 }
 
-/// How often the server was asked for this.
+/// How often the server has received this command.
 pub(crate) fn calls(server: &Server, command: &str) -> usize {
     let said = server.info("commandstats", &format!("cmdstat_{command}"));
     let number = |said: &str| said.strip_prefix("calls=")?.split(',').next()?.parse().ok();

@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::{Server, builder, eventually_blocking};
 
-/// One of each kind.
+/// One runtime of each kind.
 pub(crate) fn runtimes() -> [Runtime; 2] {
     let multi = Builder::new_multi_thread().worker_threads(2).enable_all().build();
     [Builder::new_current_thread().enable_all().build().unwrap(), multi.unwrap()]
@@ -17,7 +17,7 @@ pub(crate) fn client_of(runtime: &Handle, server: &Server) -> Redlock {
     builder([server.url()]).runtime(runtime.clone()).build().unwrap()
 }
 
-/// In a task of the runtime, and not beside it.
+/// Runs the work in a task of the runtime, not on the calling thread.
 pub(crate) fn in_task<T: Send + 'static>(
     runtime: &Runtime,
     work: impl Future<Output = T> + Send + 'static,

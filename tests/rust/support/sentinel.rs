@@ -7,34 +7,34 @@ use std::time::{Duration, Instant};
 use super::server::{program, user};
 use super::{Server, eventually_blocking, free_port};
 
-/// A service in which a primary fails over to one of its replicas.
+/// A service: a primary that can fail over to its replicas.
 pub(crate) struct Service {
-    /// As the sentinels call it.
+    /// The name that the sentinels use.
     pub(crate) name: String,
-    /// The first one is the primary to begin with.
+    /// The first server is the initial primary.
     pub(crate) servers: Vec<Server>,
 }
 
-/// Some sentinels, and what they keep alive.
+/// The sentinels, and the services that they monitor.
 pub(crate) struct Sentinels {
     children: Vec<Child>,
     pub(crate) ports: Vec<u16>,
     folder: PathBuf,
     pub(crate) services: Vec<Service>,
-    /// Of the sentinels; the servers have one of their own.
+    /// The password of the sentinels. The servers have a separate one.
     password: Option<&'static str>,
 }
 
-/// The servers' password, where there is one.
+/// The servers' password, if they have one.
 pub(crate) const SERVERS_PASSWORD: &str = "s3cret-servers";
 
 impl Sentinels {
-    /// Three sentinels, and services of a primary and so many replicas each.
+    /// Starts three sentinels and services of one primary and this many replicas each.
     pub(crate) fn start(services: usize, replicas: usize) -> Self {
         Self::with(services, replicas, None)
     }
 
-    /// The same, with passwords: this one for sentinels, and another for servers.
+    /// The same with passwords: this one for the sentinels, and another one for the servers.
     pub(crate) fn with(services: usize, replicas: usize, password: Option<&'static str>) -> Self {
         let services: Vec<_> =
             (0..services).map(|at| Service::start(at, replicas, password.is_some())).collect();
@@ -43,13 +43,14 @@ impl Sentinels {
         std::fs::create_dir_all(&folder).unwrap();
         let (children, ports) = (Vec::new(), Vec::new());
         let mut this = Self { children, ports, folder, services, password };
-        // One in CI never came: what a test is about does not hang on that.
+        // In CI, one sentinel once did not start. The subject of a test does not depend on it.
         let unready = (0..3).map_while(|_| this.begin().err()).collect::<Vec<_>>();
         assert!(unready.len() < 3, "{unready:#?}");
         this
     }
 
-    /// New sentinels, until each knows of the others and of all replicas; or what one says that does not.
+    /// Starts new sentinels and waits until each knows the others and all replicas. Otherwise returns the reply of one
+    /// that does not.
     fn begin(&mut self) -> Result<(), String> {
         self.end();
         self.ports = (0..3).map(|_| free_port()).collect();
@@ -81,7 +82,7 @@ impl Sentinels {
         }
     }
 
-    /// One that speaks TLS alone, and names this port as `service-0`'s.
+    /// A single sentinel that accepts only TLS and reports this port for `service-0`.
     pub(crate) fn alone(primary: u16, papers: impl Fn(&str) -> PathBuf) -> Self {
         let port = free_port();
         let name = format!("redlock-sentinels-{}-{port}", std::process::id());
@@ -122,7 +123,7 @@ impl Sentinels {
         run(&self.folder.join(format!("{port}.conf")), &lines)
     }
 
-    /// What a sentinel says; empty while it does not run.
+    /// The reply of a sentinel. Empty while it does not run.
     pub(crate) fn ask(&self, port: u16, words: &[&str]) -> String {
         let mut client = Command::new("redis-cli");
         client.args(["-p", &port.to_string(), "--no-auth-warning"]);
@@ -131,7 +132,7 @@ impl Sentinels {
         String::from_utf8_lossy(&said.stdout).into_owned()
     }
 
-    /// One field of what a sentinel says of a service.
+    /// One field of a sentinel's reply about a service.
     fn told(&self, port: u16, service: &str, field: &str) -> Option<String> {
         let text = self.ask(port, &["SENTINEL", "MASTER", service]);
         let mut lines = text.lines();
@@ -139,20 +140,20 @@ impl Sentinels {
         lines.next().map(str::to_owned)
     }
 
-    /// The port of a service's primary by a sentinel's word.
+    /// The port of a service's primary according to a sentinel.
     pub(crate) fn primary_by(&self, port: u16, service: &str) -> Option<u16> {
         let text = self.ask(port, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service]);
         text.lines().nth(1)?.parse().ok()
     }
 
-    /// Has one of a service's replicas promoted, as soon as the sentinels can; ends when it was begun.
+    /// Starts a failover of a service as soon as the sentinels can. Returns when it has started.
     pub(crate) fn fail_over(&self, service: usize) {
         let command = ["SENTINEL", "FAILOVER", &self.services[service].name];
         let begun = || self.ask(self.ports[0], &command).starts_with("OK");
         eventually_blocking("a replica can be promoted", begun);
     }
 
-    /// Waits until all sentinels name another primary than this; answers which.
+    /// Waits until all sentinels report a primary other than this one. Returns its port.
     pub(crate) fn wait_switched(&self, service: usize, from: u16) -> u16 {
         let name = &self.services[service].name;
         let mut named = Vec::new();
@@ -186,7 +187,7 @@ impl Service {
     fn start(at: usize, replicas: usize, secret: bool) -> Self {
         let password = ["--requirepass", SERVERS_PASSWORD, "--masterauth", SERVERS_PASSWORD];
         let password = if secret { &password[..] } else { &[] };
-        // Who follows is found out, and follows, within a moment.
+        // The primary detects and synchronizes its replicas quickly.
         let quick = ["--repl-ping-replica-period", "1", "--repl-diskless-sync-delay", "0"];
         let mut servers = vec![Server::with(&[&quick[..], password].concat())];
         let primary = servers[0].port.to_string();
@@ -198,7 +199,7 @@ impl Service {
     }
 }
 
-/// Sentinels write into their file what they learn.
+/// Sentinels write their state into their configuration file.
 fn run(file: &Path, lines: &[String]) -> Child {
     std::fs::write(file, lines.join("\n")).unwrap();
     Command::new(program())

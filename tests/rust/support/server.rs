@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::{eventually_blocking, free_port};
 
-/// A redis-server of the test's own, killed when dropped.
+/// A redis-server of one test, killed when dropped.
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
@@ -37,7 +37,7 @@ impl Server {
     fn wait_ready(&self) {
         let listens = || TcpStream::connect(("127.0.0.1", self.port)).is_ok();
         eventually_blocking("redis-server starts", listens);
-        // It listens before it has read what it has on disk.
+        // It accepts connections before it has loaded its data.
         let loaded = || !self.ask("PING").starts_with("-LOADING");
         eventually_blocking("redis-server loads its data", loaded);
     }
@@ -51,13 +51,13 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Starts it again, empty, on the same port.
+    /// Starts it again without data on the same port.
     pub(crate) fn restart(&mut self) {
         self.child = spawn(self.port, &self.folder, &self.extra);
         self.wait_ready();
     }
 
-    /// A server that follows `primary`, once it has all that is there.
+    /// A replica of `primary` that has all its data.
     pub(crate) fn replica_of(primary: &Self) -> Self {
         let port = primary.port.to_string();
         let replica = Self::with(&["--replicaof", "127.0.0.1", &port]);
@@ -71,11 +71,11 @@ impl Server {
     }
 
     pub(crate) fn signal(&self, signal: i32) {
-        // SAFETY: the child is ours and not yet reaped.
+        // SAFETY: the child belongs to this process and is not reaped yet.
         assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
     }
 
-    /// One command of an inline kind, and the first line of its answer (a bulk string's text).
+    /// Sends one inline command. Returns the first line of the reply, or the text of a bulk string.
     pub(crate) fn ask(&self, command: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
@@ -93,7 +93,7 @@ impl Server {
         if first.starts_with('$') && first != "$-1" { line(&mut text) } else { first }
     }
 
-    /// All that the server says to a command of an inline kind.
+    /// Sends one inline command. Returns the full reply.
     pub(crate) fn text(&self, command: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
@@ -102,12 +102,12 @@ impl Server {
         text.strip_suffix("+OK\r\n").unwrap_or(&text).to_owned()
     }
 
-    /// What a section of `INFO` says of something.
+    /// A field in a section of `INFO`.
     pub(crate) fn info(&self, section: &str, of: &str) -> Option<String> {
         line(&self.text(&format!("INFO {section}")), of)
     }
 
-    /// What `CLUSTER INFO` says of something.
+    /// A field of `CLUSTER INFO`.
     pub(crate) fn cluster_info(&self, of: &str) -> String {
         line(&self.text("CLUSTER INFO"), of).unwrap_or_default()
     }
@@ -125,20 +125,20 @@ impl Drop for Server {
     }
 }
 
-/// The least that a user needs who uses everything: `docs/security.md`.
+/// The minimum rights of a user with access to all features: `docs/security.md`.
 pub(crate) const RIGHTS: &str = include_str!("../../vectors/rights.txt").trim_ascii_end();
 
-/// `make test-acl` has the clients of most tests log in as a user with the least rights.
+/// `make test-acl` makes the clients of most tests log in as a user with the minimum rights.
 pub(super) fn url(port: u16) -> String {
     format!("redis://{}127.0.0.1:{port}", user())
 }
 
-/// With the @ behind it.
+/// The user part of a URL, including the @.
 pub(super) fn user() -> &'static str {
     if std::env::var_os("REDLOCK_TEST_ACL").is_some() { "least:s3cret-word@" } else { "" }
 }
 
-/// `make test-servers` has the tests start another program.
+/// `make test-servers` makes the tests start another program.
 pub(super) fn program() -> std::ffi::OsString {
     std::env::var_os("REDLOCK_TEST_SERVER").unwrap_or_else(|| "redis-server".into())
 }
