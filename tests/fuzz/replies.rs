@@ -1,5 +1,5 @@
-//! Replies that were changed at random, through the parser and whatever reads them: FUZZ of them (`make fuzz`), 20,000 in
-//! every test run. What fails is made smaller before it is shown.
+//! Parses and reads randomly changed replies: FUZZ of them (`make fuzz`), or 20,000 in a normal test run. A failing
+//! reply is shrunk before it is shown.
 
 use bytes::BytesMut;
 use proptest::collection::vec;
@@ -16,7 +16,7 @@ use super::{count, echoes, extension, holder, owns, released, says_ours, sets, v
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const SECRET: &str = "s3cret-word";
 
-/// What a server says when it is well, and what it may say instead.
+/// The replies of a healthy server, and variants of them.
 const POLITE: [&str; 13] = [
     "*4\r\n:1\r\n:10000\r\n$0\r\n\r\n$32\r\n{token}\r\n",
     "*4\r\n:1\r\n:10000\r\n$16\r\n1700000000000000\r\n$32\r\n{token}\r\n",
@@ -33,7 +33,7 @@ const POLITE: [&str; 13] = [
     "%2\r\n+a\r\n:1\r\n+b\r\n#t\r\n",
 ];
 
-/// What a change may put in.
+/// Pieces that a change may insert.
 const PIECES: [&[u8]; 20] = [
     b"\r\n",
     b"*",
@@ -57,10 +57,10 @@ const PIECES: [&[u8]; 20] = [
     b",nan\r\n",
 ];
 
-/// What may become of a reply, each at a place of its own.
+/// The possible changes of a reply, each at a separate position.
 #[derive(Clone, Debug)]
 enum Change {
-    /// Another byte, or one bit of it.
+    /// Replaces a byte, or flips one of its bits.
     Byte(u8),
     Bit(u8),
     Left,
@@ -80,7 +80,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Up to three of what a server says, with up to four changes.
+/// Up to three replies of a server with up to four changes.
 fn changed() -> impl Strategy<Value = Vec<u8>> {
     let changes = vec((any::<Index>(), 0..40_usize, change()), 0..5);
     (vec(select(&POLITE[..]), 1..4), changes).prop_map(|(said, changes)| {
@@ -106,7 +106,7 @@ fn server() -> Endpoint {
     Endpoint::parse(&format!("redis://:{SECRET}@127.0.0.1")).unwrap()
 }
 
-/// What everybody may see of a fault.
+/// Checks the public text of an error.
 fn seen(fault: Fault, server: &Endpoint) -> Result<(), String> {
     let text = server.redact_fault(fault).to_string();
     let obeyed = text.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{202e}'));
@@ -120,7 +120,7 @@ fn contains(bytes: &[u8], piece: &str) -> bool {
     bytes.windows(piece.len()).any(|window| window == piece.as_bytes())
 }
 
-/// The number 1, as whoever reads it takes it: with blanks around it, too.
+/// Whether these bytes are read as the number 1, with optional blanks around it.
 fn says_one(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let mut numbers = text.split("\r\n").filter_map(|line| line.rsplit(':').next());
@@ -155,7 +155,7 @@ fn read(value: &Value, bytes: &[u8], server: &Endpoint) -> Result<(), String> {
     faults.into_iter().flatten().try_for_each(|fault| seen(fault, server))
 }
 
-/// Reads all that these bytes say.
+/// Reads everything in these bytes.
 fn read_all(bytes: &[u8], server: &Endpoint) -> Result<(), String> {
     let (mut codec, mut unread) = (ValueCodec::default(), BytesMut::from(bytes));
     while let Ok(Some(value)) = codec.decode(&mut unread) {
@@ -164,13 +164,13 @@ fn read_all(bytes: &[u8], server: &Endpoint) -> Result<(), String> {
     Ok(())
 }
 
-/// Resident memory in bytes, where the system tells.
+/// Resident memory in bytes, if the system reports it.
 fn memory() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split_whitespace().nth(1).map_or(0, |pages| pages.parse::<usize>().unwrap_or(0) * 4096)
 }
 
-/// In a process of its own: what other tests need is no memory of these replies.
+/// Runs in a separate process, so that the memory of other tests does not count.
 #[test]
 fn changed_replies_are_never_taken_for_more_than_they_say() {
     const ALONE: &str = "REDLOCK_TEST_FUZZ_ALONE";
@@ -200,7 +200,7 @@ fn change_and_read() {
         failure_persistence: None,
         ..Config::default()
     };
-    // A panic is a failure like any other, and is made smaller, too.
+    // A panic is a failure like any other, and its input is shrunk too.
     let outcome = TestRunner::new(config).run(&changed(), |bytes| {
         let text = || String::from_utf8_lossy(&bytes).into_owned();
         read_all(&bytes, &server)

@@ -1,6 +1,7 @@
-//! What an acquire and a release cost in memory: allocations, and the size of the future that is moved about.
+//! Memory costs of an acquire and a release: allocations, and the size of the future.
 //!
-//! A test program of its own, as every thread of it is counted. `ALLOCATIONS=1` names the places, most frequent first.
+//! This is a separate test program because it counts every thread. `ALLOCATIONS=1` lists the call sites, most frequent
+//! first.
 
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(dead_code, reason = "what is shared is used by the other tests")]
@@ -18,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use redlock::Lock;
 use support::{Server, client};
 
-/// In each of these many acquires and releases, one after the other.
+/// Number of acquires and releases in each part, one after the other.
 const TURNS: usize = 100;
 const PARTS: usize = 5;
 
@@ -27,7 +28,7 @@ static TRACING: AtomicBool = AtomicBool::new(false);
 static PLACES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// A backtrace allocates, too.
+    /// A backtrace allocates too.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -36,22 +37,22 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: all of it is the system's allocator, beside which something is counted.
+// SAFETY: it forwards to the system's allocator and only counts in addition.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.dealloc(place, layout) }
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note();
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.realloc(place, layout, size) }
     }
 }
@@ -75,10 +76,10 @@ async fn turns<L: Borrow<Lock>>(lock: &impl Fn() -> L, count: usize) {
 
 /// How many allocations one acquire and its release make, in all threads together.
 async fn allocations<L: Borrow<Lock>>(lock: impl Fn() -> L) -> usize {
-    // Connects, and fills what keeps its room.
+    // Connects, and fills the caches that keep their memory.
     turns(&lock, 100).await;
     let mut each = usize::MAX;
-    // The least of several parts: threads that work once a second allocate in some of them.
+    // The minimum of several parts, because threads that run once a second allocate in some of them.
     for _ in 0..PARTS {
         let before = COUNT.load(Ordering::Relaxed);
         turns(&lock, TURNS).await;
@@ -98,7 +99,7 @@ async fn allocations<L: Borrow<Lock>>(lock: impl Fn() -> L) -> usize {
     each
 }
 
-/// One test at a time: what another one allocates, its panic included, would be counted, too.
+/// One test at a time. The allocations of another test, including those of a panic, would be counted too.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[tokio::test]

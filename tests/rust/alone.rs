@@ -1,4 +1,4 @@
-//! Tests that the others, of which many count in milliseconds, would not bear beside them.
+//! Tests that would disturb the others, of which many depend on milliseconds.
 
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(dead_code, reason = "what is shared is used by the other tests")]

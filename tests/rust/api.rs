@@ -1,7 +1,7 @@
-//! The crate's public interface, as a list that is committed: whoever changes it sees what a user of the crate would have
-//! to change. `UPDATE_API=1` writes it anew.
+//! The crate's public API as a committed list. A change to it shows what a user of the crate would have to change.
+//! `UPDATE_API=1` rewrites the list.
 //!
-//! It reads the formatted source: what `lib.rs` exports, and of each the public items of its own and its traits.
+//! It reads the formatted source: the exports of `lib.rs`, and the public items and traits of each export.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,19 +10,19 @@ use crate::tidy::{files, root};
 
 const LIST: &str = "tests/vectors/api.txt";
 
-/// One line of what stands on several.
+/// Joins several lines into one.
 fn joined<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let text = lines.map(str::trim).collect::<Vec<_>>().join(" ");
     text.replace("( ", "(").replace(", )", ")").replace(" .", ".")
 }
 
-/// What `lib.rs` exports, but for the bindings' part.
+/// The exports of `lib.rs`, without those for the bindings.
 fn exported() -> BTreeSet<String> {
     let library = fs::read_to_string(root().join("core/src/lib.rs")).unwrap();
     let uses = library.lines().filter(|line| line.starts_with("pub use "));
     let names = uses.flat_map(|line| line.rsplit("::").next().unwrap().split(['{', '}', ',', ';']));
     let names = names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-    // `clock` and `testing` are modules of their own.
+    // `clock` and `testing` are public modules.
     names
         .chain(
             ["Clock", "Instant", "Sleep", "SystemClock", "TestClock", "TestRedlock"]
@@ -31,12 +31,12 @@ fn exported() -> BTreeSet<String> {
         .collect()
 }
 
-/// The type's name, without what it is generic over.
+/// The name of the type, without its generic parameters.
 fn named(text: &str) -> &str {
     text.split([' ', '<', '(', '{', ';', ':', '=']).next().unwrap_or(text)
 }
 
-/// Of whom this block or item at the left margin is, if it is exported.
+/// The exported type that this top-level block or item belongs to.
 fn owner<'a>(head: &'a str, exported: &BTreeSet<String>) -> Option<&'a str> {
     let head = head.strip_prefix("pub ").unwrap_or(head);
     let (kind, rest) = head.split_once([' ', '<'])?;
@@ -52,7 +52,7 @@ fn owner<'a>(head: &'a str, exported: &BTreeSet<String>) -> Option<&'a str> {
     exported.contains(name).then_some(name)
 }
 
-/// A public item of a block, from its first line to where its body begins.
+/// A public item of a block, from its first line to the start of its body.
 fn item(lines: &[&str], all: bool) -> Option<String> {
     let first =
         lines[0].strip_prefix("    ").filter(|line| !line.starts_with([' ', '/', '#', '}']))?;
@@ -65,16 +65,16 @@ fn item(lines: &[&str], all: bool) -> Option<String> {
     Some(joined(lines[..=last].iter().copied()).trim_end_matches(['{', ',', ';']).trim().to_owned())
 }
 
-/// What one file has of the exported types.
+/// Adds the exported items of one file.
 fn of_file(text: &str, exported: &BTreeSet<String>, found: &mut BTreeSet<String>) {
     let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap();
     let lines: Vec<&str> = text.lines().collect();
     for (at, line) in lines.iter().enumerate() {
-        // What a macro makes of a lease's handle stands in it as it is.
+        // The body of this macro contains the methods of a lease's handle unchanged.
         let handle = *line == "as_its_handle! {";
         let of = if handle { Some("Lease") } else { owner(line, exported) };
         let Some(of) = of else { continue };
-        // What is private in a tuple is nobody's business.
+        // The private fields of a tuple are not part of the API.
         let private = line.starts_with("pub struct") && !line.contains("(pub ");
         let head = if private { line.split('(').next().unwrap() } else { line };
         if line.starts_with("pub ") || line.contains(" for ") {

@@ -1,4 +1,4 @@
-//! One free key is asked for in the cheapest way; whatever else it is, a script has the last word.
+//! One free key is requested with the cheapest command. In every other case a script decides.
 
 use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,7 +17,7 @@ fn names(error: &Error, word: &str) -> bool {
 async fn a_free_key_takes_no_script_and_a_taken_one_does() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
-    // Connected before: without the right there would be no connection.
+    // The client connected before. Without the right it would get no connection.
     one.lock("job").inspect().await.unwrap();
     two.lock("job").inspect().await.unwrap();
     server.ask("ACL SETUSER default -evalsha");
@@ -71,7 +71,7 @@ async fn its_holder_is_told_of_a_loss() {
     tokio::time::timeout(millis(3000), lease.lost()).await.expect("told long before a renewal");
 }
 
-/// Whoever gives up between the two questions asks no second one: its delete would come before it.
+/// A caller that gives up between the two questions sends no second one, because its delete would arrive before it.
 #[tokio::test]
 async fn one_that_is_given_up_leaves_no_key_whatever_was_under_way() {
     let nodes = servers(3);
@@ -80,7 +80,7 @@ async fn one_that_is_given_up_leaves_no_key_whatever_was_under_way() {
         let lock = two.lock("job").ttl(Duration::from_secs(600));
         let lease = one.lock("job").acquire().await.unwrap();
         let attempt = tokio::spawn(lock.acquire());
-        // A timer's ticks are too coarse for a moment between two questions.
+        // A timer is too coarse for a time between two questions.
         let moment = Instant::now() + Duration::from_micros(round * 20);
         while Instant::now() < moment {
             tokio::task::yield_now().await;
@@ -88,12 +88,12 @@ async fn one_that_is_given_up_leaves_no_key_whatever_was_under_way() {
         drop(lease.release());
         attempt.abort();
         let _ = attempt.await;
-        // A key that stays is there for its TTL of ten minutes.
+        // A key that is left behind stays for its TTL of ten minutes.
         eventually("no key", || nodes.iter().all(|node| node.ask("DBSIZE") == ":0")).await;
     }
 }
 
-/// Grants nothing, and says of each key that whoever asks last owns it.
+/// A server that grants nothing and reports the last caller as the owner of each key.
 fn liar(to_set: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());

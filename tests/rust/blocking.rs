@@ -1,4 +1,4 @@
-//! Without a runtime: threads that block, and leave what they do not wait for to the background thread.
+//! Blocking calls without a runtime. The background thread does the work that no caller waits for.
 
 use std::thread;
 use std::time::Duration;
@@ -28,13 +28,13 @@ fn threads_without_a_runtime_take_turns() {
     assert_eq!(server.ask("DBSIZE"), ":0");
 }
 
-/// What a thread does not wait for goes on by the background thread: renewals, pushes and deletes.
+/// The background thread does the work that no thread waits for: renewals, notifications and deletes.
 #[test]
 fn what_nobody_waits_for_goes_on() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let lease = one.lock("job").ttl(millis(600)).acquire_blocking().unwrap();
-    // Both have just waited. From now on a thread waits only for its own work.
+    // Both threads have waited before. From now on, a thread waits only for its own work.
     eventually_blocking("renewals", || {
         assert!(two.lock("other").try_acquire_blocking().unwrap().is_some(), "dropped each time");
         one.stats().renewed >= 6
@@ -51,7 +51,7 @@ fn what_nobody_waits_for_goes_on() {
     assert!(taken.join().unwrap().unwrap().is_held());
 }
 
-/// Where a thread belongs to a runtime it waits all the same, and its runtime with it.
+/// A thread of a runtime blocks as well, and its runtime with it.
 #[tokio::test]
 async fn in_a_runtime_it_blocks_and_works() {
     let server = Server::start();

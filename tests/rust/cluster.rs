@@ -1,4 +1,4 @@
-//! A Redis Cluster as one node: every slot, migrations and failovers under a holder, and what is refused.
+//! A Redis Cluster as one node: every slot, migrations and failovers during a lease, and refused configurations.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn client(cluster: &Cluster) -> Redlock {
 #[tokio::test]
 async fn locks_of_all_slots_exclude_and_waiters_are_woken() {
     let cluster = Cluster::start(3, false);
-    // One seed is enough: it tells of the others.
+    // One seed is enough, because it reports the other servers.
     let seed = format!("redis+cluster://127.0.0.1:{}", cluster.masters[2].port);
     let (one, two) = (client(&cluster), builder([seed]).build().unwrap());
     let mut used = [0; 3];
@@ -86,7 +86,7 @@ async fn shutdown_waits_for_a_delete_that_no_server_takes_now() {
     eventually("the delete is refused", || refused() > 0).await;
     let shutdown = client.shutdown(millis(60_000));
     let mut shutdown = std::pin::pin!(shutdown);
-    // As often again as it takes for one that sees nothing to be over.
+    // By then a shutdown that overlooks the pending delete would have ended.
     let more = refused() + 3;
     let more = eventually("it is refused again", || refused() >= more);
     tokio::select! {

@@ -1,5 +1,4 @@
-//! Clusters in each set-up that the documents name: several as a quorum, with replicas that must have what is granted,
-//! over TLS, and with logins that change.
+//! All documented cluster setups: several clusters as a quorum, required replicas, TLS, and changing credentials.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +14,7 @@ async fn a_cluster_over_tls() {
     let port = free_port();
     let options = papers.options("server", "no", port);
     let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
-    // Without it Redis 7.0 names the plain port to clients who came by TLS.
+    // Without it, Redis 7.0 reports the plain port to clients that use TLS.
     options.extend(["--tls-cluster", "yes"]);
     let _server = alone(&options);
     let url = format!("rediss+cluster://127.0.0.1:{port}");
@@ -53,7 +52,7 @@ async fn each_of_a_cluster_s_servers_is_logged_in_to_as_the_program_says() {
         assert!(master.text("CLIENT LIST").contains(" user=app "));
     }
     assert!(asked.load(Ordering::SeqCst) >= 3);
-    // A word that is worth nothing any more is a fault with a reason, and never shown.
+    // An outdated password is an error with a reason, and is never shown.
     for master in &cluster.masters {
         master.ask("ACL SETUSER app resetpass >second");
         master.ask("CLIENT KILL USER app");
@@ -62,7 +61,7 @@ async fn each_of_a_cluster_s_servers_is_logged_in_to_as_the_program_says() {
         let error = client.lock("job").wait(millis(500)).acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         let text = format!("{error} {error:?}");
-        // A busy machine may not have noticed the closed connections in time to log in again.
+        // A busy client may not have noticed the closed connections in time to log in again.
         if !text.contains("the server closed the connection") {
             break text;
         }

@@ -1,10 +1,10 @@
-//! How long an attempt to connect may take, and which calls wait for it.
+//! How long a connection attempt may take, and which calls wait for it.
 
 use redlock::{ErrorKind, Redlock};
 
 use crate::support::{Mode, Proxy, Server, Silent, builder, client, millis};
 
-/// Each reply comes 400 ms late. The handshake takes at least two of them, a command one.
+/// Each reply arrives 400 ms late. The handshake needs at least two replies, and a command needs one.
 fn slow_link() -> (Server, impl Fn(u64) -> Redlock) {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
@@ -46,7 +46,7 @@ async fn an_error_says_that_the_client_was_still_connecting() {
     let error = redlock.lock("job").wait(millis(150)).acquire().await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("still connecting (connect_timeout is 9.000 s)"), "{text}");
-    // Of a server that is connected and silent nothing of the kind is said.
+    // A server that is connected but does not reply produces no such message.
     let server = Server::start();
     let redlock = client([&server]);
     redlock.lock("job").inspect().await.unwrap();

@@ -1,11 +1,11 @@
-//! What the crate brings along: by its features, and never more than its neighbours do.
+//! The dependencies of the crate: exact for each feature, and never more than comparable crates have.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::tidy::root;
 
-/// The names of all crates that a build with these features needs, build scripts and macros among them.
+/// The names of all crates that a build with these features needs, including build scripts and macros.
 fn crates(features: &str) -> BTreeSet<String> {
     let run = Command::new(env!("CARGO"))
         .args(["tree", "--offline", "--locked", "--package", "redlock-native"])
@@ -33,6 +33,6 @@ fn without_features_there_is_no_c_and_nothing_that_nobody_asked_for() {
     let (metered, default) = (crates("metrics"), crates("default"));
     assert!(metered.contains("metrics"), "the feature brings its crate");
     assert!(!default.contains("metrics"), "nobody has it without asking");
-    // rslock 0.10.0 has 82, itself among them (docs/rust.md).
+    // rslock 0.10.0 has 82, including itself (docs/rust.md).
     assert!(least.len() > 20 && least.len() <= 82, "{} crates: {least:?}", least.len());
 }

@@ -1,4 +1,4 @@
-//! Credentials that change: asked for at each connect and before they expire, on a thread of their own, and never shown.
+//! Changing credentials: requested at each connect and before they expire, on a separate thread, and never shown.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use redlock::{Credentials, ErrorKind, Redlock};
 
 use crate::support::{Proxy, Sentinels, Server, builder, eventually, millis};
 
-/// A server that lets in whoever has this password; its own tests ask as `default`.
+/// A server that accepts this password. The tests themselves connect as `default`.
 fn guarded(password: &str) -> Server {
     Server::with(&["--user", "app", "on", &format!(">{password}"), "~*", "+@all"])
 }
@@ -27,7 +27,7 @@ async fn each_connection_asks_anew() {
     let redlock = Redlock::builder([proxy.url()])
         .credentials(move || {
             count.fetch_add(1, Ordering::SeqCst);
-            // Not on the thread of all connections: that one must never block.
+            // Not on the connection thread, which must never block.
             assert_eq!(std::thread::current().name(), Some("redlock-credentials"));
             let password = known.lock().unwrap().clone();
             async move { Ok::<_, std::io::Error>(Credentials::new(password).user("app")) }
@@ -38,7 +38,7 @@ async fn each_connection_asks_anew() {
     let lease = redlock.lock("job").acquire().await.unwrap();
     assert!(server.text("CLIENT LIST").contains(" user=app "));
     assert_eq!(asked.load(Ordering::SeqCst), 1);
-    // The old one is worth nothing any more, and the connection breaks.
+    // The old password is invalid now, and the connection breaks.
     server.ask("ACL SETUSER app resetpass >second");
     *secret.lock().unwrap() = "second".into();
     proxy.reset();
@@ -76,7 +76,7 @@ async fn the_open_connection_logs_in_again_before_a_lifetime_ends() {
     .await;
     assert!(asked.load(Ordering::SeqCst) >= 3);
     assert_eq!(id(), before, "the same connection");
-    // Tracking is on as before: the loss is told by push, long before the renewal.
+    // Tracking is on as before. A push reports the loss long before the renewal.
     assert!(lease.is_held());
     server.ask("DEL lock:job");
     let lost = tokio::time::timeout(Duration::from_secs(3), lease.lost()).await;
@@ -154,7 +154,7 @@ async fn a_password_in_a_url_beside_it_is_refused() {
     }
 }
 
-/// A service's servers are logged in to as the program says, the new primary after a failover, too.
+/// The client logs in to a service's servers as the program specifies, including the new primary after a failover.
 #[tokio::test]
 async fn whoever_sentinel_names_is_logged_in_to_as_the_program_says() {
     let mut sentinels = Sentinels::start(1, 2);
@@ -173,7 +173,7 @@ async fn whoever_sentinel_names_is_logged_in_to_as_the_program_says() {
         .unwrap();
     let lease = redlock.lock("job").ttl(millis(60_000)).acquire().await.unwrap();
     assert!(sentinels.server(old).text("CLIENT LIST").contains(" user=app "));
-    // The next connection has another password.
+    // The next connection uses another password.
     for server in &sentinels.services[0].servers {
         assert_eq!(server.ask("ACL SETUSER app resetpass >second"), "+OK");
     }

@@ -1,4 +1,4 @@
-//! Thousands in one task: none is polled but when its own answer is there.
+//! Thousands of calls in one task. Each is polled only when its own reply has arrived.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -10,7 +10,7 @@ use crate::support::{Server, client};
 
 const CALLERS: usize = 2000;
 
-/// The future, whose polls are counted.
+/// Counts the polls of this future.
 async fn counted<F: Future>(polls: &Cell<usize>, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|cx| {
@@ -31,8 +31,8 @@ async fn of_thousands_that_one_task_awaits_each_goes_on_when_its_answer_is_there
         lease.release().await.unwrap();
     };
     join_all((0..CALLERS).map(|at| counted(&polls, pair(at)))).await;
-    // Hardly more than once for each answer. tokio's budget lets 128 go on in a turn of a task: without the exception from
-    // it these were 17, and the more of them there are, the more for each.
+    // About one poll for each reply. tokio's budget allows 128 operations in a turn of a task. Without the exemption
+    // from it, each call had 17 polls, and more with more calls.
     let each = polls.get() / CALLERS;
     assert!(each <= 6, "{each} polls of each of {CALLERS} pairs");
 }

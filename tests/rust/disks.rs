@@ -1,6 +1,6 @@
-//! `fsync`: a vote counts once it is on the server's disk, and on those of replicas, and not before.
+//! `fsync`: a vote counts only once it is on the disk of the server and on the disks of its replicas.
 //!
-//! Redis since 7.2 and Valkey can say so: `make test-servers`.
+//! Redis 7.2 and later and Valkey support it: `make test-servers`.
 
 use redlock::{ErrorKind, Redlock};
 
@@ -19,7 +19,7 @@ async fn what_is_granted_survives_the_servers_crash() {
     let redlock = on_disk(server.url());
     for at in 1..=3 {
         let lease = redlock.lock(format!("job {at}")).ttl(millis(60_000)).acquire().await.unwrap();
-        // The first is the greeting's.
+        // The first one belongs to the handshake.
         assert!(calls(&server, "waitaof") > 1, "nobody asked for the disk");
         server.kill();
         server.restart();
@@ -42,7 +42,7 @@ async fn what_does_not_get_to_a_disk_is_a_fault() {
     taken_back(&never).await;
 }
 
-/// On `always` the server's own disk has it before the answer; of the replica nobody has asked for one.
+/// With `always`, the write is on the server's disk before the reply. The client does not ask for the replica's disk.
 #[tokio::test]
 async fn both_together_ask_for_the_disks_of_replicas() {
     let always = ["--appendonly", "yes", "--appendfsync", "always"];

@@ -1,4 +1,4 @@
-//! How leases and clients end: given back under a holder, in order, in a hurry, at once.
+//! How leases and clients end: released during a hold, in order, in a hurry, immediately.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -98,7 +98,7 @@ async fn a_shutdown_lets_waiting_acquires_finish() {
     let shared = || Redlock::builder([name]).build().unwrap();
     for (redlock, other) in [(client([&server]), client([&server])), (shared(), shared())] {
         let foreign = other.lock("job").acquire().await.unwrap();
-        // One waits at the server, and two behind it in this process.
+        // One waits at the server, and two wait behind it in this process.
         let mut waiting: Vec<_> =
             (0..3).map(|_| tokio::spawn(redlock.lock("job").acquire())).collect();
         eventually("waiters", || redlock.stats().waiting == 3).await;
@@ -132,7 +132,7 @@ async fn a_shutdown_without_time_ends_waiting_acquires_at_the_call() {
     let waiting = tokio::spawn(redlock.lock("job").acquire());
     eventually("a waiter", || redlock.stats().waiting == 1).await;
     let first = tokio::spawn(redlock.shutdown(Duration::from_secs(600)));
-    // Also where another call gives more time. The future need not be polled.
+    // This applies even if another call allows more time. The future need not be polled.
     drop(redlock.shutdown(Duration::ZERO));
     assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
     lease.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! What stands behind an error, in whose words it is told, and what a panic leaves usable.
+//! The cause of an error, the origin of its text, and what remains usable after a panic.
 
 use std::error::Error as _;
 use std::io;
@@ -13,7 +13,7 @@ use crate::support::{Silent, builder, free_port, millis};
 async fn behind_an_error_stands_what_the_system_said() {
     let url = format!("redis://:s3cret@127.0.0.1:{}", free_port());
     let redlock = builder([url]).build().unwrap();
-    // The second time it is known already that there is no connection.
+    // The second time, the client already knows that it has no connection.
     for _ in 0..2 {
         let lock = redlock.lock("job").wait(Duration::ZERO);
         let error = lock.acquire().await.unwrap_err();

@@ -1,6 +1,6 @@
-//! What is told of each step, and in which span.
+//! The events of each step, and their spans.
 //!
-//! A test program of its own, with one subscriber for all; its tests take turns.
+//! This is a separate test program with one subscriber. Its tests take turns.
 
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(dead_code, reason = "what is shared is used by the other tests")]
@@ -25,14 +25,14 @@ use support::{Server, block_on, client, eventually_blocking, millis};
 
 type Fields = HashMap<&'static str, String>;
 
-/// An event, or a span.
+/// An event or a span.
 #[derive(Clone, Debug)]
 struct Said {
-    /// Of an event its target, of a span its name.
+    /// The target of an event, or the name of a span.
     name: &'static str,
     level: Level,
     fields: Fields,
-    /// The numbers of the spans that it is in, the innermost first.
+    /// The numbers of the enclosing spans, innermost first.
     within: Vec<u64>,
     closed: bool,
 }
@@ -40,9 +40,9 @@ struct Said {
 static TURN: Mutex<()> = Mutex::new(());
 static WANTED: Mutex<LevelFilter> = Mutex::new(LevelFilter::DEBUG);
 static EVENTS: Mutex<Vec<Said>> = Mutex::new(Vec::new());
-/// With how many there are of each.
+/// Each with its number of handles.
 static SPANS: Mutex<Vec<(Said, usize, &'static Metadata<'static>)>> = Mutex::new(Vec::new());
-/// What its thread did to the subscriber.
+/// The subscriber calls of each thread.
 static THREADS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -143,7 +143,7 @@ impl Subscriber for Book {
     }
 }
 
-/// The tests take turns with the one subscriber.
+/// Lets the tests take turns with the one subscriber.
 fn turn(wanted: LevelFilter) -> MutexGuard<'static, ()> {
     static ONCE: Once = Once::new();
     let turn = lock(&TURN);
@@ -154,7 +154,7 @@ fn turn(wanted: LevelFilter) -> MutexGuard<'static, ()> {
     turn
 }
 
-/// The events that say this, once there are so many.
+/// The events with this text, once there are at least this many.
 fn said(words: &str, least: usize) -> Vec<Said> {
     let mut found = Vec::new();
     eventually_blocking(words, || {
@@ -165,7 +165,7 @@ fn said(words: &str, least: usize) -> Vec<Said> {
     found
 }
 
-/// The spans of this name and key, once there are so many that are closed.
+/// The closed spans of this name and key, once there are at least this many.
 fn closed(name: &str, key: &str, least: usize) -> Vec<Said> {
     let mut found = Vec::new();
     eventually_blocking(name, || {
@@ -371,7 +371,7 @@ fn a_loss_is_told_in_the_request_that_holds_and_ends_its_span() {
     assert_eq!(held[0].within, [number]);
     assert_eq!(held[0].fields["token"].len(), 8 + 2);
     drop(lease);
-    // Of one that failed, why.
+    // A failed span has the reason.
     block_on(async {
         let _held = redlock.lock("taken").acquire().await.unwrap();
         redlock.lock("taken").wait(Duration::ZERO).acquire().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! `from_connection_info`: what a client of the `redis` crate says about its server is taken over, or refused by name.
+//! `from_connection_info`: settings of a `redis` crate client are adopted, or refused by name.
 
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ async fn a_lock_is_had_as_their_user_in_their_database() {
     assert!(!shown.contains("word"), "{shown}");
     lease.release().await.unwrap();
 
-    // The wrong one is the server's to refuse: it was taken over, and not left out.
+    // The server refuses the wrong password, which shows that the client adopted it.
     let info = info.set_redis_settings(login.set_password("other"));
     let error = taken(&info).unwrap().lock("job").wait(millis(300)).acquire().await.unwrap_err();
     assert!(error.to_string().contains("WRONGPASS"), "{error}");
@@ -66,7 +66,7 @@ fn what_cannot_be_taken_over_is_refused_before_anything_is_sent() {
         tcp("127.0.0.1").set_redis_settings(settings)
     };
     for (info, word) in [
-        // A host that would end early leads elsewhere, and takes the password along.
+        // A host that ends early leads to another server, which would receive the password.
         (tcp("good@evil"), "its host"),
         (tcp("evil/"), "its host"),
         (tcp("evil?"), "its host"),
@@ -104,7 +104,7 @@ async fn tls_is_taken_over_with_whether_it_verifies() {
     locks(of(false).tls(ours())).await.unwrap();
     assert_eq!(locks(of(false)).await.unwrap_err().kind(), ErrorKind::Unavailable);
     locks(of(true)).await.unwrap();
-    // What both say must be the same.
+    // Settings that both sides specify must be equal.
     let error = locks(of(true).tls(TlsOptions::new().verify(true))).await.unwrap_err();
     assert!(error.to_string().contains("say different things"), "{error}");
 }

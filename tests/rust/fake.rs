@@ -1,4 +1,4 @@
-//! A server that is polite up to the command that a row of `vectors/replies.toml` gives a sick answer to.
+//! A server that behaves well until the command for which a row of `vectors/replies.toml` specifies a broken reply.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -30,22 +30,22 @@ fn table() -> Table {
     toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The rows of servers that only what comes before the scripts finds out.
+/// The rows that only the commands before the scripts can detect.
 pub(crate) fn attempts() -> Vec<Row> {
     table().attempt
 }
 
-/// The rows of servers that stop talking, and of those that never do.
+/// The rows of servers that stop sending, and the rows of servers that never stop.
 pub(crate) fn rows() -> (Vec<Row>, Vec<Row>) {
     table().reply.into_iter().partition(|row| row.then.as_deref() != Some("again"))
 }
 
-/// Until `fall_ill`, it grants whatever is asked.
+/// Grants every request until `fall_ill` is called.
 pub(crate) struct Fake {
     port: u16,
     sick: Arc<AtomicBool>,
     granted: Arc<AtomicBool>,
-    /// Weak ones are its connections.
+    /// Each connection holds a weak reference.
     open: Arc<()>,
 }
 
@@ -80,7 +80,7 @@ impl Fake {
         Arc::weak_count(&self.open)
     }
 
-    /// Whether it has granted a lock by the acquire script.
+    /// Whether it has granted a lock through the acquire script.
     pub(crate) fn granted(&self) -> bool {
         self.granted.load(Ordering::Relaxed)
     }
@@ -102,12 +102,12 @@ fn converse(
     }
     loop {
         let words = command(&mut asked)?;
-        // Whether the user may do this is asked at connect; the rows are about what follows.
+        // The client checks this right when it connects. The rows apply to the later commands.
         let trial = words.iter().any(|word| word.contains("redlock-rights"));
         if words[0] == row.to && !trial && sick.load(Ordering::Relaxed) {
             say(row, &words, &mut stream)?;
         } else {
-            // A release has no ttl behind its token.
+            // A release has no TTL after its token.
             if words[0] == "EVALSHA" && words.len() > 5 {
                 granted.store(true, Ordering::Relaxed);
             }
@@ -116,7 +116,7 @@ fn converse(
     }
 }
 
-/// The words of one command; `None` once the client is gone.
+/// The arguments of one command. `None` once the client has disconnected.
 pub(crate) fn command(asked: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     let mut words = Vec::new();
     for _ in 0..number(asked)? {
@@ -128,14 +128,14 @@ pub(crate) fn command(asked: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// The number of a line such as `*3`.
+/// The number in a line such as `*3`.
 fn number(asked: &mut BufReader<TcpStream>) -> Option<usize> {
     let mut line = String::new();
     asked.read_line(&mut line).ok()?;
     line.trim().get(1..)?.parse().ok()
 }
 
-/// What a script's answer ends with, as a bulk string.
+/// The last element of a script's reply, as a bulk string.
 fn bulk(words: &[String]) -> String {
     let echo = words.get(4).or(words.get(3)).map_or("", String::as_str);
     format!("${}\r\n{echo}\r\n", echo.len())
@@ -158,7 +158,7 @@ fn politely(row: &Row, words: &[String]) -> String {
     match words[0].as_str() {
         "HELLO" if row.to == "AUTH" => "-NOPROTO unsupported protocol version\r\n".into(),
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".into(),
-        // Of the owner, too: nobody's, so the script is asked.
+        // This includes the owner, which is empty, so that the client sends the script.
         "INFO" | "GETRANGE" => "$0\r\n\r\n".into(),
         "SCRIPT" => "$2\r\nok\r\n".into(),
         "EVALSHA" => format!("*4\r\n:1\r\n:60000\r\n$0\r\n\r\n{}", bulk(words)),

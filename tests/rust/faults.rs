@@ -1,4 +1,4 @@
-//! Servers that answer wrongly, late or not at all: a fault each, in time, never a grant and never "held".
+//! Servers with wrong, late or missing replies. Each is an error in time, never a grant and never "held".
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Fencing tokens: strictly increasing over one node and over a quorum, whatever the clients' clocks say.
+//! Fencing tokens are strictly increasing over one node and over a quorum, regardless of the clients' clocks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,7 +156,7 @@ async fn a_token_that_no_client_can_have_stored_is_that_nodes_fault() {
         }
         assert_eq!(nodes[0].ask("EXISTS lock:job"), ":0", "nothing is written beside it");
     }
-    // Over that node alone: an error that says what to do, and after that it works.
+    // Over that node alone, the error says what to do. Afterwards it works.
     let alone = crate::support::client(&nodes[..1]);
     let lock = alone.lock("job").fencing(true).wait(std::time::Duration::ZERO);
     let error = lock.acquire().await.unwrap_err();

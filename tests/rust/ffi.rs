@@ -1,4 +1,4 @@
-//! What the bindings share: options by their table, and an acquire whose caller comes late.
+//! The code that both bindings share: the table of options, and an acquire with a late caller.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn lock(client: &Redlock, ttl: f64, wait: f64) -> Lock {
     ffi::lock(client, vec!["job".into()], &args).unwrap()
 }
 
-/// Gives no credentials.
+/// Provides no credentials.
 struct Nobody;
 
 impl redlock::ffi::Ask for Nobody {
@@ -54,7 +54,7 @@ fn each_option_of_the_table_is_taken_and_only_as_what_it_is() {
     }
     for row in CLIENT_OPTIONS {
         let args = ClientArgs::of_client(Unit::Seconds).with(row.name, Some(any(&row.kind)));
-        // What no node of this kind can do is refused, which also says that it arrived.
+        // An option that this kind of node does not support is refused, which shows that it arrived.
         let made = ffi::client(vec!["memory://table".into()], &args);
         assert_eq!(made.is_err(), beyond_memory(row.name), "{}", row.name);
         if let Err(error) = made {
@@ -72,7 +72,7 @@ fn options_are_checked_before_there_is_a_client() {
         ffi::check_lock(&[name.to_owned()], &args.with("fencing", Some(true)))
     };
     check("job", 100.0).unwrap();
-    // The default client may have several nodes or one: what its guard would say is not known yet.
+    // The default client may have one node or several, so the limit by its guard is not known yet.
     check("job", 600_000.0).unwrap();
     for (name, ttl) in [("job", 99.0), ("", 100.0), ("a}b", 100.0), ("x{t}:fence", 100.0)] {
         assert_eq!(check(name, ttl).unwrap_err().code(), "invalid", "{name} {ttl}");
@@ -89,7 +89,7 @@ async fn a_lease_that_ended_before_its_caller_ran_is_asked_for_again_within_one_
     assert!(acquire.accept(granted).is_none(), "an ended lease was handed out");
     let again = acquire.accept(acquire.ask().await).expect("a lease in time").unwrap().unwrap();
     assert!(again.is_held());
-    // Of what is left of its own budget, not of the lock's.
+    // The wait comes out of its own budget, not the lock's.
     let short = Acquire::new(&lock, Some(30.0), Unit::Milliseconds, None).unwrap();
     let error = short.accept(short.ask().await).unwrap().unwrap_err();
     assert_eq!(error.code(), "timeout", "{error}");

@@ -1,4 +1,4 @@
-//! Servers that never stop talking: each costs its own client a fault, and nobody else anything.
+//! Servers that never stop sending. Each causes an error for its own client and affects no other.
 
 use crate::fake::{Fake, rows};
 use crate::replies::{client, none, patience, verdict};
@@ -25,7 +25,7 @@ async fn a_server_that_never_stops_talking_starves_nobody_and_is_left() {
         none([said]);
         fakes.push((row, fake));
     }
-    // The clients are gone; what they owe is owed for one ttl.
+    // The clients are closed. Their pending deletes stay for one TTL.
     for (row, fake) in fakes {
         let what = format!("{}: a client that is gone closes its connection", row.about);
         eventually(&what, || fake.connections() <= 1).await;

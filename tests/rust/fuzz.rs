@@ -1,5 +1,5 @@
-//! One node of three says anything, for `FUZZ_S` seconds (`make fuzz`), 3 in every test run: it grants nothing by itself,
-//! ends no lease, delays no call beyond its deadline, fills no memory and shows no password.
+//! One node of three sends random replies for `FUZZ_S` seconds (`make fuzz`), or for 3 s in a normal test run. It
+//! cannot grant a lock alone, end a lease, delay a call beyond its deadline, fill the memory or expose a password.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use redlock::{Redlock, Result};
 use crate::fake::command;
 use crate::support::millis;
 
-/// Numbers that look like chance, and are the same for the same seed.
+/// Pseudo-random numbers that are the same for the same seed.
 struct Dice(u64);
 
 impl Dice {
@@ -27,7 +27,7 @@ impl Dice {
 static SAID: AtomicUsize = AtomicUsize::new(0);
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Speaks Redis' protocol, and after the greeting more or less so.
+/// Speaks the Redis protocol, but only approximately after the handshake.
 fn liar() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -72,7 +72,7 @@ fn change(bytes: &mut Vec<u8>, dice: &mut Dice) {
         3 => *bytes = b"-WRONGTYPE s3cret-word \x1b[2J\r\n".to_vec(),
         4 => *bytes = format!("-{} s3cret-word\r\n", "x".repeat(dice.below(5000))).into_bytes(),
         5 => {
-            // Pushes in bulk, of keys and of all.
+            // Sends many pushes, for single keys and for all.
             SAID.fetch_add(2000, Ordering::Relaxed);
             let key = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$9\r\nlock:kept\r\n".repeat(1000);
             let all = b">2\r\n$10\r\ninvalidate\r\n_\r\n".repeat(1000);
@@ -142,7 +142,7 @@ async fn one_node_that_says_anything_changes_nothing() {
         let _ = bounded(kept.extend(millis(2000))).await;
         tokio::time::sleep(millis(20)).await;
         let grown = rss().saturating_sub(before);
-        // Each of 16 clients keeps up to 10,000 deletes that the liar refuses, and retries them.
+        // Each of 16 clients keeps up to 10,000 deletes that the broken node refuses, and retries them.
         assert!(grown < 192 << 20, "{grown} bytes more");
     }
     over.store(true, Ordering::Relaxed);

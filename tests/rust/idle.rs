@@ -1,4 +1,4 @@
-//! The first command after a silence.
+//! The first command after an idle period.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,7 @@ impl Idle {
         Self { server, proxy, clock, redlock }
     }
 
-    /// The connections that there are lead nowhere from now on, without an end, and new ones lead to the server.
+    /// From now on, existing connections lead nowhere and stay open, and new ones lead to the server.
     fn forgotten_after(&self, seconds: u64) {
         self.proxy.forget();
         self.clock.jump(seconds);
@@ -75,7 +75,7 @@ async fn a_call_that_finds_a_forgotten_connection_uses_a_new_one() {
     lock.try_acquire().await.unwrap().expect("free").into_handle().detach();
 }
 
-/// A new client for each: a connection that was opened while it holds a lease asks for that at some time.
+/// Each case has a new client, because a connection that was opened during a lease sends commands for it at some time.
 #[tokio::test]
 async fn a_lease_that_finds_a_forgotten_connection_uses_a_new_one() {
     let held = async || {

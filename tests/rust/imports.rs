@@ -1,6 +1,7 @@
-//! A module calls only what is below it: reads the imports of every source file, and the order from one list.
+//! A module calls only the modules below it. The test reads the imports of every source file, and one list of the
+//! order.
 //!
-//! `docs/architecture.md` shows the same list. An arrow up in it is either a mistake or a reason to move a module.
+//! `docs/architecture.md` shows the same list. An upward import is either a mistake or a reason to move a module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +9,7 @@ use std::path::Path;
 
 use crate::tidy::{files, root};
 
-/// The core's modules, top down.
+/// The core's modules, from top to bottom.
 const CORE: &[&str] = &[
     "ffi",
     "ffi::acquire",
@@ -218,15 +219,15 @@ const CORE: &[&str] = &[
     "text",
 ];
 
-/// Everything that one module names of its own crate, and what it passes on under another's name.
+/// Everything that one module names in its own crate, and its re-exports.
 #[derive(Default)]
 struct Imports {
     used: BTreeSet<Vec<String>>,
-    /// By the name it has here.
+    /// By the local name.
     passed_on: BTreeMap<String, Vec<String>>,
 }
 
-/// The code alone: no comments, no texts, and nothing that is compiled for tests only.
+/// The code without comments, string literals and test-only items.
 fn code(text: &str) -> String {
     let plain = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let (mut code, mut for_tests) = (String::new(), false);
@@ -245,7 +246,7 @@ fn code(text: &str) -> String {
     code
 }
 
-/// The paths of a `use` tree: `a::{b, c::d}` are two.
+/// The paths of a `use` tree. `a::{b, c::d}` has two.
 fn paths(tree: &str, before: &[String], found: &mut Vec<(Vec<String>, String)>) {
     let mut depth = 0;
     let split = |c: char| {
@@ -272,7 +273,7 @@ fn paths(tree: &str, before: &[String], found: &mut Vec<(Vec<String>, String)>) 
     }
 }
 
-/// The path from the crate's root of what `path` means in `module`; `None` where it is another crate's.
+/// The path from the crate's root that `path` means in `module`. `None` if it belongs to another crate.
 fn absolute(module: &[String], path: &[String], children: &[String]) -> Option<Vec<String>> {
     let up = path.iter().take_while(|part| *part == "super").count();
     match path.first()?.as_str() {
@@ -283,7 +284,7 @@ fn absolute(module: &[String], path: &[String], children: &[String]) -> Option<V
     }
 }
 
-/// What a module's text names.
+/// Everything that a module's text names.
 fn imports(module: &[String], text: &str) -> Imports {
     let code = code(text);
     let children: Vec<String> = code
@@ -314,7 +315,7 @@ fn imports(module: &[String], text: &str) -> Imports {
             }
         }
     }
-    // Paths in the midst of code.
+    // Paths inside the code.
     for word in rest.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
         let path: Vec<String> = word.trim_matches(':').split("::").map(str::to_owned).collect();
         if path.len() > 1 && matches!(path[0].as_str(), "crate" | "super") {
@@ -324,7 +325,7 @@ fn imports(module: &[String], text: &str) -> Imports {
     imports
 }
 
-/// A crate's modules by their paths, each with its text; the crate itself is not among them.
+/// A crate's modules by path, each with its text. The crate root is not included.
 pub(crate) type Modules = BTreeMap<Vec<String>, String>;
 
 pub(crate) fn modules(source: &Path) -> Modules {
@@ -343,7 +344,7 @@ pub(crate) fn modules(source: &Path) -> Modules {
     modules
 }
 
-/// The module in which `path` is made, by way of whatever passes it on.
+/// The module that defines `path`, found through re-exports.
 fn module_of(path: &[String], all: &BTreeMap<Vec<String>, Imports>) -> Option<Vec<String>> {
     let length = (1..=path.len()).rev().find(|length| all.contains_key(&path[..*length]))?;
     let (module, inner) = path.split_at(length);
@@ -353,7 +354,7 @@ fn module_of(path: &[String], all: &BTreeMap<Vec<String>, Imports>) -> Option<Ve
     }
 }
 
-/// What is wrong with the order: arrows up, modules that the list lacks, and those that there are not.
+/// Errors in the order: upward imports, modules missing in the list, and listed modules that do not exist.
 pub(crate) fn wrong(order: &[&str], modules: &Modules) -> Vec<String> {
     let place = |module: &[String]| order.iter().position(|name| **name == module.join("::"));
     let read = |(name, text): (&Vec<String>, &String)| (name.clone(), imports(name, text));
@@ -389,7 +390,7 @@ fn a_module_of_the_core_calls_only_what_is_below_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The modules of a folder in the order in which `docs/architecture.md` shows them.
+/// The modules of a folder in the order of `docs/architecture.md`.
 pub(crate) fn documented(folder: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
     let heading = format!("## Source layout of `{folder}`\n");
@@ -432,7 +433,7 @@ fn an_arrow_up_is_found_however_it_is_written() {
         texts[at].1 = up;
         assert_eq!(wrong(&order, &made_up(texts)).len(), 1, "{up}");
     }
-    // By way of what a folder passes on.
+    // Through the re-exports of a folder.
     let mut texts = fine;
     texts[2].1 = "use crate::node::Fault;\n";
     let other = ["client", "lock", "node::fault", "lock::deep", "node"];

@@ -1,4 +1,4 @@
-//! A module of the Node binding calls only what is below it: its Rust and its TypeScript.
+//! A module of the Node binding calls only the modules below it, in Rust and in TypeScript.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 use crate::imports::{documented, modules, wrong};
 use crate::tidy::{files, root};
 
-/// The modules of `bindings-node/src`, top down.
+/// The modules of `bindings-node/src`, from top to bottom.
 const RUST: &[&str] = &[
     "panic",
     "client",
@@ -36,7 +36,7 @@ const RUST: &[&str] = &[
     "number",
 ];
 
-/// The files of `bindings-node`, top down.
+/// The files of `bindings-node`, from top to bottom.
 const TYPESCRIPT: &[&str] = &[
     "testing.ts",
     "tried.ts",
@@ -74,13 +74,13 @@ const TYPESCRIPT: &[&str] = &[
     "stack.ts",
 ];
 
-/// The files, by their names, that a file's text names: values and types, imports and what is passed on.
+/// The files that a file's text names: values and types, imports and re-exports.
 fn named(text: &str) -> Vec<String> {
     let quoted = text.split("\"./").skip(1).filter_map(|rest| rest.split_once(".js\""));
     quoted.map(|(name, _)| format!("{name}.ts")).collect()
 }
 
-/// What is wrong with the order: arrows up, files that the list lacks, and those that there are not.
+/// Errors in the order: upward imports, files missing in the list, and listed files that do not exist.
 fn wrong_files(order: &[&str], texts: &BTreeMap<String, String>) -> Vec<String> {
     let place = |file: &str| order.iter().position(|name| *name == file);
     let missing = order.iter().filter(|name| !texts.contains_key(**name));
@@ -108,7 +108,7 @@ fn a_file_of_the_node_binding_calls_only_what_is_below_it() {
     let mut texts = BTreeMap::new();
     for path in files(&root().join("bindings-node"), &[".ts"]) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        // Generated: what it names is in Rust.
+        // It is generated. Its imports are in Rust.
         if name != "native.d.ts" {
             texts.insert(name, fs::read_to_string(&path).unwrap());
         }

@@ -1,4 +1,5 @@
-//! A module of the Python binding calls only what is below it, its Rust and its Python; and calls between the two go one way.
+//! A module of the Python binding calls only the modules below it, in Rust and in Python. Calls between the two have
+//! one direction.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +7,7 @@ use std::fs;
 use crate::imports::{documented, modules, wrong};
 use crate::tidy::{files, root};
 
-/// The modules of `bindings-python/src`, top down.
+/// The modules of `bindings-python/src`, from top to bottom.
 const RUST: &[&str] = &[
     "panic",
     "testing",
@@ -61,7 +62,7 @@ const RUST: &[&str] = &[
     "once",
 ];
 
-/// The modules of the package, top down. `_native` is the Rust, which knows the classes of `errors`.
+/// The modules of the package, from top to bottom. `_native` is the Rust part, which uses the classes of `errors`.
 const PYTHON: &[&str] = &[
     "testing",
     "otel",
@@ -81,7 +82,7 @@ const PYTHON: &[&str] = &[
     "errors",
 ];
 
-/// What a Python file imports of its own package, and in which lines.
+/// The imports of a Python file from its own package, with their lines.
 fn imported(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -101,7 +102,7 @@ fn imported(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// What is wrong with the order: arrows up, files that the list lacks, and those that there are not.
+/// Errors in the order: upward imports, files missing in the list, and listed files that do not exist.
 fn wrong_files(order: &[&str], texts: &BTreeMap<String, String>) -> Vec<String> {
     let place = |file: &str| order.iter().position(|name| *name == file);
     let there = |name: &&&str| **name == "_native" || texts.contains_key(**name);

@@ -1,4 +1,4 @@
-//! Leases under way: renewed in time, told of their loss in time, whatever their round, their ttl or a minority did.
+//! Active leases are renewed in time, and a loss is reported in time. This holds for any round, TTL or failed minority.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -74,7 +74,7 @@ async fn a_release_while_a_token_is_attached_to_leaves_no_lease_behind() {
     }
 }
 
-/// A clock whose sleeps panic on the background thread, once it is told to.
+/// A clock whose sleeps panic on the background thread once the flag is set.
 struct Treacherous(AtomicBool);
 
 impl Clock for Treacherous {

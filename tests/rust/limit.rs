@@ -1,17 +1,18 @@
-//! A time limit for each test of a binary, which ends it and says which test it was: one that hangs must not hang the run.
+//! A time limit for each test of a binary. It ends the binary and names the test, so that a test that hangs does not
+//! block the run.
 //!
-//! It needs no call in a test. libtest gives each test a thread with its name, of which the system keeps 15 bytes; the
-//! whole name stands in libtest's own line, after a minute. Where the caller chose how long to run (`SEEDS`, `RUNS`, `FUZZ`)
-//! there is no limit.
+//! Tests need no call for it. libtest runs each test on a thread with its name, of which the system keeps 15 bytes.
+//! libtest itself prints the whole name after a minute. No limit applies if the caller chose the duration (`SEEDS`,
+//! `RUNS`, `FUZZ`).
 
 use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(300);
-/// Who sets one of these chose how long to run.
+/// A caller that sets one of these chose the duration.
 const CHOSEN: [&str; 4] = ["SEEDS", "RUNS", "FUZZ", "FUZZ_S"];
-/// How often is looked.
+/// Interval of the checks.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[used]
@@ -19,7 +20,8 @@ const LOOK: Duration = Duration::from_millis(200);
 static START: extern "C" fn() = {
     extern "C" fn start() {
         if CHOSEN.iter().all(|name| std::env::var_os(name).is_none()) {
-            // With a stack of its own size, and without it where the test is that no thread can be had.
+            // The small stack lets it start where a test sets a huge default. A failed start is ignored, for the tests
+            // in which no thread can start.
             let _ = std::thread::Builder::new().stack_size(256 << 10).spawn(watch);
         }
     }

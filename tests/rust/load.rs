@@ -1,4 +1,4 @@
-//! What locks cost their server: foreign values of any size, many names, and what it is left to remember.
+//! The load on the server: foreign values of any size, many names, and the data that stays behind.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -44,9 +44,9 @@ async fn as_many_names_as_there_may_be_do_not_block_their_server() {
     server.ask("DEL lock:{t}500");
     tokio::time::timeout(millis(3000), told).await.expect("each key is tracked");
     lease.release().await.unwrap_err();
-    // What was left of a lost lease is given back by the way.
+    // The release of a lost lease also deletes its remaining keys.
     eventually("999 keys are deleted", || server.ask("DBSIZE") == ":1000").await;
-    // Each script reads the values of all keys at once: one by one they would block the server for 100 ms and more.
+    // Each script reads the values of all keys at once. One by one, they would block the server for 100 ms and more.
     for command in ["get", "getrange"] {
         let calls = server.info("commandstats", &format!("cmdstat_{command}"));
         let calls =

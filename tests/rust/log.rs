@@ -1,6 +1,6 @@
-//! A subscriber is the program's own code: whether it blocks or panics, leases live on and every call answers.
+//! A subscriber is user code. If it blocks or panics, leases stay alive and every call returns.
 //!
-//! A test program of its own, with one subscriber for all; its tests take turns.
+//! This is a separate test program with one subscriber. Its tests take turns.
 
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(dead_code, reason = "what is shared is used by the other tests")]
@@ -27,8 +27,8 @@ use support::{
 #[derive(Clone, Copy, PartialEq)]
 enum Mood {
     Writes,
-    /// As a logger does whose pipe is full, from the first line with this text on. Lines of an earlier test's
-    /// client may still arrive.
+    /// Blocks like a logger with a full pipe, from the first line with this text on. Lines of an earlier test's client
+    /// may still arrive.
     BlocksAt(&'static str),
     Panics,
 }
@@ -100,7 +100,7 @@ impl Visit for Text {
     }
 }
 
-/// The tests take turns with the one subscriber; whatever it is left in, it writes again after.
+/// Lets the tests take turns with the one subscriber. Afterwards it writes again, whatever its state.
 struct Turn(#[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 impl Turn {
@@ -124,7 +124,7 @@ fn mood(next: Mood) {
     CHANGED.notify_all();
 }
 
-/// The lines so far that say this, once there are so many.
+/// The lines so far with this text, once there are at least this many.
 fn said(words: &str, least: usize) -> Vec<String> {
     let mut found = Vec::new();
     eventually_blocking(words, || {
@@ -146,7 +146,7 @@ fn one_that_blocks_delays_no_renewal_and_no_answer() {
     });
     mood(Mood::BlocksAt("lock:gone"));
     server.ask("DEL lock:gone");
-    said("lock:gone", 1); // it is blocked from here on
+    said("lock:gone", 1); // blocked from here on
     let before = redlock.stats().renewed;
     eventually_blocking("renewals", || redlock.stats().renewed >= before + 6);
     let again = redlock.clone();
@@ -212,7 +212,7 @@ fn what_has_no_room_is_dropped_and_counted() {
             holds.push(lock.acquire().await.unwrap().into_handle());
             redlock.force_release(format!("flood-{at}")).await.unwrap();
             if at == 0 {
-                // From now on nothing is written. What ends the places of these takes no room.
+                // From now on, no line is written. The events that end these waits take no space in the queue.
                 said("lease lost", 1);
                 for _ in 0..2 * lost {
                     let quiet = redlock.lock("quiet").acquire().await.unwrap();
@@ -229,7 +229,7 @@ fn what_has_no_room_is_dropped_and_counted() {
         word.unwrap().parse().unwrap()
     };
     let (mut dropped, mut logged) = (0, 0);
-    // Other tests' clients may log as well.
+    // The clients of other tests may log as well.
     eventually_blocking("each is logged or counted", || {
         dropped = said("were dropped", 1).iter().map(number).sum();
         logged = said("lease lost", 1).len();
@@ -245,7 +245,7 @@ fn the_events_of_one_lease_keep_their_order_and_their_span() {
     let span = tracing::info_span!(target: "redlock", "a request");
     let lease = {
         let _in = span.enter();
-        // Polled here, so that its events are this span's.
+        // Polled here, so that its events are in this span.
         block_on(redlock.lock("order").ttl(Duration::from_secs(7200)).acquire()).unwrap()
     };
     block_on(redlock.force_release("order")).unwrap();
@@ -258,7 +258,7 @@ fn the_events_of_one_lease_keep_their_order_and_their_span() {
     drop(lease);
 }
 
-/// Time that passes a hundred times as fast.
+/// Time that runs a hundred times as fast.
 struct Fast;
 
 impl Clock for Fast {
@@ -289,7 +289,7 @@ fn a_wait_without_an_end_says_so_again_and_again_and_once_for_all_behind_it() {
             let lock = fast.lock("patient").ttl(Duration::from_secs(100));
             tokio::spawn(wait.map_or(lock.clone(), |wait| lock.clone().wait(wait)).acquire())
         };
-        // Those behind the first are told of by it, and who has an end hears of it then.
+        // The first waiter reports those behind it. A waiter with a timeout gets its error at that time.
         let (first, behind) = (waits(None), waits(None));
         let lines = tokio::task::spawn_blocking(|| said("still waiting after", 2)).await.unwrap();
         assert_eq!(said("still waiting after", 2).len(), 2, "one for each doubling: {lines:?}");
@@ -304,7 +304,7 @@ fn a_wait_without_an_end_says_so_again_and_again_and_once_for_all_behind_it() {
         first.abort();
         behind.abort();
         let (_, _) = (first.await, behind.await);
-        // Its error says all.
+        // Its error has all details.
         waits(Some(Duration::from_secs(70))).await.unwrap().unwrap_err();
         assert_eq!(said("still waiting after", 0).len(), 2);
         lease.release().await.unwrap();
@@ -347,7 +347,7 @@ fn of_thousands_that_are_held_for_long_some_are_named() {
         for number in 0..150 {
             let lock = redlock.lock(format!("long-{number}")).ttl(millis(20_000));
             let lease = lock.acquire().await.unwrap();
-            // Never shorter: it stays held, however busy the machine is.
+            // Never shorter, so that it stays held even on a busy machine.
             lease.extend(millis(100)).await.unwrap();
             leases.push(lease);
         }
@@ -359,7 +359,7 @@ fn of_thousands_that_are_held_for_long_some_are_named() {
 
 const LAST_WORDS: &str = "LAST_WORDS";
 
-/// Run again by the test below, in a process that ends right after its event.
+/// The test below runs this in a process that ends right after its event.
 #[test]
 fn a_process_that_ends() {
     if std::env::var_os(LAST_WORDS).is_none() {

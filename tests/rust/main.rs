@@ -1,4 +1,4 @@
-//! The core's promises, each by the test that would fail without it.
+//! The core's guarantees, each with the test that would fail without it.
 
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(clippy::struct_excessive_bools, reason = "vectors are rows of yes and no")]

@@ -1,6 +1,6 @@
-//! A recorder is the program's own code: it hears all that is counted, and whether it blocks or panics, leases live on.
+//! A recorder is user code. It receives every metric, and leases stay alive if it blocks or panics.
 //!
-//! A test program of its own, with one recorder for all; its tests take turns and compare with what was counted before.
+//! This is a separate test program with one recorder. Its tests take turns and compare with the earlier counts.
 
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(dead_code, reason = "what is shared is used by the other tests")]
@@ -102,7 +102,7 @@ fn one_that_blocks_delays_no_renewal_and_no_answer_and_misses_no_count() {
         eventually_blocking("renewals", || work.stats().renewed >= before + 6);
         assert!(kept.is_held(), "{:?}", kept.lost_reason());
         block_on(async {
-            // More than there is room for.
+            // More than the queue can hold.
             for _ in 0..5000 {
                 work.lock("next").acquire().await.unwrap().release().await.unwrap();
             }
@@ -112,7 +112,7 @@ fn one_that_blocks_delays_no_renewal_and_no_answer_and_misses_no_count() {
     });
     mood(Mood::Records);
     turn.hear(GRANTED, 5001.0);
-    // The queue is full of durations, which the next test must not hear: what is left last is heard last.
+    // The queue is full of durations, which the next test must not receive. The last entry arrives last.
     let mut at = 0;
     eventually_blocking("a duration", || {
         at += 1;
@@ -132,7 +132,7 @@ fn one_that_panics_ends_no_lease_and_hears_the_rest_once_it_is_well() {
     called(30);
     assert!(kept.is_held(), "{:?}", kept.lost_reason());
     mood(Mood::Records);
-    // It was granted while nobody could hear of it.
+    // It was granted while the recorder received nothing.
     turn.hear("redlock_held", 1.0);
     turn.hear(GRANTED, 1.0);
     kept.release_blocking().unwrap();

@@ -1,4 +1,4 @@
-//! The shared tables of options and arguments: what is refused, in which words, before anything is sent.
+//! The shared tables of options and arguments: what is refused, with which text, before any command is sent.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
@@ -73,7 +73,7 @@ enum Number {
     Word(String),
 }
 
-/// The options of a row in each unit that it speaks of.
+/// The options of a row in each of its units.
 fn units(seconds: Times, milliseconds: Times) -> Vec<(Unit, BTreeMap<String, f64>)> {
     let value = |number: Number| match number {
         Number::Value(value) => value,
@@ -158,7 +158,7 @@ fn what_needs_a_script_is_refused_where_there_are_none() {
     assert!(!silent.called(), "something was sent");
 }
 
-/// Rust's own way to give options is checked when it is asked for, and as early.
+/// Rust's own API for options is checked when it is used, and equally early.
 #[tokio::test]
 async fn options_in_order_reach_the_node_and_others_do_not() {
     let silent = Silent::listen();
@@ -175,7 +175,7 @@ async fn options_in_order_reach_the_node_and_others_do_not() {
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
-/// One line: threads log at the same time, so it is complete before the others see it.
+/// One line. Threads log at the same time, so the others see it only when it is complete.
 struct Line(String);
 
 impl Visit for Line {
@@ -219,7 +219,7 @@ async fn warnings_are_logged_once() {
                     redlock::ffi::lock(&redlock, vec!["w".into()], &lock_args(unit, &options));
                 lock.unwrap().acquire().await.unwrap().release().await.unwrap();
             }
-            // The log has a thread of its own, which says things in order.
+            // A separate thread writes the log in order.
             let last = redlock.lock("last").ttl(Duration::from_secs(9 * 365 * 24 * 3600));
             last.acquire().await.unwrap().release().await.unwrap();
             let heard =
@@ -255,7 +255,7 @@ struct Named {
     says: Vec<String>,
 }
 
-/// The compiler refuses them all, so a row says why; the words that the other languages show are the core's.
+/// The compiler refuses them all, so a row has the reason. The text that the other languages show comes from the core.
 #[test]
 fn other_libraries_options_name_ours() {
     for Foreign { library, rust, options } in read::<Arguments>("arguments").foreign {

@@ -1,4 +1,4 @@
-//! Servers that cannot push: waiters poll, and the log says so once.
+//! Servers without push notifications. Waiters poll, and the log reports that once.
 
 use std::fmt::{Debug, Write};
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use tracing::{Event, Metadata, Subscriber, span};
 use crate::support::replicas::calls;
 use crate::support::{Server, eventually, millis};
 
-/// What the whole test program was warned of.
+/// The warnings of the whole test program.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 struct Warnings;
@@ -43,7 +43,7 @@ impl Visit for Text {
     }
 }
 
-/// Waits for a lock that is deleted by hand, three times; then once more over a new connection.
+/// Waits three times for a lock that is deleted by hand, and once more over a new connection.
 async fn polls(server: &Server, url: String) {
     let _ = tracing::subscriber::set_global_default(Warnings);
     let redlock = Redlock::builder([url]).build().unwrap();

@@ -1,4 +1,5 @@
-//! Managed servers and proxies that lack commands, or cut connections: each is told of at connect or does without.
+//! Managed servers and proxies that lack commands or close connections. Each lack is reported at connect or has a
+//! substitute.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Redlock over several nodes: dead, frozen, restarted and cut-off minorities, and majorities.
+//! Redlock over several nodes: minorities and majorities that are down, frozen, restarted or cut off.
 
 use std::time::{Duration, Instant};
 
@@ -75,10 +75,11 @@ async fn split_votes_are_rolled_back_and_somebody_wins() {
 async fn renewal_heals_a_node_that_lost_the_key() {
     let nodes = servers(3);
     let redlock = client(&nodes);
-    // Long enough for a machine so busy that a second is lost; it is healed long before anything is renewed for it.
+    // Long enough for a machine that loses a second. The missing vote is added long before the first renewal.
     let lease = redlock.lock("job").ttl(millis(10_000)).acquire().await.unwrap();
-    // Two votes were enough for the lease and are for its release: the third may still be on its way, or have been
-    // refused by what an earlier round of a busy machine had left. One less than two is no quorum any more.
+    // Two votes are enough for the lease, and two deletes for its release. The third vote may still be in flight. On a
+    // busy machine it may also have been refused because of an earlier round. Without it, the delete below would leave
+    // no quorum.
     eventually("granted", || nodes.iter().all(|node| node.ask("GET lock:job") == lease.token()))
         .await;
     nodes[2].ask("DEL lock:job");
@@ -95,7 +96,7 @@ async fn a_majority_that_lost_the_key_ends_the_lease_at_once() {
     let lease = redlock.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
     nodes[0].ask("DEL lock:job");
     nodes[1].ask("DEL lock:job");
-    // Either both deletes came first, or the first was healed; a third makes sure.
+    // Either both deletes came first, or the first node was healed. A third delete makes sure.
     nodes[2].ask("DEL lock:job");
     nodes[0].ask("DEL lock:job");
     let error = tokio::time::timeout(millis(5000), lease.lost()).await;
@@ -177,6 +178,6 @@ async fn a_reset_connection_pays_its_owed_deletes_first() {
     assert_eq!(server.ask("EXISTS lock:job"), ":1");
     proxy.set(Mode::Pass);
     proxy.reset();
-    // The key would be there for its TTL of two minutes.
+    // Otherwise the key would stay for its TTL of two minutes.
     eventually("the delete is sent again", || server.ask("EXISTS lock:job") == ":0").await;
 }

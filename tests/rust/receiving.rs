@@ -1,4 +1,4 @@
-//! A thread that waits alone, in the socket itself: whatever happens to its connection meanwhile, it hears of it.
+//! A thread that waits alone in the socket itself learns of every change to its connection.
 
 use std::thread;
 
@@ -6,14 +6,14 @@ use redlock::Redlock;
 
 use crate::support::{Server, builder};
 
-/// So many pairs, one behind the other: from the first ones on this thread waits by itself.
+/// Runs enough acquire and release pairs, one after the other, that this thread reads its own replies.
 fn warm(client: &Redlock) {
     for _ in 0..50 {
         client.lock("warm").acquire_blocking().unwrap().release_blocking().unwrap();
     }
 }
 
-/// A client that has waited alone.
+/// A client whose thread has read its own replies.
 fn alone(url: String) -> Redlock {
     let client = builder([url]).build().unwrap();
     warm(&client);
@@ -32,7 +32,7 @@ fn a_server_that_takes_its_time_is_waited_for() {
     assert_eq!(server.ask("EXISTS lock:slow"), ":0");
 }
 
-/// Bytes that come in pieces, and more than a thread takes at once.
+/// Replies that arrive in pieces, and more than a thread reads at once.
 #[test]
 fn many_answers_at_once_are_read_in_their_order() {
     let server = Server::start();

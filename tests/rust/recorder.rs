@@ -1,4 +1,4 @@
-//! A recorder of the tests' own, in one of three moods; the tests take turns with it.
+//! The recorder of these tests, with three behaviours. The tests take turns with it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ static BLOCKED: AtomicBool = AtomicBool::new(false);
 static CHANGED: Condvar = Condvar::new();
 /// By name and label: the number, or the sum of a histogram's values.
 static HEARD: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
-/// How often it was called, on which threads.
+/// How often it was called, by thread.
 static CALLS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -35,7 +35,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 struct Moody;
 
-/// One number of it.
+/// One metric.
 struct Number(String);
 
 impl Number {
@@ -112,9 +112,9 @@ impl Recorder for Moody {
     }
 }
 
-/// The tests take turns with the one recorder; whatever it is left in, it records again after.
+/// Lets the tests take turns with the one recorder. Afterwards it records again, whatever its state.
 pub(crate) struct Turn {
-    /// What was heard by then, of the tests before.
+    /// The values that earlier tests left.
     before: BTreeMap<String, f64>,
     _turn: MutexGuard<'static, ()>,
 }
@@ -124,25 +124,25 @@ impl Turn {
         static ONCE: Once = Once::new();
         let turn = lock(&TURN);
         ONCE.call_once(|| metrics::set_global_recorder(Moody).unwrap());
-        // It hears nothing before the first lock, and of the last test's end within two times.
+        // It receives nothing before the first lock. The end of the last test arrives within two flushes.
         let first = Redlock::builder(["memory://"]).build().unwrap();
         first.lock("first").acquire_blocking().unwrap().release_blocking().unwrap();
         called(42);
         Self { before: lock(&HEARD).clone(), _turn: turn }
     }
 
-    /// By how much a number is larger than it was.
+    /// How much a number has grown.
     pub(crate) fn heard(&self, name: &str) -> f64 {
         let now = lock(&HEARD).get(name).copied().unwrap_or_default();
         now - self.before.get(name).copied().unwrap_or_default()
     }
 
-    /// Waits until a number is by so much larger than it was.
+    /// Waits until a number has grown by this much.
     pub(crate) fn hear(&self, name: &str, wanted: f64) {
         self.until(name, &format!("{wanted}"), |number| (number - wanted).abs() < 1e-9);
     }
 
-    /// Waits until a number is larger than it was.
+    /// Waits until a number has grown.
     pub(crate) fn hear_of(&self, name: &str) {
         self.until(name, "something", |number| number > 0.5);
     }
@@ -164,14 +164,14 @@ pub(crate) fn mood(next: Mood) {
     CHANGED.notify_all();
 }
 
-/// Has the recorder block, and waits until it does.
+/// Makes the recorder block, and waits until it does.
 pub(crate) fn block() {
     BLOCKED.store(false, Ordering::Relaxed);
     mood(Mood::Blocks);
     eventually_blocking("it is called", || BLOCKED.load(Ordering::Relaxed));
 }
 
-/// Waits until the recorder was called so many times more.
+/// Waits until the recorder was called this many more times.
 pub(crate) fn called(times: u64) {
     let calls = || lock(&CALLS).values().sum::<u64>();
     let before = calls();

@@ -1,10 +1,10 @@
-//! Deletes that a server answers with an error: they stay pending until the server carries them out.
+//! Deletes that a server answers with an error stay pending until the server runs them.
 
 use redlock::{ErrorKind, Redlock};
 
 use crate::support::{Server, client, eventually, millis, servers};
 
-/// Ways to have a server refuse deletes: how it begins, how it ends, and the error's code.
+/// Ways to make a server refuse deletes: how to start it, how to end it, and the error's code.
 const REFUSALS: [(&str, &str, &str); 2] = [
     ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0", "NOREPLICAS"),
     (NO_DELETES, DELETES, "NOPERM"),
@@ -20,7 +20,7 @@ fn tell(server: &Server, command: &str) {
     }
 }
 
-/// Its delete is refused and stays pending.
+/// The delete of the release is refused and stays pending.
 async fn refused_release(redlock: &Redlock, server: &Server, (begin, code): (&str, &str)) {
     let lease = redlock.lock("job").ttl(millis(600_000)).acquire().await.unwrap();
     tell(server, begin);
@@ -48,7 +48,7 @@ async fn retries_a_release_that_met_a_busy_script() {
     let lease = redlock.lock("job").ttl(millis(600_000)).acquire().await.unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| server.ask("EVAL \"while true do end\" 0"));
-        // PING is refused, too, while the script runs.
+        // PING is refused too while the script runs.
         crate::support::eventually_blocking("busy", || server.ask("PING").starts_with("-BUSY"));
         let error = std::thread::scope(|scope| {
             scope.spawn(|| crate::support::block_on(lease.release())).join().unwrap().unwrap_err()
@@ -87,7 +87,7 @@ async fn retries_a_refused_delete_after_the_client_is_dropped() {
 async fn retries_a_refused_rollback() {
     let nodes = servers(3);
     let (other, redlock) = (client(&nodes), client(&nodes));
-    // Connected before the server changes: its first round finds two of three nodes taken.
+    // The client connected before the server changes. Its first round finds two of three nodes taken.
     drop(redlock.lock("first").acquire().await.unwrap().release().await);
     let held = other.lock("job").ttl(millis(600_000)).acquire().await.unwrap();
     eventually("on all nodes", || nodes.iter().all(|node| node.ask("EXISTS lock:job") == ":1"))

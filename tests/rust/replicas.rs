@@ -1,4 +1,4 @@
-//! `min_replicas`: a vote counts once replicas have it, and not before.
+//! `min_replicas`: a vote counts only once replicas have it.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use redlock::{ErrorKind, Redlock};
 use crate::support::replicas::{calls, one_replica, pair};
 use crate::support::{RIGHTS, Server, builder, eventually, millis};
 
-/// What one round says over a connection that is there already.
+/// The error of one round over an existing connection.
 pub(crate) async fn refused(redlock: &Redlock) -> redlock::Error {
     let lock = redlock.lock("job").node_timeout(millis(1000)).wait(Duration::ZERO);
     assert!(!lock.inspect().await.unwrap().held);
     lock.acquire().await.unwrap_err()
 }
 
-/// The delete may still be on its way when the call ends, as its time is over.
+/// Waits for the delete, which may still be in flight when the call times out.
 pub(crate) async fn taken_back(server: &Server) {
     eventually("no key", || server.ask("DBSIZE") == ":0").await;
 }
@@ -43,10 +43,10 @@ async fn a_grant_that_no_replica_has_is_a_fault_and_is_taken_back() {
     let cause = error.nodes()[0].error.clone().unwrap();
     assert!(cause.contains("reached 0 of 1 replicas within 0.800 s"), "{cause}");
     taken_back(&primary).await;
-    // Its own word is enough for somebody who asks for no more.
+    // The primary's reply alone is enough for a client that requires no replicas.
     let easy = builder([primary.url()]).build().unwrap();
     let lease = easy.lock("job").acquire().await.unwrap();
-    // Held by another, which needs no replica to be told.
+    // Another client holds it. That result needs no replica.
     assert!(redlock.lock("job").try_acquire().await.unwrap().is_none());
     lease.release().await.unwrap();
 }

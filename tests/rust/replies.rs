@@ -1,4 +1,4 @@
-//! What a sick or hostile server says (`vectors/replies.toml`) is a fault with its cause, in time, whatever was asked.
+//! A broken or hostile reply (`vectors/replies.toml`) is an error with its cause, in time, for every command.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -12,12 +12,12 @@ use crate::support::millis;
 
 const SLACK: Duration = millis(5000);
 
-/// More than an answer takes on a busy machine; less where there will be none.
+/// Longer than a reply takes on a busy machine. Shorter where no reply will come.
 pub(crate) fn patience(row: &Row) -> Duration {
     millis(if row.cause.is_empty() { 400 } else { 9000 })
 }
 
-/// What is wrong with the outcome of a call, if anything is.
+/// Describes the error in the outcome of a call, if there is one.
 pub(crate) async fn verdict<T: Debug>(
     row: &Row,
     redlock: &Redlock,

@@ -1,4 +1,5 @@
-//! A user with the least rights can do everything; one with less is told at once what is missing.
+//! A user with the minimum rights can use everything. With fewer rights, the client reports immediately what is
+//! missing.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ async fn the_least_rights_are_enough_for_everything() {
     let waiting = tokio::spawn(redlock.lock(["job", "other"]).acquire());
     eventually("a waiter", || redlock.stats().waiting == 1).await;
     lease.release().await.unwrap();
-    // Pushed, not polled.
+    // By push, not by polling.
     let both = tokio::time::timeout(millis(5000), waiting).await.unwrap().unwrap().unwrap();
     assert!(redlock.force_release("other").await.unwrap());
     tokio::time::timeout(millis(5000), both.lost()).await.expect("told by push");
@@ -44,7 +45,7 @@ async fn the_least_rights_are_enough_for_everything() {
 #[tokio::test]
 async fn a_right_that_is_missing_is_named_at_once() {
     let server = Server::start();
-    // Redis 6 takes away whole commands only.
+    // Redis 6 can revoke whole commands only.
     let old =
         server.info("server", "redis_version").is_some_and(|version| version.starts_with("6."));
     for (missing, named) in [

@@ -1,4 +1,4 @@
-//! A client that was told of its runtime: whose tasks write and read by themselves what they wait for.
+//! A client with a runtime, whose tasks write and read for themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ fn an_acquire_that_is_cancelled_leaves_no_key() {
     }
 }
 
-/// Whoever asks, and wherever: one at a time has it.
+/// Callers in different runtimes and threads. One at a time holds the lock.
 #[test]
 fn two_clients_in_two_runtimes_and_threads_take_turns() {
     let server = Server::start();
@@ -81,7 +81,7 @@ fn two_clients_in_two_runtimes_and_threads_take_turns() {
     assert_eq!(server.ask("DBSIZE"), ":0");
 }
 
-/// Many at once, over several nodes: what they ask goes out together, and all of it.
+/// Many callers over several nodes. Their commands are sent together, and none is missing.
 #[test]
 fn many_tasks_over_several_nodes() {
     for runtime in runtimes() {

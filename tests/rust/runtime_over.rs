@@ -1,4 +1,4 @@
-//! A client that was told of its runtime, once that is blocked, idle, over, or another process's.
+//! A client whose runtime is blocked, idle, shut down, or owned by another process.
 
 use std::future::Future;
 use std::pin::pin;
@@ -32,7 +32,7 @@ fn a_runtime_that_cannot_read_is_refused() {
     }
 }
 
-/// Nobody runs it any more, or for now: what was asked last goes out all the same.
+/// No thread runs the runtime any more, or for now. The last command is sent nevertheless.
 #[test]
 fn what_is_dropped_last_in_a_runtime_is_released() {
     for runtime in runtimes() {
@@ -51,7 +51,7 @@ fn what_is_dropped_last_in_a_runtime_is_released() {
     }
 }
 
-/// Wakes a thread that parks.
+/// Wakes a parked thread.
 struct Parked(Thread);
 
 impl Wake for Parked {
@@ -60,7 +60,7 @@ impl Wake for Parked {
     }
 }
 
-/// By no runtime at all.
+/// Runs the work without a runtime.
 fn parked<T>(work: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Parked(thread::current())));
     let mut work = pin!(work);
@@ -72,7 +72,7 @@ fn parked<T>(work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Its threads say that they are the runtime's, and nobody runs that.
+/// Its threads belong to the runtime, but none of them runs it.
 #[test]
 fn where_the_runtime_is_not_run_the_background_thread_reads() {
     let [runtime, _] = runtimes();
@@ -86,7 +86,7 @@ fn where_the_runtime_is_not_run_the_background_thread_reads() {
     });
 }
 
-/// It is the parent's runtime, and the parent goes on with it.
+/// The runtime belongs to the parent process, which continues to use it.
 #[cfg(unix)]
 #[test]
 fn a_forked_child_leaves_the_runtime_alone() {
@@ -96,17 +96,17 @@ fn a_forked_child_leaves_the_runtime_alone() {
     runtime.block_on(async {
         let lease = client.lock("held").ttl(millis(1000)).acquire().await.unwrap();
         pairs(&client, "warm", 50).await;
-        // SAFETY: the child does nothing but what is tested, and ends at once.
+        // SAFETY: the child runs only the tested code and exits immediately.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let asked = parked(client.lock("child").acquire()).and_then(Lease::release_blocking);
             let well = asked.is_ok() && !lease.is_held();
             drop(client.clone());
-            // SAFETY: nothing of the parent's is ended.
+            // SAFETY: it ends no state of the parent.
             unsafe { libc::_exit(i32::from(!well)) };
         }
         let mut status = 0;
-        // SAFETY: there is room for the status.
+        // SAFETY: the pointer to the status is valid.
         while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
             pairs(&client, "parent", 1).await;
         }

@@ -1,7 +1,7 @@
-//! Processes that may open no more files, or start no more threads: a clear error at the first use, and no panic; once
-//! there is room again, the next use works.
+//! Processes that may open no more files or start no more threads. The first use returns a clear error and does not
+//! panic. Once the limit is lifted, the next use works.
 //!
-//! In a process of its own: this test binary, told by the environment what is scarce.
+//! Each test runs this test binary in a separate process. The environment specifies which resource is limited.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,12 +16,12 @@ const URL: &str = "SCARCE_URL";
 /// Every file descriptor that this process may have.
 fn all_files() -> Vec<std::fs::File> {
     let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
-    // SAFETY: a valid limit for this process alone.
+    // SAFETY: a valid limit for this process only.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
     std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
 }
 
-/// Run again by the tests below, in a process of its own.
+/// The tests below run this in a separate process.
 #[test]
 fn a_process_without() {
     let Ok(what) = std::env::var(SCARCE) else { return };
@@ -42,7 +42,7 @@ fn a_process_without() {
             lock.acquire().await.unwrap().release().await.unwrap();
         }
     });
-    // Connected now; a second client finds no descriptor for its connection.
+    // This client is connected now. A second one finds no file descriptor.
     if what == "files" {
         let _files = all_files();
         let other = Redlock::builder([std::env::var(URL).unwrap()]).build().unwrap();
@@ -70,11 +70,11 @@ fn no_files() {
 
 #[test]
 fn no_threads() {
-    // So large a stack that no thread can have one; the test's own is the main thread's.
+    // A stack size that no thread can have. The test itself runs on the main thread.
     run("threads", |child| child.env("RUST_MIN_STACK", (1_u64 << 47).to_string()));
 }
 
-/// Run again by the test below, in a process of its own.
+/// The test below runs this in a separate process.
 #[test]
 fn a_process_whose_threads_cannot_wait_by_themselves() {
     let Ok(url) = std::env::var(THREADS_URL) else { return };
@@ -85,12 +85,12 @@ fn a_process_whose_threads_cannot_wait_by_themselves() {
         lease.release_blocking().unwrap();
     };
     pair("main".into());
-    // Too little stack for the work of a connection.
+    // The stack is too small for the work of a connection.
     std::thread::scope(|scope| {
         let small = std::thread::Builder::new().stack_size(64 << 10);
         small.spawn_scoped(scope, || pair("small".into())).unwrap().join().unwrap();
     });
-    // No descriptor for the thread's waker.
+    // No file descriptor is left for the thread's waker.
     let files = all_files();
     std::thread::scope(|scope| {
         for number in 0..8 {
@@ -98,7 +98,7 @@ fn a_process_whose_threads_cannot_wait_by_themselves() {
         }
     });
     drop(files);
-    // More threads that stay than there are descriptors.
+    // More running threads than file descriptors.
     let (stay, leave) = std::sync::mpsc::channel::<()>();
     let leave = std::sync::Mutex::new(leave);
     std::thread::scope(|scope| {

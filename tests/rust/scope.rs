@@ -1,4 +1,4 @@
-//! What a Rust user writes first: names of any kind, a lock that is awaited, a body under a lease, nodes by environment.
+//! The first code of a Rust user: names of any kind, an awaited lock, a body under a lease, nodes from the environment.
 
 use std::borrow::Cow;
 use std::process::{Command, Output};
@@ -85,7 +85,8 @@ async fn a_body_gives_its_value_and_leaves_no_key() {
     });
     assert_eq!(value.await.unwrap(), 7);
     assert_eq!(server.ask("DBSIZE"), ":0");
-    // Its own errors stay its own, a release of its own is its end, and a closure that gives a future will do.
+    // The body's own errors are returned unchanged, a release in the body ends the lease, and a closure that returns a
+    // future is accepted.
     let body = lock.using(|lease: LeaseHandle| async move {
         lease.release().await.map(|()| "3x".parse::<u8>())
     });
@@ -124,7 +125,7 @@ async fn a_body_is_stopped_when_its_lease_is_lost() {
 async fn a_body_that_ended_without_its_lock_is_lost() {
     let redlock = memory();
     let lock = redlock.lock("late").ttl(millis(100)).renew(false);
-    // It keeps the thread: nothing could stop it.
+    // It blocks the thread, so it cannot be cancelled.
     let late = async |lease: LeaseHandle| eventually_blocking("the loss", || !lease.is_held());
     let error = lock.using(late).await.unwrap_err();
     assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("expired")), "{error}");
@@ -154,7 +155,7 @@ async fn a_release_that_nobody_confirms_costs_no_value() {
 
 const NODES: &str = "REDLOCK_TEST_FROM_ENV";
 
-/// What this program says of its nodes with these variables set.
+/// The output of this program with these variables set, which names its nodes.
 fn with_variables(variables: &[(&str, &str)]) -> Output {
     let mut this = Command::new(std::env::current_exe().unwrap());
     this.args(["scope::nodes_by_the_environment", "--exact", "--nocapture"]).env(NODES, "1");

@@ -1,4 +1,4 @@
-//! `scripts(false)`: locks of users who may not run scripts, by the server's own compare-and-delete.
+//! `scripts(false)`: locks of users without the right to run scripts, based on the server's compare-and-delete command.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ fn without(url: String) -> Redlock {
     Redlock::builder([url]).scripts(false).build().unwrap()
 }
 
-/// Whether this server, that of the tests, deletes what has a value: Valkey 9, and Redis 8.4.
+/// Whether the test server supports a conditional delete: Valkey 9 and Redis 8.4.
 fn deletes(server: &Server) -> bool {
     ["DELIFEQ none x", "DELEX none IFEQ x"].iter().any(|ask| server.ask(ask) == ":0")
 }
 
-/// Either of the two ways, by name.
+/// Tests either dialect, selected by name.
 async fn every_verb(knows: Knows, name: &str) {
     let small = Small::start(knows);
     let (one, two) = (without(small.url()), without(small.url()));
@@ -35,7 +35,7 @@ async fn every_verb(knows: Knows, name: &str) {
     let attached = two.lock("job").attach(lease.token()).await.unwrap();
     assert!(attached.detach());
     lease.release().await.unwrap();
-    // Another one takes back a vote that a busy machine answered late.
+    // A second delete cancels a vote that a busy machine answered late.
     assert!(small.get("lock:job").is_none() && small.count(name) > 0);
     assert!(!two.lock("job").inspect().await.unwrap().held);
     let lease = one.lock("job").acquire().await.unwrap();
@@ -68,7 +68,7 @@ async fn a_server_that_cannot_delete_so_is_told_of_at_connect() {
         "{error}"
     );
     assert_eq!(small.count("SET"), 0, "a vote was sent");
-    // One that is not ready may know them.
+    // A server that is still loading may support them.
     let lock = without(Small::start(Knows::Loading).url()).lock("job").wait(Duration::ZERO);
     let error = lock.acquire().await.unwrap_err();
     assert!(
@@ -83,7 +83,7 @@ async fn a_server_that_cannot_delete_so_is_told_of_at_connect() {
     }
 }
 
-/// Of a user who may not run scripts, and of a client that was not told so.
+/// A user without the right to run scripts, and a client without the option.
 #[tokio::test]
 async fn without_the_option_a_user_without_scripts_is_refused() {
     let small = Small::start(Knows::DelIfEq);
@@ -115,7 +115,7 @@ async fn what_needs_a_script_is_refused_before_anything_is_sent() {
     assert!(!silent.called());
 }
 
-/// The server lost one answer on the way: all later ones are shifted, and none is another's.
+/// The server loses one reply, so that all later ones are shifted. No caller gets the reply of another.
 #[tokio::test]
 async fn an_answer_to_another_question_is_none() {
     for lost in ["DELIFEQ", "PING", "GETRANGE", "EXEC", "MULTI"] {
@@ -124,7 +124,7 @@ async fn an_answer_to_another_question_is_none() {
         let lock = |name: &str| redlock.lock(name).ttl(millis(2000)).renew(false);
         let (one, two) =
             (lock("one").acquire().await.unwrap(), lock("two").acquire().await.unwrap());
-        // Of "two" the server has forgotten: an answer of "one" must not be taken for its.
+        // The server has lost the key of "two". The reply for "one" must not be taken for the reply for "two".
         small.set("lock:two", "somebody", millis(10_000));
         small.lose(&[lost]);
         let (first, second) = if matches!(lost, "DELIFEQ" | "PING") {
@@ -140,7 +140,7 @@ async fn an_answer_to_another_question_is_none() {
     }
 }
 
-/// A whole answer was lost: the next one has its shape, and is another lease's.
+/// A whole reply is lost. The next one has the same shape and belongs to another lease.
 #[tokio::test]
 async fn the_next_release_s_answer_is_not_taken_for_this_one_s() {
     let small = Small::start(Knows::DelIfEq);
@@ -165,7 +165,7 @@ async fn an_extension_never_shortens_whoever_asked_for_the_longer_one() {
     attached.detach();
 }
 
-/// Where the lease was taken over, a renewal must not keep the other one's key alive.
+/// If the lease was taken over, a renewal must not extend the key of the other client.
 #[tokio::test]
 async fn an_extension_leaves_another_ones_key_alone() {
     let small = Small::start(Knows::DelIfEq);
@@ -178,13 +178,14 @@ async fn an_extension_leaves_another_ones_key_alone() {
     assert!(small.get("lock:job").unwrap().1 < millis(900));
 }
 
-/// What was seen is deleted, not what is there by the time that the delete arrives.
+/// Deletes the value that was seen, not the value that exists when the delete arrives.
 #[tokio::test]
 async fn a_release_by_force_hits_nobody_who_came_later() {
     let small = Small::start(Knows::DelIfEq);
     let redlock = without(small.url());
     small.set("lock:job", "first", millis(10_000));
-    // Connected before; lost is the answer that names who has it, and its repetition is another question.
+    // The client connected before. The reply that names the holder is lost, so the repeated request is a different
+    // question.
     assert!(redlock.lock("job").inspect().await.unwrap().held);
     small.set("lock:long", &"x".repeat(2000), millis(10_000));
     let error = redlock.force_release("long").await.unwrap_err();
@@ -194,14 +195,14 @@ async fn a_release_by_force_hits_nobody_who_came_later() {
     assert_eq!((small.get("lock:job"), small.count("DEL")), (None, 0));
 }
 
-/// A delete whose connection died is owed, and is asked for in the way of the server that is there then.
+/// The delete of a broken connection stays pending, and is sent in the dialect of the server that is then connected.
 #[tokio::test]
 async fn a_delete_that_was_lost_is_paid() {
     for knows in [Knows::DelIfEq, Knows::DelEx] {
         let small = Small::start(knows);
         let redlock = without(small.url());
         let lease = redlock.lock("job").ttl(millis(8000)).acquire().await.unwrap();
-        // The connection breaks at the shifted answer; the delete was carried out, and is asked for again.
+        // The connection breaks at the shifted reply. The delete was run, and is sent again.
         small.lose(&["PING"]);
         let _ = lease.release().await;
         let name = if knows == Knows::DelIfEq { "DELIFEQ" } else { "DELEX" };
@@ -210,11 +211,11 @@ async fn a_delete_that_was_lost_is_paid() {
     }
 }
 
-/// The least that a user needs on Valkey 9: `docs/security.md`.
+/// The minimum rights of a user on Valkey 9: `docs/security.md`.
 #[cfg(feature = "delifeq")]
 const LEAST: &str = include_str!("../vectors/rights_without_scripts.txt").trim_ascii_end();
 
-/// A user who may not run scripts, on Valkey 9.
+/// A user without the right to run scripts on Valkey 9.
 #[cfg(feature = "delifeq")]
 fn as_user(server: &Server, rights: &str) -> Redlock {
     assert_eq!(server.ask(&format!("ACL SETUSER app reset on >s3cret-word {rights}")), "+OK");
@@ -235,7 +236,7 @@ async fn the_least_rights_are_enough_for_everything_without_scripts() {
     let waiting = tokio::spawn(redlock.lock("job").acquire());
     eventually("a waiter", || redlock.stats().waiting == 1).await;
     lease.release().await.unwrap();
-    // Pushed, not polled.
+    // By push, not by polling.
     let next = tokio::time::timeout(millis(5000), waiting).await.unwrap().unwrap().unwrap();
     assert!(redlock.force_release("job").await.unwrap());
     tokio::time::timeout(millis(5000), next.lost()).await.expect("told by push");
@@ -264,7 +265,7 @@ async fn a_right_that_is_missing_without_scripts_is_named_at_once() {
     }
 }
 
-/// Without being asked to, releases go by the way that costs the server less, and with `scripts(true)` they do not.
+/// By default, releases use the command that costs the server less. With `scripts(true)`, they use the script.
 #[tokio::test]
 async fn releases_take_the_cheaper_way_by_themselves() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Passwords, keys and other people's texts (`vectors/secrets.toml`): what is never shown, and what is shown harmless.
+//! Passwords, keys and foreign texts (`vectors/secrets.toml`): what is never shown, and what is shown only escaped.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ fn secrets() -> Secrets {
     read("secrets")
 }
 
-/// The error says this much, and in no form more than it may.
+/// Checks that the error contains the required text, and that no format of it contains a secret.
 fn check(about: &str, error: &Error, words: &[String]) {
     let text = error.to_string();
     for word in words {

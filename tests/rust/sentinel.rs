@@ -1,4 +1,5 @@
-//! Primaries that Sentinel manages, over real servers and sentinels: found, followed, and not believed when they are none.
+//! Primaries under Sentinel, with real servers and sentinels. The client finds and follows them, and does not trust a
+//! server that is not a primary.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use redlock::{ErrorKind, LossReason, Redlock, TlsOptions};
 use crate::support::Papers;
 use crate::support::{SERVERS_PASSWORD, Sentinels, builder, eventually, millis};
 
-/// What a failover takes, with time to spare.
+/// The time of a failover, with a margin.
 const LONG: Duration = Duration::from_secs(30);
 
 fn client(sentinels: &Sentinels) -> Redlock {
@@ -23,7 +24,7 @@ async fn a_lease_is_on_the_primary_and_follows_it_through_a_failover() {
     assert_eq!(sentinels.server(old).ask("GET lock:job"), lease.token());
     sentinels.fail_over(0);
     let new = sentinels.wait_switched(0, old);
-    // It goes on, and is extended where the primary is now.
+    // The lease continues and is extended at the new primary.
     lease.extend(millis(60_000)).await.unwrap();
     assert!(lease.is_held());
     let left: u64 = sentinels.server(new).ask("PTTL lock:job")[1..].parse().unwrap();
@@ -45,7 +46,7 @@ async fn a_holder_whose_key_was_not_replicated_is_told_at_the_switch() {
     }
     sentinels.fail_over(0);
     let lost = tokio::time::timeout(LONG, lease.lost()).await.expect("told at the switch");
-    // The failover is not even over by then; what it waits for afterwards is the old primary's own turn.
+    // The failover is not complete yet. The client waits only for the old primary to change its role.
     assert_eq!(lost.loss_reason(), Some(LossReason::Missing), "{lost}");
     let new = sentinels.wait_switched(0, old);
     let next = redlock.lock("job").try_acquire().await.unwrap().expect("free at the new one");
@@ -62,7 +63,7 @@ async fn a_lease_survives_the_death_of_the_primary() {
     let have = || replicas.iter().all(|one| one.ask("EXISTS lock:job") == ":1");
     eventually("the replicas have it", have).await;
     sentinels.server(old).kill();
-    // What is given back while there is nobody is deleted at the primary that comes.
+    // A lease that is released while no primary exists is deleted at the next primary.
     let other = redlock.lock("other");
     let error = other.clone().wait(millis(100)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -95,7 +96,7 @@ async fn a_replica_that_is_named_as_the_primary_is_not_used() {
     let mut sentinels = Sentinels::start(1, 1);
     let primary = sentinels.services[0].servers[0].port;
     let redlock = client(&sentinels);
-    // Demoted behind the sentinels' back: they go on naming it for a while.
+    // Demoted without the sentinels, which report it as the primary for a while.
     let other = sentinels.services[0].servers[1].port;
     sentinels.server(primary).ask(&format!("REPLICAOF 127.0.0.1 {other}"));
     let error = redlock.lock("job").wait(millis(200)).acquire().await.unwrap_err();
@@ -115,7 +116,7 @@ async fn a_primary_that_is_demoted_ends_the_connection_and_keeps_no_delete() {
     let other = sentinels.services[0].servers[1].port;
     let replica = sentinels.server(other);
     eventually("the replica has it", || replica.ask("EXISTS lock:job") == ":1").await;
-    // Its connections stay: only what it answers tells that it is none any more.
+    // Its connections stay open. Only its replies show that it is not a primary any more.
     sentinels.server(primary).ask(&format!("REPLICAOF 127.0.0.1 {other}"));
     let error = lease.release().await.unwrap_err();
     assert!(format!("{:?}", error.nodes()).contains("READONLY"), "{error}");

@@ -29,7 +29,7 @@ async fn memory_without_a_name_is_each_client_s_own() {
     let lease = one.lock("job").acquire().await.unwrap();
     let other = two.lock("job").try_acquire().await.unwrap();
     assert!(other.is_some(), "another client's node");
-    // The same client, also where it is a clone, has one node.
+    // A clone is the same client and has one node.
     assert!(one.clone().lock("job").try_acquire().await.unwrap().is_none());
     assert_eq!(one.nodes(), two.nodes());
     drop(lease);
@@ -76,7 +76,7 @@ async fn renewal_keeps_a_lease_beyond_its_ttl() {
     let server = Server::start();
     for redlock in [client([&server]), memory("renewal")] {
         let lease = redlock.lock("job").ttl(millis(300)).acquire().await.unwrap();
-        // Each renewal is a third of the TTL after the one before.
+        // Each renewal comes a third of the TTL after the one before.
         eventually("renewals", || redlock.stats().renewed >= 6).await;
         lease.ensure_held().unwrap();
         assert!(redlock.lock("job").try_acquire().await.unwrap().is_none());
@@ -137,11 +137,11 @@ async fn a_dropped_acquire_leaves_no_key_and_no_place_in_the_line() {
     assert!(waiting.is_err());
     lease.release().await.unwrap();
     eventually("no key", || server.ask("EXISTS lock:job") == ":0").await;
-    // Dropped between sending and the answer: the grant is on its way, and so is its delete.
+    // Dropped between the request and the reply. The grant is in flight, and so is its delete.
     let lock = two.lock("job");
     for _ in 0..20 {
         let mut acquire = std::pin::pin!(lock.acquire());
-        // Ready only where the background thread was quicker than this one.
+        // Ready only if the background thread was faster than this one.
         drop(futures_util::poll!(acquire.as_mut()));
     }
     let lease = one.lock("job").wait(millis(1000)).acquire().await.unwrap();
@@ -318,7 +318,7 @@ async fn release_all_releases_what_this_client_holds() {
     assert_eq!(server.ask("DBSIZE"), ":0");
 }
 
-/// Writes data of another type over the key of a lock.
+/// Overwrites the key of a lock with data of another type.
 fn overwrite(server: &Server, name: &str) {
     assert_eq!(server.ask("RPUSH other theirs"), ":1");
     assert_eq!(server.ask(&format!("RENAME other lock:{name}")), "+OK");
@@ -342,7 +342,7 @@ async fn a_key_that_becomes_another_type_is_lost_at_once_and_the_lease_leaves_no
 #[tokio::test]
 async fn a_release_gives_back_all_keys_but_the_one_that_became_another_type() {
     let server = Server::start();
-    // Without notifications: the release finds it.
+    // Without notifications, the release detects the loss.
     let redlock = builder([format!("{}?protocol=2", server.url())]).build().unwrap();
     for (names, min_hold, left) in
         [(&["a"][..], 0, ":1"), (&["a", "b", "c"], 0, ":1"), (&["a", "b", "c"], 50_000, ":3")]

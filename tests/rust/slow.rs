@@ -1,4 +1,4 @@
-//! The slow tier: tests that need real seconds, or that others running beside them would disturb.
+//! The slow tier: tests that need real seconds, or that other tests would disturb.
 
 #![allow(missing_docs, reason = "tests document themselves by their names")]
 #![allow(dead_code, reason = "what is shared is used by the other tests")]

@@ -1,6 +1,7 @@
-//! A small server of the test's own that forbids scripts, and deletes in the way of Valkey 9, of Redis 8.4, or in none.
+//! A small server for tests that forbids scripts and supports the conditional delete of Valkey 9, of Redis 8.4, or
+//! none.
 //!
-//! It keeps strings with their ends and carries out transactions; of what it answers, one can be lost.
+//! It stores strings with their TTLs and runs transactions. It can lose one of its replies.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufReader, Write};
@@ -10,28 +11,28 @@ use std::time::{Duration, Instant};
 
 use crate::fake::command;
 
-/// How it deletes what has a value.
+/// Which conditional delete it supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Knows {
     DelIfEq,
     DelEx,
     Nothing,
-    /// Is not ready yet.
+    /// It is still loading.
     Loading,
 }
 
 #[derive(Default)]
 struct State {
     keys: HashMap<String, (String, Option<Instant>)>,
-    /// Every command but those of the greeting.
+    /// Every command except those of the handshake.
     asked: Vec<Vec<String>>,
-    /// The answers to the next ones of these names, in this order, are lost on the way.
+    /// The replies to the next commands with these names, in this order, are lost.
     lose: VecDeque<String>,
-    /// The next one of this name is answered so much later, and whatever comes behind it.
+    /// The reply to the next command with this name is this late, and so is everything behind it.
     late: Option<(String, Duration)>,
 }
 
-/// The server; it lives as long as the process.
+/// The server, which runs until the process exits.
 pub(crate) struct Small {
     port: u16,
     state: Arc<Mutex<State>>,
@@ -56,30 +57,30 @@ impl Small {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The answers to the next such commands are lost.
+    /// Loses the replies to the next commands with these names.
     pub(crate) fn lose(&self, names: &[&str]) {
         self.state.lock().unwrap().lose = names.iter().map(|name| (*name).to_owned()).collect();
     }
 
-    /// The next such command is answered so much later.
+    /// Delays the reply to the next command with this name.
     pub(crate) fn delay(&self, name: &str, by: Duration) {
         self.state.lock().unwrap().late = Some((name.to_owned(), by));
     }
 
-    /// Somebody else's word.
+    /// Stores a foreign value.
     pub(crate) fn set(&self, key: &str, value: &str, ttl: Duration) {
         let until = Some(Instant::now() + ttl);
         self.state.lock().unwrap().keys.insert(key.to_owned(), (value.to_owned(), until));
     }
 
-    /// What the key holds, and how long it lives.
+    /// The value of the key and its remaining TTL.
     pub(crate) fn get(&self, key: &str) -> Option<(String, Duration)> {
         let mut state = self.state.lock().unwrap();
         let (value, until) = state.live(key)?.clone();
         Some((value, until?.saturating_duration_since(Instant::now())))
     }
 
-    /// How often it was asked for this.
+    /// How often it has received this command.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.state.lock().unwrap().asked.iter().filter(|words| words[0] == name).count()
     }

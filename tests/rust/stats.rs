@@ -1,4 +1,4 @@
-//! What a client says of itself in numbers.
+//! The statistics of a client.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ async fn connections_that_were_opened_anew_and_nodes_that_are_away_are_counted()
     assert_eq!((away.stats().unavailable, away.stats().timed_out), (2, 0));
 }
 
-/// The machine's clock, which panics once: when it is asked so many times more.
+/// The machine's clock, which panics once after this many reads.
 #[derive(Clone, Default)]
 struct Once(Arc<AtomicI64>);
 
@@ -104,7 +104,7 @@ async fn a_clock_that_panics_does_not_come_between_an_end_and_the_word_of_it() {
             Redlock::builder(["memory://"]).clock(Arc::new(clock.clone())).build().unwrap();
         let lease = client.lock("job").renew(false).ttl(millis(60_000)).acquire().await.unwrap();
         let told = tokio::spawn(lease.lost());
-        tokio::task::yield_now().await; // it waits now
+        tokio::task::yield_now().await; // waiting now
         clock.0.store(turn, Ordering::SeqCst);
         let _ = catch_unwind(AssertUnwindSafe(|| client.close()));
         clock.0.store(0, Ordering::SeqCst);

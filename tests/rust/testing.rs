@@ -1,4 +1,4 @@
-//! `redlock::testing`: what a program's tests can have happen, and that time passes as they say.
+//! `redlock::testing`: the events that a program's tests can trigger, and the clock that they control.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_lease_is_lost_now_and_its_holder_is_told() {
     assert!(!lease.is_held() && kept.is_held());
     assert_eq!(lease.lost_reason(), Some(LossReason::Missing));
     assert!(!redlock.lose("job").await.unwrap());
-    // What somebody else holds is lost to them, too.
+    // A lock that another holder has is lost to that holder too.
     let theirs = redlock.hold("job").await.unwrap();
     assert!(redlock.lose("job").await.unwrap());
     assert_eq!(theirs.lost().await.code(), "lost");
@@ -77,7 +77,7 @@ async fn time_passes_as_the_test_says() {
     clock.advance(600 * SECOND).await;
     assert!(renewed.is_held());
     assert_eq!(clock.elapsed(), 610 * SECOND);
-    // A process that was stopped for so long finds it lost, and somebody else may have it.
+    // A process that was stopped for that long finds it lost, and another client may hold it.
     clock.jump(11 * SECOND);
     assert!(!renewed.is_held());
     assert_eq!(renewed.lost().await.code(), "lost");

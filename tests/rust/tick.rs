@@ -1,4 +1,5 @@
-//! `min_hold`: after a release the key stays, held by nobody and had by nobody, until so long after the acquire.
+//! `min_hold`: after a release, the key stays without a holder until this long after the acquire. No client can acquire
+//! it before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ fn tick(redlock: &Redlock) -> Lock {
     redlock.lock("tick").ttl(LONG).min_hold(STAY)
 }
 
-/// What is left of a key, in ms; below 0: it is not there.
+/// The remaining TTL of a key in ms. Negative if the key does not exist.
 fn left(server: &Server, key: &str) -> i64 {
     server.ask(&format!("PTTL {key}")).trim_start_matches(':').parse().unwrap()
 }
@@ -34,7 +35,7 @@ async fn whatever_gives_it_back_leaves_the_key() {
     let all = left(&server, "lock:tick");
     assert!(!lease.is_held() && (1..=1600).contains(&all), "release_all: {all}");
     gone();
-    // What lengthened it counts no more.
+    // An earlier extension does not count any more.
     let lease = tick(&redlock).acquire().await.unwrap();
     lease.extend(LONG * 2).await.unwrap();
     lease.release().await.unwrap();
@@ -57,7 +58,7 @@ async fn of_several_names_each_stays_and_another_ones_key_is_left_alone() {
     assert!((1..=1600).contains(&a) && b > 50_000, "{a} {b}");
 }
 
-/// Without scripts, as Valkey and Redis 8.4 spell it.
+/// Without scripts, in the dialects of Valkey and Redis 8.4.
 #[tokio::test]
 async fn it_stays_without_scripts() {
     for knows in [Knows::DelIfEq, Knows::DelEx] {
@@ -68,20 +69,20 @@ async fn it_stays_without_scripts() {
         lease.release().await.unwrap();
         let (owner, left) = small.get("lock:tick").unwrap();
         assert!(owner == format!("kept:{token}") && left <= STAY * 2, "{owner} {left:?}");
-        // Another one's by the time that it is released.
+        // Another client owns it by the time of the release.
         let lease = redlock.lock("other").ttl(LONG).min_hold(STAY).acquire().await.unwrap();
         small.set("lock:other", "somebody", LONG * 2);
         assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
         let (owner, left) = small.get("lock:other").unwrap();
         assert!(owner == "somebody" && left > LONG, "{owner} {left:?}");
-        // An answer that is lost shifts the others: none counts.
+        // A lost reply shifts the others, so none counts.
         let lease = redlock.lock("third").ttl(LONG).min_hold(STAY).acquire().await.unwrap();
         small.lose(&["SET"]);
         assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
     }
 }
 
-/// Who has the same token elsewhere, by an attach: it is over for both.
+/// Another client has the same token by an attach. The lease ends for both.
 async fn ends_for_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) {
     let stay = LONG / 2;
     let lease = tick(&one).min_hold(stay).acquire().await.unwrap().into_handle();
@@ -89,7 +90,7 @@ async fn ends_for_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) 
     let twin = two.lock("tick").ttl(millis(3000)).attach(&token).await.unwrap().into_handle();
     lease.release().await.unwrap();
     let lost = tokio::time::timeout(LONG, twin.lost()).await.unwrap();
-    // Over several nodes a check may see the release on some of them only.
+    // Over several nodes, a check may see the release on some of them only.
     assert!(matches!(lost.reason(), Some("missing" | "quorum")), "{lost}");
     assert!(twin.extend(LONG).await.is_err());
     assert_eq!(two.lock("tick").attach(&token).await.unwrap_err().kind(), ErrorKind::Lost);
@@ -100,7 +101,7 @@ async fn ends_for_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) 
         "{error}"
     );
     assert!(left() < LONG * 2 / 3, "{:?}", left());
-    // Nobody holds it, and nobody has it.
+    // The lock has no holder, and no client can acquire it.
     let seen = two.lock("tick").inspect().await.unwrap();
     let states = seen.nodes.iter().all(|node| node.state == NodeState::Kept);
     assert!(!seen.held && seen.remaining <= Some(LONG * 2 / 3) && states, "{seen:?}");
@@ -124,7 +125,7 @@ async fn a_lease_of_its_token_in_another_client_ends_with_it() {
     }
 }
 
-/// An extension in two steps, of which the second would come behind the release.
+/// An extension in two steps, of which the second would arrive after the release.
 #[tokio::test]
 async fn what_was_being_extended_stays_no_longer() {
     let small = Small::start(Knows::DelIfEq);
@@ -137,7 +138,7 @@ async fn what_was_being_extended_stays_no_longer() {
     redlock.release_all().await.unwrap();
     let error = extended.await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.reason()), (ErrorKind::Lost, Some("revoked")), "{error}");
-    // Answered behind all that was asked before.
+    // The reply comes behind all earlier requests.
     assert!(redlock.lock("tick").try_acquire().await.unwrap().is_none());
     let left = small.get("lock:tick").unwrap().1;
     assert!(left <= STAY * 2 && small.count("PEXPIRE") == 0, "{left:?}");
@@ -160,7 +161,7 @@ async fn no_key_is_asked_to_live_for_less() {
     }
 }
 
-/// By hand: whoever waits is told what there is to do.
+/// The key was deleted by hand. The error tells the waiter what to do.
 #[tokio::test]
 async fn one_whose_ttl_was_taken_is_told_as_such() {
     let server = Server::start();

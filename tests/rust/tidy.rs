@@ -1,4 +1,4 @@
-//! Rules of the tree that no compiler checks.
+//! Rules for the source tree that no compiler checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,9 +62,9 @@ fn each_dependency_stays_in_its_place() {
             "node/redis/route/sentinels.rs",
         ],
     );
-    // A subscriber is called on the log's own thread only.
+    // A subscriber is called only on the log thread.
     mentions("core/src", "tracing::", &["log.rs", "spans.rs"]);
-    // And so is a recorder, on one of its own.
+    // A recorder is likewise called only on a separate thread.
     mentions("core/src", "metrics::", &["meter.rs"]);
     mentions(
         "core/src",
@@ -74,13 +74,13 @@ fn each_dependency_stays_in_its_place() {
     mentions("core/src", "SystemTime", &["clock/"]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);
     mentions("bindings-node/src", "ThreadsafeFunction", &["wake"]);
-    // Looked for at run time: not every runtime has them.
+    // Looked up at run time, because not every runtime has them.
     mentions("bindings-node/src", "uv_", &["runtime/libuv", "runtime/watch"]);
 }
 
 #[test]
 fn files_stay_readable() {
-    // A file is one duty, which rarely takes more lines than this.
+    // A file has one task, which rarely takes more lines than this.
     let folders = ["core/src", "bindings-python", "bindings-node", "tests/simulation"]
         .map(|sources| (sources, 400));
     for (folder, most) in folders.into_iter().chain([("tests", 500)]) {
@@ -93,7 +93,7 @@ fn files_stay_readable() {
     }
 }
 
-/// From its `fn` to the brace that closes it; in formatted code both stand at the same depth.
+/// The longest function, from its `fn` to its closing brace. In formatted code both have the same indentation.
 fn longest_function(text: &str) -> Option<(usize, String)> {
     let lines: Vec<&str> = text.lines().collect();
     let depth = |line: &str| line.len() - line.trim_start().len();
@@ -160,7 +160,7 @@ fn every_mutant_still_fits() {
     }
 }
 
-/// The files that the last column of a table's rows names: what ends in a dot and letters, up to the test in it.
+/// The files named in the last column of a table's rows: an extension of letters, up to the test name.
 fn files_named(table: &str) -> Vec<String> {
     let rows = table.lines().filter(|line| line.starts_with('|'));
     let tests = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit(" | ").next());
@@ -188,16 +188,16 @@ fn the_tests_of_repairs_are_where_the_table_says() {
     assert_eq!(files_named("| 1 | `a.rs` | `rust/b.rs`: it, `c.py::d` |"), ["rust/b.rs", "c.py"]);
 }
 
-/// A process that is forked while another thread initialises such a static, or holds it, finds it locked forever.
+/// If a process forks while another thread initialises or holds such a static, the child finds it locked forever.
 #[test]
 fn no_static_can_stay_locked_in_a_forked_child() {
     let locks = ["LazyLock<", "OnceLock<", ": Once ", "Mutex<"];
     let allowed = [
         // Set while the binding is loaded, and never initialised by a closure.
         ("core/src/listener.rs", "LISTENER"),
-        // Where there is no fork.
+        // On platforms without fork.
         ("core/src/clock/machine.rs", "START"),
-        // Held with Python's GIL, without which nothing forks.
+        // Held with Python's GIL, without which no thread forks.
         ("bindings-python/src/source.rs", "KNOWN"),
         ("bindings-python/src/registry.rs", "HELD"),
         ("bindings-python/src/runtime/exit.rs", "OWED"),

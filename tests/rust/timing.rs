@@ -1,11 +1,12 @@
-//! Finds the tests of the first tier that sleep, or assert an upper bound on a duration: they need luck on a busy machine.
+//! Finds tests of the first tier that sleep or assert an upper bound on a duration. They depend on luck on a busy
+//! machine.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::tidy::{files, root};
 
-/// What `tests/timing.toml` permits.
+/// The uses that `tests/timing.toml` permits.
 #[derive(serde::Deserialize)]
 struct Timing {
     #[serde(default)]
@@ -22,7 +23,7 @@ struct Allowed {
     reason: String,
 }
 
-/// Calls that wait for time, by name. A file may import Node's timer under another name.
+/// The names of calls that wait for time. A file may import Node's timer under another name.
 fn waits(text: &str) -> Vec<String> {
     let alias = text.split("setTimeout as ").nth(1).and_then(|rest| rest.split([' ', ',']).next());
     let names = ["sleep", "setTimeout"].into_iter().chain(alias);
@@ -40,7 +41,7 @@ fn waits_for_time(line: &str, waits: &[String]) -> bool {
         line.match_indices(call.as_str()).any(|(at, _)| {
             let defined =
                 ["fn ", "def ", "function "].iter().any(|word| line[..at].ends_with(word));
-            // A turn of the event loop is not a wait for time.
+            // A turn of the event loop does not wait for time.
             whole(at) && !defined && !line[at + call.len()..].starts_with("0)")
         })
     });
@@ -75,7 +76,7 @@ fn begins(line: &str, next: &str) -> Option<String> {
     let call = line.split('(').next().unwrap_or_default();
     let tests = ["test", "it", "slow", "test.skip", "test.only", "timed"].contains(&call);
     let named = if line.ends_with('(') { next.trim() } else { line };
-    // The reason of a slow test comes before its name, and nothing in it is listed.
+    // The reason of a slow test precedes its name, and slow tests are not listed.
     tests.then(|| named.split(['"', '`', '\'']).nth(1).unwrap_or_default().to_owned())
 }
 
@@ -86,7 +87,7 @@ fn uses_of_time(text: &str) -> Vec<(String, usize)> {
         return Vec::new();
     }
     let (waits, lines) = (waits(text), text.lines().collect::<Vec<_>>());
-    // Indentation, name, and whether it is of the slow tier or on a paused clock.
+    // Indentation, name, and whether the test is in the slow tier or uses a paused clock.
     let mut around: Vec<(usize, String, bool)> = Vec::new();
     let (mut uses, mut exempt) = (Vec::new(), false);
     for (at, line) in lines.iter().enumerate() {
@@ -109,7 +110,7 @@ fn uses_of_time(text: &str) -> Vec<(String, usize)> {
     uses
 }
 
-/// The tests that `make test` runs, and their helpers. The programs that tests start are left out, unless they are listed.
+/// The tests of `make test` and their helpers. Programs that tests start are excluded, unless they are listed.
 fn first_tier(listed: &[Allowed]) -> Vec<(String, String)> {
     let mut paths = Vec::new();
     for folder in ["tests/rust", "tests/simulation", "tests/fuzz", "core/src", "core/tests"] {
@@ -121,14 +122,14 @@ fn first_tier(listed: &[Allowed]) -> Vec<(String, String)> {
         let endings = [".py", ".mjs", ".cjs", ".js", ".ts"];
         paths.extend(files(&folder, &endings).into_iter().filter(here));
     }
-    // Whatever the list names is looked at, too.
+    // Every listed file is checked too.
     paths.extend(listed.iter().map(|one| root().join(&one.file)));
     paths.sort();
     paths.dedup();
     let read = paths.into_iter().filter(|path| path.exists()).filter_map(|path| {
         let shown = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
         let text = fs::read_to_string(&path).unwrap();
-        // Line numbers stay as they are.
+        // Line numbers do not change.
         let tests = |text: &str| {
             let at = text.find("#[cfg(test)]\nmod tests {")?;
             Some("\n".repeat(text[..at].matches('\n').count()) + &text[at..])

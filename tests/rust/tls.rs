@@ -1,4 +1,4 @@
-//! `rediss://` and `unix://` against real servers: who is trusted, and who is not.
+//! `rediss://` and `unix://` against real servers: which certificates are trusted, and which are not.
 
 use std::path::Path;
 
@@ -88,7 +88,7 @@ async fn one_server_is_not_called_a_quorum() {
     );
 }
 
-/// What a program has configured itself: it trusts the certificates of this file.
+/// A configuration made by the program, which trusts the certificates of this file.
 fn configured(papers: &Papers, ca: &str) -> ClientConfig {
     let mut trust = RootCertStore::empty();
     for found in CertificateDer::pem_file_iter(papers.path(ca)).unwrap() {

@@ -1,4 +1,4 @@
-//! Renewals, and releases, of many leases in one script, and attempts with one read: what one of them is, or lacks, costs the
+//! Renewals and releases of many leases in one script, and attempts with one read. A bad or missing lease costs the
 //! others nothing.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ async fn leases_that_are_due_together_are_renewed_by_one_script() {
     eventually("renewals", || redlock.stats().renewed >= 4 * LEASES as u64).await;
     assert!(leases.iter().all(Lease::is_held));
     let (scripts, renewed) = (count(&server, "evalsha") - before, count(&server, "pexpire"));
-    // Each was renewed five times or so. A slow machine may have them come apart.
+    // Each was renewed about five times. On a slow machine they may split into several scripts.
     assert!(renewed >= 3 * LEASES, "{renewed}");
     assert!(scripts < limit(&server, renewed), "{scripts} scripts for {renewed} renewals");
     join_all(leases.into_iter().map(Lease::release)).await.into_iter().for_each(Result::unwrap);
@@ -51,7 +51,7 @@ async fn one_that_is_lost_costs_the_others_nothing() {
         assert_eq!(lease.is_held(), lost.iter().all(|(gone, _)| *gone != at), "{at}");
     }
     let left = |key: &str| server.ask(&format!("PTTL lock:job-{key}"))[1..].parse::<i64>().unwrap();
-    // One without an end has one again, and one that lives longer is not cut short.
+    // A key without a TTL has one again, and a key with a longer TTL is not shortened.
     assert!((1..=1500).contains(&left("7")), "{}", left("7"));
     assert!(left("11") > 50_000, "{}", left("11"));
     assert_eq!(server.ask("GET lock:job-5"), "theirs");
@@ -67,7 +67,7 @@ async fn who_lacks_a_right_for_it_renews_one_by_one() {
     let leases = take(&redlock, LEASES).await;
     eventually("renewals", || redlock.stats().renewed >= 4 * LEASES as u64).await;
     assert!(leases.iter().all(Lease::is_held));
-    // It was tried once. Redis 6 does not count what it refuses a script.
+    // The client tried it once. Redis 6 does not count commands that it refuses in a script.
     let said = server.info("commandstats", "cmdstat_mget").unwrap_or_default();
     let refused = said.rsplit_once("rejected_calls=").and_then(|(_, rest)| rest.split(',').next());
     let refused: usize = refused.map_or(0, |calls| calls.parse().unwrap());
@@ -124,7 +124,7 @@ async fn what_is_given_back_to_a_server_that_lost_its_scripts_leaves_no_key() {
 async fn attempts_that_go_out_together_share_a_read() {
     let server = Server::start();
     let redlock = told(&server);
-    // What was never ours may be somebody's data, of which little is read.
+    // A value that was never a lock may be foreign data, so the client reads little of it.
     release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
     let (before, releases) = (count(&server, "getrange"), count(&server, "mget"));
     assert!(before >= LEASES, "{before}");
@@ -176,7 +176,7 @@ async fn who_lacks_a_right_for_it_asks_one_by_one() {
     }
 }
 
-/// Each asks for itself then, of thousands as of one.
+/// Each lease then has a separate request, for thousands of leases as for one.
 #[tokio::test]
 async fn thousands_that_were_lost_are_told_so_at_once() {
     const MANY: usize = 30_000;

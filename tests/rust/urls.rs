@@ -1,4 +1,5 @@
-//! Node URLs as other clients write them (vectors/urls.toml), and what their parameters do to a real connection.
+//! Node URLs in the formats of other clients (vectors/urls.toml), and the effect of their parameters on a real
+//! connection.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +39,7 @@ enum Word {
     Text(String),
 }
 
-/// The options of a row, as bindings give them.
+/// The options of a row in the form that bindings pass.
 fn args(options: &BTreeMap<String, Word>) -> ClientArgs {
     let text = |name: &str| match options.get(name) {
         Some(Word::Text(text)) => Some(text.clone()),
@@ -81,7 +82,7 @@ fn parameters_of_other_clients_are_understood_or_refused_by_name() {
     assert!(!silent.called(), "something was sent");
 }
 
-/// The line of `CLIENT LIST` that is this client's, and what it says of something.
+/// A field in the line of `CLIENT LIST` for this client.
 fn listed(server: &Server, name: &str, of: &str) -> Option<String> {
     let list = server.text("CLIENT LIST");
     let line = list.lines().find(|line| line.contains(&format!(" name={name} ")))?;
@@ -96,9 +97,9 @@ async fn a_database_and_a_protocol_and_a_name_reach_the_server() {
     let redlock = client("?db=3&protocol=2&client_name=by-url&socket_connect_timeout=30");
     let lease = redlock.lock("job").acquire().await.unwrap();
     assert_eq!(listed(&server, "by-url", "db").as_deref(), Some("3"));
-    // Redis says it since 7.0.
+    // Redis reports it since 7.0.
     assert!(matches!(listed(&server, "by-url", "resp").as_deref(), Some("2") | None));
-    // Another place than the same name in database 0.
+    // Different from the same name in database 0.
     let beside = client("").lock("job").try_acquire().await.unwrap();
     assert!(beside.is_some());
     assert_eq!(listed(&server, "redlock", "db").as_deref(), Some("0"));
@@ -166,7 +167,7 @@ async fn a_certificate_that_proves_nothing_is_believed_only_where_that_was_asked
     let papers = Papers::new();
     let (_server, port) = papers.server("no");
     let (_strict, strict_port) = papers.server("yes");
-    // Of an authority that this machine does not trust, and for another name.
+    // The certificate has an authority that this machine does not trust, and another name.
     let unverified = |name: &str| TlsOptions::new().verify(false).server_name(name);
     let verified = trusting(&papers.path("ca.crt")).verify(true).server_name("other.test");
     let url = format!("rediss://127.0.0.1:{port}");
@@ -174,7 +175,7 @@ async fn a_certificate_that_proves_nothing_is_believed_only_where_that_was_asked
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     locks(url.clone(), unverified("other.test")).await.unwrap();
     locks(format!("{url}?ssl_cert_reqs=none"), TlsOptions::default()).await.unwrap();
-    // Who we are is proved all the same.
+    // The client certificate is sent nevertheless.
     let strict = format!("rediss://127.0.0.1:{strict_port}?skip_verify=1");
     let shown = TlsOptions::new().cert(papers.path("client.crt")).key(papers.path("client.key"));
     assert!(locks(strict.clone(), TlsOptions::default()).await.is_err());

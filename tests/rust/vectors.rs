@@ -1,4 +1,4 @@
-//! The shared vectors, as the core sees them.
+//! The shared vectors as the core sees them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Waiters: whom they keep waiting, and what keeps them waiting.
+//! Waiters: which callers they delay, and what delays them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is better here.
+//! Cases where redlock is better than rslock.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn release_preserves_a_different_owner() {
     all_have(&nodes, "lock:owner", lease.token());
     nodes.iter().for_each(|node| assert_eq!(node.ask("SET lock:owner new PX 10000"), "+OK"));
     assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
-    // A delete that was sent nevertheless comes before what is sent after it.
+    // A delete that was sent after all arrives before anything that is sent later.
     let after = client.lock("lock:after").ttl(LONG).acquire().await.unwrap();
     all_have(&nodes, "lock:after", after.token());
     nodes.iter().for_each(|node| assert_eq!(node.ask("GET lock:owner"), "new"));
@@ -58,7 +58,7 @@ async fn dropping_guard_leaves_key_until_ttl() {
     drop(client.lock("lock:dropped").ttl(LONG * 60).acquire().await.unwrap());
     all_gone(&nodes, "lock:dropped");
 
-    // Who wants it to stay says so.
+    // A caller that wants to keep the key requests it explicitly.
     let lease = client.lock("lock:left").ttl(millis(2000)).acquire().await.unwrap();
     all_have(&nodes, "lock:left", lease.token());
     assert!(lease.detach());
@@ -72,12 +72,13 @@ async fn lock_with_short_ttl_and_retries() {
     let error = client.lock("lock:short").ttl(millis(1)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("ttl"), "{error}");
-    // Theirs was sent, and came to nothing after all.
+    // rslock sends the request, which then has no effect.
     let asked = |node: &Server| node.info("commandstats", "cmdstat_set");
     assert!(nodes.iter().all(|node| asked(node).is_none()));
 }
 
-/// A key that is changed by hand on one server of three is no loss; where it is on all of them the holder is told.
+/// A key that is changed by hand on one server of three is not lost. If it is changed on all of them, the holder is
+/// notified.
 async fn changed(by: &str, reason: LossReason) {
     let (nodes, client) = three();
     let lock = client.lock("lock:job").ttl(LONG);
@@ -85,21 +86,21 @@ async fn changed(by: &str, reason: LossReason) {
     all_have(&nodes, "lock:job", lease.token());
     nodes[0].ask(by);
     if reason == LossReason::Missing {
-        // Written anew there, by a quorum's word.
+        // The client has written the key again because a quorum still had it.
         all_have(&nodes, "lock:job", lease.token());
     }
-    // Time in which it could have been told, had it been a loss.
+    // Time enough for a notification, if it were lost.
     let told = tokio::time::timeout(millis(300), lease.lost()).await;
     assert!(told.is_err() && lease.is_held() && lock.inspect().await.unwrap().held);
     assert!(on(&nodes).lock("lock:job").try_acquire().await.unwrap().is_none());
 
-    // Again, where a busy machine was so slow between two servers that the first one was repaired.
+    // Repeated, because on a busy machine the first server may be repaired before the next one is changed.
     eventually("it is notified", || {
         nodes.iter().for_each(|node| _ = node.ask(by));
         !lease.is_held()
     })
     .await;
-    // Who looks while they are being changed finds it with some still.
+    // A check during the changes still finds the key on some servers.
     let told = lease.lost_reason().unwrap();
     assert!([reason, LossReason::Quorum].contains(&told), "{told:?}");
 }
@@ -130,7 +131,7 @@ async fn redis_connection_failed() {
     let client = Redlock::builder(urls).build().unwrap();
     let error = client.lock("lock:job").wait(millis(300)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    // Two are enough to know that there is no quorum.
+    // Two errors are enough to know that no quorum is possible.
     let failed = error.nodes().iter().filter(|node| node.state == NodeState::Fault);
     assert!(error.nodes().len() == 3 && failed.count() >= 2, "{error}");
 }
@@ -142,7 +143,7 @@ async fn is_freed_handles_redis_connection_failure() {
     let lock = client.lock("lock:job").ttl(millis(1000));
     let lease = lock.acquire().await.unwrap();
     nodes.iter_mut().for_each(Server::kill);
-    // Nobody can say, and its holder knows without being told when it is over.
+    // No node can reply, and the holder knows the end of its lease without a notification.
     assert_eq!(lock.inspect().await.unwrap_err().kind(), ErrorKind::Unavailable);
     tokio::time::timeout(LONG, lease.lost()).await.expect("it is told");
     assert!(!lease.is_held());

@@ -1,4 +1,4 @@
-//! What is different here, neither better nor worse.
+//! Cases where redlock differs from rslock, neither better nor worse.
 
 use std::time::Duration;
 
@@ -35,11 +35,11 @@ async fn lock_lock() {
 async fn lock_unlock() {
     let (nodes, client) = three();
     nodes[0].ask("SET lock:job theirs");
-    // One server of three does not make a holder.
+    // One server of three is not enough for a holder.
     let attached = client.lock("lock:job").attach("theirs").await;
     assert_eq!(attached.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(nodes[0].ask("GET lock:job"), "theirs");
-    // Whether there was a lock: two of three say no, and the third may be late.
+    // Two of three nodes report no lock, and the third may be late. So the result may be either.
     let _ = client.force_release("lock:job").await.unwrap();
     all_gone(&nodes, "lock:job");
 }

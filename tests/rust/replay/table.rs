@@ -1,11 +1,11 @@
-//! The table of docs/migrating-from.md says what these tests are.
+//! Checks that the table of docs/migrating-from.md matches these tests.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use crate::tidy::root;
 
-/// Their verdicts as the page has them, and the modules here.
+/// The verdicts on the page, and the modules here.
 const VERDICTS: [(&str, &str); 5] = [
     ("same", "same"),
     ("better", "better"),
@@ -13,11 +13,11 @@ const VERDICTS: [(&str, &str); 5] = [
     ("no equivalent", "none"),
     ("worse", "worse"),
 ];
-/// How many cases rslock 0.10.0 has: `#[test]` of src/lib.rs and its modules, examples of its documentation, programs of
-/// `examples/`, and the README's.
+/// Number of cases in rslock 0.10.0: `#[test]` in src/lib.rs and its modules, documentation examples, programs in
+/// `examples/`, and the README.
 const THEIRS: [(&str, usize); 4] = [("", 34), ("doc_", 1), ("example_", 5), ("readme", 1)];
 
-/// The tests beside this one, each with its module.
+/// The tests of the other modules, each with its module.
 fn played() -> BTreeMap<String, String> {
     let this = |more: &[&str]| {
         let mut this = Command::new(std::env::current_exe().unwrap());
@@ -36,7 +36,7 @@ fn played() -> BTreeMap<String, String> {
     played
 }
 
-/// The rows of rslock's part of the page, each in its columns.
+/// The rows of rslock's section of the page, split into columns.
 fn rows() -> Vec<Vec<String>> {
     let page = std::fs::read_to_string(root().join("docs/migrating-from.md")).unwrap();
     let (_, part) = page.split_once("#### rslock 0.10.0\n").expect("a table of rslock");

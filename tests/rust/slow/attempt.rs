@@ -1,4 +1,4 @@
-//! One free key is asked for in the cheapest way; whatever else it is, a script has the last word.
+//! One free key is requested with the cheapest command. In every other case a script decides.
 
 use redlock::Redlock;
 
@@ -12,7 +12,7 @@ async fn a_link_too_slow_for_two_questions_waits_all_the_same() {
     let slow = Redlock::builder([proxy.url()]).node_timeout(millis(250)).build().unwrap();
     slow.lock("job").inspect().await.unwrap();
     let lease = client([&server]).lock("job").acquire().await.unwrap();
-    proxy.set(Mode::Delay); // 150 ms for each answer
+    proxy.set(Mode::Delay); // 150 ms for each reply
     let waiter = tokio::spawn(slow.lock("job").ttl(millis(1000)).acquire());
     tokio::time::sleep(millis(2500)).await;
     assert!(!waiter.is_finished(), "unavailable for a whole ttl: {:?}", waiter.await);

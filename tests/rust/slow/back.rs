@@ -1,4 +1,4 @@
-//! Servers that come back, and others that came in their place.
+//! Servers that return, and servers that are replaced by others.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ async fn an_idle_client_finds_a_server_that_is_back_at_once() {
         server.kill();
         tokio::time::sleep(millis(50)).await;
         assert_eq!(lock.try_acquire().await.unwrap_err().kind(), ErrorKind::Unavailable);
-        // Long enough for the pauses between attempts to be the longest.
+        // Long enough for the pauses between attempts to reach their maximum.
         tokio::time::sleep(millis(idle)).await;
         server.restart();
         let lease = lock.try_acquire().await.expect("an old refusal").unwrap();
@@ -34,7 +34,7 @@ async fn who_comes_while_an_attempt_hangs_has_another_one_begin() {
     let redlock = builder([proxy.url()]).build().unwrap();
     let lock = redlock.lock("job");
     lock.acquire().await.unwrap().release().await.unwrap();
-    // The connection is lost, and the next attempt, which begins by itself, hears nothing for two seconds.
+    // The connection is lost. The automatic next attempt gets no reply for two seconds.
     proxy.set(Mode::Blackhole);
     proxy.reset();
     let begun = proxy.connections.load(Ordering::Relaxed);
@@ -59,7 +59,8 @@ async fn a_node_known_to_be_down_is_a_fault_at_once() {
     redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
     nodes[0].kill();
     tokio::time::sleep(millis(2500)).await;
-    // Two of three are down, one of them without a word: whoever asks often is not kept waiting for it.
+    // Two of three nodes are down, and one of them does not even refuse. A caller that tries often does not wait for
+    // it.
     let (mut slow, tries) = (0, 200);
     for at in 0..tries {
         let started = Instant::now();
@@ -91,9 +92,9 @@ async fn begins_a_new_guard(mode: Mode) {
     let redlock = builder(urls).restart_guard(guard).build().unwrap();
     tokio::time::sleep(millis(5100)).await; // all are old enough
     let lock = redlock.lock("job").ttl(millis(2000));
-    // Its first connections may take longer than one vote's time on a busy machine.
+    // On a busy machine, the first connections may take longer than the timeout of one vote.
     lock.acquire().await.unwrap().release().await.unwrap();
-    // Two of three are enough for that; a server that was never spoken to is not known to be another one.
+    // Two of three are enough for that. A server without an earlier connection cannot be recognized as a different one.
     while lock.inspect().await.unwrap().nodes.iter().any(|node| node.error.is_some()) {
         tokio::time::sleep(millis(10)).await;
     }
@@ -101,10 +102,10 @@ async fn begins_a_new_guard(mode: Mode) {
     for (proxy, other) in proxies.iter().zip(&others) {
         proxy.lead_to(other.port);
     }
-    // Another connection to the same one is no reason to forget.
+    // Another connection to the same server keeps the state.
     tokio::time::sleep(millis(500)).await;
     proxies.iter().for_each(Proxy::reset);
-    // While they are connected to again they are faults for that reason; they are kept out for the other one.
+    // During a reconnect they count as failed for that reason. The guard is the reason that keeps them out.
     let (end, mut said) = (Instant::now() + millis(15_000), false);
     loop {
         match lock.try_acquire().await {

@@ -1,4 +1,4 @@
-//! A Redis Cluster as one node: every slot, migrations and failovers under a holder, and what is refused.
+//! A Redis Cluster as one node: every slot, migrations and failovers during a lease, and refused configurations.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ async fn after_a_crash_the_new_master_has_the_lock_or_its_holder_is_told() {
     let owner = cluster.owner_of("{a}");
     let replica = &cluster.replicas[owner];
     wait(|| replica.text("READONLY\r\nGET lock:{a}kept").contains(kept.token()));
-    // What the master grants from now on never reaches it.
+    // From now on, no grant of the master reaches it.
     replica.signal(libc::SIGSTOP);
     assert_eq!(cluster.masters[owner].ask("CLIENT KILL TYPE replica"), ":1");
     let lost = one.lock("{a}lost").ttl(millis(20_000)).acquire().await.unwrap();
@@ -78,7 +78,7 @@ async fn after_a_crash_the_new_master_has_the_lock_or_its_holder_is_told() {
     kept.release().await.unwrap();
 }
 
-/// Names in slots that are this master's.
+/// Names in slots of this master.
 fn names_at(cluster: &Cluster, master: usize) -> impl Iterator<Item = String> {
     let is_there = move |name: &String| cluster.owner_of(&format!("lock:{name}")) == master;
     (0..10_000).map(|at| format!("job-{at}")).filter(is_there)
@@ -105,14 +105,14 @@ async fn a_master_that_is_cut_off_does_not_say_who_has_its_slots() {
     }
     assert_eq!(new.ask("CLUSTER FAILOVER TAKEOVER"), "+OK");
     wait(|| new.info("replication", "role").as_deref() == Some("master"));
-    // What it had not got yet.
+    // Simulates a replica that had not received the lock yet.
     assert_eq!(new.ask("FLUSHALL"), "+OK");
     let lost = tokio::time::timeout(ttl + millis(1000), lease.lost()).await.expect("notified");
     assert_eq!(lost.reason(), Some("missing"), "{lost}");
     lock.acquire().await.unwrap().release().await.unwrap();
 }
 
-/// Commands in a second, over some seconds.
+/// Commands per second, over some seconds.
 async fn rate(cluster: &Cluster) -> u64 {
     tokio::time::sleep(millis(1500)).await;
     let (before, begun) = (cluster.commands(), Instant::now());

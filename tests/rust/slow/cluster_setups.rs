@@ -1,5 +1,4 @@
-//! Clusters in each set-up that the documents name: several as a quorum, with replicas that must have what is granted,
-//! over TLS, and with logins that change.
+//! All documented cluster setups: several clusters as a quorum, required replicas, TLS, and changing credentials.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +34,7 @@ async fn several_clusters_are_a_quorum() {
     clusters[1].kill();
     let error = one.lock("job").wait(millis(500)).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    // Nothing is left behind where a vote was given.
+    // No key is left behind on a node that voted.
     wait(|| clusters[2].ask("EXISTS lock:job") == ":0");
 }
 
@@ -49,7 +48,7 @@ async fn a_replica_that_joined_unseen_takes_no_first_vote_when_it_takes_over() {
     let urls: Vec<String> = clusters.iter().map(url).collect();
     let client = Redlock::builder(urls).restart_guard(guard).build().unwrap();
     let lock = client.lock("job").ttl(millis(2000));
-    // The client looks at the map now, which has no replica.
+    // The client reads the map now, which has no replica.
     lock.acquire().await.unwrap().release().await.unwrap();
     let master = &clusters[0];
     assert_eq!(replica.ask(&format!("CLUSTER MEET 127.0.0.1 {}", master.port)), "+OK");
@@ -62,7 +61,7 @@ async fn a_replica_that_joined_unseen_takes_no_first_vote_when_it_takes_over() {
     wait(|| replica.info("replication", "master_link_status").as_deref() == Some("up"));
     assert_eq!(replica.ask("CLUSTER FAILOVER TAKEOVER"), "+OK");
     wait(|| master.info("replication", "role").as_deref() == Some("slave"));
-    // Its vote is needed.
+    // Its vote is required.
     clusters[1].kill();
     let (begun, mut said) = (Instant::now(), false);
     loop {

@@ -7,7 +7,7 @@ use redlock::Redlock;
 
 use crate::support::{Server, aside, millis};
 
-/// Passes nothing on for so long after each connection was accepted.
+/// Accepts connections, and passes on nothing for this long after each one.
 fn late(server: &Server, delay: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! How leases and clients end: given back under a holder, in order, in a hurry, at once.
+//! How leases and clients end: released during a hold, in order, in a hurry, immediately.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_shutdown_waits_within_its_timeout_for_a_node_that_it_owes_a_delete() 
     assert_eq!(servers[2].ask("EXISTS lock:job"), ":0");
 }
 
-/// Each would else ask because the other one wrote, and write by that.
+/// Otherwise each client would check because the other one wrote, and its check would write again.
 // Slow: commands are counted for a second.
 #[tokio::test]
 async fn two_clients_of_one_token_leave_each_other_in_peace() {

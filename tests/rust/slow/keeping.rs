@@ -1,4 +1,4 @@
-//! Leases under way: renewed in time, told of their loss in time, whatever their round, their ttl or a minority did.
+//! Active leases are renewed in time, and a loss is reported in time. This holds for any round, TTL or failed minority.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::support::{Mode, Proxy, Server, builder, client, millis, servers};
 async fn a_lease_whose_round_took_most_of_its_ttl_is_renewed_at_once() {
     let server = Server::start();
     let redlock = client([&server]);
-    // The next time that the keeper of leases looks by itself is after this lease's deadline.
+    // The renewal loop wakes next after the deadline of this lease.
     let other = redlock.lock("other").ttl(millis(4500)).acquire().await.unwrap();
     server.signal(libc::SIGSTOP);
     let pid = server.pid();
@@ -71,7 +71,7 @@ async fn a_first_lease_stands_on_every_node_at_once() {
         let lease = redlock.lock(&*name).ttl(Duration::from_secs(30)).acquire().await.unwrap();
         tokio::time::sleep(millis(60)).await;
         for (at, node) in nodes.iter().enumerate() {
-            // A busy machine may take longer to connect at all.
+            // A busy machine may take longer to connect.
             let end = Instant::now() + Duration::from_secs(5);
             while node.ask(&format!("EXISTS lock:{name}")) != ":1" {
                 assert!(Instant::now() < end, "round {round}: node {at} of 3");

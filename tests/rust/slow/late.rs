@@ -1,4 +1,4 @@
-//! Bytes that arrive when their connection is long dead: they change nothing that anybody relies on.
+//! Bytes that arrive long after their connection is closed have no effect on any lease.
 
 use std::io::{ErrorKind as Io, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,10 +10,11 @@ use redlock::{ErrorKind, Lock, Redlock};
 
 use crate::support::{Proxy, Server, builder, client, millis};
 
-/// A proxy that holds back what a client sent, delivers it when the client's side is gone, and lets new ones pass.
+/// A proxy that holds back the bytes of a client and delivers them when the client's side is closed. Bytes of new
+/// connections pass.
 struct Holding {
     port: u16,
-    /// Those who wait for a word that one of theirs says, before they hold.
+    /// The connections hold from the first command of theirs that contains this word.
     until: Arc<Mutex<&'static str>>,
     lines: Arc<Mutex<Vec<Line>>>,
     opened: Arc<AtomicUsize>,
@@ -57,7 +58,7 @@ impl Holding {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// From now on, or from the first command with this word on.
+    /// Starts to hold now, or at the first command with this word.
     fn hold(&self, word: &'static str) {
         *self.until.lock().unwrap() = word;
         if word.is_empty() {
@@ -65,7 +66,7 @@ impl Holding {
         }
     }
 
-    /// Ends the clients' sides; what they sent is still held.
+    /// Closes the clients' sides. The bytes that they sent are still held.
     fn cut(&self) {
         for line in self.lines.lock().unwrap().iter() {
             let _ = line.client.shutdown(Shutdown::Both);
@@ -122,7 +123,7 @@ async fn warm(redlock: &Redlock) {
     redlock.lock("warm").acquire().await.unwrap().release().await.unwrap();
 }
 
-/// A vote that is held back, and rolled back over the next connection before it arrives.
+/// Holds back a vote, which is rolled back over the next connection before it arrives.
 async fn rolled_back(server: &Server, proxy: &Holding, lock: Lock) {
     proxy.hold("");
     let vote = tokio::spawn(lock.try_acquire());
@@ -210,7 +211,7 @@ async fn a_debt_is_paid_however_long_its_server_was_frozen() {
     server.signal(libc::SIGSTOP);
     let vote = tokio::spawn(redlock.lock("job").ttl(millis(5000)).try_acquire());
     tokio::time::sleep(millis(150)).await;
-    // What was sent is in the server's hands; its delete can only go over another connection.
+    // The server has the sent bytes. The delete needs another connection.
     proxy.reset();
     vote.await.unwrap().unwrap_err();
     tokio::time::sleep(millis(6500)).await;
@@ -219,7 +220,7 @@ async fn a_debt_is_paid_however_long_its_server_was_frozen() {
     assert_eq!(server.ask("EXISTS lock:job"), ":0", "nobody owes its delete any more");
 }
 
-/// Greets, answers no question after that, and says how the connection ended.
+/// Completes the handshake and then never replies. Returns how the connection ended.
 fn greet_and_be_silent(mut stream: TcpStream) -> &'static str {
     let mut buffer = [0; 8192];
     loop {
@@ -230,7 +231,7 @@ fn greet_and_be_silent(mut stream: TcpStream) -> &'static str {
                 let text = String::from_utf8_lossy(&buffer[..count]);
                 let hello = usize::from(text.contains("HELLO"));
                 let commands = text.lines().filter(|line| line.starts_with('*')).count();
-                // The greeting tries one, too.
+                // The handshake tries a script too.
                 let asked = text.contains("EVALSHA") && !text.contains("redlock-rights");
                 let others = if asked { 0 } else { commands - hello };
                 let map = "%1\r\n$5\r\nproto\r\n:3\r\n".repeat(hello);

@@ -1,6 +1,6 @@
-//! Tens of thousands of calls, dropped in the middle, refused and lost ones among them, leave nothing behind.
+//! Tens of thousands of calls leave no resource behind, including cancelled, refused and lost ones.
 //!
-//! In processes of their own: this test binary, told by the environment to run the cycles and nothing else.
+//! Each test runs this test binary in a separate process. The environment makes it run only the cycles.
 
 use std::process::Command;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const URL: &str = "LEAKS_URL";
 async fn cycle(redlock: &Redlock, at: usize) {
     let lock = redlock.lock(format!("job-{}", at % 10)).ttl(millis(5000));
     match at % 20 {
-        // Dropped at another moment of its round each.
+        // Dropped at a different time of its round in each case.
         3 | 8 | 13 | 18 => {
             let mut acquire = Box::pin(lock.acquire());
             for _ in 0..at % 7 {
@@ -27,7 +27,7 @@ async fn cycle(redlock: &Redlock, at: usize) {
                 tokio::task::yield_now().await;
             }
         }
-        // Held by another, or waited for behind it.
+        // Held by another client, or queued behind it.
         5 => {
             let lease = lock.acquire().await.unwrap();
             assert!(lock.try_acquire().await.unwrap().is_none());
@@ -62,7 +62,7 @@ fn rss() -> usize {
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// What the process holds on to: memory, files, threads, leases.
+/// The resources of the process: memory, files, threads, leases.
 async fn measure(redlock: &Redlock) -> [usize; 4] {
     tokio::time::sleep(millis(500)).await;
     [rss(), count("/proc/self/fd"), count("/proc/self/task"), redlock.leases().len()]
@@ -77,7 +77,7 @@ async fn bursts(url: &str) {
         }
         seen.push(measure(&redlock).await);
     }
-    // A leak shows in every burst, an allocator's habits only in some: the least growth counts.
+    // A leak shows in every burst, while the allocator's behaviour shows only in some. So the minimum growth counts.
     for (what, most) in [100 * ROUNDS, 0, 0, 0].into_iter().enumerate() {
         let growth = seen.windows(2).map(|pair| pair[1][what].saturating_sub(pair[0][what])).min();
         assert!(growth <= Some(most), "{what}: {seen:?}");
@@ -96,7 +96,7 @@ async fn nothing_grows() {
     alone("slow::leaks::nothing_grows", &server.url());
 }
 
-/// Runs a test of this file in a process of its own.
+/// Runs a test of this file in a separate process.
 fn alone(test: &str, url: &str) {
     let mut this = Command::new(std::env::current_exe().unwrap());
     let run = this.args([test, "--exact", "--nocapture"]).env(URL, url).output().unwrap();
@@ -106,7 +106,7 @@ fn alone(test: &str, url: &str) {
     println!("{said}");
 }
 
-/// Bytes that were allocated and not freed, exactly.
+/// The exact number of allocated bytes that are not freed.
 #[cfg(target_env = "gnu")]
 fn allocated() -> usize {
     // SAFETY: it only reads the allocator's own counters.
@@ -117,7 +117,8 @@ fn allocated() -> usize {
 #[cfg(target_env = "gnu")]
 const COUNT: usize = 20_000;
 
-/// Leases of hours, each given back at once: nothing of them waits for the hour. `seen`: the keeper looked at every other one; what is left in bytes.
+/// Leases of hours, each released immediately. None of their memory stays for the hour. `seen`: the renewal loop ran at
+/// every second one. Returns the remaining bytes.
 #[cfg(target_env = "gnu")]
 async fn hours(redlock: &Redlock, seen: bool) -> usize {
     let lock = redlock.lock("job").ttl(Duration::from_secs(36_000));
@@ -128,7 +129,7 @@ async fn hours(redlock: &Redlock, seen: bool) -> usize {
     for at in 0..COUNT {
         let lease = lock.acquire().await.unwrap();
         if seen && at % 2 == 0 {
-            // A loss is something to look at.
+            // A loss wakes the renewal loop.
             let lost = other.acquire().await.unwrap();
             redlock.force_release("other").await.unwrap();
             lost.lost().await;
@@ -149,8 +150,8 @@ async fn nothing_of_long_leases_waits_for_their_end() {
     for seen in [false, true] {
         grown.push(hours(&Redlock::builder([&url]).build().unwrap(), seen).await);
     }
-    // Left behind they would be 8 bytes each where nobody looked, and 48 where somebody did. A list of at most 1,024 is
-    // kept either way.
+    // If they were left behind, each would take 8 bytes without a wake-up and 48 with one. A list of at most 1,024
+    // entries stays either way.
     assert!(grown[0] < COUNT * 2 && grown[1] < COUNT * 8, "{grown:?}");
     println!("flat: {grown:?}");
 }

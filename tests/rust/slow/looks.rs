@@ -1,4 +1,4 @@
-//! An event loop that reads its own connections: what it is woken for.
+//! An event loop that reads its own connections, and what wakes it.
 
 use std::future::Future;
 use std::os::fd::RawFd;
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{Server, client, millis};
 
-/// As an event loop of Python's or Node's.
+/// Behaves like the event loop of Python or Node.js.
 struct Loop {
     descriptor: AsyncFd<RawFd>,
     driver: Driver<()>,
@@ -30,9 +30,9 @@ impl Loop {
         Self { descriptor, driver }
     }
 
-    /// Waits until there is something to look at, and looks; how many futures are done by that.
+    /// Waits for readiness and handles it. Returns how many futures have completed.
     async fn look(&self) -> usize {
-        // Told once: what comes during the look wakes it again.
+        // Clears readiness first, so that an event during the handling wakes the loop again.
         self.descriptor.readable().await.unwrap().clear_ready();
         self.driver.look().0.len()
     }
@@ -66,7 +66,7 @@ async fn renewals_wake_no_loop() {
     let server = Server::start();
     let redlock = client([&server]);
     let (here, leases) = (Loop::new(), Leases::default());
-    // Until the connection is its own to read.
+    // Repeats until the loop reads the connection itself.
     for _ in 0..300 {
         here.run(acquire(redlock.lock("warm"), &leases)).await;
         let lease = leases.lock().unwrap().pop().unwrap();
@@ -89,7 +89,7 @@ async fn renewals_wake_no_loop() {
     let renewed = redlock.stats().renewed - before;
     assert!(renewed >= 120, "{renewed}");
     assert!(looks < 20, "{looks} for {renewed} renewals");
-    // It goes on as before.
+    // It works as before.
     here.run(acquire(redlock.lock("warm"), &leases)).await;
     assert!(leases.lock().unwrap().iter().all(Lease::is_held));
 }

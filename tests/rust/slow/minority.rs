@@ -1,4 +1,4 @@
-//! A node that is down, or wrong, costs the others nothing.
+//! A node that is down or wrong costs the other nodes nothing.
 
 use std::time::{Duration, Instant};
 

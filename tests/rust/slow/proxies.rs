@@ -1,4 +1,5 @@
-//! Managed servers and proxies that lack commands, or cut connections: each is told of at connect or does without.
+//! Managed servers and proxies that lack commands or close connections. Each lack is reported at connect or has a
+//! substitute.
 
 use redlock::Redlock;
 
@@ -15,7 +16,7 @@ async fn a_server_without_client_info_and_ping_still_keeps_locks() {
     let redlock = Redlock::builder([proxy.url()]).build().unwrap();
     let lease = redlock.lock("job").ttl(millis(1000)).acquire().await.unwrap();
     let waiting = tokio::spawn(redlock.lock("job").wait(millis(10_000)).acquire());
-    // Renewed, also over the next connection.
+    // It is renewed, and over the next connection too.
     tokio::time::sleep(millis(1500)).await;
     proxy.reset();
     tokio::time::sleep(millis(1500)).await;
@@ -37,7 +38,7 @@ async fn connections_that_are_cut_when_idle_cost_no_lease() {
         tokio::time::sleep(millis(2500)).await;
         lease.ensure_held().unwrap();
         assert_eq!(server.ask("GET lock:job"), lease.token());
-        // Nobody else, neither.
+        // No other client acquires it either.
         assert!(lock.try_acquire().await.unwrap().is_none());
     }
     lease.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! A node of three that says all the time that keys have changed: no lease is lost by it, and no memory.
+//! One node of three sends invalidations without a pause. That costs no lease and no memory.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use redlock::Redlock;
 
 use crate::support::{Server, millis, servers};
 
-/// In front of a server; says what the server did not say.
+/// A proxy in front of a server that injects additional pushes.
 struct Injector {
     port: u16,
     client: Arc<Mutex<Option<TcpStream>>>,
@@ -75,7 +75,7 @@ async fn a_node_that_says_all_the_time_that_keys_changed_costs_no_lease_and_no_m
     let flood = std::thread::spawn(move || {
         injector.say(">2\r\n$10\r\ninvalidate\r\n_\r\n".repeat(300).as_bytes());
         let (begun, mut round) = (Instant::now(), 0);
-        // Until each was renewed in the midst of it; with all of them lost nothing would be.
+        // Until each was renewed meanwhile. If all were lost, no renewal would happen.
         while counts.stats().renewed < LEASES as u64 && begun.elapsed() < Duration::from_secs(40) {
             round += 1;
             let ours = (0..LEASES).map(|at| invalidates(&format!("lock:job-{at}")));

@@ -1,4 +1,4 @@
-//! Redlock over several nodes: dead, frozen, restarted and cut-off minorities, and majorities.
+//! Redlock over several nodes: minorities and majorities that are down, frozen, restarted or cut off.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ async fn a_lease_too_short_for_its_network_is_unavailable_and_lets_the_next_one_
     let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
     proxies.iter().for_each(|proxy| proxy.set(Mode::Delay));
-    // Answers are in time for a vote, and too late for what `max_hold` leaves of the lease.
+    // Replies arrive in time for a vote, and too late for the rest of the lease under `max_hold`.
     let short = redlock.lock("job").ttl(DELAY * 8).node_timeout(DELAY * 7).max_hold(DELAY * 4 / 5);
     let error = short.try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -99,7 +99,8 @@ async fn rolling_restarts_leave_the_lease_on_every_node() {
     lease.release().await.unwrap();
 }
 
-/// The holder has three of five; one of the three restarts empty and the other two, which were down, return.
+/// The holder has three of five nodes. One of the three restarts without data, and the other two, which were down,
+/// return.
 async fn amnesia(run: usize) {
     let mut nodes = servers(5);
     let guard = millis(2000);
@@ -153,7 +154,7 @@ async fn a_lock_that_is_deleted_on_one_node_after_the_other_is_not_put_back() {
         tokio::time::sleep(millis(1)).await;
     }
     for node in &nodes {
-        // As a `force_release` whose deletes a busy machine delays: each push starts a check of its own.
+        // Like a `force_release` whose deletes a busy machine delays. Each push starts a separate check.
         node.ask("DEL lock:job");
         tokio::time::sleep(millis(8)).await;
     }

@@ -1,4 +1,4 @@
-//! A thread that waits alone, in the socket itself: whatever happens to its connection meanwhile, it hears of it.
+//! A thread that waits alone in the socket itself learns of every change to its connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,14 @@ use redlock::{ErrorKind, Redlock};
 
 use crate::support::{Mode, Proxy, Server, builder, millis, within};
 
-/// So many pairs, one behind the other: from the first ones on this thread waits by itself.
+/// Runs enough acquire and release pairs, one after the other, that this thread reads its own replies.
 fn warm(client: &Redlock) {
     for _ in 0..50 {
         client.lock("warm").acquire_blocking().unwrap().release_blocking().unwrap();
     }
 }
 
-/// A client that has waited alone.
+/// A client whose thread has read its own replies.
 fn alone(url: String) -> Redlock {
     let client = builder([url]).build().unwrap();
     warm(&client);
@@ -64,7 +64,7 @@ fn a_client_that_is_closed_under_it_lets_go_of_it() {
     assert!(began.elapsed() < millis(1500), "{:?}: before the server answered", began.elapsed());
 }
 
-/// The second comes while the first waits in the socket, and the third while both do.
+/// The second thread comes while the first one waits in the socket, and the third while both wait.
 // Slow: threads start milliseconds apart while the server pauses.
 #[test]
 fn threads_that_come_meanwhile_have_their_answers() {
@@ -84,7 +84,7 @@ fn threads_that_come_meanwhile_have_their_answers() {
     assert_eq!(server.ask("DBSIZE"), ":0");
 }
 
-/// What it leaves behind is read by the connection's own task, just when this thread waits in the socket again.
+/// The connection task reads what this thread leaves, just when this thread waits in the socket again.
 // Slow: 20,000 pairs race with another thread.
 #[test]
 fn the_task_that_reads_for_it_and_the_thread_lose_no_answer() {
@@ -95,7 +95,7 @@ fn the_task_that_reads_for_it_and_the_thread_lose_no_answer() {
     let going = Arc::clone(&over);
     let aside = thread::spawn(move || {
         while !going.load(Ordering::SeqCst) {
-            // Sent, and not waited for.
+            // Sent without waiting for the reply.
             drop(other.extend(millis(60_000)));
             thread::sleep(Duration::from_micros(100));
         }

@@ -1,4 +1,4 @@
-//! `min_replicas`: a vote counts once replicas have it, and not before.
+//! `min_replicas`: a vote counts only once replicas have it.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use redlock::ErrorKind;
 use crate::support::replicas::{calls, one_replica, pair};
 use crate::support::{Proxy, builder, millis, without_scripts};
 
-/// The old primary is cut off from its replicas, not from its clients: it goes on granting.
+/// The old primary is cut off from its replicas but not from its clients, and continues to grant.
 // Slow: a replica is frozen, and an upper bound on a duration is the subject.
 #[tokio::test]
 async fn a_primary_without_its_replica_renews_nobody() {
@@ -20,7 +20,7 @@ async fn a_primary_without_its_replica_renews_nobody() {
     let cut = Instant::now();
     let error = tokio::time::timeout(millis(6000), lease.lost()).await.expect("told in time");
     assert_eq!(error.reason(), Some("expired"), "{error}");
-    // The last extension before the cut lasts no longer than this: the replica may expire the key from then on.
+    // The last extension before the cut is shorter than this. From then on, the replica may expire the key.
     assert!(cut.elapsed() < millis(1500), "{:?}", cut.elapsed());
     tokio::time::sleep(millis(1000)).await;
     unaware.ensure_held().unwrap();
@@ -29,7 +29,7 @@ async fn a_primary_without_its_replica_renews_nobody() {
     lease.release().await.unwrap();
 }
 
-/// What an earlier connection wrote and no replica has must not be confirmed over a later one, which wrote nothing.
+/// A write of an earlier connection that no replica has must not be confirmed over a later connection without writes.
 // Slow: a replica is frozen.
 #[tokio::test]
 async fn an_extension_that_lengthens_nothing_is_not_confirmed_by_what_others_wrote() {
@@ -50,7 +50,7 @@ async fn an_extension_that_lengthens_nothing_is_not_confirmed_by_what_others_wro
     }
     proxy.reset();
     tokio::time::sleep(millis(300)).await;
-    // On the server they live for longer than this already.
+    // On the server, their keys already live longer than this.
     for lease in &leases {
         let extended = lease.extend(millis(15_000)).await;
         assert_eq!(extended.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -62,7 +62,7 @@ async fn an_extension_that_lengthens_nothing_is_not_confirmed_by_what_others_wro
     }
 }
 
-/// Where replicas are away, each question takes all of its time on the server, and its connection waits behind it.
+/// Without replicas, each `WAIT` takes its full time on the server, and its connection waits behind it.
 // Slow: a replica is frozen, and an upper bound on a duration is the subject.
 #[tokio::test]
 async fn votes_that_cannot_be_confirmed_do_not_pile_up() {
@@ -111,7 +111,8 @@ async fn a_neighbours_short_time_does_not_cut_a_vote_short() {
     long.unwrap().release().await.unwrap();
 }
 
-/// Checks count for nothing longer, and so ask no replica: each would write for that, and have the other one ask.
+/// Checks lengthen nothing and therefore require no replica. Otherwise each check would write, and the write would make
+/// the other client check.
 // Slow: commands are counted for a second.
 #[tokio::test]
 async fn two_clients_of_one_token_leave_each_other_in_peace() {
@@ -123,7 +124,7 @@ async fn two_clients_of_one_token_leave_each_other_in_peace() {
     tokio::time::sleep(millis(1000)).await;
     let waits = calls(&primary, "wait") - before;
     assert!(waits < 10, "{waits}");
-    // A check is told of what is gone all the same, and neither by push nor by check does a lease get longer.
+    // A check still detects a missing key. Neither a push nor a check lengthens a lease.
     drop(replica);
     assert_eq!(primary.ask("PEXPIRE lock:job 25000"), ":1");
     tokio::time::sleep(millis(500)).await;

@@ -1,9 +1,9 @@
-//! A client that was told of its runtime: whose tasks write and read by themselves what they wait for.
+//! A client with a runtime, whose tasks write and read for themselves.
 
 use crate::support::runtimes::{client_of, in_task, pairs, runtimes};
 use crate::support::{Server, millis};
 
-/// How often the background thread had to wait, and so was woken.
+/// How often the background thread was blocked and then woken.
 #[cfg(target_os = "linux")]
 fn switches() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
@@ -14,7 +14,7 @@ fn switches() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Says to the test that it is the process of its own.
+/// Marks the separate process of the test.
 #[cfg(target_os = "linux")]
 const COUNTED: &str = "COUNTED_PAIRS";
 
@@ -31,13 +31,13 @@ fn count_pairs() {
             pairs(&client, "job", 1000).await;
             switches() - before
         });
-        // Its own rhythm, a few times a second; it is 2,000 and more where it does the reading.
+        // Its regular wake-ups are a few per second. If it does the reading, there are 2,000 and more.
         assert!(counted < 250, "{counted}");
         println!("counted");
     }
 }
 
-/// In a process of its own: the background thread is all clients'.
+/// In a separate process, because all clients share the background thread.
 #[cfg(target_os = "linux")]
 // Slow: the wake-ups of a thread are counted, which a busy machine disturbs.
 #[test]

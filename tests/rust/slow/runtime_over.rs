@@ -1,4 +1,4 @@
-//! A client that was told of its runtime, once that is blocked, idle, over, or another process's.
+//! A client whose runtime is blocked, idle, shut down, or owned by another process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use redlock::Lease;
 use crate::support::runtimes::{client_of, in_task, pairs, runtimes};
 use crate::support::{Server, block_on, millis, within};
 
-/// The background thread renews, and is told of losses, whatever the runtime does.
+/// The background thread renews leases and receives losses, whatever the runtime does.
 // Slow: the runtime is blocked for three seconds.
 #[test]
 fn a_runtime_that_is_blocked_loses_no_lease_and_no_word_of_a_loss() {
@@ -32,7 +32,7 @@ fn a_runtime_that_is_blocked_loses_no_lease_and_no_word_of_a_loss() {
                 }
                 begun.elapsed()
             });
-            // Another task's, too, which asks just before.
+            // The request of another task that was sent just before is also completed.
             let asked = tokio::spawn(client.lock("asked").try_acquire());
             thread::sleep(millis(3000));
             kept.ensure_held().unwrap();
@@ -46,7 +46,7 @@ fn a_runtime_that_is_blocked_loses_no_lease_and_no_word_of_a_loss() {
     }
 }
 
-/// What was asked in it, its leases and its waiters: another runtime goes on with the same client.
+/// The requests, leases and waiters of a runtime. Another runtime continues with the same client.
 // Slow: the lease is held for two TTLs after the runtime has ended.
 #[test]
 fn a_runtime_that_ends_takes_nothing_along() {
@@ -74,7 +74,7 @@ fn a_runtime_that_ends_takes_nothing_along() {
         while started.load(Ordering::Relaxed) < 200 {
             runtime.block_on(async { tokio::time::sleep(millis(10)).await });
         }
-        // In the midst of it.
+        // Dropped in the middle of it.
         drop(runtime);
         within(Duration::from_secs(20), move || {
             block_on(async move {
@@ -90,16 +90,16 @@ fn a_runtime_that_ends_takes_nothing_along() {
     }
 }
 
-/// The time that this thread has worked so far.
+/// The CPU time of this thread so far.
 #[cfg(target_os = "linux")]
 fn worked() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: there is room for the time.
+    // SAFETY: the pointer to the time is valid.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap())
 }
 
-/// A connection that ends is nothing to look at again and again.
+/// A closed connection does not wake the task repeatedly.
 #[cfg(target_os = "linux")]
 // Slow: the CPU time of a second without a server is measured.
 #[test]

@@ -1,4 +1,5 @@
-//! Primaries that Sentinel manages, over real servers and sentinels: found, followed, and not believed when they are none.
+//! Primaries under Sentinel, with real servers and sentinels. The client finds and follows them, and does not trust a
+//! server that is not a primary.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +7,7 @@ use redlock::{NodeState, Redlock};
 
 use crate::support::{Sentinels, builder, millis};
 
-/// What a failover takes, with time to spare.
+/// The time of a failover, with a margin.
 const LONG: Duration = Duration::from_secs(30);
 
 fn client(sentinels: &Sentinels) -> Redlock {
@@ -21,14 +22,14 @@ async fn a_quorum_of_services_keeps_a_new_primary_out_of_first_votes() {
     let guard = millis(8000);
     let made = || builder(urls()).restart_guard(guard).build().unwrap();
     let redlock = made();
-    // The sentinels are young, too: they cannot have seen these primaries for longer than the guard.
+    // The sentinels are young too. They cannot have known these primaries for longer than the guard.
     tokio::time::sleep(guard + millis(3500)).await;
     let lease = redlock.lock("job").ttl(millis(5000)).wait(LONG).acquire().await.unwrap();
     let old = sentinels.services[0].servers[0].port;
     sentinels.fail_over(0);
     sentinels.wait_switched(0, old);
     let switched = Instant::now();
-    // Who was there, and who comes now and sees an old server: both know that it is a new primary.
+    // A client from before, and a new client that sees a server with a long uptime. Both know that it is a new primary.
     for client in [&redlock, &made()] {
         let votes = client
             .lock("other")
@@ -43,7 +44,7 @@ async fn a_quorum_of_services_keeps_a_new_primary_out_of_first_votes() {
         votes.release().await.unwrap();
     }
     assert!(switched.elapsed() < guard, "too slow to see anything");
-    // What was held goes on, there too.
+    // An existing lease continues there too.
     lease.extend(millis(7000)).await.unwrap();
     tokio::time::sleep(guard.saturating_sub(switched.elapsed()) + millis(3500)).await;
     for client in [&redlock, &made()] {

@@ -1,4 +1,5 @@
-//! `min_hold`: after a release the key stays, held by nobody and had by nobody, until so long after the acquire.
+//! `min_hold`: after a release, the key stays without a holder until this long after the acquire. No client can acquire
+//! it before.
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +16,11 @@ fn tick(redlock: &Redlock) -> Lock {
     redlock.lock("tick").ttl(LONG).min_hold(STAY)
 }
 
-/// Released at once, it is nobody's until its time, and then whoever waits has it.
+/// The lock is released immediately. It has no holder until its time, and then the waiter acquires it.
 async fn stays(one: Redlock, two: Redlock) {
     let begun = Instant::now();
     let lease = tick(&one).acquire().await.unwrap().into_handle();
-    // Waiting since before the release, for what was then the rest of the ttl.
+    // It has waited since before the release, when the rest of the TTL was still ahead.
     let waiter = tokio::spawn(tick(&two).wait(LONG).acquire());
     let local = tokio::spawn(one.lock("tick").wait(LONG).acquire());
     tokio::time::sleep(millis(200)).await;
@@ -59,7 +60,7 @@ async fn it_is_only_a_delete_once_the_time_is_over_or_where_nothing_was_done() {
     tokio::time::sleep(millis(200)).await;
     lease.release().await.unwrap();
     assert_eq!(server.ask("EXISTS lock:tick"), ":0");
-    // Granted to a caller of another language who is gone by then.
+    // Granted to a caller of another language that has gone.
     let client = ffi::client(vec![server.url()], &ClientArgs::of_client(Unit::Seconds)).unwrap();
     let args = LockArgs::of_lock(Unit::Seconds).with("min_hold", Some(5.0));
     let lock = ffi::lock(&client, vec!["tick".into()], &args).unwrap();

@@ -1,4 +1,4 @@
-//! A TLS connection over which much is asked while its server pauses.
+//! A TLS connection with many requests while its server is paused.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use crate::support::{Papers, trusting};
 
 const NAME: usize = 12_000;
 
-/// How much the buffers on the way to a server take that reads nothing.
+/// How many bytes the buffers on the way to a server hold if it reads nothing.
 fn room() -> usize {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -32,7 +32,7 @@ fn room() -> usize {
 async fn what_was_asked_while_the_server_paused_is_sent_when_it_goes_on() {
     let papers = Papers::new();
     let (server, port) = papers.server("no");
-    // Around that size some of the last bytes stay in the TLS layer when all were handed to it.
+    // Around that size, some of the last bytes stay in the TLS layer after all were written to it.
     let middle = room() / (NAME + 200);
     let mut lost = Vec::new();
     for count in (middle.saturating_sub(45)..middle + 16).step_by(3) {

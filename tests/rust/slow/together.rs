@@ -1,4 +1,4 @@
-//! Renewals, and releases, of many leases in one script, and attempts with one read: what one of them is, or lacks, costs the
+//! Renewals and releases of many leases in one script, and attempts with one read. A bad or missing lease costs the
 //! others nothing.
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn a_release_while_it_is_renewed_leaves_no_key() {
     let redlock = quiet(&server);
     for round in 0..6 {
         let leases = take(&redlock, LEASES).await;
-        // At about the time of the first renewal.
+        // About the time of the first renewal.
         tokio::time::sleep(millis(TTL / 3 - 6 + 2 * round)).await;
         let released = join_all(leases.into_iter().map(Lease::release)).await;
         assert!(released.into_iter().all(|released| released.is_ok()));
@@ -45,7 +45,7 @@ async fn what_was_renewed_with_others_is_still_told_of() {
     let one = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(12_000)).acquire();
     let leases: Vec<_> =
         join_all((0..LEASES).map(one)).await.into_iter().map(Result::unwrap).collect();
-    // Renewed after 4 s, and after 4 s more.
+    // Renewed after 4 s, and after another 4 s.
     tokio::time::sleep(millis(5000)).await;
     let (scripts, renewed) = (count(&server, "evalsha"), count(&server, "pexpire"));
     assert!(scripts < limit(&server, renewed), "{scripts} scripts for {renewed} renewals");
@@ -56,7 +56,7 @@ async fn what_was_renewed_with_others_is_still_told_of() {
     assert_eq!(leases.iter().filter(|lease| lease.is_held()).count(), LEASES - 3);
 }
 
-/// Of all but one, for whoever waits for it in vain, some times over.
+/// Acquires all locks but one, several times. The last acquire waits in vain.
 async fn all_but_one(redlock: &Redlock) {
     for _ in 0..4 {
         let locks = locks_of(redlock, &[3]);
@@ -67,7 +67,7 @@ async fn all_but_one(redlock: &Redlock) {
     }
 }
 
-/// More than any token has; more than any answer has that a lock can have.
+/// Longer than any token, and longer than any reply that a lock can have.
 const LONG: [usize; 2] = [5_000, 3 << 20];
 
 // Slow: an acquire waits in vain eight times.

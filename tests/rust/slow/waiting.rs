@@ -1,4 +1,4 @@
-//! Waiters: whom they keep waiting, and what keeps them waiting.
+//! Waiters: which callers they delay, and what delays them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn memory() -> Redlock {
     Redlock::builder([format!("memory://waiting-{name}")]).build().unwrap()
 }
 
-/// An acquire under way, which the nodes have refused by now.
+/// An acquire in progress that the nodes have refused by now.
 async fn waiting(lock: Lock) -> JoinHandle<redlock::Result<redlock::Lease>> {
     let acquire = tokio::spawn(lock.wait(Duration::from_secs(20)).acquire());
     tokio::time::sleep(millis(150)).await;
@@ -35,7 +35,7 @@ async fn a_waiter_for_two_names_holds_nobody_back_from_the_one_that_is_free() {
     for redlock in [client(&nodes[..1]), client(&nodes), memory()] {
         let a = redlock.lock("a").acquire().await.unwrap();
         let both = waiting(redlock.lock(["a", "b"])).await;
-        // The holder of one asks for the other.
+        // The holder of one lock tries to acquire the other.
         let b = soon(redlock.lock("b")).await;
         b.release().await.unwrap();
         let tried = redlock.lock("b").try_acquire().await.unwrap();
@@ -52,7 +52,7 @@ async fn a_waiter_that_waits_for_its_turn_holds_nobody_back() {
     for redlock in [client([&server]), memory()] {
         let a = redlock.lock("a").acquire().await.unwrap();
         let first = waiting(redlock.lock("a")).await;
-        // Behind the first in one line, at the head of the other.
+        // Second in one queue, and first in the other.
         let both = waiting(redlock.lock(["b", "a"])).await;
         soon(redlock.lock("b")).await.release().await.unwrap();
         a.release().await.unwrap();
@@ -109,7 +109,7 @@ async fn a_key_on_a_minority_starves_no_waiter_though_others_wake_it_all_the_tim
     let mut left = 60_000;
     while !waiter.is_finished() {
         assert!(Instant::now() < end, "four of five are free");
-        // Each changes the key's end and wakes whoever waits for it.
+        // Each one changes the key's TTL and wakes its waiters.
         left -= 100;
         nodes[0].ask(&format!("PEXPIRE lock:job {left}"));
         tokio::time::sleep(millis(50)).await;

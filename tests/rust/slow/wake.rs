@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Server, builder, millis};
 
-/// The shortest of three waits from the delete on.
+/// The shortest of three times from the delete to the acquire.
 async fn shortest(server: &Server) -> Duration {
     let redlock = builder([server.url()]).build().unwrap();
     let mut best = Duration::MAX;
@@ -25,7 +25,7 @@ async fn shortest(server: &Server) -> Duration {
 #[tokio::test]
 async fn a_push_wakes_a_waiter_before_it_polls() {
     let best = shortest(&Server::start()).await;
-    // Without pushes a waiter looks again after half a second.
+    // Without pushes, a waiter checks again after half a second.
     assert!(best < millis(300), "{best:?}");
 }
 

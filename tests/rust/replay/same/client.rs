@@ -1,4 +1,4 @@
-//! What a client is made of.
+//! Properties of a client.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn lock_ttl_duration_conversion_error() {
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
-/// A lock is had from `quorum` of the nodes, and from none less.
+/// A lock is granted with `quorum` of the nodes, and refused with fewer.
 async fn quorum_is(mut nodes: Vec<Server>, client: Redlock, quorum: usize) {
     assert_eq!(client.nodes().len(), nodes.len());
     let lock = client.lock("lock:job").wait(Duration::from_secs(10));
@@ -47,7 +47,7 @@ async fn quorum_is(mut nodes: Vec<Server>, client: Redlock, quorum: usize) {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
-/// A client of the same servers as theirs of the redis crate.
+/// A client for the servers of `redis` crate clients.
 fn from_clients(nodes: &[Server]) -> Redlock {
     let theirs: Vec<Client> = nodes.iter().map(|node| Client::open(node.url()).unwrap()).collect();
     let builder = Builder::from_connection_info(theirs.iter().map(Client::get_connection_info));

@@ -1,4 +1,4 @@
-//! A lease that lives on.
+//! A lease that is extended.
 
 use redlock::ErrorKind;
 
@@ -21,7 +21,7 @@ async fn lock_extend_lock() {
 async fn lock_extend_lock_releases() {
     let (nodes, one) = three();
     let lease = one.lock("lock:job").ttl(millis(2000)).renew(false).acquire().await.unwrap();
-    // A machine that stops for two seconds loses it here already.
+    // A machine that stops for two seconds loses the lease here.
     let extended = lease.extend(millis(2000)).await;
     assert!(extended.is_ok_and(|()| lease.is_held()) || lease.lost_reason().is_some());
     lease.lost().await;
@@ -41,7 +41,7 @@ async fn using_renews_and_releases() {
     assert_eq!(result.await.unwrap(), 42);
     all_gone(&nodes, "lock:renewed");
 
-    // The least ttl that there is; a machine that stands still for as long has lost it, and tries again.
+    // The minimum TTL. A machine that stops for that long loses the lease, and the test tries again.
     let short = client.lock("lock:short").ttl(redlock::MIN_TTL).wait(LONG);
     let mut seven = short.using(async |_| 7).await;
     for _ in 0..50 {

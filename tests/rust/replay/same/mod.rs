@@ -1,4 +1,4 @@
-//! What is the same here.
+//! Cases with the same behaviour.
 
 mod client;
 mod extended;

@@ -1,4 +1,4 @@
-//! Their README, their examples, and what they do without tokio.
+//! rslock's README, its examples, and its use without tokio.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::{LONG, all_gone, on, three};
 use crate::support::{Cluster, Server, builder, eventually_blocking, millis};
 
-/// Acquired, extended, given back.
+/// Acquires, extends and releases a lease.
 pub(super) async fn basic(client: &Redlock) -> Result<(), Error> {
     let lease = client.lock("lock:mutex").ttl(millis(1000)).wait(LONG).acquire().await?;
     lease.extend(millis(1000)).await?;
@@ -52,7 +52,7 @@ async fn readme() {
     let lock = client.lock("lock:my_mutex").ttl(millis(1000)).renew(false);
     let lease = lock.acquire().await.unwrap();
     lease.extend(millis(1000)).await.unwrap();
-    // From now, and not from when it would have been over.
+    // Counted from now, not from the former end of the lease.
     let remaining = lease.remaining();
     assert!(remaining > millis(0) && remaining <= millis(1000), "{remaining:?}");
     lease.release().await.unwrap();
@@ -67,7 +67,7 @@ impl Wake for Unpark {
     }
 }
 
-/// An executor that knows nothing but how to wait, in a thread without another one.
+/// An executor that can only wait, on a thread without another executor.
 fn alone<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let run = move || {
         assert!(Handle::try_current().is_err());
@@ -83,7 +83,7 @@ fn alone<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T
     thread::spawn(run).join().unwrap()
 }
 
-/// Without timers of the executor, which has none.
+/// Uses no timers of the executor, which has none.
 async fn renewed(client: Redlock, times: u64) {
     let (send, receive) = oneshot::channel();
     thread::spawn(move || {
