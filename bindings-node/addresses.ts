@@ -1,32 +1,36 @@
-/** Messages without the addresses of nodes: frameworks send an error's message to whoever asked. */
+/** Removes the addresses of nodes from messages, because frameworks send error messages to their users. */
 
 import { shown } from "./native.js";
 
-/** What one node had to say. */
+/** The report of one node. */
 interface Word {
   url: string;
   state: string;
   error?: string;
 }
 
-/** What a failure says for everybody, and its nodes, which keep their addresses. */
+/** A message without addresses, and the nodes, which keep them. */
 export interface Said {
   message: string;
   nodes: Word[];
 }
 
-/** Behind it core lists what each node said. */
+/** Core lists the reports of the nodes after this text. */
 const FAILED = / nodes? failed(?=; )/;
-/** A node's own word on the program's options: its URL is before it. */
+/** An error that a node reports about the program's options. Its URL comes first. */
 const TOLD = /^((?:rediss?|unix|memory)[+a-z]*:\/\/\S*): (.*)$/s;
-/** URLs and whatever has a port, an address of either kind. `redis://host:port` is advice, `user_script:12` a script's line. */
+/**
+ * Matches URLs, and hosts or IP addresses with a port. `redis://host:port` is part of an explanation and
+ * `user_script:12` is a line of a script, so neither matches.
+ */
 const ADDRESSES =
   /\b(?:rediss?|unix)[+a-z]*:\/\/(?!host)\S+|(?:\[[\da-f:.%]+\]|(?<![\w.-])(?!user_script:)[\w.-]+):\d{1,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
-/** What a host comes after, at a sentence's end. */
+/** Words before a host at the end of a sentence. */
 const BEFORE = "to|at|from|host|reach|resolve|look up";
 
 /**
- * Without addresses: nodes go by their place in the list. A server's own words may have addresses in them, too.
+ * Removes addresses from a message and numbers the nodes by their position. Error texts of a server may contain
+ * addresses too.
  * @internal
  */
 export function withoutAddresses(
@@ -41,7 +45,7 @@ export function withoutAddresses(
     const listed = words.map((word, place) => `; node ${place + 1}: ${word}`);
     return { message: text + listed.join(""), nodes: [...nodes] };
   }
-  // As messages have it: on one line, and cut.
+  // Messages contain the key on one line and shortened.
   const key = `${shown(resource ?? "")}: `;
   const [, url, error] = (message.startsWith(key) && TOLD.exec(message.slice(key.length))) || [];
   if (url === undefined || error === undefined) return { message, nodes: [] };
@@ -49,13 +53,13 @@ export function withoutAddresses(
   return { message: `${key}a node cannot be used: ${plain(error, [node])}`, nodes: [node] };
 }
 
-/** A host may be named without its port. */
+/** Replaces addresses, including hosts without a port. */
 function plain(text: string, nodes: readonly Word[]): string {
   const places = new RegExp([...nodes.flatMap(placesOf), ADDRESSES.source].join("|"), "gi");
   return text.replace(places, "(address)");
 }
 
-/** A socket's path, or the hosts: as they stand in texts. */
+/** Returns patterns for the path of a socket, or for the hosts of a URL. */
 function placesOf({ url }: Word): string[] {
   const [scheme = "", rest = ""] = url.split(/:\/\/|\?/);
   if (scheme === "unix") return rest.length > 3 ? [`(?:unix://)?${escaped(rest)}`] : [];
@@ -66,11 +70,14 @@ function placesOf({ url }: Word): string[] {
 
 const escaped = (text: string) => text.replace(/\W/g, "\\$&");
 
-/** Where a text means the host: a name such as `failed` or `node` is a word of other texts, too. */
+/**
+ * Returns a pattern that matches a host name. A name such as `failed` or `node` is also an ordinary word, so it only
+ * matches where the text refers to a host.
+ */
 function standing(host: string): string {
   const name = escaped(host);
   const port = String.raw`(?::\d{1,5}\b)?`;
-  // With what makes another name of it.
+  // A suffix that makes it a longer name.
   const longer = String.raw`(?:\.[\w-]+)`;
   if (!/^(?:[a-z_]+|\w{1,3})$/i.test(host)) {
     return String.raw`(?<![\w.-])[\w.-]*?${name}[\w-]*${longer}*${port}`;

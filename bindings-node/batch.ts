@@ -1,8 +1,11 @@
-/** Batches of calls and of outcomes: rows of numbers that the native part shares, as crossing over costs more than most calls. */
+/**
+ * Typed arrays for batches of calls and outcomes. Both sides share them, because crossing into the native part costs
+ * more than most calls.
+ */
 
 import { CALL_COLUMNS, OUTCOME_COLUMNS } from "./native.js";
 
-/** How many calls are sent at once at most, and how many outcomes come at once at most. */
+/** Maximum number of calls and of outcomes in one batch. */
 export const CALLS = 256;
 const OUTCOMES = 512;
 
@@ -11,13 +14,13 @@ export const calls = new Float64Array(CALLS * CALL_COLUMNS);
 /** The rows that the native part writes. */
 export const outcomes = new Float64Array(OUTCOMES * OUTCOME_COLUMNS);
 
-/** In an outcome's place for a value: what went wrong stands beside the rows, as any answer does that is no number. */
+/** The value of an outcome that failed. As with any result that is not a number, the failure is beside the rows. */
 export const FAILURE = Number.POSITIVE_INFINITY;
 
-/** One name of a lock, or several: as the native part takes them. */
+/** One name of a lock, or several, in the form that the native part expects. */
 export type Names = string | string[];
 
-/** Writes down a call of this operation, on the option set or the lease of that number. */
+/** Writes a call of this operation. `of` is the number of an option set or of a lease. */
 export function writeCall(
   row: number,
   operation: number,
@@ -32,16 +35,16 @@ export function writeCall(
   calls[at + 3] = argument;
 }
 
-/** The outcomes in the first rows: a copy, as the native part writes again as soon as the event loop runs. */
+/** Copies the outcomes in the first rows. The native part overwrites them as soon as the event loop runs. */
 export function copyOutcomes(rows: number): Float64Array {
   return outcomes.slice(0, rows * OUTCOME_COLUMNS);
 }
 
-/** A lease as it arrives. */
+/** A new lease, as the native part reports it. */
 export class Grant {
   constructor(
     readonly id: number,
-    /** 0 for none. */
+    /** 0 if there is none. */
     readonly fence: number,
     readonly a: number,
     readonly b: number,
@@ -59,7 +62,7 @@ function hex(part: number): string {
   return (part >>> 0).toString(16).padStart(8, "0");
 }
 
-/** The lease in the row that begins here. */
+/** Reads the lease in the row that begins at `at`. */
 export function readGrant(batch: Float64Array, at: number): Grant {
   const [a, b] = [batch[at + 2] as number, batch[at + 3] as number];
   const [c, d] = [batch[at + 4] as number, batch[at + 5] as number];

@@ -1,6 +1,6 @@
-/** Why the binary cannot be used: which of its packages is missing, broken or another version's, and what to do. */
+/** Explains why the binary cannot be used, and what to do. */
 
-/** The platforms that there is a binary for, each in a package of its own. */
+/** The platforms with a binary. Each has a separate package. */
 export const PLATFORMS = [
   "linux-x64-gnu",
   "linux-arm64-gnu",
@@ -11,29 +11,29 @@ export const PLATFORMS = [
   "win32-x64-msvc",
 ];
 
-/** What is known of this process, and of what went wrong. */
+/** The facts about this process and the failed load. */
 export interface Facts {
   platform: string;
   arch: string;
   /** Whether the system's C library is musl. */
   musl: boolean;
-  /** Node's version. */
+  /** The version of Node.js. */
   node: string;
-  /** The package's version. */
+  /** The version of the package. */
   version: string;
-  /** What went wrong. */
+  /** The errors of the load. */
   errors: readonly NodeJS.ErrnoException[];
   /** The platforms whose packages are installed. */
   installed: readonly string[];
 }
 
-/** The package of this platform; nothing if there is none. */
+/** Returns the package name of this platform, or undefined if there is none. */
 export function wanted({ platform, arch, musl }: Facts): string | undefined {
   const suffix = { linux: musl ? "-musl" : "-gnu", win32: "-msvc" }[platform] ?? "";
   return PLATFORMS.find((each) => each === `${platform}-${arch}${suffix}`);
 }
 
-/** What a program that cannot load the package should be told. */
+/** Returns the error message for a program that cannot load the package. */
 export function explanation(facts: Facts): string {
   const { platform, arch, musl, node, version } = facts;
   const here = `${platform}-${arch}${musl ? " with musl" : ""}`;
@@ -41,20 +41,20 @@ export function explanation(facts: Facts): string {
   return `redlock-native ${version} cannot be loaded: ${cause(facts)}. ${there}`;
 }
 
-/** How long a 64-bit ELF file must be, by its first 64 bytes; 0 for any other. */
+/** Returns the minimum length of a 64-bit ELF file, read from its first 64 bytes. 0 for other files. */
 export function endOfElf(head: Buffer): number {
   if (head.toString("latin1", 0, 6) !== "\x7fELF\x02\x01") return 0;
-  // Its section headers stand last.
+  // The section headers are at the end of the file.
   return Number(head.readBigUInt64LE(40)) + head.readUInt16LE(58) * head.readUInt16LE(60);
 }
 
-/** As a loader would say it that does not die of it. */
+/** Creates the error that a loader would report for a truncated file. */
 export function cutShort(file: string, size: number, end: number): NodeJS.ErrnoException {
   const text = `${file}: truncated: ${size} of at least ${end} bytes`;
   return Object.assign(new Error(text), { code: "ERR_DLOPEN_FAILED" });
 }
 
-/** The binary is there and can be loaded, but it is not this version's. */
+/** The message for a binary that can be loaded but belongs to another version. */
 export function mismatch(version: string, found: unknown): string {
   const theirs = typeof found === "string" ? found : "an earlier version";
   const same = "both must be of one version, as what they say to each other is private";
@@ -72,7 +72,7 @@ function cause(facts: Facts): string {
   return absent(facts);
 }
 
-/** A file is there. */
+/** Explains a file that cannot be loaded. */
 function unloadable({ code, message }: NodeJS.ErrnoException): string {
   if (code === "ERR_DLOPEN_DISABLED") {
     return "Node was started without the right to load native addons (by --permission, or --no-addons). Add --allow-addons, or leave --no-addons out";
@@ -89,7 +89,7 @@ function unloadable({ code, message }: NodeJS.ErrnoException): string {
   return `its binary cannot be loaded (${said})`;
 }
 
-/** No file is there. */
+/** Explains a file that is missing. */
 function absent(facts: Facts): string {
   const { platform, arch, version, installed } = facts;
   const platformPackage = wanted(facts);

@@ -1,4 +1,4 @@
-/** What a lock is made of: names, and a set of options that it shares with other locks. */
+/** Names and a set of options, which locks share. Together they make a lock. */
 
 import type { Names } from "./batch.js";
 import { attempt } from "./calls.js";
@@ -9,35 +9,35 @@ import type { OptionSet } from "./native.js";
 import { LOCK, type LockOptions } from "./options.js";
 
 /**
- * What a lock is made of.
+ * The description of a lock.
  * @internal
  */
 export interface Described {
   readonly names: readonly string[];
   readonly options: LockOptions;
-  /** Where its acquires are called. */
+  /** The call sites of its acquires. */
   readonly sites: Sites;
-  /** The default client is looked up at each use. */
+  /** Returns the lock of its client. The default client is looked up at each use. */
   bind(): Bound;
-  /** As `bind`, but it chooses no client. */
+  /** The same as `bind`, but does not choose a client. */
   known(): Bound | undefined;
 }
 
 /**
- * Values by the options that they were made for. A program makes many locks with few sets of options.
+ * Values by lock options. A program creates many locks with few different sets of options.
  * @internal
  */
 export class ByOptions<T> {
   readonly #known = new Map<string, T>();
 
-  /** The value for these options, which `make` makes if it is not known. */
+  /** Returns the value for these options. Creates it with `make` at the first use. */
   of(options: LockOptions, make: () => T): T {
     let key = "";
     for (const name in LOCK) key += `${options[name as keyof LockOptions]},`;
     let value = this.#known.get(key);
     if (value === undefined) {
       value = make();
-      // Options that differ in each lock, as a calculated `wait`.
+      // Options that differ for each lock, such as a computed `wait`, must not fill the memory.
       if (this.#known.size === MOST) this.#known.clear();
       this.#known.set(key, value);
     }
@@ -45,12 +45,14 @@ export class ByOptions<T> {
   }
 }
 
-/** The limit of known sets. */
+/** Maximum number of option sets. */
 const MOST = 64;
 
 /**
- * Whether core has no rule against this name, whatever its client and options are. Only other names are shown to it when the
- * lock is made: the rules are about length, several names, and the hash tags of a cluster.
+ * Returns whether core accepts this name with every client and options.
+ *
+ * Core only checks other names when the lock is created. Its rules are about length, several names, and hash tags of a
+ * cluster.
  */
 export function isUsual(names: readonly string[]): boolean {
   const [name = ""] = names;
@@ -58,7 +60,7 @@ export function isUsual(names: readonly string[]): boolean {
 }
 
 /**
- * The options of locks of one client.
+ * The options of a client's locks.
  * @internal
  */
 export class Shared {
@@ -71,7 +73,7 @@ export class Shared {
   constructor(
     readonly native: OptionSet,
     readonly options: LockOptions,
-    /** What its client's connections ask for credentials. */
+    /** Keeps the `credentials` function alive for the client's connections. */
     readonly kept: Kept | undefined,
   ) {
     this.number = native.number;
@@ -80,7 +82,7 @@ export class Shared {
     this.#usual = !this.prefix.includes("}");
   }
 
-  /** Throws if core has a rule against these names. */
+  /** Throws if core rejects these names. */
   check(names: string[]): void {
     if (!this.#usual || !isUsual(names)) attempt(() => this.native.check(names));
   }
@@ -91,7 +93,7 @@ export class Shared {
  * @internal
  */
 export class Bound implements Described, Locked {
-  /** Of several names all keys, with commas between. */
+  /** Several keys are separated by commas. */
   readonly key: string;
 
   constructor(
@@ -105,7 +107,7 @@ export class Bound implements Described, Locked {
     return this.names.map((name) => this.shared.prefix + name);
   }
 
-  /** As the native part takes them: most locks have one. */
+  /** The names in the form that the native part expects. Most locks have one. */
   get named(): Names {
     return this.names.length === 1 ? (this.names[0] as string) : this.names;
   }

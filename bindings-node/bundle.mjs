@@ -1,5 +1,6 @@
-// The package as one file: to load forty costs Node twice as long as all that is in them. The native part and what tests of
-// programs use stay files of their own, and so do the modules, for types and for the tests of single ones.
+// Bundles the package into one file, because loading forty files takes Node.js twice as long as evaluating their
+// content. The native part and the testing module stay separate. The single modules are kept for their types and for
+// their tests.
 import { copyFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
@@ -18,7 +19,8 @@ const { outputFiles } = buildSync({
   logLevel: "warning",
   write: false,
 });
-// A class that names itself is `_Redlock` inside; stacks and "cannot be invoked without 'new'" show that name.
+// esbuild renames a class that refers to itself to `_Redlock`. Stacks and "cannot be invoked without 'new'" show that
+// name.
 const [{ path, text }] = outputFiles;
 const inner = [...text.matchAll(/\bclass (_(\w+))\b/g)];
 const named = inner.reduce(

@@ -1,11 +1,11 @@
-/** Promises of what the native part answers. */
+/** Promises and exceptions for the results of the native part. */
 
 import { InvalidOption, type LockError, toError } from "./errors.js";
 import { Failed, type Receiver, slotFor, vacate } from "./pending.js";
 import { abandonCall } from "./runtime.js";
 import { warn } from "./warnings.js";
 
-/** Starts a call for a slot, which it gives; the receiver hears the outcome. */
+/** Starts a call in a new slot and returns the slot. The receiver gets the outcome. */
 export function begin(call: (slot: number) => void, receiver: Receiver): number {
   const slot = slotFor(receiver);
   try {
@@ -17,20 +17,22 @@ export function begin(call: (slot: number) => void, receiver: Receiver): number 
   return slot;
 }
 
-/** The outcome of a call, to be passed to `unwrap`. */
+/** Starts a call and returns its outcome, which the caller passes to `unwrap`. */
 export function settled(call: (slot: number) => void): Promise<unknown> {
   return new Promise((resolve) => void begin(call, resolve));
 }
 
-/** Throws a failure. */
+/** Returns the outcome, or throws the exception for a failure. */
 export function unwrap<T>(outcome: unknown): T {
   if (outcome instanceof Failed) throw toError(outcome.failure);
   return outcome as T;
 }
 
 /**
- * Rejects with a failure, to resolve another promise with. That one hears of this one two steps from now: only an
- * exception made after that has a stack that shows who awaits it.
+ * Returns a promise that rejects with the failure, to resolve another promise with.
+ *
+ * The other promise adopts this one two microtasks later. Only an exception that is created after that has a stack that
+ * shows the awaiting caller.
  */
 export async function failing(outcome: Failed): Promise<never> {
   await undefined;
@@ -38,7 +40,11 @@ export async function failing(outcome: Failed): Promise<never> {
   throw toError(outcome.failure);
 }
 
-/** The end of a scope: nodes that cannot be reached are only warned of, and a loss that is `told` is no news. */
+/**
+ * Awaits the release at the end of a scope. Unreachable nodes only cause a warning.
+ *
+ * `told` means that the program already got the error of the loss. It is then not thrown again.
+ */
 export async function endOfScope(
   ending: Promise<unknown>,
   consequence: string,
@@ -54,7 +60,7 @@ export async function endOfScope(
   }
 }
 
-/** What the native part answers at once; its failures become exceptions. */
+/** Runs a synchronous native call and converts its failures to exceptions. */
 export function attempt<T>(ask: () => T): T {
   try {
     return ask();
@@ -63,7 +69,7 @@ export function attempt<T>(ask: () => T): T {
   }
 }
 
-/** Who hears of a signal's abort: one listener for all, as Node warns of more than ten. */
+/** The abort callbacks of each signal. They share one event listener, because Node.js warns about more than ten. */
 const hearers = new WeakMap<AbortSignal, Set<() => void>>();
 
 function hearersOf(signal: AbortSignal): Set<() => void> {
@@ -79,17 +85,17 @@ function abortAll(this: AbortSignal): void {
   for (const hear of [...hearersOf(this)]) hear();
 }
 
-/** Signals of other packages than Node's own may have none. */
+/** Returns the reason of an aborted signal. Signal classes of other packages may have none. */
 export function reasonOf(signal: AbortSignal): unknown {
   try {
     return signal.reason ?? new DOMException("This operation was aborted", "AbortError");
   } catch (thrown) {
-    // What waits must end, whatever a signal of another package does.
+    // The waiting call must end, even if the signal of another package throws.
     return thrown;
   }
 }
 
-/** Calls `hear` when the signal aborts, until what this returns is called. */
+/** Registers a callback for the abort of the signal. The returned function removes it. */
 export function listen(signal: AbortSignal, hear: () => void): () => void {
   const set = hearersOf(signal);
   try {
@@ -104,12 +110,15 @@ export function listen(signal: AbortSignal, hear: () => void): () => void {
     try {
       signal.removeEventListener("abort", abortAll);
     } catch {
-      // A signal of another package threw. The call has ended already, and outcomes are being delivered.
+      // A signal of another package threw. The call has already ended and other outcomes still have to be delivered.
     }
   };
 }
 
-/** Aborting the signal cancels the slot's call, and rejects with the signal's reason; until what this returns is called. */
+/**
+ * Cancels the slot's call when the signal aborts, and rejects with the signal's reason. The returned function removes
+ * the listener.
+ */
 export function cancelOn(
   signal: AbortSignal,
   slot: number,
@@ -125,7 +134,7 @@ export function cancelOn(
     if (signal.aborted) cancel();
     else forget = listen(signal, cancel);
   } catch (thrown) {
-    // The call is under way: nobody would have what it brings.
+    // The call has started and no caller would receive its lease.
     abandonCall(slot);
     throw thrown;
   }

@@ -1,4 +1,4 @@
-/** The client: nodes and options. */
+/** The client, which combines nodes and options. */
 
 import { Bound, ByOptions, Shared } from "./bound.js";
 import { attempt, endOfScope, settled, unwrap } from "./calls.js";
@@ -27,19 +27,19 @@ import { isObject, NODE_REDLOCK_ACQUIRE, NODES, nameList, notOurs } from "./valu
 
 const UNCLONEABLE = uncloneable("a client", "make another one there");
 
-/** What stands behind a client. */
+/** The private state of a client. */
 interface Parts {
   native: NativeClient;
-  /** What its connections ask for credentials. */
+  /** Keeps the `credentials` function alive for the client's connections. */
   kept: Kept | undefined;
-  /** What `toJSON` shows: the options themselves may hold secrets. */
+  /** The options that `toJSON` shows. The options themselves may contain secrets. */
   shown: ShownOptions;
-  /** The options of its locks. */
+  /** The option sets of the client's locks. */
   sets: ByOptions<Shared>;
 }
 
 /**
- * The client: nodes and options. Cheap to share; nothing connects before the first use.
+ * A client for one set of Redis nodes. It is cheap to share and connects at the first use.
  *
  * @example
  * ```js
@@ -53,9 +53,12 @@ export class Redlock {
   readonly #parts: Parts;
 
   /**
-   * A client over these nodes: one URL, or several of independent servers: `redis://[user:password@]host[:port][/db]`,
-   * `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path`, `memory://[name]`.
-   * Throws `InvalidOption` for a value that breaks a rule.
+   * Creates a client.
+   * @param nodes One URL, or an array of URLs of independent servers: `redis://[user:password@]host[:port][/db]`,
+   * `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path` or
+   * `memory://[name]`.
+   * @param options Options of the client, and none by default.
+   * @throws `InvalidOption` for an invalid URL or option.
    */
   constructor(nodes: string | readonly string[], options?: RedlockOptions) {
     const urls = nameList(nodes, NODES, "Redlock()");
@@ -66,16 +69,20 @@ export class Redlock {
     this.#parts = { native: client, kept, shown, sets: new ByOptions() };
   }
 
-  /** The parts of a client, which may be anything where a method was detached from its object. */
+  /** Returns the state of a client. Throws if a method was called on another object. */
   static #of(client: Redlock): Parts {
     if (isObject(client) && #parts in client) return client.#parts;
     throw notOurs("Redlock", client);
   }
 
   /**
-   * A client of the servers that clients of ioredis or of node-redis are for, with connections of its own: address, login,
-   * TLS, name and time-outs are taken over, `options` win. A list of them is a quorum. Throws `InvalidOption` for what is
-   * no such client, and for a setting without a counterpart that says whom to trust or where to go; warns of others.
+   * Creates a client with the settings of an ioredis or node-redis client. It opens separate connections.
+   *
+   * Address, login, TLS, name and timeouts are copied. Unknown settings are ignored, with one warning.
+   * @param clients One client, or an array of clients that form a quorum.
+   * @param options Options of `Redlock`. They take precedence over the copied settings.
+   * @throws `InvalidOption` for any other object, and for a setting without a counterpart that decides which server is
+   * used or trusted.
    *
    * @example
    * ```js
@@ -87,7 +94,7 @@ export class Redlock {
   }
 
   /**
-   * The nodes' URLs without user and password.
+   * The URLs of the nodes, without user and password.
    * @example
    * ```js
    * new Redlock("redis://user:secret@127.0.0.1:6379/1").nodes; // ["redis://127.0.0.1:6379/1"]
@@ -98,8 +105,10 @@ export class Redlock {
   }
 
   /**
-   * Describes a lock on one name, or on several (1,000 at most) as one; nothing is sent. Throws `InvalidOption` for a
-   * value that breaks a rule.
+   * Creates a lock. Sends nothing.
+   * @param names One name, or up to 1,000 names that the lock holds together.
+   * @param options Options of the lock.
+   * @throws `InvalidOption` for an invalid name or option.
    * @example
    * ```js
    * const lock = client.lock("job", { ttl: 10_000, wait: 5_000 });
@@ -115,7 +124,7 @@ export class Redlock {
     return Redlock.#lock(Redlock.#of(this), list, checked(options, LOCK, "lock()"));
   }
 
-  /** A lock with options that are checked by themselves, not yet by core. */
+  /** Creates a lock. The names and types of the options were checked before, and core checks their values. */
   static #lock<Fencing extends boolean>(
     { native, kept, sets }: Parts,
     names: string[],
@@ -132,13 +141,18 @@ export class Redlock {
     return new Lock<Fencing>(new Bound(shared, names));
   }
 
-  /** @internal What node-redlock has here. */
+  /** @internal node-redlock has this method. The error says what to write instead. */
   acquire(): never {
     throw new InvalidOption(NODE_REDLOCK_ACQUIRE);
   }
 
   /**
-   * Runs `body` under the lock, and settles as it does: `lock(names, options).using({ signal }, body)`, which says more.
+   * Runs `body` while holding the lock. The same as `lock(names, options).using({ signal }, body)`.
+   * @param names One name or several.
+   * @param options Options of the lock, and a `signal`.
+   * @param body The function to run. It receives the lease.
+   * @returns The result of `body`.
+   * @throws The same errors as `Lock.using`.
    * @example
    * ```js
    * await client.using("job", { ttl: 10_000 }, async (lease) => lease.held); // true
@@ -162,7 +176,11 @@ export class Redlock {
   }
 
   /**
-   * Continues the lease that another process holds under this token: `lock(names, options).attach(token)`, which says more.
+   * Continues the lease that another process holds. The same as `lock(names, options).attach(token)`.
+   * @param names The names of that lease.
+   * @param token The token of that lease.
+   * @param options Options of the lock.
+   * @throws The same errors as `Lock.attach`.
    * @example
    * ```js
    * const theirs = await client.attach("job", lease.token, { ttl: 5_000 });
@@ -178,7 +196,10 @@ export class Redlock {
   }
 
   /**
-   * Deletes the lock whoever holds it, who is told of the loss; true if there was one. Rejects with `QuorumUnavailable`.
+   * Deletes the lock, even if another client holds it. A running holder is notified of the loss.
+   * @param names One name or several.
+   * @returns Whether the lock was held.
+   * @throws `QuorumUnavailable` if too few nodes reply.
    * @example
    * ```js
    * await client.forceRelease("job"); // true
@@ -193,7 +214,7 @@ export class Redlock {
   }
 
   /**
-   * What this client has done in this process so far, in numbers; times are in ms.
+   * Returns the statistics of this client in this process. Times are in ms.
    * @example
    * ```js
    * client.stats().granted; // 0
@@ -204,7 +225,7 @@ export class Redlock {
   }
 
   /**
-   * The leases that this client holds now: the objects that were handed out.
+   * Returns the leases that this client holds now, as the objects that `acquire` returned.
    * @example
    * ```js
    * client.leases().map((lease) => lease.key); // ["lock:job"]
@@ -215,8 +236,9 @@ export class Redlock {
   }
 
   /**
-   * Gives back all that this client holds; says how many. Whoever still runs under such a lease is told that it is lost,
-   * with reason `revoked`. Rejects with the first error once all were tried.
+   * Releases all leases that this client holds. Their holders are notified of a loss with reason `revoked`.
+   * @returns The number of leases.
+   * @throws The first error, after all releases were tried.
    * @example
    * ```js
    * await client.releaseAll(); // 1
@@ -230,15 +252,16 @@ export class Redlock {
   }
 
   /**
-   * Ends the client in order. Resolves with how many leases were still held at the timeout.
+   * Shuts the client down in order.
    *
-   * From the call on, new acquires reject with `ClientClosed`. Acquires that wait already have `timeout` to get their lease,
-   * and held leases to be released. At the timeout, acquires that still wait reject with `ClientClosed`. Leases that are
-   * still held are released, and their holders are notified of a loss with reason `revoked`. A node that cannot be reached
-   * and has pending deletes gets until `timeout` to return.
-   * @param timeout Milliseconds, default 10,000. With 0, acquires that wait and held leases end at once.
-   * @throws `QuorumUnavailable` if too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
-   * is closed nevertheless.
+   * New acquires reject with `ClientClosed` from now on. Waiting acquires have until the timeout to get their lease,
+   * and held leases have until then to be released. At the timeout, acquires that still wait reject with
+   * `ClientClosed`. Leases that are still held are released, and their holders are notified of a loss with reason
+   * `revoked`. An unreachable node with pending deletes has until the timeout to come back.
+   * @param timeout Milliseconds, default 10,000. With 0, waiting acquires and held leases end immediately.
+   * @returns The number of leases that were still held at the timeout.
+   * @throws `QuorumUnavailable` if too few nodes confirmed the releases. Those keys expire when their TTL ends. The
+   * client is closed nevertheless.
    * @example
    * ```js
    * await client.shutdown(0); // 1
@@ -254,8 +277,9 @@ export class Redlock {
   }
 
   /**
-   * Ends it at once: waiting acquires reject with `ClientClosed`, leases are lost, keys end with their ttl. `shutdown()`
-   * is the orderly way.
+   * Closes the client immediately, without releasing. Use `shutdown()` to release first.
+   *
+   * Waiting acquires reject with `ClientClosed`. Leases are lost, and their keys expire when their TTL ends.
    * @example
    * ```js
    * client.close();
@@ -267,7 +291,8 @@ export class Redlock {
   }
 
   /**
-   * The end of a scope: `shutdown(0)`, but unreachable nodes are only warned of, since the keys end by themselves.
+   * Ends the scope of `await using` with `shutdown(0)`. Unreachable nodes only cause a warning, because the keys
+   * expire.
    * @example
    * ```js
    * await client[Symbol.asyncDispose](); // what `await using client = new Redlock(...)` does at its end
@@ -279,20 +304,21 @@ export class Redlock {
   }
 
   /**
-   * Returns what may be logged of the client: `nodes` without passwords and `options` without secrets. Certificates and
-   * keys are shown as their size, `credentials` are left out. `util.inspect` shows the same.
+   * Returns the data that is safe to log: `nodes` without passwords and `options` without secrets.
+   *
+   * Certificates and keys appear as their size in bytes, `credentials` not at all. `util.inspect` shows the same.
    * @example
    * ```js
    * JSON.stringify(new Redlock("redis://:pw@a")); // '{"nodes":["redis://a:6379"],"options":{}}'
    * ```
    */
   toJSON(): { nodes: string[]; options: Record<string, number | boolean | string> } {
-    // To log a Proxy of it must not throw.
+    // Logging a Proxy of a client must not throw.
     if (!(#parts in this)) return {} as never;
     return { nodes: this.nodes, options: { ...this.#parts.shown } };
   }
 
-  /** The native client, once the native part knows of every call so far. */
+  /** Returns the native client, after sending all recorded calls. */
   static #ready(client: Redlock): NativeClient {
     native();
     return Redlock.#of(client).native;

@@ -1,4 +1,4 @@
-/** Leases that nobody can release any more, as their objects were garbage-collected. */
+/** Leases that the program can no longer release, because their objects were garbage-collected. */
 
 import { setTimeout } from "node:timers";
 import { forget } from "./loss.js";
@@ -8,28 +8,30 @@ import { capture, firstFrame, limitFrames } from "./stack.js";
 import { warn } from "./warnings.js";
 
 /**
- * Where a lease was acquired: a stack that costs its text only if somebody reads it.
+ * The call site of an acquire. The text of its stack is only created when it is read.
  * @internal
  */
 export interface CallSite {
   stack?: unknown;
-  /** When, in ms. */
+  /** Time of the acquire, in ms. */
   readonly at: number;
-  /** How many acquires were put down to it. */
+  /** Number of acquires that were attributed to this site. */
   uses: number;
 }
 
-/** Whose frame is the last of ours: the caller's comes below it. */
+/** A method of this package. The caller's frame is below it. */
 export type Way = (...args: never[]) => unknown;
 
-/** For how long (ms) acquires with the same options are taken to come from one place; only warnings show it. */
+/**
+ * Time in ms within which acquires with the same options are attributed to the same call site. Only warnings show it.
+ */
 const SAME_PLACE = 50;
 
-/** Where acquires with the same options are called. To look that up costs more than to send the request. */
+/** The call sites of acquires with the same options. Capturing one costs more than sending the request. */
 export class Sites {
   readonly #last = new WeakMap<Way, CallSite>();
 
-  /** The frame below this method of ours: that of the last call, if it was a moment ago. */
+  /** Returns the call site below this method. Reuses the last one if it is recent. */
   here(below: Way): CallSite {
     const at = now();
     let site = this.#last.get(below);
@@ -45,41 +47,44 @@ export class Sites {
   }
 }
 
-/** The caller's own line, as messages show it. */
+/** Formats the caller's line for messages. */
 export function where(site: CallSite): string {
   const frame = firstFrame(site);
   const other = `or by another acquire with the same options within ${SAME_PLACE} ms`;
   return site.uses === 1 ? frame : `${frame}, ${other}`;
 }
 
-/** What is left of a lease's object. */
+/** The data that remains when the object of a lease was collected. */
 export interface Remains {
   id: number;
   key: string;
   site: CallSite;
 }
 
-/** What stands behind a lease's object, which may be collected. */
+/** The state behind a lease's object, which outlives it. */
 export interface Watched {
-  /** What would be left of it; nothing if it is over. From now on it says when it is. */
+  /**
+   * Returns the data to keep for the lease, or undefined if it has ended. Afterwards the handle calls `overlook` when
+   * it ends.
+   */
   register(): Remains | undefined;
 }
 
-/** A lease that is no longer young: its object, while there is one, and what is left of it without. */
+/** A registered lease, with its object until that is collected. */
 interface Known<L extends object> {
   ref: WeakRef<L>;
   remains: Remains;
 }
 
-/** Those that are not over, by their numbers. */
+/** The registered leases that have not ended, by number. */
 const known = new Map<number, Known<object>>();
 
 /**
- * A lease that is collected is not released: `lock.acquire()` as a statement must not unlock at once. Renewal ends, the
- * key lives out its ttl, and a warning says where the lease came from.
+ * Handles a lease whose object was collected. It is not released, because the statement `lock.acquire()` must not
+ * unlock immediately. Renewal ends, the key expires when its TTL ends, and a warning shows the call site.
  */
 const collected = new FinalizationRegistry<Remains>(({ id, key, site }) => {
-  // It was listed again, under another object.
+  // The lease was listed again, as another object.
   if (known.get(id)?.ref.deref() !== undefined) return;
   known.delete(id);
   forget(id);
@@ -90,22 +95,25 @@ const collected = new FinalizationRegistry<Remains>(({ id, key, site }) => {
   );
 });
 
-/** How long (ms) a lease is kept from collection before it is worth a place in the registry. */
+/** Time in ms before a lease is registered. Until then this module keeps its object from collection. */
 const YOUNG = 50;
 
-/** Most leases are released within a moment: a registry entry for each would cost as much as sending its request. */
+/**
+ * Leases that are not registered yet. Most leases are released soon, and registering one costs as much as sending its
+ * request.
+ */
 let young: object[] = [];
-/** What stands behind each of them. */
+/** The state behind each of them. */
 let behind: Watched[] = [];
 
-/** Tells of a lease that is collected while it is held. */
+/** Watches a lease, to warn if it is collected while it is held. */
 export function watchOver(lease: object, watched: Watched): void {
   if (young.length === 0) setTimeout(later.call, YOUNG).unref();
   young.push(lease);
   behind.push(watched);
 }
 
-/** It is over: nobody needs to be told. */
+/** Stops watching a lease that has ended. */
 export function overlook(watched: Watched, id: number): void {
   collected.unregister(watched);
   known.delete(id);
@@ -126,8 +134,8 @@ function register(): void {
 }
 
 /**
- * The objects of these leases: those that were handed out, and for one that was collected since, what `again` makes of
- * what is left. None for one that is still on its way to its caller.
+ * Returns the objects of these leases, as `acquire` returned them. `again` creates the object of a lease that was
+ * collected. Skips leases that were not delivered to their caller yet.
  */
 export function objectsOf<L extends object>(
   ids: readonly number[],
@@ -143,5 +151,5 @@ export function objectsOf<L extends object>(
   return found;
 }
 
-/** A timer must not keep this copy of the package, which holds `register` itself. */
+/** The timer must not keep this copy of the package alive, which `register` belongs to. */
 const later = { register, call: weakly(register) };

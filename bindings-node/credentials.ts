@@ -1,18 +1,24 @@
-/** Who says as whom to log in: functions of the program's, asked on this thread. */
+/** Functions of the program that return credentials. They run on this thread. */
 
-/** As whom to log in. */
+/** The credentials for a login. */
 export interface Credentials {
-  /** Default the server's `default` user. */
+  /** The Redis user. Default `default`. */
   username?: string | undefined;
   password: string;
-  /** For how long they hold from the moment they were asked for, in ms: before that the open connection logs in again. */
+  /**
+   * Lifetime in ms, counted from the call of the function. The open connection logs in again before it ends. No limit
+   * by default.
+   */
   lifetime?: number | undefined;
 }
 
-/** What a function gives: a password alone, or more. */
+/** A function, async or not, that returns a password or `Credentials`. */
 export type CredentialsSource = () => string | Credentials | PromiseLike<string | Credentials>;
 
-/** What keeps a function: each object that needs it. The native part knows a number, so that a cycle is collected. */
+/**
+ * Keeps a function alive for each object that needs it. The native part only knows its number, so that a cycle can be
+ * collected.
+ */
 export class Kept {
   readonly number: number;
 
@@ -28,7 +34,7 @@ let last = 0;
 const known = new Map<number, WeakRef<Kept>>();
 const collected = new FinalizationRegistry<number>((number) => known.delete(number));
 
-/** What the native part hears: why there are none, or user, password and lifetime. */
+/** The result for the native part: the reason for a failure, or user, password and lifetime. */
 export type Told = [
   failure: string | undefined,
   username?: string | undefined,
@@ -36,14 +42,14 @@ export type Told = [
   lifetime?: number | undefined,
 ];
 
-/** Asks the function of this number. */
+/** Calls the function with this number. */
 export async function asked(number: number): Promise<Told> {
   const kept = known.get(number)?.deref();
   if (kept === undefined) return ["cannot be asked: the client was collected"];
   try {
     return read(await kept.ask());
   } catch (error) {
-    // Its text is the program's, and may hold the secret.
+    // The text of the program's error may contain the secret.
     return [`raised ${classOf(error)}, whose text is not shown`];
   }
 }

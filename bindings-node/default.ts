@@ -1,4 +1,4 @@
-/** The default client, behind the module's own functions. */
+/** The default client, which the functions of the module use. */
 
 import { Bound, ByOptions, isUsual, Shared } from "./bound.js";
 import { attempt } from "./calls.js";
@@ -20,15 +20,19 @@ import { native } from "./runtime.js";
 import { type Body, bodyOf } from "./scope.js";
 import { NODES, nameList } from "./values.js";
 
-/** How often the default client was chosen: the locks that were made before look it up again. */
+/** Counts how often the default client was chosen. Existing locks look it up again after a change. */
 let choice = 0;
-/** What the default client's connections ask for credentials. */
+/** Keeps the `credentials` function alive for the default client's connections. */
 let kept: Kept | undefined;
 
 /**
- * Chooses the nodes behind `lock()` and `withLock()`: without it, those of REDLOCK_NODES, else REDIS_URL, else
- * redis://127.0.0.1:6379. The options are those of `Redlock`. Throws `InvalidOption` for a value that breaks a rule, and
- * once they are in use, unless `replace` is true.
+ * Sets the nodes of the default client, which `lock()` and `withLock()` use.
+ *
+ * Without this call they are those of `REDLOCK_NODES`, then `REDIS_URL`, then `redis://127.0.0.1:6379`.
+ * @param nodes One URL or several, as for `Redlock`.
+ * @param options The options of `Redlock`, and `replace`, default false. With true it replaces a default client that is
+ * in use.
+ * @throws `InvalidOption` for an invalid value, and for a default client that is in use, unless `replace` is true.
  *
  * @example
  * ```js
@@ -49,7 +53,10 @@ export function configure(
 }
 
 /**
- * Describes a lock of the default client, which is looked up at each acquire: see `configure`. Throws `InvalidOption`.
+ * Creates a lock of the default client, which is looked up at each acquire.
+ * @param names One name, or up to 1,000 names that the lock holds together.
+ * @param options Options of the lock.
+ * @throws `InvalidOption` for an invalid name or option.
  *
  * @example
  * ```js
@@ -65,7 +72,7 @@ export function lock<Fencing extends boolean = false>(
   return described(list, checked(options, LOCK, "lock()"));
 }
 
-/** Sets of options of the default client, which is looked up at each use. */
+/** The option sets of the default client. */
 const sets = new ByOptions<DefaultSet>();
 
 class DefaultSet {
@@ -74,7 +81,10 @@ class DefaultSet {
 
   constructor(readonly options: LockOptions) {}
 
-  /** Of the configured client, else of the one that REDLOCK_NODES or REDIS_URL names, else of Redis on this machine. */
+  /**
+   * Returns the options with the default client. This is the configured client, or else the one that `REDLOCK_NODES` or
+   * `REDIS_URL` names, or else Redis on this machine.
+   */
   bind(names: string[]): Shared {
     const last = this.#last;
     if (last?.choice === choice) {
@@ -90,7 +100,7 @@ class DefaultSet {
 }
 
 function described<Fencing extends boolean>(names: string[], options: LockOptions): Lock<Fencing> {
-  // They are checked now, though no client is chosen yet: a mistake shows where it was made.
+  // Check the options now, although no client is chosen yet. The error then points to the line with the mistake.
   const check = () => attempt(() => checkLock(names, options));
   const set = sets.of(options, () => {
     check();
@@ -102,13 +112,18 @@ function described<Fencing extends boolean>(names: string[], options: LockOption
     if (last?.choice !== choice) last = { choice, bound: new Bound(set.bind(names), names) };
     return last.bound;
   };
-  // Printing it chooses no client.
+  // Printing a lock must not choose a client.
   const known = () => (last?.choice === choice ? last.bound : undefined);
   return new Lock<Fencing>({ names, options, sites: set.sites, bind, known });
 }
 
 /**
- * Runs `body` while holding a lock of the default client. Settles as `body` does: see `Redlock.using`.
+ * Runs `body` while holding a lock of the default client.
+ * @param names One name or several.
+ * @param options Options of the lock, and a `signal`.
+ * @param body The function to run. It receives the lease.
+ * @returns The result of `body`.
+ * @throws The same errors as `Lock.using`.
  *
  * @example
  * ```js

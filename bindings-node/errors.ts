@@ -1,19 +1,22 @@
-/** The exception classes: one per kind, the same kinds in every language. */
+/** The error classes. Each has a kind, and the kinds are the same in every language. */
 
 import { withoutAddresses } from "./addresses.js";
 import { limitFrames, Taken } from "./stack.js";
 
-/** What one node had to say. */
+/** The report of one node. */
 export interface NodeReport {
-  /** The node's URL without its password. */
+  /** The node's URL, without its password. */
   url: string;
-  /** `granted`, `held`, `missing` (nothing to extend or release), `fault`, or `pending`: not yet answered when the round was over. */
+  /**
+   * `granted`, `held`, `missing` (no key to extend or release), `fault`, or `pending` if the round ended before the
+   * node replied.
+   */
   state: string;
-  /** The fault's own text. */
+  /** The text of the node's error. */
   error?: string;
 }
 
-/** Why a lease ended without a release. */
+/** The reason why a lease was lost. */
 export type LossReason =
   | "expired"
   | "taken"
@@ -25,7 +28,7 @@ export type LossReason =
   | "revoked"
   | "internal";
 
-/** What an error knows besides its message. */
+/** The data of an error, besides its message. */
 export interface LockErrorDetails {
   resource?: string | undefined;
   waited?: number | undefined;
@@ -36,8 +39,9 @@ export interface LockErrorDetails {
 }
 
 /**
- * The base of every error here; `kind` and `code` tell them apart without the classes. Times are ms. One of this class
- * itself has the kind `internal`: a bug of redlock.
+ * The base class of all errors. `kind` and `code` identify the error without its class. Times are in ms.
+ *
+ * An error of exactly this class has the kind `internal` and is a bug in redlock.
  *
  * @example
  * ```js
@@ -49,20 +53,22 @@ export interface LockErrorDetails {
  * ```
  */
 export class LockError extends Error {
-  /** The same word in every language: `timeout`, `lost`, `released`, `unavailable`, `invalid`,
-   * `unsupported`, `closed` or `internal`. */
+  /**
+   * The kind of the error, the same in every language: `timeout`, `lost`, `released`, `unavailable`, `invalid`,
+   * `unsupported`, `closed` or `internal`.
+   */
   readonly kind: string = "internal";
-  /** The kind as a code in the style of Node.js: `ERR_REDLOCK_TIMEOUT`. */
+  /** The kind as a Node.js error code, such as `ERR_REDLOCK_TIMEOUT`. */
   readonly code: `ERR_REDLOCK_${string}` = "ERR_REDLOCK_INTERNAL";
-  /** The Redis key it is about. */
+  /** The Redis key. */
   readonly resource: string | undefined;
   /** How long the acquire had waited, in ms. */
   readonly waited: number | undefined;
-  /** What is left of the holder's lease in ms, where a node told it. */
+  /** The remaining time of the holder's lease in ms, if a node reported it. */
   readonly remaining: number | undefined;
   /** Why the lease was lost. */
   readonly reason: LossReason | undefined;
-  /** What each node had to say, where the nodes are the cause. */
+  /** The reports of the nodes, if they caused the error. */
   readonly nodes: readonly NodeReport[];
   readonly #taken: Taken;
 
@@ -73,7 +79,8 @@ export class LockError extends Error {
     try {
       Object.defineProperty(this, "stack", STACK);
     } catch {
-      // The platform asks the program's `Error.prepareStackTrace` for the stack that is replaced, and it threw.
+      // The platform read the stack that is being replaced through the program's `Error.prepareStackTrace`, which
+      // threw.
       delete this.stack;
       Object.defineProperty(this, "stack", STACK);
     }
@@ -89,14 +96,14 @@ export class LockError extends Error {
     return #taken in error ? error.#taken.of(error) : undefined;
   }
 
-  /** Written out in each class: a bundler gives the class itself whatever name it likes. */
+  /** A literal in each class, because a bundler may rename the class itself. */
   override get name(): string {
     return "LockError";
   }
 }
 
 /**
- * Not acquired within `wait`: somebody else holds it, or the votes stayed split.
+ * Thrown if the lock was not acquired within `wait`. It was held, or no client won a majority.
  *
  * @example
  * ```js
@@ -113,7 +120,7 @@ export class LockTimeout extends LockError {
 }
 
 /**
- * The lease ended without our release; `reason` says why.
+ * Thrown if the lease ended without being released. `reason` is the cause.
  *
  * @example
  * ```js
@@ -132,7 +139,7 @@ export class LockLost extends LockError {
 }
 
 /**
- * The operation needs a held lease, and this one was released by its owner. `reason` is undefined.
+ * Thrown if an operation needs a held lease, but its owner has released this one. `reason` is undefined.
  *
  * @example
  * ```js
@@ -151,7 +158,7 @@ export class LockReleased extends LockLost {
 }
 
 /**
- * Too many nodes are faults for a quorum; `nodes` lists each one's own error.
+ * Thrown if too many nodes failed for a quorum. `nodes` contains the error of each.
  *
  * @example
  * ```js
@@ -171,7 +178,7 @@ export class QuorumUnavailable extends LockError {
 }
 
 /**
- * A value broke a rule; nothing was sent.
+ * Thrown for an invalid value, before anything is sent.
  *
  * @example
  * ```js
@@ -188,7 +195,7 @@ export class InvalidOption extends LockError {
 }
 
 /**
- * A server lacks a feature that an option needs, or the key holds data of another type.
+ * Thrown if the server lacks a feature that an option needs, or if the key holds data of another type.
  *
  * @example
  * ```js
@@ -206,7 +213,7 @@ export class Unsupported extends LockError {
 }
 
 /**
- * The client was closed.
+ * Thrown if the client was closed.
  *
  * @example
  * ```js
@@ -223,7 +230,7 @@ export class ClientClosed extends LockError {
   }
 }
 
-/** Of every error: its text is made when it is read. */
+/** The `stack` property of every error. Its text is created when it is read. */
 const STACK: PropertyDescriptor & ThisType<LockError> = {
   configurable: true,
   get() {
@@ -250,7 +257,8 @@ interface Failure extends LockErrorDetails {
 }
 
 /**
- * The exception for a failure told by core. Made where it is thrown, so that its stack leads to the caller's line.
+ * Converts a failure of core to an exception. Call it where the exception is thrown, so that its stack shows the
+ * caller's line.
  * @internal
  */
 export function toError(thrown: unknown): Error {
@@ -264,7 +272,7 @@ export function toError(thrown: unknown): Error {
   return new Class(message, cause === undefined ? details : { ...details, cause });
 }
 
-/** What the nodes that failed say: one error, or all of them. */
+/** Returns the errors of the failed nodes as one error. */
 function causeOf(nodes: readonly NodeReport[]): Error | undefined {
   const faults = nodes.filter(({ state }) => state === "fault");
   if (faults.length === 0) return undefined;

@@ -1,4 +1,7 @@
-/** Clients of ioredis and of node-redis as ours: neither package is imported, and their objects are read by their shape. */
+/**
+ * Reads the settings of ioredis and node-redis clients. It imports neither package, but recognizes their objects by
+ * their properties.
+ */
 
 import { InvalidOption } from "./errors.js";
 import { ioredisPlace } from "./ioredis.js";
@@ -10,11 +13,11 @@ import { warn } from "./warnings.js";
 
 const CALL = "fromClient()";
 
-/** What was found, as a node of ours. */
+/** The settings of one client and its URL. */
 type Read = Found & { way: Way };
 
 /**
- * The nodes' URLs, and the options that the clients need beside those that were given.
+ * Returns the URLs of the nodes, and the given options completed with those of the clients.
  * @internal
  */
 export function takenOver(clients: unknown, given: RedlockOptions): [string[], RedlockOptions] {
@@ -44,7 +47,7 @@ export function takenOver(clients: unknown, given: RedlockOptions): [string[], R
   return [ways.map((way) => way.url), options];
 }
 
-/** Objects of others may throw whatever they like. */
+/** Reads one client. Reading a foreign object may throw any error. */
 function read(client: unknown, given: RedlockOptions): Read {
   try {
     const found =
@@ -54,7 +57,7 @@ function read(client: unknown, given: RedlockOptions): Read {
     if (cause instanceof InvalidOption) throw cause;
     throw new InvalidOption(`${CALL}: the client cannot be read: see the cause`, { cause });
   }
-  // Not shown: its text may have a password in it.
+  // The client's text is not shown, because it may contain a password.
   const kinds = "ioredis' Redis or Cluster, or node-redis' client or cluster";
   throw new InvalidOption(
     `${CALL}: a client is ${kindOf(client)}: it must be ${kinds}; for others write the node's URL, new Redlock('redis://...')`,

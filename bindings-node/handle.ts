@@ -1,4 +1,7 @@
-/** A lease by its number: what the native part answers of it, and what is remembered when it is over. */
+/**
+ * The state behind a `Lease`, which is a number in the native part and the values that remain after the lease has
+ * ended.
+ */
 
 import type { Grant } from "./batch.js";
 import { attempt, failing, settled, unwrap } from "./calls.js";
@@ -12,16 +15,16 @@ import { Failed } from "./pending.js";
 import { native, release } from "./runtime.js";
 import { isHeard, lossesAreHeard, traced } from "./trace.js";
 
-/** What a lease has of its lock. */
+/** The data that a lease shares with its lock. */
 export interface Locked {
   readonly key: string;
   readonly keys: readonly string[];
   readonly ttl: number;
-  /** What its client's connections ask for credentials. */
+  /** Keeps the `credentials` function alive for the client's connections. */
   readonly kept?: Kept | undefined;
 }
 
-/** What stands behind a `Lease`, whose methods say what each of these gives. */
+/** The state behind a `Lease`. The public members of `Lease` document the members of the same name. */
 export class LeaseHandle implements Watched {
   readonly id: number;
   readonly #lock: Locked;
@@ -29,7 +32,7 @@ export class LeaseHandle implements Watched {
   readonly #site: CallSite | undefined;
   #token: string | undefined;
   #fence: number | null = null;
-  /** Once it is not its lock's any more. */
+  /** Set by `extend`, for use after the lease has ended. */
   #ttl: number | undefined;
   #registered = false;
   #released = false;
@@ -47,7 +50,7 @@ export class LeaseHandle implements Watched {
 
   register(): Remains | undefined {
     if (this.#released || this.#site === undefined) return undefined;
-    // The core names it when the lease is held for long, or waited for by its own client.
+    // Core logs the call site when the lease is held for a long time, or when its own client waits for it.
     native().leaseCallSite(this.id, where(this.#site));
     this.#registered = true;
     return { id: this.id, key: this.#lock.key, site: this.#site };
@@ -75,17 +78,17 @@ export class LeaseHandle implements Watched {
     throw new InvalidOption(`${shown(key)}: ${text}; ${attached}`, { resource: key });
   }
 
-  /** Whether its loss was thrown at the program already. */
+  /** Whether the program already got an exception for the loss. */
   get told(): boolean {
     return this.#told;
   }
 
-  /** This is about to be thrown. */
+  /** Records a loss that is about to be thrown. */
   #note({ kind, reason }: Failure): void {
     if (kind === "lost" && reason !== undefined) this.#told = true;
   }
 
-  /** Who is told of its loss. */
+  /** The listeners for the loss of this lease. */
   get loss(): Loss {
     this.#loss ??= lossOf(this.id, this.#lock.key);
     return this.#loss;
@@ -108,7 +111,7 @@ export class LeaseHandle implements Watched {
     if (!this.held) throw this.#over();
   }
 
-  /** Begins a scope whose end releases the lease. */
+  /** Begins a scope that releases the lease at its end. */
   enter(): void {
     this.ensureHeld();
     if (this.#entered) {
@@ -170,7 +173,7 @@ export class LeaseHandle implements Watched {
     forget(this.id);
   }
 
-  /** What can be asked for only while it is held, but is to be known afterwards; a grant has brought it along. */
+  /** Stores values that the native part only has while the lease is held. A grant already contains them. */
   #remember(): void {
     if (this.#grant !== undefined) return;
     this.#token ??= this.token;

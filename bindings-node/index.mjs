@@ -1,4 +1,4 @@
-// The CommonJS build under its names: one copy of the package, whichever way it is loaded.
+// Re-exports the CommonJS build by name, so that both ways of loading share one copy of the package.
 import tried from "./dist/tried.js";
 
 if (tried.loaded === undefined) throw tried.thrown;

@@ -1,11 +1,15 @@
 /**
  * Distributed locks over Redis, on one node or on a quorum of independent nodes.
  *
- * From the top down: `default` (`lock`, `withLock`, `configure`), `client` (`Redlock`), `lock`, `scope` (a body under a lock),
- * `bound` (names, and the options that locks share), `lease`; underneath `handle` (a lease by its number), `collection` and `loss` (what becomes
- * of leases), `calls` (promises of the native part's answers), `runtime` (how calls and outcomes cross over) with `batch` and
- * `pending`, `trace`, `steps` and `warnings` (what is told to whoever listens), `options` and `values` (what arguments may be), `credentials` and `errors`;
- * `existing` (clients of other packages, as ours) with `ioredis`, `noderedis` and `places`.
+ * The public modules, from the top down, are `default` (`lock`, `withLock`, `configure`), `client` (`Redlock`), `lock`
+ * and `lease`. `scope` runs a body under a lock, and `bound` contains names and shared options.
+ *
+ * Below them are `handle` (the state of a lease), `collection` and `loss` (collected and lost leases) and `calls`
+ * (promises for native calls). `runtime` exchanges calls and outcomes with the native part, with `batch` and `pending`.
+ * `trace`, `steps` and `warnings` notify the program. `options` and `values` check arguments. The others are
+ * `credentials` and `errors`.
+ *
+ * `existing` with `ioredis`, `noderedis` and `places` reads the settings of other packages' clients.
  */
 
 import "./load.js";
@@ -42,7 +46,7 @@ export type { LockCall, LockLoss } from "./trace.js";
 export { onWarning, type WarningListener } from "./warnings.js";
 
 declare global {
-  // As in TypeScript's own library from 5.2 on, for those before it, and whatever `lib` is.
+  // TypeScript declares these from 5.2 on. Older versions and other `lib` settings need them here.
   interface SymbolConstructor {
     readonly asyncDispose: unique symbol;
   }

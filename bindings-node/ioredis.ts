@@ -1,11 +1,11 @@
-/** What clients of ioredis know of their servers. */
+/** Reads the connection settings of ioredis clients. */
 
 import type { RedlockOptions } from "./options.js";
 import { type Found, type Place, refused, type Settings, settingsOf, urlOf } from "./places.js";
 
 const words = (text: string) => new Set(text.split(/\s+/));
 
-/** Of no effect on a lock: how commands are sent and values read, and when what is tried again. */
+/** Settings that do not affect a lock, such as retries and how commands are sent and values read. */
 const NOTHING =
   words(`Promise autoPipeliningIgnoredCommands autoResendUnfulfilledCommands autoResubscribe
   blockingTimeout blockingTimeoutGrace clientInfoTag clusterNodeRetryStrategy clusterRetryStrategy commandQueue
@@ -16,15 +16,15 @@ const NOTHING =
   retryStrategy scaleReads scripts sentinelCommandTimeout sentinelMaxConnections sentinelReconnectStrategy
   sentinelRetryStrategy shardedSubscribers showFriendlyErrorStack slotsRefreshInterval slotsRefreshTimeout
   socketTimeout stringNumbers updateSentinels`);
-/** Read below. */
+/** Settings that this module reads. */
 const READ =
   words(`commandTimeout connectTimeout connectionName db enableTLSForSentinelMode family host keyPrefix
   name password path port role sentinelPassword sentinelTLS sentinelUsername sentinels tls username`);
-/** What says where to go, and has no counterpart. */
+/** Settings that decide which server is used, and have no counterpart. */
 const REFUSED = ["Connector", "natMap", "useSRVRecords"];
 const CONNECT_TIMEOUT = 10_000;
 
-/** Nothing, if it is none of them. */
+/** Returns undefined for an object that is not an ioredis client. */
 export function ioredisPlace(client: Settings, given: RedlockOptions): Found | undefined {
   const { isCluster, options, startupNodes } = client;
   if (typeof isCluster !== "boolean" || typeof options !== "object" || options === null) {
@@ -91,7 +91,7 @@ function common(own: Settings, given: RedlockOptions): Place {
   };
 }
 
-/** A server of a cluster, as a program may write it. */
+/** Parses the address of a cluster node, which may be a port, a URL or an object. */
 function root(written: unknown): Settings {
   if (typeof written === "number") return { port: written };
   if (typeof written !== "string") return settingsOf(written);
@@ -109,7 +109,7 @@ function sameWay(first: Settings, { host, port, ...other }: Settings): void {
   sameSettings(first, other, "startup nodes");
 }
 
-/** One URL is for all of them. */
+/** Throws if the settings differ, because one URL applies to all of them. */
 function sameSettings(first: Settings, other: Settings, name: string): void {
   for (const key of new Set([...Object.keys(first), ...Object.keys(other)])) {
     const [one, two] = [first[key], other[key]];

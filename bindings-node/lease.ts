@@ -1,4 +1,4 @@
-/** What you hold. */
+/** The lease, which represents a lock that you hold. */
 
 import type { Grant } from "./batch.js";
 import { endOfScope } from "./calls.js";
@@ -12,7 +12,7 @@ import { callback as checkedCallback, isObject, notOurs } from "./values.js";
 const UNCLONEABLE = uncloneable("a lease", "pass lease.token on and attach() to it there");
 
 /**
- * What you hold: made by `lock.acquire()`, ended by `release()`.
+ * A lock that you hold. `lock.acquire()` creates a lease and `release()` ends it.
  *
  * @example
  * ```js
@@ -23,7 +23,7 @@ const UNCLONEABLE = uncloneable("a lease", "pass lease.token on and attach() to 
  */
 export class Lease<Fencing extends boolean = boolean> {
   /**
-   * The exact Redis key; of several names all keys, with commas between.
+   * The exact Redis key. Several keys are separated by commas.
    *
    * @example
    * ```js
@@ -42,14 +42,14 @@ export class Lease<Fencing extends boolean = boolean> {
     if (site !== undefined) watchOver(this, this.#handle);
   }
 
-  /** The handle of a lease, which may be anything where a method was detached from its object. */
+  /** Returns the handle of a lease. Throws if a method was called on another object. */
   static #of(lease: Lease): LeaseHandle {
     if (isObject(lease) && #handle in lease) return lease.#handle;
     throw notOurs("Lease", lease);
   }
 
   /**
-   * The exact Redis keys: one, unless the lock has several names.
+   * The exact Redis keys, one for each name of the lock.
    *
    * @example
    * ```js
@@ -61,7 +61,7 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * How long (ms) each renewal makes it last: the lock's ttl, until `extend` is given another.
+   * The lifetime that each renewal sets, in ms. It is the lock's `ttl` until `extend` sets another one.
    *
    * @example
    * ```js
@@ -73,7 +73,8 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * The owner's token, the value of the Redis key: 32 hex digits. Who knows it can release the lock.
+   * The owner's token, which is the value of the Redis key. It has 32 hex digits. Knowing it is enough to release the
+   * lock.
    *
    * @example
    * ```js
@@ -85,9 +86,11 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Larger than that of every earlier lease of this lock, so that a resource which remembers the largest it has seen can
-   * refuse a holder that was away too long. A number for a lock that was made with `fencing: true`, of which TypeScript
-   * knows (`Lease<true>`); throws `InvalidOption` for any other.
+   * The fencing token, which is larger than that of every earlier lease of this lock.
+   *
+   * A resource that stores the largest token and rejects smaller ones is safe from a holder that was paused too long.
+   * The token is a number if the lock has `fencing: true`, which TypeScript expresses as `Lease<true>`.
+   * @throws `InvalidOption` if the lock was created without `fencing: true`, and for an attached lease.
    *
    * @example
    * ```js
@@ -101,7 +104,7 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Whether it is valid now, by this process's clock.
+   * Whether the lease is valid now, by this process's clock. Does not contact a server.
    *
    * @example
    * ```js
@@ -113,7 +116,7 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Milliseconds that are left for sure; 0 once it is over.
+   * The time for which the lease is certainly valid, in ms. 0 after it has ended. Does not contact a server.
    *
    * @example
    * ```js
@@ -125,7 +128,9 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Throws `LockLost` when it was lost, `LockReleased` when it was released: ask before you write. No question to the nodes.
+   * Throws if the lease is no longer held. Call it before each write. Does not contact a server.
+   * @throws `LockLost` after a loss.
+   * @throws `LockReleased` after a release.
    *
    * @example
    * ```js
@@ -139,9 +144,12 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Makes the lease last at least `ttl` ms from now (default: its own ttl); also the ttl of later renewals. It never
-   * shortens. Rejects with `LockLost` once it is over, with `QuorumUnavailable` when too few nodes answered; then it goes on
-   * to its end. Rejects with `InvalidOption` for a ttl below 100, or above `restartGuard` over several nodes.
+   * Extends the lease to at least `ttl` ms from now. It never ends earlier than before.
+   * @param ttl Milliseconds, at least 100, default the lease's own. With several nodes it must not exceed
+   * `restartGuard`. Later renewals use it too.
+   * @throws `LockLost` after the lease has ended.
+   * @throws `QuorumUnavailable` if too few nodes reply. The lease then stays valid until its previous end.
+   * @throws `InvalidOption` for an invalid `ttl`.
    *
    * @example
    * ```js
@@ -156,8 +164,9 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Gives it back. A second time does nothing; after a loss it rejects with `LockLost`, and with `QuorumUnavailable` when
-   * too few nodes confirmed: the keys then expire by themselves.
+   * Releases the lock. A second call does nothing.
+   * @throws `LockLost` after a loss.
+   * @throws `QuorumUnavailable` if too few nodes confirm. The keys then expire when their TTL ends.
    *
    * @example
    * ```js
@@ -171,8 +180,11 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Ends it here and leaves the key, which lives out its ttl or goes on under who attached to its token. True if it was
-   * still held. To hand a lease over: pass `token` on, wait for the other's `attach`, detach.
+   * Ends the lease in this process and keeps the key. It expires when its TTL ends, unless another process attached to
+   * the token.
+   *
+   * To transfer a lease, pass `token` to the other process, wait until it has attached, then detach.
+   * @returns Whether the lease was still held.
    *
    * @example
    * ```js
@@ -185,9 +197,11 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Aborts, with a `LockLost` as its reason, when the lease is lost; in the body of `using` also with the reason of the
-   * signal given to `using`. A release does not abort it. Its listeners run in the asynchronous context
-   * (`AsyncLocalStorage`) in which it was first asked for.
+   * A signal that aborts with a `LockLost` when the lease is lost.
+   *
+   * In the body of `using` it also aborts with the reason of the signal that was passed to `using`. A release does not
+   * abort it. Its listeners run in the asynchronous context (`AsyncLocalStorage`) in which this property was first
+   * read.
    *
    * @example
    * ```js
@@ -202,7 +216,7 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Aborts its signal, and leaves the lease as it is.
+   * Aborts the signal without affecting the lease.
    * @internal
    */
   stop(reason: unknown): void {
@@ -210,8 +224,10 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Calls back once if the lease is lost; soon, if it is lost already; in the asynchronous context of this call. What it
-   * returns takes the callback back.
+   * Calls back once if the lease is lost, or soon if it is already lost.
+   * @param callback Receives the error. It runs in the asynchronous context of this call.
+   * @returns A function that removes the callback.
+   * @throws `InvalidOption` if `callback` is not a function.
    *
    * @example
    * ```js
@@ -225,7 +241,8 @@ export class Lease<Fencing extends boolean = boolean> {
   }
 
   /**
-   * What may be logged of it: `key`, `held`, `remaining`, `ttl`. `util.inspect` shows the same, neither has the token.
+   * Returns the data that is safe to log: `key`, `held`, `remaining` and `ttl`, but not the token. `util.inspect` shows
+   * the same.
    *
    * @example
    * ```js
@@ -233,18 +250,22 @@ export class Lease<Fencing extends boolean = boolean> {
    * ```
    */
   toJSON(): { key: string; held: boolean; remaining: number; ttl: number } {
-    // To log a Proxy of it must not throw.
+    // Logging a Proxy of a lease must not throw.
     if (!(#handle in this)) return {} as never;
     const { key, held, remaining, ttl } = this;
     return { key, held, remaining, ttl };
   }
 
   /**
-   * The function that `await using` calls at the end of a scope: as `release()`, but unreachable nodes are only warned of,
-   * since the key ends by itself, and a loss that `ensureHeld`, `extend` or `release` has thrown already is not thrown again.
+   * Returns the function that `await using` calls at the end of a scope. It releases the lease.
    *
-   * `await using` reads this property when the scope begins. So reading it throws `LockLost` when the lease is over, and
-   * `InvalidOption` when another scope releases the lease: an earlier `await using`, `using()` or `withLock()`.
+   * Unlike `release()`, unreachable nodes only cause a warning, because the key expires. A loss that `ensureHeld`,
+   * `extend` or `release` already threw is not thrown again.
+   *
+   * `await using` reads this property at the start of the scope.
+   * @throws `LockLost` if the lease has ended.
+   * @throws `InvalidOption` if another scope releases the lease, that is, an earlier `await using`, `using()` or
+   * `withLock()`.
    *
    * @example
    * ```js

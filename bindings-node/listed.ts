@@ -1,16 +1,16 @@
-/** The leases of a client, as the objects that were handed out. */
+/** Lists the leases of a client, as the objects that `acquire` returned. */
 
 import { objectsOf, type Remains } from "./collection.js";
 import type { Kept } from "./credentials.js";
 import { Lease } from "./lease.js";
 import { native } from "./runtime.js";
 
-/** Those of these numbers. */
+/** Returns the leases with these numbers. */
 export function leasesOf(ids: readonly number[], kept: Kept | undefined): Lease[] {
   return objectsOf(ids, (remains) => leaseOf(remains, kept));
 }
 
-/** Another object of a lease whose first one was collected. */
+/** Creates a new object for a lease whose first object was collected. */
 function leaseOf({ id, key, site }: Remains, kept: Kept | undefined): Lease {
   const known = native();
   const keys = known.leaseKeys(id) ?? [];

@@ -1,4 +1,4 @@
-/** Loads the binary before all else does, and says what is wrong where that fails. */
+/** Loads the native binary first, and explains a failure to load it. */
 
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -13,13 +13,16 @@ import {
 } from "./binary.js";
 import { outside } from "./outside.js";
 
-/** What the program is told; the loader's own error is the cause. */
+/** The error for a binary that cannot be used. Its cause is the error of the loader. */
 function unusable(text: string, cause?: unknown): Error {
   const error = new Error(text, cause === undefined ? undefined : { cause });
   return Object.assign(error, { code: "ERR_REDLOCK_BINARY" });
 }
 
-/** Where nothing was loaded: asked once more, as the loader passes texts on without their codes. */
+/**
+ * Describes a failed load. Requires the platform package again, because the loader passes on error texts without their
+ * codes.
+ */
 function facts(thrown: unknown): Facts {
   const all = { ...here, musl: isMusl(), installed: PLATFORMS.filter((platform) => has(platform)) };
   const platform = wanted(all);
@@ -32,11 +35,14 @@ function facts(thrown: unknown): Facts {
   return { ...all, errors: [thrown as Error] };
 }
 
-/** Asked for where all is lost: a report takes its time, most of it for the names of peers. */
+/**
+ * Detects the C library from a process report. Reports are slow, mainly because they resolve the names of network
+ * peers, so this is only called when needed and excludes the network.
+ */
 function isMusl(): boolean {
   if (process.platform !== "linux") return false;
   const report = process.report as (typeof process.report & { excludeNetwork?: boolean }) | null;
-  // A runtime without reports is none of Alpine's.
+  // Node.js for Alpine Linux has reports, so a runtime without them does not use musl.
   if (!report) return false;
   const { excludeNetwork } = report;
   try {
@@ -50,7 +56,7 @@ function isMusl(): boolean {
   }
 }
 
-/** Not by `require`, whose argument a bundler would want to know. */
+/** Avoids `require`, because a bundler would try to resolve its argument. */
 function has(platform: string): boolean {
   return resolved(`redlock-native-${platform}/package.json`) !== undefined;
 }
@@ -63,7 +69,7 @@ function resolved(id: string): string | undefined {
   }
 }
 
-/** A download that was cut: to map such a file would end the process by a signal, with no word. */
+/** Detects a truncated download. Mapping such a file would kill the process with a signal and no error message. */
 function checkWhole(file: string): void {
   const head = Buffer.alloc(64);
   let size: number;
@@ -73,7 +79,7 @@ function checkWhole(file: string): void {
     size = fstatSync(opened).size;
     closeSync(opened);
   } catch {
-    // Whoever loads it says why.
+    // The following load reports the reason.
     return;
   }
   const end = endOfElf(head);
@@ -86,12 +92,12 @@ const here: Facts = { platform, arch, musl: false, node, version, errors: [], in
 const [gnu, musl] = [false, true].map((musl) =>
   resolved(`redlock-native-${wanted({ ...here, musl })}`),
 );
-// Which C library this is costs a report to know: asked for where both are installed.
+// Detecting the C library needs a slow report, so this only happens if both packages are installed.
 const binary = musl !== undefined && (gnu === undefined || (gnu !== musl && isMusl())) ? musl : gnu;
 if (binary !== undefined) checkWhole(binary);
 let found: unknown;
 try {
-  // The first one to load it makes what the native part has for the whole process.
+  // The first load creates the process-wide state of the native part, which must not keep the caller's async context.
   ({ VERSION: found } = outside(() => require("./native.js") as { VERSION?: unknown }));
 } catch (thrown) {
   throw unusable(explanation(facts(thrown)), thrown);

@@ -1,4 +1,4 @@
-/** What to lock. */
+/** The lock, which describes what to lock. */
 
 import type { Grant } from "./batch.js";
 import type { Described } from "./bound.js";
@@ -25,13 +25,13 @@ import { isHeard, traced } from "./trace.js";
 import { isObject, notOurs, tokenText } from "./values.js";
 
 type Asked<Fencing extends boolean> = Promise<Lease<Fencing> | null>;
-/** Which call it is, whose options are not checked yet; `using` has checked them. */
+/** The public method of the call, for error messages. The options of `using()` are already checked. */
 type Call = "acquire()" | "tryAcquire()" | "using()";
 
 const UNCLONEABLE = uncloneable("a lock", "make another one there, of its names and options");
 
 /**
- * What to lock: names and options. It has no state: share it, and use it as often as you like.
+ * A description of what to lock, with names and options. It has no state, so you can share and reuse it.
  *
  * @example
  * ```js
@@ -49,7 +49,7 @@ export class Lock<Fencing extends boolean = boolean> {
     this.#described = described;
   }
 
-  /** What a lock is made of; it may be anything where a method was detached from its object. */
+  /** Returns the description of a lock. Throws if a method was called on another object. */
   static #of(lock: Lock): Described {
     if (isObject(lock) && #described in lock) return lock.#described;
     throw notOurs("Lock", lock);
@@ -68,7 +68,7 @@ export class Lock<Fencing extends boolean = boolean> {
   }
 
   /**
-   * The exact Redis key; of several names all keys, with commas between.
+   * The exact Redis key. Several keys are separated by commas.
    *
    * @example
    * ```js
@@ -92,9 +92,12 @@ export class Lock<Fencing extends boolean = boolean> {
   }
 
   /**
-   * The lease, as soon as nobody else holds the lock. Rejects with `LockTimeout` when `wait` is over, with
-   * `QuorumUnavailable` when too few nodes answered all the time, with `ClientClosed`, and with the signal's reason when it
-   * aborts; then no key stays behind.
+   * Acquires the lock. Waits until no other client holds it.
+   * @param options `wait` in ms, default the lock's option. `signal`, which ends the wait.
+   * @throws `LockTimeout` if `wait` ends.
+   * @throws `QuorumUnavailable` if `wait` ends and too few nodes replied until then.
+   * @throws `InvalidOption`, `Unsupported` or `ClientClosed`.
+   * @throws The signal's reason if it aborts. No key remains after any of these errors.
    *
    * @example
    * ```js
@@ -108,7 +111,7 @@ export class Lock<Fencing extends boolean = boolean> {
     return this.#ask(options, site, "acquire()") as Promise<Lease<Fencing>>;
   }
 
-  /** Only the answer to `tryAcquire()` may be null. */
+  /** Acquires and publishes the call on its tracing channel. Only `tryAcquire()` can resolve with null. */
   #ask(options: AcquireOptions | undefined, site: CallSite, call: Call): Asked<Fencing> {
     if (!isHeard("acquire")) return this.#asked(options, site, call);
     return traced("acquire", this, () => this.#asked(options, site, call));
@@ -148,8 +151,12 @@ export class Lock<Fencing extends boolean = boolean> {
   }
 
   /**
-   * The lease, or `null` if somebody else holds it or waits for it in this process: one round. Rejects with
-   * `QuorumUnavailable` when too few nodes answered, and with the signal's reason when it aborts; then no key stays behind.
+   * Tries once to acquire the lock.
+   * @param options `signal`, which ends the attempt.
+   * @returns The lease, or `null` if another client holds the lock or another caller in this process waits for it.
+   * @throws `QuorumUnavailable` if too few nodes reply.
+   * @throws `InvalidOption`, `Unsupported` or `ClientClosed`.
+   * @throws The signal's reason if it aborts. No key remains after any of these errors.
    *
    * @example
    * ```js
@@ -164,9 +171,15 @@ export class Lock<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Runs `body` while the lock is held, and settles as `body` does. Rejects with `LockLost` if `body` succeeded but the
-   * lease was lost meanwhile; `lease.signal` tells `body` in time. An aborted `signal` stops the waiting; while `body` runs,
-   * it aborts `lease.signal` with the same reason, and what to do is up to `body`.
+   * Runs `body` while holding the lock. Settles with the result or the error of `body`.
+   *
+   * An abort of `signal` ends the wait. While `body` runs, it aborts `lease.signal` with the same reason, and `body`
+   * decides what to do. A loss also aborts `lease.signal`.
+   * @param options `wait` and `signal`, as for `acquire`.
+   * @param body The function to run. It receives the lease.
+   * @returns The result of `body`.
+   * @throws The errors of `acquire`, and the error of `body`.
+   * @throws `LockLost` if `body` succeeded but the lease was lost.
    *
    * @example
    * ```js
@@ -182,7 +195,7 @@ export class Lock<Fencing extends boolean = boolean> {
   }
 
   /**
-   * `using`, with options that are checked.
+   * Runs `using` with options that are already checked.
    * @internal
    */
   run<T>(body: Body<T, Fencing>, options: AcquireOptions, below: Way): Promise<T> {
@@ -192,11 +205,15 @@ export class Lock<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Continues the lease that another process holds under this token. Rejects with `LockLost` if it is not held.
+   * Continues the lease that another process holds under this token.
    *
-   * Both are one owner then, and each renews for itself. A release by either deletes the key: the other one is told of a
-   * loss. So whoever hands a lease over ends its own by `lease.detach()`; a process that ends without a release does no
-   * harm either. The fencing token does not come with the lease: hand it over with the token.
+   * Both processes are then one owner, and each renews the lease. A release by either deletes the key, and the other is
+   * notified of a loss. To transfer a lease, call `lease.detach()` in the first process afterwards. The first process
+   * may also end without a release. The fencing token is not transferred, so send it with the token.
+   * @param token The token of the lease.
+   * @throws `LockLost` if the token does not hold the lock.
+   * @throws `QuorumUnavailable` if too few nodes reply.
+   * @throws `InvalidOption`, `Unsupported` or `ClientClosed`.
    *
    * @example
    * ```js
@@ -223,8 +240,9 @@ export class Lock<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Who holds it, by each node's word: a snapshot, which may be over when you read it. Rejects with `QuorumUnavailable` when
-   * fewer nodes than a quorum answered within `nodeTimeout`.
+   * Returns a snapshot of the lock's state, as reported by each node. It may be outdated when you read it.
+   * @throws `QuorumUnavailable` if fewer nodes than a quorum reply within `nodeTimeout`.
+   * @throws `InvalidOption`, `Unsupported` or `ClientClosed`.
    *
    * @example
    * ```js
@@ -239,7 +257,8 @@ export class Lock<Fencing extends boolean = boolean> {
   }
 
   /**
-   * What may be logged of it: `names`, `options`, and `key`, where a client is chosen. `util.inspect` shows the same.
+   * Returns the data that is safe to log: `names`, `options`, and `key` after a client was chosen. `util.inspect` shows
+   * the same.
    *
    * @example
    * ```js
@@ -247,7 +266,7 @@ export class Lock<Fencing extends boolean = boolean> {
    * ```
    */
   toJSON(): { names: string[]; key?: string; options: LockOptions<Fencing> } {
-    // To log a Proxy of it must not throw.
+    // Logging a Proxy of a lock must not throw.
     if (!(#described in this)) return {} as never;
     const options = shownOptions(Lock.#of(this).options, LOCK) as LockOptions<Fencing>;
     const key = Lock.#of(this).known()?.key;

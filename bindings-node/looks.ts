@@ -1,13 +1,13 @@
-/** What an object of ours looks like where a program prints it: facts, and no secret. */
+/** Prints the objects of this package without secrets. */
 
 import type { inspect } from "node:util";
 
-/** As `node:util` calls the method that it asks. */
+/** The method that `node:util` calls to print an object. */
 const INSPECT = Symbol.for("nodejs.util.inspect.custom");
 
 type Options = Parameters<typeof inspect>[1] & object;
 
-/** Objects of this class are printed as what `toJSON` gives, under this name. */
+/** Prints objects of this class as their `toJSON` result, with this name. */
 export function printable(kind: { prototype: { toJSON(): object } }, name: string): void {
   const value = function print(
     this: { toJSON(): object },
@@ -20,18 +20,20 @@ export function printable(kind: { prototype: { toJSON(): object } }, name: strin
     try {
       return `${name} ${text(this.toJSON(), nested)}`;
     } catch {
-      // The prototype itself, or a proxy: to print a thing must not throw.
+      // Printing must not throw for the prototype or a Proxy.
       return `[${name}]`;
     }
   };
   Object.defineProperty(kind.prototype, INSPECT, { value, configurable: true, writable: true });
-  // Whatever the bundler calls it.
+  // The bundler may have renamed the class.
   Object.defineProperty(kind, "name", { value: name, configurable: true });
 }
 
 /**
- * The value of a property that makes `structuredClone`, `postMessage` and the like refuse the object, with this text. They
- * would copy an empty object. Node 20 has no other way to refuse.
+ * Returns a property value that makes `structuredClone` and `postMessage` reject the object. The error contains this
+ * text.
+ *
+ * They would otherwise copy an empty object. Node.js 20 has no other way to reject one.
  */
 export function uncloneable(kind: string, instead: string): symbol {
   return Symbol(`${kind} belongs to its thread: ${instead}`);

@@ -1,4 +1,4 @@
-/** The loss of leases: a signal for each, and callbacks. */
+/** Notifies the program of lost leases, with a signal for each lease and callbacks. */
 
 import { AsyncResource } from "node:async_hooks";
 import { type LockLost, toError } from "./errors.js";
@@ -7,14 +7,14 @@ import { native, unwatch, watch } from "./runtime.js";
 import { tellOfLoss } from "./trace.js";
 import { listens, throwLater } from "./warnings.js";
 
-/** Who is told of the loss of one lease. It knows nothing of the lease's object, which can still be collected. */
+/** The listeners for the loss of one lease. It does not refer to the lease's object, which can still be collected. */
 export class Loss {
   #error: LockLost | undefined;
   #controller: AbortController | undefined;
   #abort: ((reason: unknown) => void) | undefined;
   readonly #callbacks = new Set<(error: LockLost) => void>();
   readonly #key: string;
-  /** Somebody listens: the loss need not be warned of. */
+  /** Set while the program listens, so that the loss does not cause a warning. Call it to stop. */
   #unheard: ((lost: boolean) => void) | undefined;
   #over = false;
 
@@ -22,7 +22,7 @@ export class Loss {
     this.#key = key;
   }
 
-  /** Whether somebody listens has changed, or the lease is over. */
+  /** Updates `#unheard` after a listener was added or removed, or when the lease has ended. */
   heed(over = this.#over, lost = false): void {
     this.#over = over;
     const listening = this.#controller !== undefined || this.#callbacks.size > 0;
@@ -34,7 +34,7 @@ export class Loss {
     }
   }
 
-  /** Its listeners run in the asynchronous context in which it was first asked for. */
+  /** Its listeners run in the asynchronous context in which the signal was first read. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       const controller = new AbortController();
@@ -46,13 +46,13 @@ export class Loss {
     return this.#controller.signal;
   }
 
-  /** Aborts the signal, without a loss. */
+  /** Aborts the signal without a loss. */
   stop(reason: unknown): void {
     if (this.signal.aborted) return;
     this.#abort?.(reason);
   }
 
-  /** It is lost. */
+  /** Notifies the listeners of the loss. */
   tell(error: LockLost): void {
     this.#error = error;
     this.heed(true, true);
@@ -62,14 +62,17 @@ export class Loss {
       try {
         called(error);
       } catch (thrown) {
-        // The other callbacks still run.
+        // The other callbacks must still run.
         throwLater(thrown);
       }
     }
     this.#callbacks.clear();
   }
 
-  /** Calls back once it is lost, soon if it is already, in the context of now; until what this returns is called. */
+  /**
+   * Registers a callback for the loss, which runs soon if the lease is already lost. It runs in the current
+   * asynchronous context. The returned function removes it.
+   */
   listen(callback: (error: LockLost) => void): () => void {
     const called = AsyncResource.bind(callback);
     this.#callbacks.add(called);
@@ -87,16 +90,16 @@ export class Loss {
   }
 }
 
-/** The leases whose loss somebody asked to be told of, by their numbers. */
+/** The listeners of leases that can still be lost, by number. */
 const watches = new Map<number, Loss>();
 
-/** A lease that is over cannot be lost any more. */
+/** Stops watching a lease that has ended and can no longer be lost. */
 export function forget(id: number): void {
   watches.get(id)?.heed(true);
   if (watches.delete(id)) unwatch(id);
 }
 
-/** The loss of the lease of this number, on this key. */
+/** Returns the listeners for the loss of this lease. */
 export function lossOf(id: number, key: string): Loss {
   const known = watches.get(id);
   if (known !== undefined) return known;
@@ -107,7 +110,7 @@ export function lossOf(id: number, key: string): Loss {
     unwatch(id);
     loss.tell(toError(failure) as LockLost);
   };
-  // A released lease is not held either, but that is no loss.
+  // A released lease is not held either, but that is not a loss.
   if (failure?.reason) told(failure);
   else if (!failure && watch(id, told)) watches.set(id, loss);
   else loss.heed(true);

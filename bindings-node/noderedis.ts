@@ -1,4 +1,4 @@
-/** What clients of node-redis know of their servers. */
+/** Reads the connection settings of node-redis clients. */
 
 import type { CredentialsSource } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
@@ -7,20 +7,22 @@ import { type Found, type Place, refused, type Settings, settingsOf, urlOf } fro
 
 const words = (text: string) => new Set(text.split(/\s+/));
 
-/** Of no effect on a lock: how commands are sent and values read, how many connections there are. */
+/**
+ * Settings that do not affect a lock, such as how commands are sent, values are read, and the number of connections.
+ */
 const NOTHING =
   words(`RESP clientInfoTag clientSideCache commandOptions commands commandsQueueMaxLength
   disableClientInfo disableOfflineQueue emitInvalidate functions isolationPoolOptions legacyMode maintEndpointType
   maintNotifications maintRelaxedCommandTimeout maintRelaxedSocketTimeout modules pingInterval scripts unstableResp3`);
-/** Of a socket, likewise: how long it is kept, and when it is opened again. */
+/** Settings of a socket that do not affect a lock, such as keepalive and reconnects. */
 const SOCKET_NOTHING = words(
   `keepAlive keepAliveInitialDelay noDelay reconnectStrategy socketTimeout`,
 );
 const READ = words(`credentialsProvider database name password readonly socket url username`);
 const SOCKET_READ = words("connectTimeout family host path port tls");
-/** Of a socket: where it goes, in ways that have no counterpart. */
+/** Settings of a socket that decide which server is used, and have no counterpart. */
 const SOCKET_REFUSED = ["lookup", "localAddress", "localPort"];
-/** Of a cluster or a service, of no effect on a lock. */
+/** Settings of a cluster or a Sentinel service that do not affect a lock. */
 const GROUP =
   words(`RESP clientSideCache commandOptions commands defaults functions masterPoolSize maxCommandRediscovers
   maxCommandRedirections minimizeConnections modules name nodeAddressMap nodeClientOptions passthroughClientErrorEvents
@@ -29,7 +31,7 @@ const CONNECT_TIMEOUT = 5_000;
 const PRIVATE =
   "keeps its settings to itself: give what createSentinel, createCluster or createClient was given, as it is";
 
-/** Nothing, if it is none of them. */
+/** Returns undefined for an object that is not a node-redis client. */
 export function nodeRedisPlace(client: Settings, given: RedlockOptions): Found | undefined {
   const group = (client._options ?? client) as Settings;
   if (Array.isArray(group.rootNodes)) return cluster(group, group.rootNodes, given);
@@ -110,7 +112,7 @@ function service(group: Settings, sentinels: unknown[], given: RedlockOptions): 
   return { ...servers, place, left: [...unnamed(group), ...servers.left, ...own.left] };
 }
 
-/** A URL that was not read yet goes before what stands beside it, as node-redis has it. */
+/** Applies a URL that node-redis has not parsed yet. As in node-redis, it overrides the other settings. */
 function withUrl(own: Settings): Settings {
   if (typeof own.url !== "string") return own;
   const url = urlOf(own.url);
@@ -127,13 +129,13 @@ function withUrl(own: Settings): Settings {
   return { ...own, ...login, socket, url: undefined };
 }
 
-/** What of a socket's settings is TLS's. */
+/** Returns the TLS settings of a socket. */
 function trust(socket: Settings): Settings {
   const other = (name: string) => SOCKET_READ.has(name) || SOCKET_NOTHING.has(name);
   return Object.fromEntries(Object.entries(socket).filter(([name]) => !other(name)));
 }
 
-/** A password that is written down is the URL's. */
+/** Returns the provider's function, unless a password or `credentials` option is given. */
 function providerOf(own: Settings, given: RedlockOptions): CredentialsSource | undefined {
   const provider = own.credentialsProvider as Settings | undefined;
   if (provider === undefined || own.password || given.credentials !== undefined) return undefined;
@@ -155,7 +157,7 @@ function providerOf(own: Settings, given: RedlockOptions): CredentialsSource | u
   return known;
 }
 
-/** One function for each provider: nodes that share one are known to. */
+/** One function for each provider, so that nodes with the same provider share it. */
 const sources = new WeakMap<object, CredentialsSource>();
 
 function sameWay(first: Place, other: Place): void {

@@ -1,4 +1,4 @@
-/** Options as JavaScript gives them: names and types are checked here, values by core. */
+/** Checks the names and types of options. Core checks their values. */
 
 import { isUint8Array } from "node:util/types";
 import { type CredentialsSource, Kept } from "./credentials.js";
@@ -6,85 +6,104 @@ import { InvalidOption } from "./errors.js";
 import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "./native.js";
 import { attemptTo, isList, isSignal, kindOf, LONE_SURROGATE, printed } from "./values.js";
 
-/** Options of a client. Times are in milliseconds, rounded to whole ones. */
+/** Options of a client. Times are in ms, rounded to whole numbers. */
 export interface RedlockOptions {
-  /** Goes before every name. Default `lock:`. An empty one shares keys with other libraries. */
+  /** Prefix of every key. Default `lock:`. With an empty prefix the keys are shared with other libraries. */
   keyPrefix?: string | undefined;
-  /** How long to wait for one node's answer, in ms. Default min(1 s, ttl / 5). */
+  /** Timeout for the reply of one node, in ms. Default min(1,000, ttl / 5), or min(2,000, ttl / 5) with `fsync`. */
   nodeTimeout?: number | undefined;
-  /** How long an attempt to connect may take: name lookup, TCP, TLS and login. Default 5 s. */
+  /** Timeout for connecting, in ms. Covers name lookup, TCP, TLS and login. Default 5,000. */
   connectTimeout?: number | undefined;
   /**
-   * In ms. Over several nodes, one younger than this takes no first vote, and no ttl may exceed it. The same on every
-   * client; 0: no guard. Default 60 s.
+   * With several nodes, a node that started more recently than this does not vote on new locks, and no TTL may exceed
+   * it.
+   *
+   * In ms, default 60,000. 0 turns it off. Use the same value on every client.
    */
   restartGuard?: number | undefined;
-  /** So many replicas of a node must have a grant or an extension before it counts (`WAIT`). Default 0. */
+  /**
+   * Number of replicas that must confirm a grant or renewal (`WAIT`) before the vote of their node counts. Default 0.
+   */
   minReplicas?: number | undefined;
   /**
-   * A grant or an extension must be on disk before it counts (`WAITAOF`), which then may take a second. Default false.
+   * Whether a grant or renewal must be on disk (`WAITAOF`) before it counts, which may take a second. Default false.
    */
   fsync?: boolean | undefined;
   /**
-   * Whether locks are asked for by scripts (`EVALSHA`). Default: but for releases where the server has `DELIFEQ` (Valkey
-   * 9), which costs it less. False needs `DELIFEQ`, or `DELEX` (Redis 8.4), one name per lock and no fencing.
+   * Whether to use Lua scripts (`EVALSHA`). By default only releases avoid them, if the server has the cheaper
+   * `DELIFEQ` (Valkey 9).
+   *
+   * True always uses scripts. False needs `DELIFEQ` or `DELEX` (Redis 8.4), one name per lock and no fencing.
    */
   scripts?: boolean | undefined;
-  /** For `rediss://`: the certificates to trust instead of the system's: a PEM file's path, or its bytes. */
+  /** CA certificates for `rediss://`, as the path of a PEM file or its bytes. Default: the system's. */
   tlsCa?: string | Uint8Array | undefined;
-  /** The client's certificate, where the servers ask for one: path or bytes, as `tlsCa`; needs `tlsKey`. */
+  /** Client certificate, as the path of a PEM file or its bytes. Needs `tlsKey`. Default none. */
   tlsCert?: string | Uint8Array | undefined;
-  /** The private key of `tlsCert`: path or bytes. */
+  /** Private key of `tlsCert`, as the path of a PEM file or its bytes. */
   tlsKey?: string | Uint8Array | undefined;
-  /** The name that the servers' certificates must carry (and SNI asks for) instead of the URL's host. */
+  /** Name that the servers' certificates must contain, also sent as SNI. Default: the URL's host. */
   tlsServerName?: string | undefined;
   /**
-   * Whether the servers must prove who they are. Default true. With false whoever answers is believed, and hears the
-   * password: only for a network that nobody else is in.
+   * Whether to verify the servers' certificates. Default true. With false the client accepts any server and sends it
+   * the password, so use it only in a network that you fully control.
    */
   tlsVerify?: boolean | undefined;
-  /** What the connections are called in the server's `CLIENT LIST` and log. Default `redlock`. */
+  /** Connection name in the server's `CLIENT LIST` and log. No spaces. Default `redlock`. */
   clientName?: string | undefined;
   /**
-   * Who says as whom to log in: a function, or an async one, that gives a password or `{ username, password, lifetime }`;
-   * asked at each connect and, on the open connection, before the `lifetime` (ms) ends.
+   * Callback, async or not, that returns a password or `{ username, password, lifetime }`. Default: the credentials in
+   * the URLs.
+   *
+   * It is called at each connect, and on an open connection before the `lifetime` (ms) ends.
    */
   credentials?: CredentialsSource | undefined;
 }
 
-/** Options of a lock. Times are in milliseconds, rounded to whole ones. */
+/** Options of a lock. Times are in ms, rounded to whole numbers. */
 export interface LockOptions<Fencing extends boolean = boolean> {
-  /** How long the lease lives without renewal, in ms. Default 10,000, at least 100. */
+  /**
+   * Lifetime of the lease without renewal, in ms. Default 10,000, at least 100. With several nodes it must not exceed
+   * `restartGuard`.
+   */
   ttl?: number | undefined;
-  /** How long an acquire may wait for another holder, in ms; 0: one attempt. Default and `Infinity`: without a limit. */
+  /**
+   * Maximum time that an acquire waits, in ms, for the holder and for failed nodes. 0 tries once. Default `Infinity`,
+   * without a limit.
+   */
   wait?: number | undefined;
-  /** Extend at a third of the ttl until released. Default true. */
+  /** Whether to renew the lease at a third of the TTL until it is released. Default true. */
   renew?: boolean | undefined;
-  /** Upper bound on the whole hold, in ms, at which the lease is lost. Default none. */
+  /** Maximum time to hold the lock, in ms. The lease is then lost with reason `max_hold`. Default none. */
   maxHold?: number | undefined;
-  /** How long the key stays after the acquire, in ms, even if the lease is released before. Default 0, at most the ttl. */
+  /**
+   * Minimum time to keep the key after the acquire, in ms, even if the lease is released earlier. Default 0. Must not
+   * exceed `ttl` or `maxHold`.
+   */
   minHold?: number | undefined;
-  /** How long to wait for one node's answer, in ms. Default the client's, else min(1 s, ttl / 5). */
+  /**
+   * Timeout for the reply of one node, in ms. Must be below `ttl`. Default: the client's, or else min(1,000, ttl / 5).
+   */
   nodeTimeout?: number | undefined;
-  /** Ask for a fencing token, `lease.fencingToken`. Default false. */
+  /** Whether to assign a fencing token, `lease.fencingToken`. Default false. */
   fencing?: Fencing | undefined;
 }
 
-/** Options of one round. */
+/** Options of `tryAcquire`. */
 export interface TryAcquireOptions {
-  /** Aborting it ends the round and leaves no key behind. */
+  /** Ends the attempt when it aborts. No key remains. */
   signal?: AbortSignal | undefined;
 }
 
-/** Options of one acquire. */
+/** Options of `acquire`. */
 export interface AcquireOptions extends TryAcquireOptions {
   /** Overrides the lock's `wait`, in ms. */
   wait?: number | undefined;
 }
 
-/** Options of `withLock(names, options, body)` and `client.using`: of a lock, and of its one acquire. */
+/** Options of `withLock(names, options, body)` and `client.using`, for the lock and for its acquire. */
 export interface UsingOptions<Fencing extends boolean = boolean> extends LockOptions<Fencing> {
-  /** Aborting it stops the waiting; while the body runs, it aborts `lease.signal` with the same reason. */
+  /** Ends the wait when it aborts. While the body runs, it aborts `lease.signal` with the same reason. */
   signal?: AbortSignal | undefined;
 }
 
@@ -92,32 +111,33 @@ type Kind = OptionRow["kind"] | "signal";
 /** The options of a call, each with its kind. */
 export type Rules = Readonly<Record<string, Kind>>;
 
-/** By the core's own table. */
+/** Reads the table of core. */
 function rulesOf(options: OptionRow[]): Rules {
   return Object.fromEntries(options.map(({ name, kind }) => [name, kind]));
 }
 
-/** Of `new Redlock()`. */
+/** Options of `new Redlock()`. */
 export const CLIENT = rulesOf(clientOptions());
-/** Of `configure()`. */
+/** Options of `configure()`. */
 export const CONFIGURE: Rules = { ...CLIENT, replace: "boolean" };
-/** Of `lock()`. */
+/** Options of `lock()`. */
 export const LOCK = rulesOf(lockOptions());
-/** Of `acquire()`. */
+/** Options of `acquire()`. */
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
-/** Of `tryAcquire()`. */
+/** Options of `tryAcquire()`. */
 export const TRY: Rules = { signal: "signal" };
-/** Of `withLock()` and `client.using()`. */
+/** Options of `withLock()` and `client.using()`. */
 export const USING: Rules = { ...LOCK, signal: "signal" };
-/** Of `shutdown()`. */
+/** Options of `shutdown()`. */
 export const SHUTDOWN: Rules = { timeout: "milliseconds" };
 
-/** Of whoever gives none: one for all. */
+/** The shared result of calls without options. */
 const NONE = Object.freeze({});
 
 /**
- * The options, once every name is known and every value has its type: a copy, each value read once, as a getter may give
- * another one the next time.
+ * Returns a copy of the options, after checking each name and the type of each value.
+ *
+ * Reads each value once, because a getter may return a different one the next time.
  */
 export function checked<T extends object>(given: T | undefined, rules: Rules, call: string): T {
   if (given === undefined) return NONE as T;
@@ -149,7 +169,7 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
   return read as T;
 }
 
-/** A signal, or a `Map` and the like, would have no effect. */
+/** Rejects a signal, a `Map` or another object without options, which would have no effect. */
 function checkEmpty(given: object, call: string): void {
   if (isSignal(given)) throw strayed("a signal stands where options belong", call);
   const tag = attemptTo(() => Object.prototype.toString.call(given), call, "options");
@@ -164,7 +184,9 @@ export type ShownOptions = Record<string, number | boolean | string>;
 /** The text options that may be shown. Text in any other option could be a secret. */
 const SHOWN_TEXTS = ["keyPrefix", "tlsServerName", "clientName"];
 
-/** Lists the options that may be shown: numbers, switches, some texts, and the sizes of certificates and keys. */
+/**
+ * Lists the options that may be shown. These are numbers, booleans, some texts, and the sizes of certificates and keys.
+ */
 export function shownOptions(options: object, rules: Rules): ShownOptions {
   const shown: ShownOptions = {};
   for (const [name, value] of Object.entries(options)) {
@@ -176,14 +198,14 @@ export function shownOptions(options: object, rules: Rules): ShownOptions {
   return shown;
 }
 
-/** A signal that would not be listened to. */
+/** The error for a signal in the wrong place, where it would have no effect. */
 function strayed(what: string, call: string): InvalidOption {
   const text =
     "A signal is for one acquire, tryAcquire, using or withLock: give it there as { signal }";
   return new InvalidOption(`${call}: ${what}. ${text}`);
 }
 
-/** Where nothing is taken: a signal that is given all the same would never be heard. */
+/** Throws if a call that accepts no signal received one, because it would have no effect. */
 export function noSignal(given: unknown, call: string): void {
   if (typeof given !== "object" || given === null) return;
   const inside = attemptTo(() => isSignal(given) || Reflect.has(given, "signal"), call, "options");
@@ -206,7 +228,7 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
   const fail = (rule: string) =>
     new InvalidOption(`${call}: ${name} is ${seen}: it must be ${rule}`);
   if (kind === "milliseconds") {
-    // Seconds look like 0.5.
+    // Numbers below 1, such as 0.5, are probably seconds.
     const rounded = typeof value === "number" && (value === 0 || Math.abs(value) >= 1);
     if (!rounded) throw fail(`a number, 0 or at least 1; ${name} is in milliseconds`);
   } else if (kind === "count") {
@@ -214,7 +236,7 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
   } else if (kind === "signal") {
     if (!attemptTo(() => isSignal(value), call, name)) throw fail("an AbortSignal");
   } else if (kind === "function") {
-    // Not shown: it may be the secret itself.
+    // The value is not shown, because it may be the secret itself.
     if (typeof value !== kind) throw new InvalidOption(`${call}: ${name} is no function`);
   } else if (kind === "pem" && isUint8Array(value)) {
     return;
@@ -225,7 +247,7 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
   }
 }
 
-/** A client's options as the native part reads them, and what has to be kept for them. */
+/** Converts a client's options for the native part. Also returns what must stay alive for them. */
 export function nativeOptions(options: RedlockOptions): [object, Kept | undefined] {
   const { credentials, ...rest } = options;
   if (credentials === undefined) return [rest, undefined];

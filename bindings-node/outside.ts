@@ -1,13 +1,18 @@
-/** Outside of every async context: what lives as long as this copy would keep the stores of whoever imported it first. */
+/**
+ * Runs code outside of every async context. State that lives as long as this copy of the package would otherwise keep
+ * the stores of its first importer alive.
+ */
 
 import { AsyncResource } from "node:async_hooks";
 
-/** What AsyncLocalStorage keeps its stores under: one by one, or all of them in a frame (Node 24). */
+/** Properties in which AsyncLocalStorage keeps its stores. Node.js 24 uses a single frame for all of them. */
 const STORES = ["kResourceStore", "context_frame"];
 
 /**
- * Runs `make` where no AsyncLocalStorage has a store. A test file that imports the package within a test would otherwise
- * never be collected, nor would the first request of a server that imports it then.
+ * Runs `make` where no AsyncLocalStorage has a store.
+ *
+ * Without it, a test file that imports the package within a test would never be collected. The same applies to the
+ * first request of a server that imports the package while handling it.
  * @internal
  */
 export function outside<T>(make: () => T): T {

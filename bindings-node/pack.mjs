@@ -1,5 +1,5 @@
-// Packs what is to be published into a folder (dist/ unless another is given): the package itself, and one package for
-// each platform whose binary lies in bindings-node/dist. npm installs the one that fits, as an optional dependency.
+// Packs the packages for publishing into a folder (default dist/). One is the main package, and the others contain the
+// binary of each platform that bindings-node/dist has. npm installs the matching one as an optional dependency.
 import { execFileSync } from "node:child_process";
 import {
   copyFileSync,
@@ -15,7 +15,7 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const binaries = join(root, "bindings-node", "dist");
-// The napi command line writes inside the project only; git ignores this folder.
+// The napi command line only writes inside the project. Git ignores this folder.
 const scratch = join(root, "bindings-node", "npm");
 const licenses = ["LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY-LICENSES"];
 const target = resolve(process.argv[2] ?? join(root, "dist"));
@@ -30,7 +30,7 @@ function pack(folder, destination) {
   return join(destination, execFileSync(npmCommand, args, options).trim().split("\n").at(-1));
 }
 
-/** Packs every platform package whose binary was built; answers with name and version of each. */
+/** Packs each platform package whose binary was built. Returns their names and versions. */
 function packPlatforms() {
   const cli = join(root, "node_modules", "@napi-rs", "cli", "dist", "cli.js");
   const args = [cli, "create-npm-dirs", "--npm-dir", "bindings-node/npm"];
@@ -51,7 +51,7 @@ function packPlatforms() {
   return packed;
 }
 
-/** As npm packs the tree, plus the platforms, minus what only the tree needs. */
+/** Packs the main package as npm does. Adds the platform packages and removes what only development needs. */
 function packMain(platforms) {
   execFileSync("tar", ["-xzf", pack(root, scratch), "-C", scratch]);
   const file = join(scratch, "package", "package.json");

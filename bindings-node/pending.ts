@@ -1,38 +1,38 @@
-/** The calls that are not settled yet, each by the slot that the native part knows it by. */
+/** The pending calls, by the slot that identifies each to the native part. */
 
 import type { Failure } from "./native.js";
 
-/** A failure on its way to whoever awaits the call; the exception is made there, for its stack. */
+/** A failure on its way to the awaiting caller. The exception is created there, so that its stack shows the caller. */
 export class Failed {
   constructor(readonly failure: Failure) {}
 }
 
-/** Hears what a call came to. */
+/** Receives the outcome of a call. */
 export type Receiver = (outcome: unknown) => void;
 
-/** Who waits for the outcome of which slot; slots are used again. */
+/** The receivers by slot. Slots are reused. */
 const waiting: (Receiver | undefined)[] = [];
 const free: number[] = [];
 
-/** Where the native part leaves the outcome for the receiver. */
+/** Reserves a slot for the outcome of a call. */
 export function slotFor(receiver: Receiver): number {
   const slot = free.pop() ?? waiting.length;
   waiting[slot] = receiver;
   return slot;
 }
 
-/** Nobody hears the slot's outcome; it can be used again. */
+/** Frees a slot. Its receiver no longer gets an outcome. */
 export function vacate(slot: number): void {
   waiting[slot] = undefined;
   free.push(slot);
 }
 
-/** Another one hears the slot's outcome. */
+/** Replaces the receiver of a slot. */
 export function hearInstead(slot: number, receiver: Receiver): void {
   waiting[slot] = receiver;
 }
 
-/** The slot's call is settled. */
+/** Frees the slot and passes the outcome to its receiver. */
 export function deliver(slot: number, outcome: unknown): void {
   const receiver = waiting[slot];
   vacate(slot);

@@ -1,4 +1,7 @@
-/** The settings of other clients' connections: which become a URL, which mean nothing to a lock, which are refused. */
+/**
+ * Converts the connection settings of other clients to a URL and options. Ignores settings that do not affect a lock,
+ * and rejects those that must not be ignored.
+ */
 
 import { isIPv6 } from "node:net";
 import { isUint8Array } from "node:util/types";
@@ -8,16 +11,16 @@ import { shown } from "./native.js";
 import type { RedlockOptions } from "./options.js";
 import { kindOf, LONE_SURROGATE } from "./values.js";
 
-/** Settings as another client keeps them. */
+/** Settings as another client stores them. */
 export type Settings = Readonly<Record<string, unknown>>;
 
-/** What one client says, in one spelling for all clients. */
+/** The settings of one client, with the same names for all packages. */
 export interface Place {
-  /** One, or all where sentinels or a cluster are looked for. */
+  /** One server, or all the sentinels or servers of a cluster. */
   hosts: readonly { host?: unknown; port?: unknown }[];
-  /** Of a socket of this machine. */
+  /** The path of a local socket. */
   path?: unknown;
-  /** Of a service under Sentinel. */
+  /** The name of a service in Sentinel. */
   service?: unknown;
   scheme: "" | "+sentinel" | "+cluster";
   username?: unknown;
@@ -29,25 +32,25 @@ export interface Place {
   clientName?: unknown;
   nodeTimeout?: unknown;
   connectTimeout?: unknown;
-  /** By TLS; with the names that `tls.connect` has for its options. */
+  /** The TLS settings, with the option names of `tls.connect`. Undefined without TLS. */
   tls?: Settings | undefined;
 }
 
-/** What was found in a client. */
+/** The settings that were read from one client. */
 export interface Found {
   place: Place;
-  /** Settings that nobody here knows. */
+  /** Names of unknown settings. */
   left: string[];
-  /** Who says as whom to log in, where that is not written down. */
+  /** The function that returns credentials, if the client has one. */
   provider: CredentialsSource | undefined;
 }
 
-/** Of what may be no object, as `tls: true`. */
+/** Returns no settings if the value is not an object, for example `tls: true`. */
 export function settingsOf(value: unknown): Settings {
   return typeof value === "object" && value !== null ? (value as Settings) : {};
 }
 
-/** One client's way: a URL, and what only an option can say. */
+/** The URL of one client, and the setting that only an option can express. */
 export interface Way {
   url: string;
   serverName: string | undefined;
@@ -55,17 +58,17 @@ export interface Way {
 
 const WITHOUT = "write the node's URL, new Redlock('rediss://...'), without it";
 const PATHS = { ca: "tlsCa", cert: "tlsCert", key: "tlsKey" } as const;
-/** Of `tls.connect`, of no effect on whom to trust. */
+/** Options of `tls.connect` that do not affect which server is trusted. */
 const NOTHING = ["maxVersion", "ALPNProtocols", "session", "timeout", "enableTrace"];
 const LOW_ENOUGH = ["TLSv1", "TLSv1.1", "TLSv1.2"];
 
-/** The error for a setting that cannot be left out. */
+/** The error for a setting that must not be ignored. */
 export function refused(name: string, way = WITHOUT): InvalidOption {
   const text = `the client's ${shown(name)} has no counterpart in redlock: ${way}`;
   return new InvalidOption(`fromClient(): ${text}`);
 }
 
-/** The URL of a place. Options that are given win, where one says the same. */
+/** Builds the URL. The given options take precedence over the client's settings. */
 export function wayTo(place: Place, given: RedlockOptions): Way {
   const named = given.clientName === undefined ? place.clientName : undefined;
   const parameters: Record<string, string | number | undefined> = {
@@ -89,7 +92,7 @@ export function wayTo(place: Place, given: RedlockOptions): Way {
   const db = place.db ? numberOf(place.db, "db") : undefined;
   const socket = socketOf(place.path);
   if (socket !== undefined) {
-    // A path has no place for these but behind the ?.
+    // The URL of a socket can only have these as parameters.
     Object.assign(parameters, { db, username, password });
     const path = socket.split("/").map(encodeURIComponent).join("/");
     return { url: `unix://${path}${query(parameters)}`, serverName };
@@ -108,7 +111,7 @@ export function wayTo(place: Place, given: RedlockOptions): Way {
   };
 }
 
-/** A user alone is refused by its URL, which says why. */
+/** A user without a password is included too. Core rejects such a URL and explains why. */
 function loginOf(username: string | undefined, password: string | undefined): string {
   const user = username === undefined ? "" : encodeURIComponent(username);
   if (password !== undefined) return `${user}:${encodeURIComponent(password)}@`;
@@ -117,9 +120,9 @@ function loginOf(username: string | undefined, password: string | undefined): st
 
 function hostOf({ host, port }: { host?: unknown; port?: unknown }, usual: number): string {
   const name = textOf(host, "host") ?? "localhost";
-  // Where a name had one of these, its URL would lead elsewhere, and take the password along.
+  // A name with one of these characters would change the host of the URL, and send the password there.
   if (/[/?#@,[\]\\\s]/.test(name) || (name.includes(":") && !isIPv6(name))) {
-    // Not shown: whoever wrote a URL's user and password there must not read them in a log.
+    // The name is not shown, because it may be a URL with user and password, which must not appear in a log.
     const way = "user, password, port and db have settings of their own";
     throw new InvalidOption(
       `fromClient(): a client's host, a string that is not shown, is no host's name or address: ${way}`,
@@ -129,7 +132,10 @@ function hostOf({ host, port }: { host?: unknown; port?: unknown }, usual: numbe
   return name.includes(":") ? `[${name}]:${number}` : `${name}:${number}`;
 }
 
-/** Of a URL whose scheme it does not know, ioredis takes all that follows for a path: user, password and host. */
+/**
+ * Checks the path of a socket. If ioredis does not know the scheme of a URL, it stores everything after the scheme as
+ * the path, including user, password and host.
+ */
 function socketOf(path: unknown): string | undefined {
   const text = textOf(path, "path");
   if (text === undefined || /^\/(?!\/)[^@]*$/.test(text)) return text;
@@ -139,7 +145,10 @@ function socketOf(path: unknown): string | undefined {
   throw new InvalidOption(`fromClient(): a client's path, which is not shown, ${rule}: ${way}`);
 }
 
-/** What their packages send as a text: given as one, as its bytes, or as a number. Nothing if it is empty. */
+/**
+ * Returns a value that the other package sends as text. It may be a string, bytes or a number. Undefined if it is
+ * empty.
+ */
 function textOf(value: unknown, name: string): string | undefined {
   if (!value) return undefined;
   const text =
@@ -149,7 +158,7 @@ function textOf(value: unknown, name: string): string | undefined {
   throw new InvalidOption(`fromClient(): a client's ${name} is ${is}: it must be text in UTF-8`);
 }
 
-/** Nothing, if they are no UTF-8. */
+/** Returns undefined for bytes that are not UTF-8. */
 function decoded(bytes: Uint8Array): string | undefined {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -161,13 +170,16 @@ function decoded(bytes: Uint8Array): string | undefined {
 function numberOf(value: unknown, name: string): number {
   const number = typeof value === "string" || typeof value === "number" ? Number(value) : NaN;
   if (Number.isInteger(number)) return number;
-  // Not shown, as a host's name is not.
+  // The value is not shown, for the same reason as a host.
   throw new InvalidOption(`fromClient(): a client's ${name}, ${kindOf(value)}, is no whole number`);
 }
 
 const timeOf = (value: unknown, name: string) => figureOf(value, name, "a time in milliseconds");
 
-/** As it is written: which are allowed its parameter says. What is no figure is not shown, nor asked for its text. */
+/**
+ * Returns the number as text. The parameter of the URL checks its range. A value that is not a number is neither shown
+ * nor converted to text.
+ */
 function figureOf(value: unknown, name: string, rule: string): string | undefined {
   if (!value) return undefined;
   const plain = typeof value === "number" || typeof value === "bigint";
@@ -177,7 +189,7 @@ function figureOf(value: unknown, name: string, rule: string): string | undefine
   );
 }
 
-/** A URL as other packages read it. One that cannot be read is not shown: the platform's own error shows it. */
+/** Parses a URL as other packages do. An invalid one is not shown, although the platform's error would contain it. */
 export function urlOf(text: string): URL {
   if (URL.canParse(text)) return new URL(text);
   throw new InvalidOption(
@@ -191,12 +203,15 @@ function query(parameters: Record<string, string | number | undefined>): string 
   return written.length === 0 ? "" : `?${written.join("&")}`;
 }
 
-/** By the client's own word: an option goes its own way. */
+/** Whether the client accepts any certificate. The `tlsVerify` option takes precedence and is handled separately. */
 function trustsAll(tls: Settings, given: RedlockOptions): boolean {
   return given.tlsVerify === undefined && tls.rejectUnauthorized === false;
 }
 
-/** The name that a server's certificate must carry; throws for what else says whom to trust. */
+/**
+ * Returns the name that the server's certificate must contain. Throws for other settings that decide which server is
+ * trusted.
+ */
 function nameToProve(tls: Settings, given: RedlockOptions): string | undefined {
   const unseen = given.tlsVerify === false || trustsAll(tls, given);
   for (const [name, value] of Object.entries(tls)) {

@@ -1,4 +1,6 @@
-/** This copy's connection to the background thread: calls go out together, and outcomes come one after the other. */
+/**
+ * Exchanges calls and outcomes with the native part. Sends calls in batches and delivers outcomes one after the other.
+ */
 
 import {
   CALLS,
@@ -29,26 +31,28 @@ import { tellOfStep, wantedSteps } from "./steps.js";
 import { pass, throwLater } from "./warnings.js";
 
 /**
- * So many calls go out before all are written down: the servers work on them while JavaScript goes on. With a core each that
- * is half as much again as one after the other; on one core it costs a tenth (docs/speed.md).
+ * Number of calls to send before all are recorded, so that the servers work while JavaScript continues. docs/speed.md
+ * has the measurements.
  */
 const ENOUGH = CALLS / 8;
 
-/** Calls that are written down but not sent. */
+/** Number of calls that are recorded but not sent. */
 let unsent = 0;
-/** The names of the locks that they acquire, each at the place of its row. */
+/** The names of the locks to acquire, by row. */
 const names: (Names | undefined)[] = new Array(CALLS).fill(undefined);
-/** More calls are to be expected at once: they are sent together. */
+/** Whether to collect calls and send them together, because more are expected. */
 let gathering = false;
 
-/** Calls come and go through these; the native part reads and writes their memory. */
+/** Calls and outcomes pass through these arrays, whose memory the native part reads and writes. */
 const arrays = { calls, outcomes };
 const hear = Object.assign((rows: number, beside?: unknown[]) => settle(rows, beside), arrays);
 
 /**
- * The connection; answers about leases are to be had from `native()`. It is held by JavaScript alone and holds nothing of
- * it: a copy that nobody uses any more can be collected. What the native part must find hangs on what calls it and what it
- * calls.
+ * The connection to the native part. Use `native()` to query leases.
+ *
+ * Only JavaScript holds it. While no call is pending it holds no JavaScript object strongly, so an unused copy of the
+ * package can be collected. The arrays are attached to the objects that call the native part or that it calls, which
+ * keeps them alive during a call.
  */
 const runtime = Object.assign(
   outside(() => new Runtime(calls, outcomes, hear)),
@@ -56,19 +60,19 @@ const runtime = Object.assign(
   { hear },
 );
 
-/** Tells the native part of so many calls that are written down. */
+/** Sends this number of recorded calls to the native part. */
 const tell = runtime.sender();
 
-/** The native part, once it knows of every call so far. */
+/** Returns the native part, after sending all recorded calls. */
 export function native(): Runtime {
   send();
   return runtime;
 }
 
-/** What the native part was told to tell of. */
+/** The topics that the native part currently reports. */
 let steps = 0;
 
-/** Whoever has begun to listen hears of what happens from the next call on. */
+/** Requests the topics that have subscribers. A new subscriber gets the events from the next call on. */
 function look(): void {
   const wanted = wantedSteps();
   if (wanted === steps) return;
@@ -100,7 +104,7 @@ function write(
   return slot;
 }
 
-/** Acquires the lock on these names with the options of this number; the receiver hears a `Grant`, or `Failed`. */
+/** Acquires the lock on these names with the option set of this number. The receiver gets a `Grant` or `Failed`. */
 export function acquire(
   set: number,
   named: Names,
@@ -111,9 +115,10 @@ export function acquire(
 }
 
 /**
- * Asks again for a lease that ended before its caller could run, as when the thread was blocked; the answer is the new
- * call's slot. Nothing if it is held: the native part has looked when it picked the outcome up, and looks again if that is
- * a while ago.
+ * Repeats an acquire whose lease ended before its caller could run, for example because the thread was blocked.
+ *
+ * Returns the slot of the new call, or undefined if the lease is still held. The native part checked the lease when it
+ * delivered the outcome. It only checks again if that was more than `MOMENT` ago.
  */
 export function acquireAgain({ id }: Grant, receiver: Receiver): number | undefined {
   if (!late) return undefined;
@@ -123,46 +128,48 @@ export function acquireAgain({ id }: Grant, receiver: Receiver): number | undefi
   return undefined;
 }
 
-/** Releases the lease of this number. */
+/** Releases the lease with this number. */
 export function release(lease: number, receiver: Receiver): void {
   write(RELEASE, lease, 0, receiver);
 }
 
-/** Nobody wants the slot's outcome any more: its call is stopped, or what it brings is given back. */
+/** Cancels the slot's call. If its outcome is already being delivered, the lease in it is released. */
 export function abandonCall(slot: number): void {
   if (native().cancel(slot)) {
     vacate(slot);
     return;
   }
-  // It is among those now being delivered: the caller of an earlier one has cancelled this one's call.
+  // The outcome is in the batch that is being delivered. The caller of an earlier outcome cancelled this call.
   hearInstead(slot, (outcome) => {
     if (outcome instanceof Grant) release(outcome.id, () => undefined);
   });
 }
 
-/** A moment (ms): calls that continuations make are sent together, but none waits longer for the others. */
+/**
+ * Maximum delay of recorded calls, in ms. Calls of continuations are sent together, but none waits longer for others.
+ */
 const MOMENT = 1;
 
-/** Whether the outcomes now being delivered were picked up more than a moment ago. */
+/** Whether the outcomes that are being delivered were read more than `MOMENT` ago. */
 let late = false;
 let time = 0;
 
-/** The time (ms): while outcomes are delivered, that of the last look at the clock. */
+/** Returns the time in ms. While outcomes are delivered, this is the last time that was read. */
 export function now(): number {
   return gathering ? time : performance.now();
 }
 
-/** Nothing is beside the rows. */
+/** No values beside the rows. */
 const NONE: unknown[] = [];
 
-/** What calls came to: where there is one alone, who awaits it goes on when this returns, as ever. */
+/** Delivers outcomes. A single one is delivered synchronously, so its awaiting caller continues when this returns. */
 function settle(rows: number, beside = NONE): void {
   late = false;
   if (rows === 1) settleOne(outcomes, 0, beside);
   else void settleAll(copyOutcomes(rows), beside);
 }
 
-/** Settles the outcome in the row that begins here. An exception of the program's own code leaves the other rows alone. */
+/** Delivers the outcome in the row at `at`. An exception of the program's code does not affect other rows. */
 function settleOne(batch: Float64Array, at: number, beside: unknown[]): void {
   try {
     settleRow(batch, at, beside);
@@ -171,7 +178,7 @@ function settleOne(batch: Float64Array, at: number, beside: unknown[]): void {
   }
 }
 
-/** Takes what the row has beside it, the first of `beside`, out of that. */
+/** Delivers one row. If it has a value beside it, that is the first of `beside`, which this removes. */
 function settleRow(batch: Float64Array, at: number, beside: unknown[]): void {
   const slot = batch[at] as number;
   const value = batch[at + 1] as number;
@@ -182,8 +189,8 @@ function settleRow(batch: Float64Array, at: number, beside: unknown[]): void {
 }
 
 /**
- * One outcome at a time, each followed by what awaits it: otherwise the caller of the first lease could block the thread
- * until the second, already checked, has expired.
+ * Delivers one outcome at a time, and lets its awaiting caller run before the next. Otherwise the caller of the first
+ * lease could block the thread until the second one, which was already checked, has expired.
  */
 async function settleAll(batch: Float64Array, beside: unknown[]): Promise<void> {
   gathering = true;
@@ -206,7 +213,7 @@ async function settleAll(batch: Float64Array, beside: unknown[]): Promise<void> 
   }
 }
 
-/** Called back with the loss of a lease, by its number. */
+/** The callbacks for the loss of a lease, by number. */
 const losses = new Map<number, (failure: Failure) => void>();
 
 function unasked(kind: number, value: number, about: unknown): void {
@@ -228,14 +235,14 @@ function unasked(kind: number, value: number, about: unknown): void {
   told?.(about as Failure);
 }
 
-/** Calls `told` once if the lease of this number is lost; false if it is over already. */
+/** Calls `told` once if the lease with this number is lost. Returns false if it has already ended. */
 export function watch(lease: number, told: (failure: Failure) => void): boolean {
   if (!native().leaseWatch(lease)) return false;
   losses.set(lease, told);
   return true;
 }
 
-/** The lease is over: it cannot be lost any more. */
+/** Stops watching a lease that has ended and can no longer be lost. */
 export function unwatch(lease: number): void {
   losses.delete(lease);
 }

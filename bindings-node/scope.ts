@@ -1,17 +1,17 @@
-/** A body that runs under a lock. */
+/** Runs a body while holding a lock. */
 
 import { listen, reasonOf } from "./calls.js";
 import { InvalidOption } from "./errors.js";
 import type { Lease } from "./lease.js";
 import { type AcquireOptions, checked, type Rules } from "./options.js";
 
-/** The work to be done under a lock. */
+/** The function that runs while the lock is held. It receives the lease. */
 export type Body<T, Fencing extends boolean = boolean> = (
   lease: Lease<Fencing>,
 ) => T | PromiseLike<T>;
 
 /**
- * The last arguments of `using()` and `withLock()`: checked options, which may be left out, and the body.
+ * Checks the last arguments of `using()` and `withLock()`, which are options and the body. The options may be omitted.
  * @internal
  */
 export function bodyOf<T, Fencing extends boolean, Options extends object>(
@@ -30,8 +30,8 @@ export function bodyOf<T, Fencing extends boolean, Options extends object>(
 }
 
 /**
- * Runs the body under the lease that `acquiring` gives, which is released whatever becomes of the body; an aborted signal
- * aborts the lease's own.
+ * Runs the body with the lease of `acquiring`, and releases the lease however the body ends. An aborted signal aborts
+ * `lease.signal`.
  * @internal
  */
 export async function runUnder<T, Fencing extends boolean>(
@@ -45,7 +45,7 @@ export async function runUnder<T, Fencing extends boolean>(
   try {
     result = await (signal === undefined ? body(lease) : runUntil(signal, lease, body));
   } catch (error) {
-    // The body's error stands; what went wrong with the release is the lesser news.
+    // The error of the body takes precedence over an error of the release.
     await lease.release().catch(() => undefined);
     throw error;
   }

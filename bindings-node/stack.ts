@@ -1,14 +1,14 @@
-/** Stacks of errors: what is ours on top of them says nothing to whoever reads them. */
+/** Stack traces of errors, without the frames of this package at the top. */
 
 import { dirname, join, sep } from "node:path";
 
-/** A stack as it was taken: its text costs more than all else, and is made once somebody reads it. */
+/** A captured stack. Creating its text is expensive, so this happens when it is read. */
 export class Taken {
   #source: { stack?: unknown } | undefined = {};
   #text: unknown;
   readonly #limit: number;
 
-  /** Down from the caller of `below`; `limit` is what the program wants to see. */
+  /** Captures the stack from the caller of `below` down. `limit` is the program's stack trace limit. */
   constructor(below: abstract new (...args: never[]) => unknown, limit: number) {
     this.#limit = limit;
     limitFrames(limit + OURS);
@@ -16,7 +16,7 @@ export class Taken {
     limitFrames(limit);
   }
 
-  /** As the stack of this error. */
+  /** Returns the stack of this error as text. */
   of({ name, message }: Error): unknown {
     if (this.#source !== undefined) {
       this.#text = trimmed(`${name}: ${message}`, this.#source.stack, this.#limit);
@@ -27,8 +27,8 @@ export class Taken {
 }
 
 /**
- * Sets how many frames new stacks have, and returns the limit until now. Where a program has frozen `Error` the limit
- * stays, and an assignment would throw.
+ * Sets the stack trace limit and returns the previous one. If a program has frozen `Error`, the limit does not change,
+ * whereas an assignment would throw.
  */
 export function limitFrames(frames: number): number {
   const limit = Error.stackTraceLimit;
@@ -36,7 +36,10 @@ export function limitFrames(frames: number): number {
   return limit;
 }
 
-/** Takes the stack below this function. It stays empty where a program's replacement of the platform's function fails. */
+/**
+ * Captures the stack below this function. It stays empty if the program replaced the platform's function and that
+ * throws.
+ */
 export function capture(target: { stack?: unknown }, below: (...args: never[]) => unknown): void {
   try {
     Error.captureStackTrace(target, below);
@@ -44,8 +47,8 @@ export function capture(target: { stack?: unknown }, below: (...args: never[]) =
 }
 
 /**
- * The first frame of a stack that `capture` took. It is made by the program's own `Error.prepareStackTrace`, if there is
- * one, which may return call sites or anything else, and may throw.
+ * Returns the first frame of a stack that `capture` took. The program's `Error.prepareStackTrace` may have created the
+ * stack, so it may be call sites or any other value, and reading it may throw.
  */
 export function firstFrame(target: { readonly stack?: unknown }): string {
   try {
@@ -57,10 +60,10 @@ export function firstFrame(target: { readonly stack?: unknown }): string {
   return "a line that Error.prepareStackTrace does not tell";
 }
 
-/** How many frames of ours an error may have on top. */
+/** Maximum number of frames of this package at the top of an error. */
 const OURS = 6;
 
-/** Where our files are; in a program's bundle, where they are its own, nothing is cut. */
+/** The folder of this package's files. Nothing is removed in a program's bundle, where the frames are the program's. */
 const folder =
   typeof __filename === "string" && dirname(__filename).endsWith(join("bindings-node", "dist"))
     ? dirname(__filename) + sep
@@ -68,7 +71,10 @@ const folder =
 
 const isOurs = (frame: string) => folder !== undefined && frame.includes(folder);
 
-/** What a program's own `prepareStackTrace` may have made stays as it is, unless it is text. */
+/**
+ * Removes the frames of this package. Returns a stack that the program's `prepareStackTrace` created unchanged, unless
+ * it is text.
+ */
 function trimmed(header: string, stack: unknown, limit: number): unknown {
   if (typeof stack !== "string") return stack;
   const frames = stack.split("\n").filter((line) => /^\s+at /.test(line));

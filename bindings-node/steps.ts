@@ -1,46 +1,46 @@
-/** What core does by itself, for whoever listens: renewals and connections on channels, each step by `NODE_DEBUG`. */
+/** Publishes background events. Renewals and connections have channels, and `NODE_DEBUG` prints all events. */
 
 import { channel } from "node:diagnostics_channel";
 import { debuglog } from "node:util";
 import type { Step } from "./native.js";
 
-/** What the channel `redlock:renew` tells of a renewal in the background, of any lease of the process. */
+/** The message of the channel `redlock:renew`, for a background renewal of any lease in this process. */
 export interface LockRenewal {
-  /** The Redis key; of several names all keys, with commas between. */
+  /** The Redis key. Several keys are separated by commas. */
   key: string;
   /** The first eight digits of the lease's token. */
   token: string;
-  /** Whether a quorum confirmed it. If not, it is tried again until the lease ends. */
+  /** Whether a quorum confirmed the renewal. If not, it is retried until the lease ends. */
   renewed: boolean;
-  /** What is left of the lease, in ms. */
+  /** The remaining time of the lease, in ms. */
   remaining: number;
 }
 
-/** What the channel `redlock:connect` tells of a connection to a node. */
+/** The message of the channel `redlock:connect`, for a connection to a node. */
 export interface LockConnection {
-  /** The node's URL, without a password. */
+  /** The node's URL, without its password. */
   node: string;
-  /** Whether there is one; if not, it is tried again, and nothing is told until there is. */
+  /** Whether the node is connected. If not, the client retries and publishes the next message when it succeeds. */
   connected: boolean;
-  /** Why there is none. */
+  /** Why the connection failed. */
   fault?: string;
-  /** How long there was none, in ms, where there had been one, or an attempt, before. */
+  /** How long the node was not connected, in ms. Undefined if it was never connected and no attempt has failed. */
   outage?: number;
 }
 
 const renew = channel("redlock:renew");
 const connect = channel("redlock:connect");
 const debug = debuglog("redlock");
-/** Never changes. */
+/** `NODE_DEBUG` does not change while the process runs. */
 const everything = debug.enabled;
 
-/** Which topics somebody wants: the numbers that the native part takes. */
+/** Returns the topics with subscribers, as the bits that the native part expects. */
 export function wantedSteps(): number {
   if (everything) return 15;
   return (renew.hasSubscribers ? 2 : 0) + (connect.hasSubscribers ? 4 : 0);
 }
 
-/** Tells whoever listens. */
+/** Publishes a step on the channel that it belongs to. */
 export function tellOfStep({ template, text, fields, dropped }: Step): void {
   if (everything) {
     if (dropped > 0) debug("%d steps were not printed: this thread was too slow", dropped);

@@ -1,5 +1,5 @@
-// The CommonJS build under its names: one copy of the package, whichever way it is loaded.
-// First: it throws where the package cannot be loaded.
+// Re-exports the CommonJS build by name, so that both ways of loading share one copy of the package. The index comes
+// first, because it throws if the package cannot be loaded.
 import "./index.mjs";
 import testing from "./dist/testing.js";
 

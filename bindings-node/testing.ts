@@ -1,19 +1,22 @@
-/** Help for tests of programs that lock: a client of a test's own, and what can go wrong, at will. */
+/** A client for tests of programs that use locks, with methods that cause failures. */
 
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Lease, type LockOptions, Redlock, type RedlockOptions } from "./index.js";
 import { advanceMemory, failMemory } from "./native.js";
 
-/** How long (ms) `lose` and `advance` wait at most until holders have been told. */
+/** Maximum time, in ms, that `lose` and `advance` wait until holders are notified. */
 const TOLD = 1_000;
 
-/** Ends when the lease is lost. */
+/** Resolves when the lease is lost. */
 function loss(lease: Lease): Promise<void> {
   return new Promise((done) => lease.onLost(() => done()));
 }
 
-/** A wait for losses keeps no process alive, and never ends for a lease that is released meanwhile. */
+/**
+ * Waits for the losses, at most `TOLD`. A wait for a loss does not keep the process alive, and never ends if the lease
+ * is released.
+ */
 async function allOrLate(told: Promise<void>[]): Promise<void> {
   const stop = new AbortController();
   const late = sleep(TOLD, undefined, { signal: stop.signal }).catch(() => undefined);
@@ -22,8 +25,9 @@ async function allOrLate(told: Promise<void>[]): Promise<void> {
 }
 
 /**
- * A client over a node in this process that nobody else has, for one test. Its `nodes` may be given to other clients and to
- * `configure`, so that they share it.
+ * A client for one test. Its node is in this process, and no other client uses it.
+ *
+ * Pass its `nodes` to other clients and to `configure` so that they share the node.
  *
  * @example
  * ```js
@@ -37,7 +41,11 @@ export class TestRedlock extends Redlock {
   readonly #node: string;
   readonly #other: Redlock;
 
-  /** The options are those of `Redlock`. */
+  /**
+   * Creates a client.
+   * @param options Options of `Redlock`.
+   * @throws `InvalidOption` for an invalid option.
+   */
   constructor(options?: RedlockOptions) {
     const node = `test-${randomUUID()}`;
     super(`memory://${node}`, options);
@@ -46,8 +54,11 @@ export class TestRedlock extends Redlock {
   }
 
   /**
-   * Somebody else holds the lock from now on: the lease is another client's, which `release()` lets go. Rejects with
-   * `LockTimeout` if the lock is held already.
+   * Acquires the lock as another client.
+   * @param names One name or several.
+   * @param options Options of the lock.
+   * @returns The lease of the other client. Its `release()` frees the lock.
+   * @throws `LockTimeout` if the lock is already held.
    *
    * @example
    * ```js
@@ -61,7 +72,9 @@ export class TestRedlock extends Redlock {
   }
 
   /**
-   * Whoever holds the lock loses it now; leases of this client have been told when it resolves. True if somebody held it.
+   * Makes the current holder lose the lock. Leases of this client are notified before this resolves.
+   * @param names One name or several.
+   * @returns Whether the lock was held.
    *
    * @example
    * ```js
@@ -80,8 +93,11 @@ export class TestRedlock extends Redlock {
   }
 
   /**
-   * So much time (ms) passes at once, as on a machine that was suspended: whoever has less left loses the lock, renewed or not, and
-   * leases of this client have been told when it resolves. Waits that are under way end so much earlier.
+   * Lets time pass at once, as on a machine that was suspended.
+   *
+   * Leases with less time left are lost, even if they are renewed. Leases of this client are notified before this
+   * resolves. Waits in progress end that much earlier.
+   * @param ms The time in ms.
    *
    * @example
    * ```js
@@ -98,8 +114,8 @@ export class TestRedlock extends Redlock {
   }
 
   /**
-   * No node answers from now on, until `recover()`: acquires reject with `QuorumUnavailable` once their `wait` is over, and
-   * leases that are not renewed end with their ttl.
+   * Makes the node fail until `recover()` is called. Acquires reject with `QuorumUnavailable` when their `wait` ends.
+   * Leases expire when their TTL ends, because they cannot be renewed.
    *
    * @example
    * ```js
@@ -112,7 +128,7 @@ export class TestRedlock extends Redlock {
   }
 
   /**
-   * The node answers again.
+   * Makes the node work again.
    *
    * @example
    * ```js
@@ -125,14 +141,14 @@ export class TestRedlock extends Redlock {
     failMemory(this.#node, false);
   }
 
-  /** As of `Redlock`; the node recovers, and what `hold` gave ends. */
+  /** Shuts the client down as `Redlock` does. The node recovers, and leases from `hold` end. */
   override async shutdown(timeout?: number): Promise<number> {
     this.recover();
     this.#other.close();
     return await super.shutdown(timeout);
   }
 
-  /** As of `Redlock`; the node recovers, and what `hold` gave ends. */
+  /** Closes the client as `Redlock` does. The node recovers, and leases from `hold` end. */
   override close(): void {
     this.recover();
     this.#other.close();

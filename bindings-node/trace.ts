@@ -1,4 +1,4 @@
-/** What happens to locks, for whoever listens: `node:diagnostics_channel`, and `NODE_DEBUG=redlock`. */
+/** Publishes lock events on `node:diagnostics_channel`, and prints them with `NODE_DEBUG=redlock`. */
 
 import {
   type Channel,
@@ -9,17 +9,17 @@ import {
 import { debuglog } from "node:util";
 import type { LockLost } from "./errors.js";
 
-/** What the channels `tracing:redlock:...` tell of a call. */
+/** The message of the channels `tracing:redlock:...`, for one call. */
 export interface LockCall {
-  /** The Redis key; of several names all keys, with commas between. */
+  /** The Redis key. Several keys are separated by commas. */
   key: string;
-  /** What the call gave: the lease of an `acquire`, null where it had none. */
+  /** The result of the call. For `acquire` this is the lease, or null if it was not acquired. */
   result?: unknown;
-  /** Why it failed. */
+  /** The error of the call. */
   error?: unknown;
 }
 
-/** What the channel `redlock:lost` tells. */
+/** The message of the channel `redlock:lost`. */
 export interface LockLoss {
   /** The Redis key. */
   key: string;
@@ -35,14 +35,14 @@ const calls = {
 };
 const lost: Channel = channel("redlock:lost");
 
-/** Whether somebody listens to calls of this kind. */
+/** Whether the channel of these calls has subscribers. */
 export function isHeard(name: keyof typeof calls): boolean {
   const { start, end, asyncStart, asyncEnd, error } = calls[name] as Calls;
   if (start.hasSubscribers || end.hasSubscribers || error.hasSubscribers) return true;
   return asyncStart.hasSubscribers || asyncEnd.hasSubscribers;
 }
 
-/** Runs a call, and tells whoever listens. */
+/** Runs a call and publishes it on its tracing channel. */
 export function traced<T>(
   name: keyof typeof calls,
   of: { readonly key: string },
@@ -52,25 +52,25 @@ export function traced<T>(
   try {
     key = of.key;
   } catch {
-    // No client could be chosen: the call says so.
+    // No client could be chosen. The call reports the error.
     return call();
   }
   return calls[name].tracePromise(call, { key });
 }
 
-/** Whether somebody wants to hear of losses. */
+/** Whether the channel `redlock:lost` has subscribers. */
 export function lossesAreHeard(): boolean {
   return lost.hasSubscribers;
 }
 
-/** A lease is lost. */
+/** Publishes the loss of a lease. */
 export function tellOfLoss(key: string, error: LockLost): void {
   if (lost.hasSubscribers) lost.publish({ key, error } satisfies LockLoss);
 }
 
 const debug = debuglog("redlock");
 
-/** Lines on stderr, for whoever asked for them by `NODE_DEBUG`. */
+/** Prints lines on stderr, if `NODE_DEBUG` requests them. */
 function print(): void {
   for (const [name, to] of Object.entries(calls)) {
     const begun = new WeakMap<object, number>();

@@ -1,6 +1,8 @@
 /**
- * The package, or why it cannot be loaded, for `index.mjs`. Where an ES module imports a CommonJS module that throws, Node 20
- * ends the process, even if the program catches the exception. An ES module may throw.
+ * Holds the package, or the error of loading it, for `index.mjs`.
+ *
+ * If an ES module imports a CommonJS module that throws, Node.js 20 ends the process, even if the program catches the
+ * exception. An ES module may throw.
  */
 
 let loaded: typeof import("./index.js") | undefined;

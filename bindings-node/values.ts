@@ -1,15 +1,15 @@
-/** Values as JavaScript gives them: what they are, in words that show nothing of what is in them. */
+/** Checks JavaScript values and describes them in error messages without their content. */
 
 import { InvalidOption } from "./errors.js";
 import { shown } from "./native.js";
 
-/** What a list of nodes is called in messages. */
+/** The description of the `nodes` argument in messages. */
 export const NODES = "nodes (URLs such as redis://host:6379)";
-/** What node-redlock's call is told. */
+/** The message for a call that node-redlock has. */
 export const NODE_REDLOCK_ACQUIRE =
   "redlock.acquire(resources, duration) is node-redlock's. Write redlock.lock(names, { ttl }).acquire()";
 
-/** What a getter or a proxy throws is the cause of an `InvalidOption`. */
+/** Reads a value. An error of a getter or a Proxy becomes the cause of an `InvalidOption`. */
 export function attemptTo<T>(read: () => T, call: string, what: string): T {
   try {
     return read();
@@ -18,12 +18,12 @@ export function attemptTo<T>(read: () => T, call: string, what: string): T {
   }
 }
 
-/** A proxy that was revoked throws even here. */
+/** Even this check throws for a revoked Proxy. */
 export function isList(value: unknown, call: string): value is unknown[] {
   return attemptTo(() => Array.isArray(value), call, "the argument");
 }
 
-/** By its shape: test runners have an AbortSignal class of their own. */
+/** Recognizes a signal by its properties, because test runners have a separate AbortSignal class. */
 export function isSignal(value: unknown): value is AbortSignal {
   if (typeof value !== "object" || value === null) return false;
   const { aborted, addEventListener, removeEventListener } = value as Partial<AbortSignal>;
@@ -37,7 +37,7 @@ export function printed(value: unknown): string {
   return typeof value === "string" ? shown(JSON.stringify(value)) : String(value);
 }
 
-/** What it is, without what is in it. */
+/** Describes the type of a value without its content. */
 export function kindOf(value: unknown): string {
   if (typeof value !== "object" || value === null) return value === null ? "null" : typeof value;
   try {
@@ -47,12 +47,12 @@ export function kindOf(value: unknown): string {
   }
 }
 
-/** Text that UTF-8 cannot write would become another name on the way. */
+/** UTF-8 cannot encode a lone surrogate, which would change the name. */
 export const LONE_SURROGATE = /\p{Surrogate}/u;
 
-/** One name or several, as a list of its own: each read once. */
+/** Returns one or several names as a new list. Reads each name once. */
 export function nameList(names: unknown, what: string, call: string): string[] {
-  // Most locks have one name: in a list that grew there would be room for 16 more.
+  // Most locks have one name. A growing list would reserve memory for 16 more.
   if (!isList(names, call)) return [nameText(names, what, call)];
   const list: string[] = [];
   for (let at = 0; at < attemptTo(() => names.length, call, what); at += 1) {
@@ -76,25 +76,25 @@ function nameText(name: unknown, what: string, call: string): string {
   throw new InvalidOption(`${call}: ${rule}, not ${wrong}${way}`);
 }
 
-/** A lease's token. */
+/** Checks the token of a lease. */
 export function tokenText(token: unknown): string {
   if (typeof token === "string" && !LONE_SURROGATE.test(token)) return token;
   const wrong = typeof token === "string" ? "one with a lone surrogate" : kindOf(token);
   throw new InvalidOption(`attach(): the token must be a string, not ${wrong}`);
 }
 
-/** A function that is called back. */
+/** Checks a callback. */
 export function callback<T>(given: T, call: string): T {
   if (typeof given === "function") return given;
   throw new InvalidOption(`${call}: ${printed(given)} stands where a function belongs`);
 }
 
-/** Whether private names can be looked for in it. */
+/** Returns whether the value can be searched for private names. */
 export function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }
 
-/** For a method that was called on something else than an object of its class. */
+/** The error for a method that was called on an object of another class. */
 export function notOurs(kind: string, given: unknown): InvalidOption {
   const way = "Call it on the object itself: lock.acquire(), not const { acquire } = lock";
   const text = `a method of ${kind} was called on ${kindOf(given)}, or on a Proxy. ${way}`;

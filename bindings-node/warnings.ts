@@ -1,27 +1,28 @@
-/** What this package has to say beside its errors: where it goes, and what of it is said once, or not at all. */
+/** Emits the warnings of this package, and limits how often each is repeated. */
 
 import { nextTick } from "node:process";
 import { setTimeout } from "node:timers";
 import { weakly } from "./native.js";
 import { callback } from "./values.js";
 
-/** Warnings of this package carry this code. */
+/** The name and code of the warnings. */
 const KIND = { name: "RedlockWarning", code: "REDLOCK" };
-/** How many of a kind are said within a moment; the others are counted. */
+/** Maximum number of warnings of a kind within `MOMENT`. Others are only counted. */
 const MOST = 10;
 /** Milliseconds. */
 const MOMENT = 1_000;
-/** Of so many places at most it is remembered that they were warned of. */
+/** Maximum number of long-hold warnings that are remembered, so that each call site is reported once. */
 const PLACES = 1_000;
 
-/** What is told of a warning: its `name` is `RedlockWarning`, its `code` `REDLOCK`. */
+/** Receives a warning. Its `name` is `RedlockWarning` and its `code` is `REDLOCK`. */
 export type WarningListener = (warning: Error & { code: string }) => void;
 
 let listener: WarningListener | null = null;
 
 /**
- * Has `told` hear this package's warnings, of all clients, instead of `process.emitWarning`; null: as before. Throws
- * `InvalidOption` for what is no function.
+ * Calls `told` for the warnings of all clients, instead of `process.emitWarning`.
+ * @param told The listener. With null, warnings go to `process.emitWarning` again.
+ * @throws `InvalidOption` if `told` is not a function or null.
  *
  * @example
  * ```js
@@ -35,7 +36,7 @@ export function onWarning(told: WarningListener | null): void {
 
 function say(text: string): void {
   const warning = new Error(text) as Error & { code: string };
-  // An assignment would throw where a program has frozen `Error.prototype`.
+  // An assignment would throw if the program has frozen `Error.prototype`.
   for (const [name, value] of Object.entries(KIND)) {
     Object.defineProperty(warning, name, {
       value,
@@ -52,14 +53,14 @@ function say(text: string): void {
   }
 }
 
-/** Throws what the program's own code threw as an uncaught exception, as an `EventTarget` does for its listeners. */
+/** Rethrows an error of the program's code as an uncaught exception, as `EventTarget` does for its listeners. */
 export function throwLater(thrown: unknown): void {
   nextTick(() => {
     throw thrown;
   });
 }
 
-/** Of a kind, within the moment that it began in. */
+/** The warnings of one kind within the current `MOMENT`. */
 interface Said {
   count: number;
   last: string;
@@ -67,7 +68,7 @@ interface Said {
 
 const moment = new Map<string, Said>();
 
-/** Warns, unless there is enough of the kind already. */
+/** Emits a warning, unless its kind has reached the limit. */
 export function warn(text: string, kind = text): void {
   const said = moment.get(kind);
   if (said === undefined) {
@@ -90,15 +91,18 @@ function sumUp(): void {
   }
 }
 
-/** A timer must not keep this copy of the package, which holds `sumUp` itself. */
+/** The timer must not keep this copy of the package alive, which `sumUp` belongs to. */
 const later = { sumUp, call: weakly(sumUp) };
 
 const LOST = "lease lost key=";
 const LONG = "held for more than ten times its ttl";
-/** What was said of places. */
+/** The long-hold warnings that were already emitted. */
 const places = new Set<string>();
 
-/** Warns of what core says: a loss that the program is told of anyway is not said, a long hold once for each place. */
+/**
+ * Emits a warning of core. Skips a loss if the program is notified of it otherwise, and a long hold that was reported
+ * before.
+ */
 export function pass(text: string): void {
   const [message = text] = text.split(/ (?:key|node|nodes)=/, 1);
   if (text.startsWith(LOST)) {
@@ -114,12 +118,12 @@ export function pass(text: string): void {
   warn(text, kind);
 }
 
-/** How many listen for the loss of leases on these keys. */
+/** Number of listeners for the loss of leases, by key. */
 const told = new Map<string, number>();
-/** On which a loss was told within the moment. */
+/** Keys whose loss was reported to a listener within the current `MOMENT`. */
 const recent = new Set<string>();
 
-/** Somebody listens for the loss of a lease on this key, until what this returns is called. */
+/** Registers a listener for the loss of a lease on this key. Call the returned function to remove it. */
 export function listens(key: string): (lost: boolean) => void {
   told.set(key, (told.get(key) ?? 0) + 1);
   return (lost) => {
