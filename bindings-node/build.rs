@@ -1,4 +1,4 @@
-//! Passes napi's linker settings on.
+//! Passes the linker settings of napi to Cargo.
 
 fn main() {
     napi_build::setup();

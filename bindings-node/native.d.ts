@@ -9,256 +9,293 @@
  */
 export declare const __napiBindingTarget: 'native' | 'wasm32-wasi' | 'wasm32-wasip1'
 
-/** One list of nodes with its options. */
+/** A client for one set of nodes. */
 export declare class NativeClient {
-  /** Connects to nothing yet. */
+  /** Creates a client without connecting. */
   constructor(runtime: Runtime, nodes: Array<string>, options: object)
-  /** The nodes' URLs without passwords. */
+  /** The URLs of the nodes, without passwords. */
   get nodes(): Array<string>
-  /** What it has done so far. */
+  /** Returns the client's statistics. */
   stats(): Stats
-  /** The options of locks of this client; they are checked here, with the names of the first one. */
+  /** Creates an option set for locks of this client. Checks the options, and the names of the first lock. */
   optionSet(names: Array<string>, options: object): OptionSet
-  /** Settles with whether something was deleted. */
+  /** Deletes the lock. Settles with whether it was held. */
   forceRelease(slot: number, names: Array<string>): void
-  /** The numbers of what this client holds now. */
+  /** Returns the numbers of the leases that this client holds now. */
   leases(): Array<number>
-  /** Settles with how many leases were released. */
+  /** Releases all leases. Settles with the number of released leases. */
   releaseAll(slot: number): void
-  /** Settles with how many leases had to be taken back. A timeout that breaks a rule is thrown. */
+  /**
+   * Shuts the client down. Settles with the number of leases that were still held at the timeout. Throws for an
+   * invalid timeout.
+   */
   shutdown(slot: number, timeout: number): void
-  /** Ends waiting acquires and leases; keys live out their ttl. */
+  /** Ends waiting acquires and leases. Keys expire when their TTL ends. */
   close(): void
 }
 
-/** The options of locks of one client. Locks are JavaScript's own: names, and such a set that many of them share. */
+/**
+ * The options of locks of one client. A lock exists only in JavaScript, as names and an option set that many locks
+ * share.
+ */
 export declare class OptionSet {
-  /** What a row that acquires a lock with these options calls them. */
+  /** The number of this set in a row that acquires a lock. */
   get number(): number
-  /** What goes before each name. */
+  /** The prefix of each name. */
   get keyPrefix(): string
-  /** The ttl of its leases, in milliseconds. */
+  /** The TTL of its leases, in ms. */
   get ttl(): number
-  /** Throws the rule that the names break, if they break one. */
+  /** Throws if the names are invalid. */
   check(names: string | Array<string>): void
-  /** As a row that acquires, or settles with null: somebody else holds it. */
+  /** Acquires in a single round. Settles with a lease, or with null if another client holds the lock. */
   tryAcquire(slot: number, names: string | Array<string>): void
-  /** As a row that acquires, for the lease of that token. */
+  /** Settles with the lease of this token. */
   attach(slot: number, names: string | Array<string>, token: string): void
   /** Settles with an `Inspection`. */
   inspect(slot: number, names: string | Array<string>): void
 }
 
-/** One JavaScript thread's connection to the background thread. */
+/** The connection of one JavaScript thread to the native part. */
 export declare class Runtime {
   /**
-   * Starts the calls in the first rows; `names` are those of the locks to acquire, of one row alone or each at
-   * the place of its row. A function, and no method: for each call of those napi locks a table of the whole process, twice.
+   * Returns a function that starts the calls in the first rows. `names` are the names for a single row, or else a
+   * list with the names for each row. It is not a method, because napi locks a process-wide table twice for each
+   * method call.
    */
   sender(): (rows: number, names: (string | string[] | undefined)[] | string | string[] | undefined) => void
-  /** Stops a call; its slot will not be settled, and no key stays behind. False if it has been settled. */
+  /** Cancels a call, so that its slot is not settled and no key remains. False if it was already settled. */
   cancel(slot: number): boolean
-  /** Chooses the default client's nodes and options. Throws once it is in use, unless it is to be replaced. */
+  /** Sets the nodes and options of the default client. Throws if it is in use and `replace` is false. */
   configure(nodes: Array<string>, options: object, replace: boolean): void
   /**
-   * The options of locks of the default client, which is in use from now on. Where none was chosen it is made, of
-   * these two variables.
+   * Creates an option set for locks of the default client, which is then in use. If no client was chosen, creates it
+   * from these two environment variables.
    */
   defaultOptionSet(names: Array<string>, options: object, redlockNodes?: string | undefined | null, redisUrl?: string | undefined | null): OptionSet
-  /** What the function says to a question, or why it says nothing. */
+  /** Passes on the credentials that the function returned for this request, or why it returned none. */
   giveCredentials(question: number, failure?: string | undefined | null, username?: string | undefined | null, password?: string | undefined | null, lifetime?: number | undefined | null): void
   /** Whether the lease is valid now. */
   leaseHeld(id: number): boolean
-  /** Milliseconds that are left for sure. */
+  /** Milliseconds for which the lease is certainly valid. */
   leaseRemaining(id: number): number
-  /** Why the lease is not held; nothing while it is. */
+  /** Why the lease is not held, or nothing while it is held. */
   leaseFailure(id: number): Failure | null
-  /** The owner's token; nothing once it is over. A lease that was acquired here has it in its outcome. */
+  /** The owner's token, or nothing after the lease has ended. The outcome of an acquire already contains it. */
   leaseToken(id: number): string | null
-  /** The fencing token; nothing if none was asked for, or once the lease is over. As with the token. */
+  /**
+   * The fencing token, or nothing after the lease has ended or if it has none. The outcome of an acquire already
+   * contains it.
+   */
   leaseFence(id: number): number | null
-  /** The exact Redis key; nothing once it is over. */
+  /** The exact Redis key, or nothing after the lease has ended. */
   leaseKey(id: number): string | null
-  /** The exact Redis keys; nothing once it is over. */
+  /** The exact Redis keys, or nothing after the lease has ended. */
   leaseKeys(id: number): Array<string> | null
-  /** Milliseconds that each renewal makes it last; nothing once it is over. */
+  /** The lifetime that each renewal sets, in ms, or nothing after the lease has ended. */
   leaseTtl(id: number): number | null
-  /** Notes where it was acquired, for core's messages. */
+  /** Sets the call site of the acquire, for messages of core. */
   leaseCallSite(id: number, callSite: string): void
-  /** Starts an extension to at least `ttl` from now; the lease's own ttl if not given. False if the lease is over. */
+  /** Extends the lease to at least `ttl` from now, by default its own `ttl`. False if the lease has ended. */
   leaseExtend(slot: number, id: number, ttl?: number | undefined | null): boolean
-  /** Starts waiting for the loss, which does not keep the process alive and is told as a `LOSS`. False if the lease is over. */
+  /**
+   * Reports the loss of the lease as a `LOSS` row. The watch does not keep the process alive. False if the lease has
+   * ended.
+   */
   leaseWatch(id: number): boolean
-  /** Ends renewal and forgets the lease; its key lives out its ttl. True if it was still held. */
+  /** Ends renewal and removes the lease. Its key expires when its TTL ends. True if it was still held. */
   leaseDetach(id: number): boolean
   /**
-   * Asks again, for this slot, for a lease that ended before its caller could run; within the budget of the first
-   * time. Only while outcomes are delivered. False for any other lease.
+   * Repeats an acquire for this slot, because its lease ended before the caller could run. It uses the remaining
+   * `wait` of the first attempt. Only valid while outcomes are delivered. False for any other lease.
    */
   acquireAgain(slot: number, id: number): boolean
 
   /**
-   * `calls` and `outcomes` are rows of numbers; `settle` is called with how many outcomes are there to be read, and
-   * with what goes beside them, if anything does.
+   * `calls` and `outcomes` are rows of numbers. `settle` is called with the number of outcomes to read, and with the
+   * values beside them, if there are any.
    */
   constructor(calls: Float64Array, outcomes: Float64Array, settle: (rows: number, beside?: unknown[]) => void)
-  /** Of which topics this thread is told each step from now on: 1 `acquire`, 2 `lease`, 4 `node`, 8 `client`, in sum. */
+  /**
+   * Sets the topics whose steps this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and 8
+   * `client`.
+   */
   wantSteps(topics: number): void
 }
 
-/** Acquire a lock with these options, whose names go beside the row; the argument is `wait`, not a number for the options' own. */
+/**
+ * Acquires a lock with an option set. The names are beside the row. The argument is `wait`, or NaN for the lock's own
+ * option.
+ */
 export declare const ACQUIRE: number
 
-/** Has so much time (ms) pass at once for the clients that have the node `memory://name` alone: for tests of programs. */
+/** Lets this time (ms) pass at once for clients whose only node is `memory://name`. For tests of programs. */
 export declare function advanceMemory(name: string, time: number): void
 
-/** Columns of a call: which operation, of which option set or lease, the slot that hears of it, and its argument. */
+/**
+ * Number of columns of a call, which are the operation, an option set or lease, the slot for the outcome, and the
+ * argument.
+ */
 export declare const CALL_COLUMNS: number
 
-/** Throws what can be said against a lock before its client is known. */
+/** Checks a lock before its client is known. Throws if it is invalid. */
 export declare function checkLock(names: Array<string>, options: object): void
 
-/** The options of a client. */
+/** Returns the options of a client. */
 export declare function clientOptions(): Array<OptionRow>
 
-/** Not a call's outcome: the function of this number is asked for credentials. */
+/** Not the outcome of a call, but a request to call the credentials function with this number. */
 export declare const CREDENTIALS: number
 
-/** Has the node `memory://name` fail every command, or answer again: for tests of programs. */
+/** Makes the node `memory://name` fail every command, or work again. For tests of programs. */
 export declare function failMemory(name: string, down: boolean): void
 
-/** What went wrong, in the words of core. Times are whole milliseconds. */
+/** An error of core. Times are whole milliseconds. */
 export interface Failure {
-  /** Which class of exception it becomes. */
+  /** The kind, which determines the class of the exception. */
   kind: string
-  /** What the exception says. */
+  /** The message of the exception. */
   message: string
-  /** The Redis key it is about. */
+  /** The Redis key. */
   resource?: string
   /** How long the acquire had waited. */
   waited?: number
-  /** What is left of the holder's lease, where a node told it. */
+  /** The remaining time of the holder's lease, if a node reported it. */
   remaining?: number
   /** Why the lease was lost. */
   reason?: string
-  /** What each node had to say. */
+  /** The report of each node. */
   nodes: Array<NodeFailure>
 }
 
-/** What the nodes say about a lock. */
+/** A snapshot of a lock, as reported by the nodes. */
 export interface Inspection {
   /** Whether one owner has the lock on a quorum of nodes. */
   held: boolean
-  /** What is left of it there, in ms; nothing when free, or without a known end. Where it is not held, how long it stays. */
+  /**
+   * The time in ms until a quorum is free, unless the lease is renewed. Undefined if the lock is free or its end is
+   * unknown. For a lock that is not held, the time that its keys still stay (`minHold`).
+   */
   remaining?: number
-  /** Each node's word on each key. */
+  /** The report of each node about each key. */
   nodes: Array<NodeInspection>
 }
 
-/** What to do instead of giving another library's option; nothing if it is not one that core knows. */
+/** Returns what to use instead of another library's option. Nothing if core does not know the option. */
 export declare function insteadOf(option: string): string | null
 
-/** The options of a lock. */
+/** Returns the options of a lock. */
 export declare function lockOptions(): Array<OptionRow>
 
-/** Not a call's outcome: the lease of this number is lost. */
+/** Not the outcome of a call, but the loss of the lease with this number. */
 export declare const LOSS: number
 
-/** What one node had to say. */
+/** The report of one node. */
 export interface NodeFailure {
-  /** The node's URL without its password. */
+  /** The node's URL, without its password. */
   url: string
-  /** How it voted, or that it did not. */
+  /** The node's vote, or why it did not vote. */
   state: string
-  /** The fault's own text. */
+  /** The text of the node's error. */
   error?: string
 }
 
-/** What one node says about a lock. */
+/** The report of one node about one key. */
 export interface NodeInspection {
-  /** The node's URL without its password. */
+  /** The node's URL, without its password. */
   url: string
   /** The Redis key. */
   key: string
-  /** `fault`: it gave no answer that counts; `kept`: it was released, and stays for `minHold`. */
+  /**
+   * `fault` if the node did not return a valid reply. `kept` if the lock was released and its key stays for
+   * `minHold`.
+   */
   state: 'free' | 'held' | 'kept' | 'fault'
-  /** What is left, in ms; nothing when free, at a fault, or without a known end. */
+  /** The remaining time in ms. Undefined if the key is free, the node failed, or the end is unknown. */
   remaining?: number
-  /** The first 8 digits. */
+  /** The first 8 digits of the owner's token. */
   token?: string
-  /** The fault's own text, or why the node takes no first vote yet (`restartGuard`). */
+  /** The text of the node's error, or why the node does not vote on new locks yet (`restartGuard`). */
   error?: string
 }
 
-/** One option of the table. */
+/** One row of the option table. */
 export interface OptionRow {
-  /** As JavaScript writes it. */
+  /** The name in JavaScript. */
   name: string
-  /** What type its value has. */
+  /** The type of the value. */
   kind: 'milliseconds' | 'count' | 'boolean' | 'string' | 'pem' | 'function'
 }
 
-/** Columns of an outcome: its slot, its value, the token as four 32-bit integers, the fencing token or 0. */
+/**
+ * Number of columns of an outcome, which are its slot, its value, the token as four 32-bit integers, and the fencing
+ * token or 0.
+ */
 export declare const OUTCOME_COLUMNS: number
 
-/** Release that lease. */
+/** Releases a lease. */
 export declare const RELEASE: number
 
-/** On one line, without what a terminal would obey, and cut. */
+/** Returns the text on one line, without control characters for a terminal, and shortened. */
 export declare function shown(text: string): string
 
-/** What a client has done in this process so far; times are in ms. */
+/** The statistics of a client in this process. Times are in ms. */
 export interface Stats {
-  /** Acquires that gave a lease. */
+  /** Acquires that returned a lease. */
   granted: number
-  /** Acquires of one round that found somebody else: `tryAcquire`. */
+  /** Acquires of a single round that found another holder (`tryAcquire`). */
   refused: number
-  /** Acquires whose `wait` was over. */
+  /** Acquires whose `wait` ended. */
   timedOut: number
-  /** Acquires for which too few nodes answered. */
+  /** Acquires for which too few nodes replied. */
   unavailable: number
-  /** Leases that their owner gave back. */
+  /** Leases that their owner released. */
   released: number
   /** Renewals that a quorum confirmed. */
   renewed: number
-  /** Renewals that no quorum confirmed: each is tried again until the lease is over. */
+  /** Renewals that no quorum confirmed. Each is retried until the lease ends. */
   unrenewed: number
-  /** Leases that were lost, by reason; each reason is there. `forked` stays 0: a child counts none of its parent's. */
+  /**
+   * Lost leases by reason, with a number for every reason. `forked` stays 0, because a child does not count the
+   * leases of its parent.
+   */
   lost: Record<string, number>
-  /** Connections that were opened anew, after one that ended. */
+  /** Connections that were opened again, after an earlier one had ended. */
   reconnects: number
-  /** Acquires that are under way now. */
+  /** Acquires in progress. */
   waiting: number
   /** Leases that are held now. */
   held: number
-  /** For how long all acquires together had to wait before the round that gave the lease, or until `wait` was over. */
+  /** Total time that acquires waited, in ms, before the round that acquired the lease or until `wait` ended. */
   timeWaited: number
-  /** For how long all leases together were held that were released or lost. */
+  /** Total time that leases were held, in ms, counting those that were released or lost. */
   timeHeld: number
 }
 
-/** One step. */
+/** A background event of core. */
 export interface Step {
   /** `acquire`, `lease`, `node` or `client`. */
   topic: string
-  /** What it says, the same for all of its kind but for what stands in its braces. */
+  /** The message, with names in braces for the parts that differ between events of this kind. */
   template: string
-  /** As one line, with its fields. */
+  /** The message and the fields, on one line. */
   text: string
-  /** Its data; times are in ms. */
+  /** The data. Times are in ms. */
   fields: Record<string, string | number>
-  /** How many were dropped before it, as this thread was too slow for them. */
+  /** Number of events that were dropped before this one, because this thread was too slow. */
   dropped: number
 }
 
-/** Not a call's outcome, but a step for whoever listens. */
+/** Not the outcome of a call, but a step for subscribers. */
 export declare const STEP: number
 
-/** Whose rows these are: another version of the package may write others. */
+/** The version of the package that these rows belong to. Another version may use other rows. */
 export declare const VERSION: string
 
-/** Not a call's outcome, but a warning for everybody. */
+/** Not the outcome of a call, but a warning. */
 export declare const WARNING: number
 
-/** A function that calls `then`, unless it was collected: for whoever must not keep it, as a timer would. */
+/**
+ * Returns a function that calls `then`, unless that was collected. For callers that must not keep it alive, such as
+ * timers.
+ */
 export declare function weakly(then: () => void): () => void

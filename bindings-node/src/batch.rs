@@ -1,8 +1,8 @@
-//! Batches of calls and of outcomes: rows of numbers in two arrays that both sides share.
+//! Batches of calls and outcomes, as rows of numbers in two arrays that JavaScript and Rust share.
 //!
-//! Crossing between JavaScript and Rust costs more than most acquires and releases do by themselves. So JavaScript
-//! writes these calls into one array and crosses once for many; the outcomes come back through the other. Whatever
-//! is no number goes beside the rows, in order.
+//! Crossing between JavaScript and Rust costs more than the work of most acquires and releases. JavaScript therefore
+//! writes calls into one array and crosses once for many of them. The outcomes return in the other array. Values that
+//! are not numbers are passed beside the rows, in order.
 
 use std::ptr::NonNull;
 
@@ -11,53 +11,56 @@ use napi_derive::napi;
 
 use crate::number::{Number, column};
 
-/// Whose rows these are: another version of the package may write others.
+/// The version of the package that these rows belong to. Another version may use other rows.
 #[napi]
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Columns of a call: which operation, of which option set or lease, the slot that hears of it, and its argument.
+/// Number of columns of a call, which are the operation, an option set or lease, the slot for the outcome, and the
+/// argument.
 #[napi]
 pub const CALL_COLUMNS: u32 = 4;
-/// Acquire a lock with these options, whose names go beside the row; the argument is `wait`, not a number for the options' own.
+/// Acquires a lock with an option set. The names are beside the row. The argument is `wait`, or NaN for the lock's own
+/// option.
 #[napi]
 pub const ACQUIRE: u32 = 0;
-/// Release that lease.
+/// Releases a lease.
 #[napi]
 pub const RELEASE: u32 = 1;
 
-/// Columns of an outcome: its slot, its value, the token as four 32-bit integers, the fencing token or 0.
+/// Number of columns of an outcome, which are its slot, its value, the token as four 32-bit integers, and the fencing
+/// token or 0.
 #[napi]
 pub const OUTCOME_COLUMNS: u32 = 7;
-/// Not a call's outcome, but a warning for everybody.
+/// Not the outcome of a call, but a warning.
 #[napi]
 pub const WARNING: i32 = -1;
-/// Not a call's outcome: the lease of this number is lost.
+/// Not the outcome of a call, but the loss of the lease with this number.
 #[napi]
 pub const LOSS: i32 = -2;
-/// Not a call's outcome: the function of this number is asked for credentials.
+/// Not the outcome of a call, but a request to call the credentials function with this number.
 #[napi]
 pub const CREDENTIALS: i32 = -3;
-/// Not a call's outcome, but a step for whoever listens.
+/// Not the outcome of a call, but a step for subscribers.
 #[napi]
 pub const STEP: i32 = -4;
 
 /// One call, as JavaScript wrote it.
 pub(crate) struct Call {
-    /// One of those above.
+    /// `ACQUIRE` or `RELEASE`.
     pub(crate) operation: u32,
     /// Number of an option set or of a lease.
     pub(crate) of: Number,
-    /// Who hears of the outcome.
+    /// The slot that receives the outcome.
     pub(crate) slot: u32,
-    /// If one was given.
+    /// The argument, if there is one.
     pub(crate) argument: Option<f64>,
 }
 
-/// What is left of an outcome once the lease, if there is one, is known here.
+/// The row of an outcome, after its lease was stored.
 pub(crate) struct Row {
-    /// Who hears of it, or one of the negative numbers above.
+    /// The slot that receives it, or one of the negative numbers above.
     pub(crate) slot: f64,
-    /// A lease's number, 0 for nothing to tell, or one of the two below.
+    /// The number of a lease, 0 for no value, or one of the two values below.
     pub(crate) value: f64,
     /// The lease's token.
     pub(crate) token: [i32; 4],
@@ -66,23 +69,23 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The rest is beside the rows: an answer.
+    /// A result that is beside the rows.
     pub(crate) const ANSWER: f64 = f64::NAN;
-    /// The rest is beside the rows: a failure.
+    /// A failure that is beside the rows.
     pub(crate) const FAILURE: f64 = f64::INFINITY;
 
-    /// Without a lease.
+    /// A row without a lease.
     pub(crate) fn plain(slot: f64, value: f64) -> Self {
         Self { slot, value, token: [0; 4], fence: 0.0 }
     }
 
-    /// Names a lease, or a credentials function.
+    /// A row with the number of a lease or of a credentials function.
     pub(crate) fn numbered(slot: f64, number: Number) -> Self {
         Self::plain(slot, column(number))
     }
 }
 
-/// Memory of an array that JavaScript owns, and keeps for as long as it can be called or calls.
+/// The memory of an array that JavaScript owns. It stays alive while JavaScript calls Rust or is called by it.
 struct Shared {
     first: NonNull<f64>,
     numbers: usize,
@@ -94,37 +97,37 @@ impl Shared {
         Self { first: NonNull::from(numbers).cast(), numbers: numbers.len() }
     }
 
-    /// One row of so many columns.
+    /// Returns the row at `at`, if it is inside the array.
     fn row(&self, at: usize, columns: u32) -> Option<NonNull<f64>> {
         let columns = columns as usize;
         let first = at.checked_mul(columns)?;
         let fits = first.checked_add(columns)? <= self.numbers;
-        // SAFETY: within the array.
+        // SAFETY: the row is inside the array.
         fits.then(|| unsafe { self.first.add(first) })
     }
 }
 
-/// The two arrays; only the JavaScript thread touches them.
+/// The two arrays. Only the JavaScript thread uses them.
 ///
-/// The native part has no reference to them, as that would keep the module which they belong to. Whoever calls it holds
-/// `Runtime`, and whom it calls back is held by that too: JavaScript hangs the arrays on these (`runtime.ts`).
+/// Rust holds no reference to them, because that would keep their module alive. JavaScript attaches them to the
+/// `Runtime` and to the `settle` callback (`runtime.ts`), so they exist whenever either side calls the other.
 pub(crate) struct Batch {
     calls: Shared,
     outcomes: Shared,
 }
 
 impl Batch {
-    /// Over these arrays.
+    /// Uses these arrays.
     pub(crate) fn new(calls: &Float64ArraySlice<'_>, outcomes: &Float64ArraySlice<'_>) -> Self {
         Self { calls: Shared::new(calls), outcomes: Shared::new(outcomes) }
     }
 
-    /// How many outcomes fit.
+    /// Returns how many outcomes fit.
     pub(crate) fn room(&self) -> usize {
         self.outcomes.numbers / OUTCOME_COLUMNS as usize
     }
 
-    /// The call in this row.
+    /// Reads the call in this row.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -132,23 +135,23 @@ impl Batch {
     )]
     pub(crate) fn call(&self, at: usize) -> Option<Call> {
         let row = self.calls.row(at, CALL_COLUMNS)?.cast::<[f64; CALL_COLUMNS as usize]>();
-        // SAFETY: JavaScript does not run while this does.
+        // SAFETY: JavaScript does not run during this read.
         let [operation, of, slot, argument] = unsafe { row.read() };
         let argument = (!argument.is_nan()).then_some(argument);
         Some(Call { operation: operation as u32, of: of as Number, slot: slot as u32, argument })
     }
 
-    /// Writes an outcome into this row, if there is one.
+    /// Writes an outcome into this row, if the row exists.
     pub(crate) fn write(&self, at: usize, row: &Row) {
         let Some(place) = self.outcomes.row(at, OUTCOME_COLUMNS) else { return };
         let [a, b, c, d] = row.token.map(f64::from);
         let columns = [row.slot, row.value, a, b, c, d, row.fence];
-        // SAFETY: JavaScript does not run while this does, and no reference into the array exists.
+        // SAFETY: JavaScript does not run during this write, and nothing refers to the array.
         unsafe { place.cast::<[f64; OUTCOME_COLUMNS as usize]>().write(columns) };
     }
 }
 
-/// A token of 32 hex digits as four integers; nothing for any other, which only `attach` can bring.
+/// Converts a token of 32 hex digits to four integers. Other tokens return `None`, and only come from `attach`.
 pub(crate) fn integers(token: &str) -> Option<[i32; 4]> {
     if token.len() != 32 {
         return None;

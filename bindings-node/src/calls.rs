@@ -1,4 +1,4 @@
-//! Many calls in one crossing: those that JavaScript has written down, begun one after the other.
+//! Starts the calls that JavaScript recorded, many in one native call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -13,18 +13,19 @@ use crate::runtime::{Local, Runtime};
 
 #[napi]
 impl Runtime {
-    /// Starts the calls in the first rows; `names` are those of the locks to acquire, of one row alone or each at
-    /// the place of its row. A function, and no method: for each call of those napi locks a table of the whole process, twice.
+    /// Returns a function that starts the calls in the first rows. `names` are the names for a single row, or else a
+    /// list with the names for each row. It is not a method, because napi locks a process-wide table twice for each
+    /// method call.
     #[napi(
         catch_unwind,
         ts_return_type = "(rows: number, names: (string | string[] | undefined)[] | string | string[] | undefined) => void"
     )]
     pub fn sender<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, Sent<'env>, ()>> {
-        // Weakly: JavaScript's functions must not keep what keeps one of them.
+        // A weak reference, because the function must not keep alive what it belongs to.
         let local = Rc::downgrade(&self.local);
         env.create_function_from_closure("send", move |call| {
             let rows: u32 = call.get(0)?;
-            // Of one row alone they are no list: to ask for an element costs more than to read the name.
+            // Names of a single row are not in a list, because reading an element costs more than reading the name.
             let names = |at| {
                 if rows == 1 { call.get(1) } else { call.get::<Object<'_>>(1)?.get_element(at) }
             };
@@ -35,14 +36,14 @@ impl Runtime {
         })
     }
 
-    /// Stops a call; its slot will not be settled, and no key stays behind. False if it has been settled.
+    /// Cancels a call, so that its slot is not settled and no key remains. False if it was already settled.
     #[napi(catch_unwind)]
     pub fn cancel(&self, slot: u32) -> bool {
         self.local.cancel(slot)
     }
 }
 
-/// How many rows, and the names beside them.
+/// The number of rows, and the names beside them.
 type Sent<'env> = FnArgs<(u32, Object<'env>)>;
 
 fn send(local: &Local, rows: u32, names: impl Fn(u32) -> napi::Result<Names>) {
@@ -57,7 +58,7 @@ fn send(local: &Local, rows: u32, names: impl Fn(u32) -> napi::Result<Names>) {
             RELEASE => local.release(call.slot, call.of),
             _ => local.enqueue(call.slot, async { Outcome::Broken }),
         };
-        // One that panics must not keep the others from being sent.
+        // A call that panics must not stop the others from being sent.
         if catch_unwind(AssertUnwindSafe(begin)).is_err() {
             local.enqueue(call.slot, async { Outcome::Broken });
         }

@@ -1,4 +1,4 @@
-//! The client, and this copy's default one.
+//! The client, and the default client of this copy of the package.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 use crate::runtime::{Local, Runtime};
 use crate::stats::Stats;
 
-/// One list of nodes with its options.
+/// A client for one set of nodes.
 #[napi]
 pub struct NativeClient {
     local: Rc<Local>,
@@ -25,7 +25,7 @@ pub struct NativeClient {
 
 #[napi]
 impl NativeClient {
-    /// Connects to nothing yet.
+    /// Creates a client without connecting.
     #[napi(constructor, catch_unwind)]
     pub fn new(
         env: Env,
@@ -40,45 +40,46 @@ impl NativeClient {
         Ok(Self { local: runtime.local.clone(), client })
     }
 
-    /// The nodes' URLs without passwords.
+    /// The URLs of the nodes, without passwords.
     #[napi(getter, catch_unwind)]
     pub fn nodes(&self) -> Vec<String> {
         self.client.nodes()
     }
 
-    /// What it has done so far.
+    /// Returns the client's statistics.
     #[napi(catch_unwind)]
     pub fn stats(&self) -> Stats {
         self.client.stats().into()
     }
 
-    /// The options of locks of this client; they are checked here, with the names of the first one.
+    /// Creates an option set for locks of this client. Checks the options, and the names of the first lock.
     #[napi(catch_unwind)]
     pub fn option_set(&self, names: Vec<String>, options: Object<'_>) -> napi::Result<OptionSet> {
         OptionSet::describe(&self.local, &self.client, names, &options)
     }
 
-    /// Settles with whether something was deleted.
+    /// Deletes the lock. Settles with whether it was held.
     #[napi(catch_unwind)]
     pub fn force_release(&self, slot: u32, names: Vec<String>) {
         let release = self.client.force_release(names);
         self.local.start(slot, release.map(|done| done.map_or_else(Outcome::Failed, Outcome::Yes)));
     }
 
-    /// The numbers of what this client holds now.
+    /// Returns the numbers of the leases that this client holds now.
     #[napi(catch_unwind)]
     pub fn leases(&self) -> Vec<i64> {
         self.local.held.ids_of(&self.client.leases())
     }
 
-    /// Settles with how many leases were released.
+    /// Releases all leases. Settles with the number of released leases.
     #[napi(catch_unwind)]
     pub fn release_all(&self, slot: u32) {
         let _asks = self.local.asks();
         self.local.start(slot, self.client.release_all().map(counted));
     }
 
-    /// Settles with how many leases had to be taken back. A timeout that breaks a rule is thrown.
+    /// Shuts the client down. Settles with the number of leases that were still held at the timeout. Throws for an
+    /// invalid timeout.
     #[napi(catch_unwind)]
     pub fn shutdown(&self, slot: u32, timeout: f64) -> napi::Result<()> {
         let timeout = Unit::Milliseconds
@@ -89,7 +90,7 @@ impl NativeClient {
         Ok(())
     }
 
-    /// Ends waiting acquires and leases; keys live out their ttl.
+    /// Ends waiting acquires and leases. Keys expire when their TTL ends.
     #[napi(catch_unwind)]
     pub fn close(&self) {
         self.client.close();
@@ -103,7 +104,7 @@ fn counted(done: redlock::Result<usize>) -> Outcome {
 
 #[napi]
 impl Runtime {
-    /// Chooses the default client's nodes and options. Throws once it is in use, unless it is to be replaced.
+    /// Sets the nodes and options of the default client. Throws if it is in use and `replace` is false.
     #[napi(catch_unwind)]
     pub fn configure(
         &self,
@@ -120,8 +121,8 @@ impl Runtime {
         configured.map(drop).map_err(|error| throw(self.local.env, &error))
     }
 
-    /// The options of locks of the default client, which is in use from now on. Where none was chosen it is made, of
-    /// these two variables.
+    /// Creates an option set for locks of the default client, which is then in use. If no client was chosen, creates it
+    /// from these two environment variables.
     #[napi(catch_unwind)]
     pub fn default_option_set(
         &self,
@@ -140,19 +141,19 @@ impl Runtime {
     }
 }
 
-/// Throws what can be said against a lock before its client is known.
+/// Checks a lock before its client is known. Throws if it is invalid.
 #[napi(catch_unwind)]
 pub fn check_lock(env: Env, names: Vec<String>, options: Object<'_>) -> napi::Result<()> {
     ffi::check_lock(&names, &lock_args(&options)?).map_err(|error| throw(env, &error))
 }
 
-/// Has the node `memory://name` fail every command, or answer again: for tests of programs.
+/// Makes the node `memory://name` fail every command, or work again. For tests of programs.
 #[napi(catch_unwind)]
 pub fn fail_memory(name: String, down: bool) {
     ffi::fail_memory(&name, down);
 }
 
-/// Has so much time (ms) pass at once for the clients that have the node `memory://name` alone: for tests of programs.
+/// Lets this time (ms) pass at once for clients whose only node is `memory://name`. For tests of programs.
 #[napi(catch_unwind)]
 pub fn advance_memory(env: Env, name: String, time: f64) -> napi::Result<()> {
     let time = Unit::Milliseconds.duration("ms", time).map_err(|error| throw(env, &error))?;

@@ -1,7 +1,7 @@
-//! Who says as whom to log in: a function of JavaScript's, asked on its own thread.
+//! Credentials from a JavaScript function, which runs on its own thread.
 //!
-//! It is not held here: JavaScript knows it by a number, for as long as something there needs it. A question has a number,
-//! too, under which its answer waits for what the function, or its promise, says.
+//! Rust does not hold the function. JavaScript identifies it by a number, for as long as an object there needs it. Each
+//! request has a number too. Its `Answer` is stored under that number until the function, or its promise, returns.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::number::Number;
 use crate::outcome::{Ended, Outcome};
 use crate::runtime::{Local, Runtime};
 
-/// The function of this number, asked by way of its event loop.
+/// Requests credentials from the function with this number, through its event loop.
 struct Asker {
     source: Number,
     push: Box<dyn Fn(Ended) + Send + Sync>,
@@ -20,19 +20,19 @@ struct Asker {
 
 impl Ask for Asker {
     fn ask(&self, answer: Answer) {
-        // Where nobody hears of it any more the answer is dropped, which says so.
+        // If the event loop has ended, the answer is dropped, which reports an error.
         (self.push)(Ended { slot: 0, number: self.source, outcome: Outcome::Asked(answer) });
     }
 }
 
-/// Asks the function that JavaScript knows by this number.
+/// Returns the source of credentials for the function that JavaScript identifies by this number.
 pub(crate) fn asker(local: &Local, source: Number) -> Arc<dyn Ask> {
     Arc::new(Asker { source, push: Box::new(local.pusher()) })
 }
 
 #[napi]
 impl Runtime {
-    /// What the function says to a question, or why it says nothing.
+    /// Passes on the credentials that the function returned for this request, or why it returned none.
     #[napi(catch_unwind)]
     pub fn give_credentials(
         &self,

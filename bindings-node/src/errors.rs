@@ -1,4 +1,5 @@
-//! Core's error as a plain object; `errors.ts` makes the exception of it, so that its stack shows the caller's line.
+//! Converts core's errors to plain objects. `errors.ts` creates the exception, so that its stack shows the caller's
+//! line.
 
 use std::time::Duration;
 
@@ -6,33 +7,33 @@ use napi::Status;
 use napi::bindgen_prelude::Env;
 use napi_derive::napi;
 
-/// What went wrong, in the words of core. Times are whole milliseconds.
+/// An error of core. Times are whole milliseconds.
 #[napi(object, object_from_js = false)]
 pub struct Failure {
-    /// Which class of exception it becomes.
+    /// The kind, which determines the class of the exception.
     pub kind: String,
-    /// What the exception says.
+    /// The message of the exception.
     pub message: String,
-    /// The Redis key it is about.
+    /// The Redis key.
     pub resource: Option<String>,
     /// How long the acquire had waited.
     pub waited: Option<f64>,
-    /// What is left of the holder's lease, where a node told it.
+    /// The remaining time of the holder's lease, if a node reported it.
     pub remaining: Option<f64>,
     /// Why the lease was lost.
     pub reason: Option<String>,
-    /// What each node had to say.
+    /// The report of each node.
     pub nodes: Vec<NodeFailure>,
 }
 
-/// What one node had to say.
+/// The report of one node.
 #[napi(object, object_from_js = false)]
 pub struct NodeFailure {
-    /// The node's URL without its password.
+    /// The node's URL, without its password.
     pub url: String,
-    /// How it voted, or that it did not.
+    /// The node's vote, or why it did not vote.
     pub state: String,
-    /// The fault's own text.
+    /// The text of the node's error.
     pub error: Option<String>,
 }
 
@@ -60,23 +61,23 @@ impl From<&redlock::NodeReport> for NodeFailure {
     }
 }
 
-/// Rounded down: a lease never looks longer than it is.
+/// Rounds down, so that a lease never appears longer than it is.
 pub(crate) fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e3).floor()
 }
 
-/// For a time that was given in whole milliseconds.
+/// Converts a time that was specified in whole milliseconds.
 pub(crate) fn exact_millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e3).round()
 }
 
-/// On one line, without what a terminal would obey, and cut.
+/// Returns the text on one line, without control characters for a terminal, and shortened.
 #[napi(catch_unwind)]
 pub fn shown(text: String) -> String {
     redlock::ffi::shown(&text)
 }
 
-/// Makes the running export throw the error's plain object.
+/// Makes the running export throw the error as a plain object.
 pub(crate) fn throw(env: Env, error: &redlock::Error) -> napi::Error {
     match env.throw(Failure::from(error)) {
         Ok(()) => napi::Error::new(Status::PendingException, error.to_string()),
@@ -85,7 +86,7 @@ pub(crate) fn throw(env: Env, error: &redlock::Error) -> napi::Error {
 }
 
 impl Failure {
-    /// A bug of ours, told as an error rather than as a promise that never settles.
+    /// A bug in redlock, reported as an error so that the promise does not stay pending.
     pub(crate) fn internal() -> Self {
         Self {
             kind: "internal".to_owned(),

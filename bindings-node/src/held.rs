@@ -1,7 +1,7 @@
-//! What this JavaScript thread holds: leases by the number of the call that acquired them.
+//! The leases of one JavaScript thread, by the number of the call that acquired them.
 //!
-//! A number, not an object of its own: making and collecting a wrapped object costs more than the rest of a release.
-//! Numbers whose lease is over stay unknown, and answer as a lease that is not held.
+//! JavaScript uses numbers, because creating and collecting a wrapped object costs more than the rest of a release. A
+//! number whose lease has ended is unknown, and is treated as a lease that is not held.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,43 +13,43 @@ use crate::number::Number;
 
 struct Entry {
     lease: LeaseHandle,
-    /// Waits for the loss, once somebody asked to be told; ends with the entry.
+    /// Waits for the loss, if JavaScript watches the lease. Ends with the entry.
     watch: Option<Job>,
 }
 
-/// The leases, by their numbers.
+/// The leases by number.
 #[derive(Default)]
 pub(crate) struct Held(RefCell<HashMap<Number, Entry>>);
 
 impl Held {
-    /// This one too.
+    /// Adds a lease.
     pub(crate) fn insert(&self, id: Number, lease: LeaseHandle) {
         self.0.borrow_mut().insert(id, Entry { lease, watch: None });
     }
 
-    /// This one no longer, whatever became of it.
+    /// Removes a lease that has ended or is no longer used here.
     pub(crate) fn remove(&self, id: Number) -> Option<LeaseHandle> {
         self.0.borrow_mut().remove(&id).map(|entry| entry.lease)
     }
 
-    /// The lease of this number.
+    /// Returns the lease with this number.
     pub(crate) fn get(&self, id: Number) -> Option<LeaseHandle> {
         self.ask(id, LeaseHandle::clone)
     }
 
-    /// What the lease of this number says.
+    /// Reads a value of the lease with this number.
     pub(crate) fn ask<T>(&self, id: Number, question: impl FnOnce(&LeaseHandle) -> T) -> Option<T> {
         self.0.borrow().get(&id).map(|entry| question(&entry.lease))
     }
 
-    /// Keeps what waits for the loss of this lease, for as long as the lease is held here.
+    /// Stores the job that waits for the loss of this lease, for as long as the lease is held here.
     pub(crate) fn watch(&self, id: Number, watch: Job) {
         if let Some(entry) = self.0.borrow_mut().get_mut(&id) {
             entry.watch = Some(watch);
         }
     }
 
-    /// The numbers under which these leases are known here.
+    /// Returns the numbers of these leases.
     pub(crate) fn ids_of(&self, leases: &[LeaseHandle]) -> Vec<Number> {
         let held = self.0.borrow();
         let known = held.iter().map(|(id, entry)| (ffi::identity(&entry.lease), *id));
@@ -59,7 +59,7 @@ impl Held {
 }
 
 impl Drop for Held {
-    /// The environment ended, not the work: what was held lives out its ttl.
+    /// Detaches the leases, so that their keys expire when their TTL ends. The environment has ended, but not the work.
     fn drop(&mut self) {
         for entry in self.0.get_mut().values() {
             entry.lease.detach();

@@ -1,35 +1,37 @@
-//! What the nodes say about a lock, as a plain object.
+//! The nodes' reports about a lock, as a plain object.
 
 use napi_derive::napi;
 
 use crate::errors::millis;
 
-/// What the nodes say about a lock.
+/// A snapshot of a lock, as reported by the nodes.
 #[napi(object, object_from_js = false)]
 pub struct Inspection {
     /// Whether one owner has the lock on a quorum of nodes.
     pub held: bool,
-    /// What is left of it there, in ms; nothing when free, or without a known end. Where it is not held, how long it stays.
+    /// The time in ms until a quorum is free, unless the lease is renewed. Undefined if the lock is free or its end is
+    /// unknown. For a lock that is not held, the time that its keys still stay (`minHold`).
     pub remaining: Option<f64>,
-    /// Each node's word on each key.
+    /// The report of each node about each key.
     pub nodes: Vec<NodeInspection>,
 }
 
-/// What one node says about a lock.
+/// The report of one node about one key.
 #[napi(object, object_from_js = false)]
 pub struct NodeInspection {
-    /// The node's URL without its password.
+    /// The node's URL, without its password.
     pub url: String,
     /// The Redis key.
     pub key: String,
-    /// `fault`: it gave no answer that counts; `kept`: it was released, and stays for `minHold`.
+    /// `fault` if the node did not return a valid reply. `kept` if the lock was released and its key stays for
+    /// `minHold`.
     #[napi(ts_type = "'free' | 'held' | 'kept' | 'fault'")]
     pub state: String,
-    /// What is left, in ms; nothing when free, at a fault, or without a known end.
+    /// The remaining time in ms. Undefined if the key is free, the node failed, or the end is unknown.
     pub remaining: Option<f64>,
-    /// The first 8 digits.
+    /// The first 8 digits of the owner's token.
     pub token: Option<String>,
-    /// The fault's own text, or why the node takes no first vote yet (`restartGuard`).
+    /// The text of the node's error, or why the node does not vote on new locks yet (`restartGuard`).
     pub error: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be asked of a lease, and done with it, by its number.
+//! The operations on a lease, which its number identifies.
 
 use futures_util::FutureExt;
 use napi_derive::napi;
@@ -10,7 +10,7 @@ use crate::outcome::Outcome;
 use crate::runtime::{Local, Runtime};
 
 impl Local {
-    /// Sends the release now; its outcome comes with those of the calls around it.
+    /// Releases the lease. The request is sent together with the calls around it.
     pub(crate) fn release(&self, slot: u32, id: i64) {
         match self.held.ask(id, LeaseHandle::release) {
             Some(release) => {
@@ -32,59 +32,60 @@ impl Runtime {
         self.local.held.ask(id, LeaseHandle::is_held).unwrap_or(false)
     }
 
-    /// Milliseconds that are left for sure.
+    /// Milliseconds for which the lease is certainly valid.
     #[napi(catch_unwind)]
     pub fn lease_remaining(&self, id: i64) -> f64 {
         let left = self.local.held.ask(id, LeaseHandle::remaining);
         left.map_or(0.0, millis)
     }
 
-    /// Why the lease is not held; nothing while it is.
+    /// Why the lease is not held, or nothing while it is held.
     #[napi(catch_unwind)]
     pub fn lease_failure(&self, id: i64) -> Option<Failure> {
         let answer = self.local.held.ask(id, LeaseHandle::ensure_held)?;
         answer.err().as_ref().map(Failure::from)
     }
 
-    /// The owner's token; nothing once it is over. A lease that was acquired here has it in its outcome.
+    /// The owner's token, or nothing after the lease has ended. The outcome of an acquire already contains it.
     #[napi(catch_unwind)]
     pub fn lease_token(&self, id: i64) -> Option<String> {
         self.local.held.ask(id, |lease| lease.token().to_owned())
     }
 
-    /// The fencing token; nothing if none was asked for, or once the lease is over. As with the token.
+    /// The fencing token, or nothing after the lease has ended or if it has none. The outcome of an acquire already
+    /// contains it.
     #[napi(catch_unwind)]
     pub fn lease_fence(&self, id: i64) -> Option<i64> {
         let fence = self.local.held.ask(id, LeaseHandle::fencing_token)?;
-        // Microseconds since 1970: exact in a double until the year 2255.
+        // The token is in microseconds since 1970, which a double represents exactly until the year 2255.
         fence.ok().and_then(|fence| i64::try_from(fence).ok())
     }
 
-    /// The exact Redis key; nothing once it is over.
+    /// The exact Redis key, or nothing after the lease has ended.
     #[napi(catch_unwind)]
     pub fn lease_key(&self, id: i64) -> Option<String> {
         self.local.held.ask(id, LeaseHandle::key)
     }
 
-    /// The exact Redis keys; nothing once it is over.
+    /// The exact Redis keys, or nothing after the lease has ended.
     #[napi(catch_unwind)]
     pub fn lease_keys(&self, id: i64) -> Option<Vec<String>> {
         self.local.held.ask(id, |lease| lease.keys().to_vec())
     }
 
-    /// Milliseconds that each renewal makes it last; nothing once it is over.
+    /// The lifetime that each renewal sets, in ms, or nothing after the lease has ended.
     #[napi(catch_unwind)]
     pub fn lease_ttl(&self, id: i64) -> Option<f64> {
         self.local.held.ask(id, LeaseHandle::ttl).map(exact_millis)
     }
 
-    /// Notes where it was acquired, for core's messages.
+    /// Sets the call site of the acquire, for messages of core.
     #[napi(catch_unwind)]
     pub fn lease_call_site(&self, id: i64, call_site: String) {
         self.local.held.ask(id, |lease| ffi::note_call_site(lease, call_site));
     }
 
-    /// Starts an extension to at least `ttl` from now; the lease's own ttl if not given. False if the lease is over.
+    /// Extends the lease to at least `ttl` from now, by default its own `ttl`. False if the lease has ended.
     #[napi(catch_unwind)]
     pub fn lease_extend(&self, slot: u32, id: i64, ttl: Option<f64>) -> napi::Result<bool> {
         let Some(lease) = self.local.held.get(id) else {
@@ -99,7 +100,8 @@ impl Runtime {
         Ok(true)
     }
 
-    /// Starts waiting for the loss, which does not keep the process alive and is told as a `LOSS`. False if the lease is over.
+    /// Reports the loss of the lease as a `LOSS` row. The watch does not keep the process alive. False if the lease has
+    /// ended.
     #[napi(catch_unwind)]
     pub fn lease_watch(&self, id: i64) -> bool {
         let Some(lease) = self.local.held.get(id) else {
@@ -109,7 +111,7 @@ impl Runtime {
         true
     }
 
-    /// Ends renewal and forgets the lease; its key lives out its ttl. True if it was still held.
+    /// Ends renewal and removes the lease. Its key expires when its TTL ends. True if it was still held.
     #[napi(catch_unwind)]
     pub fn lease_detach(&self, id: i64) -> bool {
         self.local.held.remove(id).is_some_and(|lease| lease.detach())

@@ -1,8 +1,8 @@
-//! Node binding of `redlock-native`: arguments in, core call, result out.
+//! Node.js binding of `redlock-native`. It converts arguments, calls core and converts results.
 //!
-//! From the top down: `client`, `lock` and `lease` are what JavaScript asks for, `calls` how it asks for many at once, and
-//! `runtime` every hazard between Rust's threads and JavaScript's. `panic` serves the tests alone, and only their build has
-//! it. What JavaScript users see is in `index.ts`; nothing here is public API.
+//! From the top down, `client`, `lock` and `lease` are the operations for JavaScript, and `calls` starts many of them
+//! at once. `runtime` contains all code that crosses between threads of Rust and JavaScript. `panic` is only compiled
+//! for the tests. `index.ts` is the public API, and nothing in this crate is public.
 
 #![allow(clippy::needless_pass_by_value, reason = "napi hands owned values to every export")]
 #![allow(

@@ -1,4 +1,4 @@
-//! Describes what to lock; each call starts one operation, whose outcome goes to the slot that is given.
+//! The options of locks. Each method starts one operation, whose outcome goes to the given slot.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ use crate::runtime::{Local, Runtime};
 pub(crate) struct Names(redlock::Names);
 
 impl Names {
-    /// As the exports of a class take them.
+    /// Converts the names that a method of a class received.
     fn of(given: Either<String, Vec<String>>) -> Self {
         Self(match given {
             Either::A(name) => name.into(),
@@ -27,7 +27,7 @@ impl Names {
         })
     }
 
-    /// The lock on these names with the options of that one.
+    /// Creates the lock on these names with the options of `set`.
     fn with(self, set: &redlock::Lock) -> redlock::Lock {
         ffi::renamed(set, self.0)
     }
@@ -35,7 +35,7 @@ impl Names {
 
 impl FromNapiValue for Names {
     unsafe fn from_napi_value(env: sys::napi_env, value: sys::napi_value) -> napi::Result<Self> {
-        // Most names are short text: in one call, not three.
+        // Most names are short, and reading them into a buffer takes one native call instead of three.
         let (mut room, mut length) = ([0_u8; 256], 0);
         // SAFETY: at most `room.len()` bytes are written.
         let status = unsafe {
@@ -47,20 +47,22 @@ impl FromNapiValue for Names {
                 &raw mut length,
             )
         };
-        // Of a longer text only the characters that fit are written.
+        // A text that does not fit is cut after a whole character, which leaves at most four bytes of the buffer
+        // unused.
         if status == sys::Status::napi_ok
             && length + 4 < room.len()
             && let Ok(name) = str::from_utf8(&room[..length])
         {
             return Ok(Self(name.into()));
         }
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller fulfils the contract of `from_napi_value`.
         unsafe { Either::from_napi_value(env, value) }.map(Self::of)
     }
 }
 
 impl Local {
-    /// Acquires the lock on these names with the options of this number; sent with the calls around it.
+    /// Acquires the lock on these names with the option set of this number. It is sent together with the calls around
+    /// it.
     pub(crate) fn acquire(&self, slot: u32, set: Number, names: Names, wait: Option<f64>) {
         let new =
             |set: &redlock::Lock| Acquire::new(&names.with(set), wait, Unit::Milliseconds, None);
@@ -76,8 +78,8 @@ impl Local {
 
 #[napi]
 impl Runtime {
-    /// Asks again, for this slot, for a lease that ended before its caller could run; within the budget of the first
-    /// time. Only while outcomes are delivered. False for any other lease.
+    /// Repeats an acquire for this slot, because its lease ended before the caller could run. It uses the remaining
+    /// `wait` of the first attempt. Only valid while outcomes are delivered. False for any other lease.
     #[napi(catch_unwind)]
     pub fn acquire_again(&self, slot: u32, id: i64) -> bool {
         let Some(acquire) = self.local.delivered(id) else {
@@ -90,17 +92,18 @@ impl Runtime {
     }
 }
 
-/// The options of locks of one client. Locks are JavaScript's own: names, and such a set that many of them share.
+/// The options of locks of one client. A lock exists only in JavaScript, as names and an option set that many locks
+/// share.
 #[napi]
 pub struct OptionSet {
     local: Rc<Local>,
-    /// The lock that it was made for: all others are this one, renamed.
+    /// The lock for which the set was created. Other locks are copies of it with other names.
     lock: redlock::Lock,
     number: usize,
 }
 
 impl OptionSet {
-    /// One that JavaScript can name by a number from now on. Every option is checked, and these names with them.
+    /// Creates a set that JavaScript can identify by its number. Checks all options, and these names.
     pub(crate) fn describe(
         local: &Rc<Local>,
         client: &Redlock,
@@ -122,39 +125,39 @@ impl Drop for OptionSet {
 
 #[napi]
 impl OptionSet {
-    /// What a row that acquires a lock with these options calls them.
+    /// The number of this set in a row that acquires a lock.
     #[napi(getter, catch_unwind)]
     pub fn number(&self) -> u32 {
         u32::try_from(self.number).unwrap_or(u32::MAX)
     }
 
-    /// What goes before each name.
+    /// The prefix of each name.
     #[napi(getter, catch_unwind)]
     pub fn key_prefix(&self) -> String {
         ffi::key_prefix(&self.lock).to_owned()
     }
 
-    /// The ttl of its leases, in milliseconds.
+    /// The TTL of its leases, in ms.
     #[napi(getter, catch_unwind)]
     pub fn ttl(&self) -> f64 {
         exact_millis(ffi::own_ttl(&self.lock))
     }
 
-    /// Throws the rule that the names break, if they break one.
+    /// Throws if the names are invalid.
     #[napi(catch_unwind)]
     pub fn check(&self, names: Either<String, Vec<String>>) -> napi::Result<()> {
         let checked = ffi::check_names(&Names::of(names).with(&self.lock));
         checked.map_err(|error| throw(self.local.env, &error))
     }
 
-    /// As a row that acquires, or settles with null: somebody else holds it.
+    /// Acquires in a single round. Settles with a lease, or with null if another client holds the lock.
     #[napi(catch_unwind)]
     pub fn try_acquire(&self, slot: u32, names: Either<String, Vec<String>>) {
         self.local.ask(slot, Acquire::once(&Names::of(names).with(&self.lock)));
         self.local.wake();
     }
 
-    /// As a row that acquires, for the lease of that token.
+    /// Settles with the lease of this token.
     #[napi(catch_unwind)]
     pub fn attach(&self, slot: u32, names: Either<String, Vec<String>>, token: String) {
         let attached = |lease: redlock::Lease| Outcome::Attached(lease.into_handle());

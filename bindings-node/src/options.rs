@@ -1,4 +1,4 @@
-//! Options as JavaScript gives them: objects, read by the core's table.
+//! Reads options from JavaScript objects, with the option table of core.
 
 use std::sync::Arc;
 
@@ -11,29 +11,29 @@ use redlock::ffi::{
 
 use crate::number::Number;
 
-/// One option of the table.
+/// One row of the option table.
 #[napi(object, object_from_js = false)]
 pub struct OptionRow {
-    /// As JavaScript writes it.
+    /// The name in JavaScript.
     pub name: String,
-    /// What type its value has.
+    /// The type of the value.
     #[napi(ts_type = "'milliseconds' | 'count' | 'boolean' | 'string' | 'pem' | 'function'")]
     pub kind: String,
 }
 
-/// The options of a client.
+/// Returns the options of a client.
 #[napi(catch_unwind)]
 pub fn client_options() -> Vec<OptionRow> {
     CLIENT_OPTIONS.iter().map(OptionRow::from).collect()
 }
 
-/// The options of a lock.
+/// Returns the options of a lock.
 #[napi(catch_unwind)]
 pub fn lock_options() -> Vec<OptionRow> {
     LOCK_OPTIONS.iter().map(OptionRow::from).collect()
 }
 
-/// What to do instead of giving another library's option; nothing if it is not one that core knows.
+/// Returns what to use instead of another library's option. Nothing if core does not know the option.
 #[napi(catch_unwind)]
 pub fn instead_of(option: String) -> Option<String> {
     ffi::instead_of(&option, Unit::Milliseconds)
@@ -53,9 +53,9 @@ impl<T> From<&Row<T>> for OptionRow {
     }
 }
 
-/// A client's options, of an object whose names and types were checked.
+/// Reads a client's options from an object whose names and types are checked.
 ///
-/// `ask` makes of a function's number who asks it.
+/// `ask` creates the source of credentials from the number of its function.
 pub(crate) fn client_args(
     given: &Object<'_>,
     ask: impl Fn(Number) -> Arc<dyn Ask>,
@@ -65,7 +65,7 @@ pub(crate) fn client_args(
     })
 }
 
-/// A lock's options, likewise.
+/// Reads a lock's options from an object whose names and types are checked.
 pub(crate) fn lock_args(given: &Object<'_>) -> napi::Result<LockArgs> {
     read(LockArgs::of_lock(Unit::Milliseconds), LOCK_OPTIONS, given, |_| None)
 }
@@ -91,7 +91,7 @@ fn read<T>(
     Ok(args)
 }
 
-/// A path is text, PEM itself is bytes.
+/// A string is the path of a PEM file, and bytes are its content.
 fn pem(given: &Object<'_>, name: &str) -> napi::Result<Option<Pem>> {
     Ok(given.get::<Either<String, Uint8Array>>(name)?.map(|value| match value {
         Either::A(path) => path.into(),

@@ -1,4 +1,4 @@
-//! What a call came to, and its shape in JavaScript.
+//! The outcome of a call, and its conversion to JavaScript.
 
 use napi::bindgen_prelude::{Null, ToNapiValue};
 use napi::sys;
@@ -9,41 +9,41 @@ use crate::inspection::Inspection;
 use crate::number::Number;
 use crate::step::Step;
 
-/// A call that came to its end.
+/// A call that has ended.
 pub(crate) struct Ended {
-    /// Where JavaScript waits for it.
+    /// The slot in which JavaScript waits for it.
     pub(crate) slot: u32,
-    /// Which of the slot's calls it is.
+    /// The number of the call, because slots are reused.
     pub(crate) number: Number,
-    /// What it came to.
+    /// The outcome.
     pub(crate) outcome: Outcome,
 }
 
-/// What a call came to.
+/// The outcome of a call.
 pub enum Outcome {
-    /// A lease is kept under the call's own number from then on; none where one round was not enough.
+    /// A lease, which is stored under the number of the call. None if a single round was not enough.
     Acquired(redlock::Result<Option<redlock::Lease>>),
-    /// As a lease, of another process perhaps: one that nobody picks up is left as it is.
+    /// An attached lease, which another process may hold too. It is not released if JavaScript no longer waits for it.
     Attached(redlock::LeaseHandle),
-    /// The lease of this number is over, as its owner wished.
+    /// The owner released the lease with this number.
     Released(Number),
-    /// An answer.
+    /// A boolean result.
     Yes(bool),
-    /// An answer.
+    /// A number as result.
     Count(u32),
-    /// Nothing is to be told.
+    /// No result.
     Done,
-    /// An answer.
+    /// The result of `inspect`.
     Inspection(Box<redlock::Inspection>),
-    /// It failed.
+    /// The call failed.
     Failed(redlock::Error),
-    /// The lease of this number, and why. No call's outcome.
+    /// The lease with this number was lost, for this reason. Not the outcome of a call.
     Lost(Number, redlock::Error),
-    /// Something that the program should know. No call's outcome.
+    /// A warning for the program. Not the outcome of a call.
     Warning(String),
-    /// What was done, and how many such steps were dropped before it. No call's outcome.
+    /// A background event, and how many were dropped before it. Not the outcome of a call.
     Step(Box<Record>, usize),
-    /// A function is asked for credentials. No call's outcome.
+    /// A request for credentials. Not the outcome of a call.
     Asked(Answer),
     /// The future panicked.
     Broken,
@@ -58,7 +58,7 @@ impl Outcome {
 
 impl ToNapiValue for Outcome {
     unsafe fn to_napi_value(env: sys::napi_env, value: Self) -> napi::Result<sys::napi_value> {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller fulfils the contract of `to_napi_value`.
         unsafe {
             match value {
                 Self::Acquired(_)

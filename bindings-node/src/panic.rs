@@ -1,4 +1,4 @@
-//! What only tests call: a deliberate panic, and numbers as after billions of calls. Not in what is shipped.
+//! Functions for tests, which cause a panic or set the last number. They are not in the published package.
 
 use napi_derive::napi;
 
@@ -6,7 +6,7 @@ use crate::runtime::Runtime;
 
 #[napi]
 impl Runtime {
-    /// Panics here, or in a future on the background thread. No part of the package calls it.
+    /// Panics here, or in a future. The package does not call it.
     #[allow(clippy::unnecessary_wraps, reason = "as every method that fails")]
     #[napi(js_name = "__panicForTests", skip_typescript, catch_unwind)]
     pub fn panic_for_tests(&self, slot: Option<u32>) -> napi::Result<()> {
@@ -15,7 +15,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// The next call has the number after this one.
+    /// Sets the last number. The next call gets the number after it.
     #[napi(js_name = "__setLastNumberForTests", skip_typescript, catch_unwind)]
     pub fn set_last_number_for_tests(&self, number: i64) {
         self.local.set_last_number(number);

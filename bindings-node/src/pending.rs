@@ -1,4 +1,4 @@
-//! The calls that JavaScript waits for, by the slot it gave each.
+//! The calls that JavaScript waits for, by slot.
 
 use redlock::ffi::{Acquire, Job};
 
@@ -6,16 +6,16 @@ use crate::number::Number;
 
 /// A call that JavaScript waits for.
 pub(crate) struct Call {
-    /// Slots are used again: an outcome that is late for its own call must not pass for the next one's.
+    /// Slots are reused. The number distinguishes a late outcome from that of the slot's next call.
     pub(crate) number: Number,
-    /// Ends the call when it is dropped; none for one that cannot be cancelled.
+    /// Cancels the call when it is dropped. None for a call that cannot be cancelled.
     #[expect(dead_code, reason = "it is there to be dropped")]
     pub(crate) job: Option<Job>,
-    /// What to ask again if the lease ends before its caller runs.
+    /// The acquire to repeat if its lease ends before the caller runs.
     pub(crate) acquire: Option<Acquire>,
 }
 
-/// All of them.
+/// The pending calls.
 #[derive(Default)]
 pub(crate) struct Pending {
     calls: Vec<Option<Call>>,
@@ -28,7 +28,7 @@ impl Pending {
         self.taken == 0
     }
 
-    /// Waits for this call from now on.
+    /// Adds a call.
     pub(crate) fn insert(&mut self, slot: u32, call: Call) {
         let slot = slot as usize;
         if self.calls.len() <= slot {
@@ -38,7 +38,7 @@ impl Pending {
         self.taken += usize::from(earlier.is_none());
     }
 
-    /// The call of this slot and number, which has its outcome; nothing if it was not waited for.
+    /// Removes and returns the call with this slot and number. None if it is not pending.
     pub(crate) fn settle(&mut self, slot: u32, number: Number) -> Option<Call> {
         let place = self.calls.get_mut(slot as usize)?;
         let call = place.take_if(|call| call.number == number)?;
@@ -46,7 +46,7 @@ impl Pending {
         Some(call)
     }
 
-    /// Nobody waits for the call of this slot any more; false if nobody did.
+    /// Removes the call in this slot. False if there was none.
     pub(crate) fn cancel(&mut self, slot: u32) -> bool {
         let call = self.calls.get_mut(slot as usize).and_then(Option::take);
         self.taken -= usize::from(call.is_some());

@@ -1,4 +1,4 @@
-//! What a client has done so far, as a plain object.
+//! A client's statistics, as a plain object.
 
 use std::collections::HashMap;
 
@@ -6,34 +6,35 @@ use napi_derive::napi;
 
 use crate::errors::millis;
 
-/// What a client has done in this process so far; times are in ms.
+/// The statistics of a client in this process. Times are in ms.
 #[napi(object, object_from_js = false)]
 pub struct Stats {
-    /// Acquires that gave a lease.
+    /// Acquires that returned a lease.
     pub granted: f64,
-    /// Acquires of one round that found somebody else: `tryAcquire`.
+    /// Acquires of a single round that found another holder (`tryAcquire`).
     pub refused: f64,
-    /// Acquires whose `wait` was over.
+    /// Acquires whose `wait` ended.
     pub timed_out: f64,
-    /// Acquires for which too few nodes answered.
+    /// Acquires for which too few nodes replied.
     pub unavailable: f64,
-    /// Leases that their owner gave back.
+    /// Leases that their owner released.
     pub released: f64,
     /// Renewals that a quorum confirmed.
     pub renewed: f64,
-    /// Renewals that no quorum confirmed: each is tried again until the lease is over.
+    /// Renewals that no quorum confirmed. Each is retried until the lease ends.
     pub unrenewed: f64,
-    /// Leases that were lost, by reason; each reason is there. `forked` stays 0: a child counts none of its parent's.
+    /// Lost leases by reason, with a number for every reason. `forked` stays 0, because a child does not count the
+    /// leases of its parent.
     pub lost: HashMap<String, f64>,
-    /// Connections that were opened anew, after one that ended.
+    /// Connections that were opened again, after an earlier one had ended.
     pub reconnects: f64,
-    /// Acquires that are under way now.
+    /// Acquires in progress.
     pub waiting: f64,
     /// Leases that are held now.
     pub held: f64,
-    /// For how long all acquires together had to wait before the round that gave the lease, or until `wait` was over.
+    /// Total time that acquires waited, in ms, before the round that acquired the lease or until `wait` ended.
     pub time_waited: f64,
-    /// For how long all leases together were held that were released or lost.
+    /// Total time that leases were held, in ms, counting those that were released or lost.
     pub time_held: f64,
 }
 

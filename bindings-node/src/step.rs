@@ -1,4 +1,4 @@
-//! What core did by itself, as a plain object.
+//! A background event of core, as a plain object.
 
 use std::collections::HashMap;
 
@@ -6,23 +6,23 @@ use napi::bindgen_prelude::Either;
 use napi_derive::napi;
 use redlock::ffi::{Field, Record};
 
-/// One step.
+/// A background event of core.
 #[napi(object, object_from_js = false)]
 pub struct Step {
     /// `acquire`, `lease`, `node` or `client`.
     pub topic: &'static str,
-    /// What it says, the same for all of its kind but for what stands in its braces.
+    /// The message, with names in braces for the parts that differ between events of this kind.
     pub template: &'static str,
-    /// As one line, with its fields.
+    /// The message and the fields, on one line.
     pub text: String,
-    /// Its data; times are in ms.
+    /// The data. Times are in ms.
     pub fields: HashMap<String, Either<String, f64>>,
-    /// How many were dropped before it, as this thread was too slow for them.
+    /// Number of events that were dropped before this one, because this thread was too slow.
     pub dropped: u32,
 }
 
 impl Step {
-    /// As JavaScript sees it.
+    /// Converts a record for JavaScript.
     pub(crate) fn of(record: &Record, dropped: usize) -> Self {
         let value = |field: &Field| match field {
             Field::Number(number) => Either::B(*number),

@@ -1,4 +1,5 @@
-//! Who runs this thread's futures: its own event loop, where that can watch their connections, or the background thread.
+//! Selects where the futures of this thread run. This is its event loop, if that can watch their connections, or else
+//! the background thread.
 
 use std::sync::Arc;
 
@@ -10,16 +11,16 @@ use super::libuv::Functions;
 use super::watch::Watch;
 use crate::outcome::Ended;
 
-/// One of the two.
+/// The event loop or the background thread.
 pub(super) struct Host {
-    /// Before the driver: what it watches is the driver's.
+    /// Declared before the driver, so that it is dropped first. It watches a descriptor of the driver.
     watch: Option<Watch>,
-    /// Runs them.
+    /// Runs the futures.
     pub(super) driver: Driver<Ended>,
 }
 
 impl Host {
-    /// This thread's event loop, which calls `look` when there is something to read. `None`: it cannot.
+    /// Uses this thread's event loop, which calls `look` when data is readable. `None` if that is not possible.
     pub(super) fn here(
         uv: &'static Functions,
         env: Env,
@@ -30,21 +31,21 @@ impl Host {
         Some(Self { watch: Some(watch), driver })
     }
 
-    /// The background thread, which leaves outcomes for this one's event loop.
+    /// Uses the background thread, which queues outcomes for this thread's event loop.
     pub(super) fn elsewhere(event_loop: Arc<EventLoop>) -> Self {
         Self { watch: None, driver: Driver::start(move |outcomes| event_loop.push(outcomes)) }
     }
 
-    /// Whether it is this thread.
+    /// Whether the futures run on this thread.
     pub(super) fn is_here(&self) -> bool {
         self.watch.is_some()
     }
 
-    /// Sends what was handed over; what was done at once.
+    /// Starts the enqueued futures and returns those that completed immediately.
     pub(super) fn begin(&self) -> Vec<Ended> {
         let begun = self.driver.wake();
         if !begun.written {
-            // JavaScript hands over all of its turn in one call.
+            // JavaScript passes all calls of a turn in one native call, so no more will follow.
             self.driver.flush();
         }
         begun.done

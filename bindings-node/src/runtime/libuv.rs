@@ -1,7 +1,7 @@
-//! What there is in the process of libuv, and of the Node-API that goes with it: looked for when it is needed.
+//! Looks up the functions of libuv, and the Node-API functions that belong to it, at run time.
 //!
-//! Named at build time, one that is missing would keep the whole package from being loaded: by a runtime of another make, or by
-//! a Node that has its libuv elsewhere.
+//! If they were linked at build time, a missing one would prevent the package from loading. This affects other
+//! runtimes, and builds of Node.js that have libuv elsewhere.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::mem;
@@ -10,25 +10,25 @@ use std::sync::OnceLock;
 use napi::bindgen_prelude::{Env, JsObjectValue, Object};
 use napi::sys::{self, napi_env, napi_status, napi_value};
 
-/// What a loop watches. Its size is libuv's own business.
+/// A libuv handle. Only libuv knows its size.
 #[repr(C)]
 pub(super) struct Handle([u8; 0]);
 
-/// The handle, an error or 0, and what it is ready for.
+/// Callback with the handle, 0 or an error, and the events.
 pub(super) type Ready = unsafe extern "C" fn(*mut Handle, c_int, c_int);
-/// From here on the handle's memory is not libuv's any more.
+/// Callback after which libuv no longer uses the handle's memory.
 pub(super) type Closed = unsafe extern "C" fn(*mut Handle);
 
 /// libuv's number for a handle that watches a descriptor.
 pub(super) const POLL: c_int = 8;
-/// There is something to read.
+/// libuv's event for a readable descriptor.
 pub(super) const READABLE: c_int = 1;
-/// Within it handles are used as here.
+/// The major version of libuv in which handles work as used here.
 const MAJOR: c_uint = 1;
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
-        /// Each is there, under its name in C.
+        /// The functions, under their names in C.
         #[allow(clippy::struct_field_names, reason = "they are libuv's, and Node-API's")]
         pub(super) struct Functions {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $answer)?,)*
@@ -40,7 +40,8 @@ macro_rules! functions {
                     let name = CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes());
                     let $name = symbol(name.ok()?)?;
                 )*
-                // SAFETY: these names are taken, in any process, and each has had this signature since it is there.
+                // SAFETY: only libuv and Node-API use these names, in any process, and the signatures have not changed
+                // since the functions exist.
                 Some(unsafe { Self { $($name: mem::transmute::<
                     *mut c_void,
                     unsafe extern "C" fn($($argument),*) $(-> $answer)?,
@@ -78,7 +79,7 @@ functions! {
     napi_close_callback_scope: fn(napi_env, sys::napi_callback_scope) -> napi_status;
 }
 
-/// All of them, in a process whose event loops are libuv's, and Node's own.
+/// Returns the functions if this process is Node.js, with event loops of libuv.
 pub(super) fn of(env: Env) -> Option<&'static Functions> {
     static FOUND: OnceLock<Option<Functions>> = OnceLock::new();
     if !is_node(env) {
@@ -86,15 +87,15 @@ pub(super) fn of(env: Env) -> Option<&'static Functions> {
     }
     let found = FOUND.get_or_init(|| {
         Functions::find().filter(|found| {
-            // SAFETY: it only answers.
+            // SAFETY: the function only returns a value.
             unsafe { (found.uv_version)() >> 16 == MAJOR }
         })
     });
     found.as_ref()
 }
 
-/// Runtimes that say that they are Node, too: Bun has all of libuv's names, and ends the process at the first call of one;
-/// Electron has libuv's loop run within another.
+/// Runtimes that also claim to be Node.js. Bun has all names of libuv, but ends the process at the first call. Electron
+/// runs libuv's loop inside another one.
 const OTHERS: [&str; 4] = ["bun", "deno", "electron", "nw"];
 
 fn is_node(env: Env) -> bool {
@@ -108,12 +109,12 @@ fn is_node(env: Env) -> bool {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: it only looks; the name ends where it should.
+    // SAFETY: this only looks up a name that ends with NUL.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
-/// Elsewhere the core has nothing that a loop could watch.
+/// Core has no descriptor for an event loop on other systems.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn symbol(_: &CStr) -> Option<*mut c_void> {
     None

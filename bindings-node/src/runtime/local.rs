@@ -1,4 +1,4 @@
-//! What one JavaScript thread owns, and the calls that it waits for.
+//! The state of one JavaScript thread, with its pending calls.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
@@ -21,40 +21,41 @@ use crate::number::Number;
 use crate::outcome::{Ended, Outcome};
 use crate::pending::{Call, Pending};
 
-/// What one environment's JavaScript thread owns.
+/// The state of the JavaScript thread of one environment.
 pub(crate) struct Local {
-    /// Where exceptions go.
+    /// The environment in which exceptions are thrown.
     pub(crate) env: Env,
     me: Weak<Self>,
-    /// The leases that JavaScript can name by a number.
+    /// The leases that JavaScript identifies by number.
     pub(crate) held: Held,
-    /// The options of locks that JavaScript can name by a number: a lock that has them.
+    /// The option sets that JavaScript identifies by number, each stored as a lock with these options.
     pub(crate) option_sets: RefCell<Slab<redlock::Lock>>,
-    /// Calls and outcomes cross over in it.
+    /// The arrays for calls and outcomes.
     pub(crate) batch: Batch,
-    /// Of locks that name no client.
+    /// The client of locks that were created without one.
     pub(crate) default_client: DefaultClient<Redlock>,
-    /// Where outcomes wait.
+    /// The queue for outcomes.
     pub(super) event_loop: Arc<EventLoop>,
-    /// JavaScript's `settle`.
+    /// The `settle` function of JavaScript.
     pub(super) hearer: Callback,
-    /// The unresolved calls: while there are any, the process stays alive, and so does who hears of them.
+    /// The pending calls. While there are any, the process and `hearer` stay alive.
     pending: RefCell<Pending>,
-    /// The acquires whose leases JavaScript was told of last: it hands them out one after the other, and may be late.
+    /// The acquires of the last delivered batch. JavaScript passes their leases to the callers one after the other,
+    /// which may take long.
     pub(super) delivered: RefCell<Vec<(Number, Acquire)>>,
-    /// Started with the first call: an import starts no thread.
+    /// Started with the first call, so that an import does not start a thread.
     host: OnceCell<Host>,
-    /// Where this thread's event loop can be had to watch connections.
+    /// Set if this thread's event loop can watch connections.
     turns: Option<Turns>,
-    /// The loop's turn is ours: what is waited for may change many times until it is over.
+    /// Whether a turn of the loop runs in Rust. The pending calls may change many times before it ends.
     in_turn: Cell<bool>,
     last_number: Cell<Number>,
-    /// What JavaScript was asked and has not answered.
+    /// The credential requests that JavaScript has not answered.
     pub(super) questions: RefCell<Slab<Answer>>,
 }
 
 impl Local {
-    /// Nothing is under way.
+    /// Creates the state without pending calls.
     pub(super) fn new(
         env: Env,
         me: Weak<Self>,
@@ -91,12 +92,12 @@ impl Local {
         self.wake();
     }
 
-    /// Starts an acquire, or asks once more; sent by `wake`.
+    /// Enqueues an acquire, or repeats one. `wake` sends it.
     pub(crate) fn ask(&self, slot: u32, acquire: Acquire) {
         self.job(slot, acquire.ask().map(Outcome::Acquired), Some(acquire));
     }
 
-    /// As `start`, but it cannot be cancelled, and is sent by `wake`.
+    /// Enqueues a call that cannot be cancelled. `wake` sends it.
     pub(crate) fn enqueue<F>(&self, slot: u32, future: F)
     where
         F: Future<Output = Outcome> + Send + 'static,
@@ -121,21 +122,21 @@ impl Local {
         self.change(|pending| pending.insert(slot, call));
     }
 
-    /// Sends what was enqueued.
+    /// Sends the enqueued calls.
     pub(crate) fn wake(&self) {
         let done = self.host().begin();
         if !done.is_empty() {
-            // Not told at once: JavaScript is in the middle of a call.
+            // JavaScript is in the middle of a native call, so outcomes cannot be delivered now.
             self.event_loop.push(done);
         }
     }
 
-    /// From here on, until the answer is dropped, what is asked is left to this thread's own loop, which `wake` has it sent by.
+    /// Returns a guard. While it exists, new requests are left to this thread's event loop, and `wake` sends them.
     pub(crate) fn asks(&self) -> Option<impl Sized + use<>> {
         self.host().is_here().then(ffi::about_to_ask)
     }
 
-    /// Waits for the loss of a lease without keeping the process alive, for as long as it is held.
+    /// Waits for the loss of a lease, for as long as it is held, without keeping the process alive.
     pub(crate) fn watch<F>(&self, lease: Number, lost: F)
     where
         F: Future<Output = redlock::Error> + Send + 'static,
@@ -147,11 +148,11 @@ impl Local {
         self.wake();
     }
 
-    /// Nobody waits for the call of this slot any more; false if nobody did.
+    /// Cancels the call in this slot. False if there was none.
     pub(crate) fn cancel(&self, slot: u32) -> bool {
         let cancelled = self.change(|calls| calls.cancel(slot));
         if cancelled && self.host().is_here() {
-            // What it was granted is given back now: the process may end before the loop's next turn.
+            // Release a granted lease now, because the process may end before the loop's next turn.
             self.wake();
         }
         cancelled
@@ -166,7 +167,7 @@ impl Local {
         })
     }
 
-    /// This thread's loop has something to read.
+    /// Reads and delivers outcomes when the loop reports readable data.
     fn look(&self) {
         let done = self.host().driver.look().0;
         if let Some(turns) = self.turns.as_ref().filter(|_| !done.is_empty()) {
@@ -176,7 +177,7 @@ impl Local {
         }
     }
 
-    /// Until what this gives is dropped nobody asks whether the process is to be kept.
+    /// Returns a guard. `keep` runs once when it is dropped, instead of after each change of the pending calls.
     fn turn(&self) -> impl Drop + '_ {
         self.in_turn.set(true);
         Defer(|| {
@@ -185,9 +186,9 @@ impl Local {
         })
     }
 
-    /// Leaves an outcome for this thread, from any.
+    /// Returns a function that queues an outcome for this thread, from any thread.
     pub(crate) fn pusher(&self) -> impl Fn(Ended) + Send + Sync + 'static {
-        // Weakly: who asks must not keep what belongs to the thread.
+        // A weak reference, because core's source of credentials must not keep the thread's state alive.
         let event_loop = Arc::downgrade(&self.event_loop);
         move |ended| {
             if let Some(event_loop) = event_loop.upgrade().filter(|known| known.alive()) {
@@ -196,25 +197,25 @@ impl Local {
         }
     }
 
-    /// Whoever waits for the answer to this question, if somebody does.
+    /// Removes and returns the answer for this request, if core still waits for it.
     pub(crate) fn take_question(&self, question: u32) -> Option<Answer> {
         self.questions.borrow_mut().try_remove(question as usize)
     }
 
-    /// A number that no other call and no other lease has or had. Never 0: in an outcome's row that means no lease.
+    /// Returns a number that no call or lease had before. It is never 0, which means no lease in the row of an outcome.
     fn number(&self) -> Number {
         let number = self.last_number.get() + 1;
         self.last_number.set(number);
         number
     }
 
-    /// The next call has the number after this one.
+    /// Sets the last number. The next call gets the number after it.
     #[cfg(feature = "panics")]
     pub(crate) fn set_last_number(&self, number: Number) {
         self.last_number.set(number);
     }
 
-    /// Changes what is waited for; the process may end once that is nothing.
+    /// Changes the pending calls. The process may end when none is left.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Pending) -> T) -> T {
         let answer = change(&mut self.pending.borrow_mut());
         if !self.in_turn.get() {
@@ -228,7 +229,7 @@ impl Local {
     }
 }
 
-/// Calls it when it is dropped.
+/// Calls the function when it is dropped.
 struct Defer<F: Fn()>(F);
 
 impl<F: Fn()> Drop for Defer<F> {

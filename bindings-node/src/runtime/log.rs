@@ -1,4 +1,4 @@
-//! Core's events: warnings on their way to `process.emitWarning`, steps to the threads on which somebody listens.
+//! Events of core. Warnings go to `process.emitWarning`, and steps to the threads with subscribers.
 
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
@@ -7,10 +7,10 @@ use redlock::ffi::{self, Level, Record, Topic};
 use super::event_loop::EventLoop;
 use crate::outcome::{Ended, Outcome};
 
-/// The event loops that could show a warning; the first one alive gets it, as warnings are the process's.
+/// The event loops that can emit a warning. Warnings belong to the process, so only the first live loop gets each.
 static LOOPS: Mutex<Vec<Weak<EventLoop>>> = Mutex::new(Vec::new());
 
-/// This one shows warnings too, if it is asked.
+/// Adds an event loop for warnings and steps.
 pub(crate) fn forward_to(event_loop: &Arc<EventLoop>) {
     static LISTEN: Once = Once::new();
     LISTEN.call_once(|| ffi::listen(hear));
@@ -18,7 +18,7 @@ pub(crate) fn forward_to(event_loop: &Arc<EventLoop>) {
     want();
 }
 
-/// Asks core for what somebody wants now: steps where they are listened to, else warnings alone.
+/// Requests steps from core for the topics with subscribers, and only warnings for the others.
 pub(super) fn want() {
     let loops: Vec<_> = alive().iter().filter_map(Weak::upgrade).collect();
     for topic in Topic::ALL {
@@ -33,7 +33,7 @@ fn alive() -> MutexGuard<'static, Vec<Weak<EventLoop>>> {
     loops
 }
 
-/// On whichever thread it happens.
+/// Called on the thread of the event.
 fn hear(record: Record) {
     let loops: Vec<_> = alive().iter().filter_map(Weak::upgrade).collect();
     for event_loop in loops {
@@ -46,7 +46,7 @@ fn hear(record: Record) {
     }
 }
 
-/// Shows a warning, wherever somebody is there to see it.
+/// Emits a warning on the first event loop that is still alive.
 pub(crate) fn warn(text: String) {
     let first = alive().first().and_then(Weak::upgrade);
     if let Some(first) = first {

@@ -1,12 +1,13 @@
-//! Every hazard between Rust's threads and the JavaScript thread, in this folder.
+//! All code that crosses between threads of Rust and JavaScript.
 //!
-//! JavaScript gives each call a slot; its future runs on this same thread, whose event loop watches what it waits for, and
-//! where that cannot be, on core's background thread. The slot comes back to JavaScript's `settle` with the outcome. What
-//! other threads have to say waits in a queue, and the event loop is woken once per batch, never once per call.
-//! All other state belongs to the JavaScript thread alone and needs no lock. There is one `Runtime` per copy of the
-//! package: the main thread and each worker has its own, and so has each context that loads it. When a copy is collected
-//! or its environment ends, its calls are cancelled, outcomes that nobody will see are dropped (a dropped lease
-//! releases), and what it held lives out its ttl.
+//! JavaScript assigns a slot to each call. The future of the call runs on the same thread, whose event loop watches its
+//! connections. If that is not possible, it runs on core's background thread. The outcome returns to JavaScript's
+//! `settle` with the slot. Outcomes of other threads wait in a queue, and the event loop is woken once for each batch.
+//!
+//! All other state belongs to the JavaScript thread and needs no lock. Each copy of the package has one `Runtime`. The
+//! main thread, each worker and each context that loads the package have separate copies. When a copy is collected or
+//! its environment ends, its calls are cancelled. Undelivered outcomes are dropped, which releases their leases. Its
+//! held leases expire when their TTL ends.
 
 mod event_loop;
 mod host;
@@ -34,20 +35,20 @@ use self::wake::{Callback, Resource, Wake};
 use crate::batch::Batch;
 use crate::outcome::Outcome;
 
-/// How many rows were written, and what goes beside them.
+/// The number of written rows, and the values beside them.
 type Settled = FnArgs<(u32, Option<Vec<Outcome>>)>;
 
-/// One JavaScript thread's connection to the background thread.
+/// The connection of one JavaScript thread to the native part.
 #[napi]
 pub struct Runtime {
-    /// What belongs to it.
+    /// The state of the thread.
     pub(crate) local: Rc<Local>,
 }
 
 #[napi]
 impl Runtime {
-    /// `calls` and `outcomes` are rows of numbers; `settle` is called with how many outcomes are there to be read, and
-    /// with what goes beside them, if anything does.
+    /// `calls` and `outcomes` are rows of numbers. `settle` is called with the number of outcomes to read, and with the
+    /// values beside them, if there are any.
     #[napi(constructor, catch_unwind)]
     pub fn new(
         env: Env,
@@ -76,7 +77,8 @@ impl Runtime {
         Ok(Self { local })
     }
 
-    /// Of which topics this thread is told each step from now on: 1 `acquire`, 2 `lease`, 4 `node`, 8 `client`, in sum.
+    /// Sets the topics whose steps this thread receives from now on, as a sum of 1 `acquire`, 2 `lease`, 4 `node` and 8
+    /// `client`.
     #[napi(catch_unwind)]
     pub fn want_steps(&self, topics: u32) {
         self.local.event_loop.want_steps(topics);
@@ -84,7 +86,7 @@ impl Runtime {
     }
 }
 
-/// Core writes names of options and methods as JavaScript does, from the moment that this is loaded.
+/// Makes core write names of options and methods as in JavaScript, from the time this is loaded.
 #[napi_derive::module_init]
 fn init() {
     ffi::spell_in_camel_case();

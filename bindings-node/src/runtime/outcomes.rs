@@ -1,4 +1,4 @@
-//! Outcomes, as JavaScript is told of them.
+//! Delivers outcomes to JavaScript.
 
 use std::collections::VecDeque;
 
@@ -14,22 +14,22 @@ use crate::outcome::{Ended, Outcome};
 use crate::pending::Call;
 
 impl Local {
-    /// Tells JavaScript of the outcomes that came.
+    /// Delivers the queued outcomes.
     pub(super) fn tell(&self) {
-        // First: the rows are written into memory that it holds.
+        // Get the function first, because it keeps the memory of the rows alive.
         let Some(hearer) = self.hearer.get() else {
             self.event_loop.desert();
             return pass_on(self.event_loop.take_all());
         };
         let outcomes = self.event_loop.take(self.batch.room());
         if outcomes.is_empty() {
-            // Whoever was woken second: by another thread, and by an answer.
+            // Another wake-up has already delivered them.
             return;
         }
         self.hearer.call(&hearer, FnArgs::from(self.settle(outcomes)));
     }
 
-    /// Writes the rows, and answers with how many, and with what goes beside them, if anything does.
+    /// Writes the rows. Returns their number, and the values beside them, if there are any.
     fn settle(&self, outcomes: VecDeque<Ended>) -> (u32, Option<Vec<Outcome>>) {
         self.delivered.borrow_mut().clear();
         let (mut rows, mut beside) = (0, Vec::new());
@@ -42,8 +42,8 @@ impl Local {
         (rows, Some(beside).filter(|beside| !beside.is_empty()))
     }
 
-    /// An outcome's row, and what goes beside it. None for a call that was cancelled: its outcome is dropped, and a lease
-    /// in it released by that.
+    /// Returns the row of an outcome, and the value beside it. None for a cancelled call. Its outcome is dropped, which
+    /// releases its lease.
     fn row(&self, Ended { slot, number, outcome }: Ended) -> Option<(Row, Option<Outcome>)> {
         let outcome = match outcome {
             Outcome::Asked(answer) => {
@@ -81,7 +81,7 @@ impl Local {
         }
     }
 
-    /// An acquire's outcome; none if it is asked for again, as its lease ended before this thread came to it.
+    /// Returns the row of an acquire. None if it is repeated, because its lease ended before this thread received it.
     fn acquired(
         &self,
         slot: u32,
@@ -106,7 +106,7 @@ impl Local {
         }
     }
 
-    /// The acquire whose lease, of this number, JavaScript was told of last, if the lease is over already.
+    /// Returns the acquire of a lease in the last delivered batch, if the lease has already ended.
     pub(crate) fn delivered(&self, lease: Number) -> Option<Acquire> {
         if self.held.ask(lease, LeaseHandle::is_held)? {
             return None;
@@ -124,7 +124,8 @@ impl Local {
     }
 }
 
-/// Nobody hears of outcomes here any more; warnings are the process's, another copy of the package shows them.
+/// Drops outcomes that JavaScript can no longer receive. Warnings belong to the process, so another copy of the package
+/// emits them.
 pub(super) fn pass_on(outcomes: VecDeque<Ended>) {
     for ended in outcomes {
         if let Outcome::Warning(text) = ended.outcome {

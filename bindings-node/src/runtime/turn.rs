@@ -1,4 +1,4 @@
-//! A turn of the event loop that begins with Rust: no JavaScript has called, and none calls what is to follow.
+//! Turns of the event loop that begin in Rust, without a call from JavaScript.
 
 use std::ptr;
 
@@ -7,35 +7,36 @@ use napi::sys::{Status, napi_async_context};
 
 use super::libuv::{self, Functions};
 
-/// How one environment's turns begin and end.
+/// Begins and ends the turns of one environment.
 pub(super) struct Turns {
-    /// What is there for it.
+    /// The functions of libuv.
     pub(super) uv: &'static Functions,
     env: Env,
-    /// What async hooks are told of.
+    /// The context for async hooks.
     context: napi_async_context,
 }
 
 impl Turns {
-    /// Of this environment, for tools under the name of what it wakes. `None`: its event loop is not for us to use.
+    /// Prepares the turns of this environment. `None` if its event loop cannot be used. Tools see `resource` as what is
+    /// woken.
     ///
-    /// Where no `AsyncLocalStorage` has a store: each turn would have it.
+    /// Call it where no `AsyncLocalStorage` has a store, because each turn would have that store.
     pub(super) fn new(env: Env, resource: &Object<'_>) -> Option<Self> {
         let uv = libuv::of(env)?;
         let name = env.create_string("redlock").ok()?;
         let mut context = ptr::null_mut();
-        // SAFETY: all of it belongs to the environment whose thread this is.
+        // SAFETY: all values belong to the environment of this thread.
         let status = unsafe {
             (uv.napi_async_init)(env.raw(), resource.raw(), name.raw(), &raw mut context)
         };
         (status == Status::napi_ok).then_some(Self { uv, env, context })
     }
 
-    /// Calls JavaScript; what it leaves to be done at once follows: `process.nextTick`, and whoever awaits.
+    /// Calls JavaScript, then runs its `process.nextTick` callbacks and the code that awaits its promises.
     pub(super) fn run(&self, call: impl FnOnce()) {
         let (uv, env) = (self.uv, self.env.raw());
         let (mut values, mut turn) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: called by the environment's loop, on its thread, and each scope is closed in here.
+        // SAFETY: the environment's loop calls this on its thread, and each scope is closed here.
         unsafe {
             if (uv.napi_open_handle_scope)(env, &raw mut values) != Status::napi_ok {
                 return;
@@ -53,7 +54,7 @@ impl Turns {
 
 impl Drop for Turns {
     fn drop(&mut self) {
-        // SAFETY: who owns it lives on the JavaScript thread, at the latest until its environment finalizes it.
+        // SAFETY: the owner lives on the JavaScript thread, at most until the environment finalizes it.
         unsafe { (self.uv.napi_async_destroy)(self.env.raw(), self.context) };
     }
 }

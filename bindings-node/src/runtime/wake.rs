@@ -1,8 +1,9 @@
-//! Calling back into one JavaScript thread without keeping anything of it alive.
+//! Wakes a JavaScript thread without keeping its objects alive.
 //!
-//! A test runner loads the package anew for each test file, into a context of its own, and drops that context; so does
-//! a server that reloads its code. Whatever were held strongly here would keep all of it. So JavaScript's own function
-//! is held weakly, except while somebody waits for an outcome; what wakes the event loop belongs to no module at all.
+//! A test runner loads the package again for each test file, in a separate context, and drops that context. A server
+//! that reloads its code does the same. A strong reference here would keep the whole context alive. The function of
+//! JavaScript is therefore held weakly, except while a caller waits for an outcome. The function that wakes the event
+//! loop does not belong to a module.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,29 +18,29 @@ use napi::threadsafe_function::ThreadsafeFunctionHandle;
 use napi::{JsError, check_status, sys};
 use napi_derive::napi;
 
-/// A function of JavaScript's that may be collected, and is asked for on its own thread alone.
+/// A JavaScript function that may be collected. Only used on its own thread.
 pub(crate) struct Callback {
     env: Env,
     reference: sys::napi_ref,
 }
 
 impl Callback {
-    /// Of this one, which is held weakly.
+    /// Holds this function weakly.
     pub(crate) fn new<A: JsValuesTupleIntoVec, R>(
         env: Env,
         function: &Function<'_, A, R>,
     ) -> napi::Result<Self> {
         let mut reference = ptr::null_mut();
-        // SAFETY: both belong to the environment whose thread this is; a count of 0 is a weak reference.
+        // SAFETY: both belong to the environment of this thread. A count of 0 is a weak reference.
         check_status!(unsafe {
             sys::napi_create_reference(env.raw(), function.raw(), 0, &raw mut reference)
         })?;
         Ok(Self { env, reference })
     }
 
-    /// Keeps the function from being collected, or no longer.
+    /// Keeps the function from being collected, or stops doing so.
     fn hold(&self, on: bool) {
-        // SAFETY: called on the JavaScript thread; the reference is deleted by `drop` alone.
+        // SAFETY: this is the JavaScript thread, and only `drop` deletes the reference.
         let status = unsafe {
             if on {
                 sys::napi_reference_ref(self.env.raw(), self.reference, ptr::null_mut())
@@ -50,24 +51,24 @@ impl Callback {
         debug_assert_eq!(status, sys::Status::napi_ok);
     }
 
-    /// The function, unless it was collected; what it holds is there for as long as the answer is.
+    /// Returns the function, unless it was collected. What the function holds stays alive as long as the result.
     pub(crate) fn get<A: JsValuesTupleIntoVec>(&self) -> Option<Function<'_, A, ()>> {
         let mut function = ptr::null_mut();
-        // SAFETY: called on the JavaScript thread, inside of the handle scope of a call from or into JavaScript.
+        // SAFETY: this is the JavaScript thread, in the handle scope of a call from or into JavaScript.
         let status = unsafe {
             sys::napi_get_reference_value(self.env.raw(), self.reference, &raw mut function)
         };
         if status != sys::Status::napi_ok || function.is_null() {
             return None;
         }
-        // SAFETY: the value is the function that `new` was given.
+        // SAFETY: the value is the function that `new` received.
         unsafe { Function::from_napi_value(self.env.raw(), function) }.ok()
     }
 
-    /// Calls what `get` found. What it throws is an uncaught exception.
+    /// Calls the function from `get`. An error that it throws becomes an uncaught exception.
     pub(crate) fn call<A: JsValuesTupleIntoVec>(&self, function: &Function<'_, A, ()>, with: A) {
         let Err(thrown) = function.call(with) else { return };
-        // SAFETY: the exception is made and handed over on its own thread.
+        // SAFETY: the exception is created and passed on its own thread.
         unsafe {
             let exception = JsError::from(thrown).into_value(self.env.raw());
             sys::napi_fatal_exception(self.env.raw(), exception);
@@ -77,22 +78,22 @@ impl Callback {
 
 impl Drop for Callback {
     fn drop(&mut self) {
-        // SAFETY: who owns it lives on the JavaScript thread, at the latest until its environment finalizes it.
+        // SAFETY: the owner lives on the JavaScript thread, at most until the environment finalizes it.
         unsafe { sys::napi_delete_reference(self.env.raw(), self.reference) };
     }
 }
 
 type Work = Box<dyn Fn()>;
 
-/// Runs its work on the JavaScript thread, when any thread asks for it.
+/// Runs its work on the JavaScript thread when any thread requests it.
 pub(crate) struct Wake {
     handle: Arc<ThreadsafeFunctionHandle>,
-    /// Whether the process stays for it.
+    /// Whether it keeps the process alive.
     needed: Arc<AtomicBool>,
 }
 
 impl Wake {
-    /// Runs this work; the process does not stay for it yet. Tools are shown `resource`.
+    /// Runs this work. It does not keep the process alive yet. Tools see `resource`.
     pub(crate) fn new(
         env: Env,
         resource: &Resource,
@@ -103,7 +104,7 @@ impl Wake {
         let handle = ThreadsafeFunctionHandle::null();
         let work: *mut Work = Box::into_raw(Box::new(Box::new(work)));
         let mut raw = ptr::null_mut();
-        // SAFETY: `work` and the handle's weak count are given to `ended`, which takes both back; on a failure, below.
+        // SAFETY: `ended` takes back `work` and the weak count of the handle. On failure, `work` is freed below.
         let status = unsafe {
             sys::napi_create_threadsafe_function(
                 env.raw(),
@@ -120,7 +121,7 @@ impl Wake {
             )
         };
         if status != sys::Status::napi_ok {
-            // SAFETY: nobody else was given it.
+            // SAFETY: no other code received it.
             drop(unsafe { Box::from_raw(work) });
         }
         check_status!(status)?;
@@ -130,10 +131,10 @@ impl Wake {
         Ok(wake)
     }
 
-    /// Asks for it; false if the environment has ended.
+    /// Requests the work. False if the environment has ended.
     pub(crate) fn call(&self) -> bool {
         self.handle.with_read_aborted(|ended| {
-            // SAFETY: `ended` would wait for this reader before the function goes.
+            // SAFETY: `ended` waits for this reader before the function is freed.
             let call = || unsafe {
                 sys::napi_call_threadsafe_function(
                     self.handle.get_raw(),
@@ -150,7 +151,7 @@ impl Wake {
         self.handle.with_read_aborted(|ended| !ended)
     }
 
-    /// Keeps the process, and the function that hears of it, or neither. To be used on the JavaScript thread alone.
+    /// Keeps the process and the callback for outcomes alive, or stops doing so. JavaScript thread only.
     pub(crate) fn keep(&self, hearer: &Callback, on: bool) {
         if self.needed.swap(on, Ordering::Relaxed) != on {
             hearer.hold(on);
@@ -160,7 +161,8 @@ impl Wake {
 
     fn refer(&self, env: Env, on: bool) {
         let raw = self.handle.get_raw();
-        // SAFETY: called on the JavaScript thread; the function lives as long as the handle, which is not closed before its environment.
+        // SAFETY: this is the JavaScript thread. The function lives as long as the handle, which is closed with its
+        // environment at the earliest.
         let status = unsafe {
             if on {
                 sys::napi_ref_threadsafe_function(env.raw(), raw)
@@ -172,15 +174,16 @@ impl Wake {
     }
 }
 
-/// What tools that look for open handles (Jest's `--detectOpenHandles`) are shown: it can say that nothing is open.
+/// The object that tools for open handles, such as Jest's `--detectOpenHandles`, inspect. It can report that nothing is
+/// open.
 pub(crate) struct Resource {
-    /// For as long as the call into the native part that it is made in.
+    /// Valid during the native call that creates it.
     pub(super) shown: Object<'static>,
     needed: Arc<AtomicBool>,
 }
 
 impl Resource {
-    /// Of a wake-up that nobody needs yet.
+    /// Creates the object for a wake-up that does not keep the process alive yet.
     pub(crate) fn new(env: Env) -> napi::Result<Self> {
         let needed = Arc::<AtomicBool>::default();
         let said = Arc::clone(&needed);
@@ -189,7 +192,7 @@ impl Resource {
         })?;
         let mut resource = Object::new(&env)?;
         resource.set_named_property("hasRef", has_ref)?;
-        // SAFETY: used before this call into the native part returns, which is how long the value lives.
+        // SAFETY: the value is used before this native call returns, and lives that long.
         let shown = unsafe { Object::from_napi_value(env.raw(), resource.raw()) }?;
         Ok(Self { shown, needed })
     }
@@ -201,18 +204,18 @@ unsafe extern "C" fn run(
     work: *mut c_void,
     _: *mut c_void,
 ) {
-    // Without an environment: what is left in the queue of one that has ended, after `ended`.
+    // The environment is null for a call that was still queued when it ended. `ended` has then already run.
     if env.is_null() {
         return;
     }
-    // SAFETY: `work` is what `new` gave, and `ended` was not called yet.
+    // SAFETY: `work` comes from `new`, and `ended` was not called yet.
     let work = unsafe { &*work.cast::<Work>() };
     let _ = catch_unwind(AssertUnwindSafe(work));
 }
 
-/// The function has gone, with the last handle or with its environment.
+/// Called when the function is freed, with the last handle or with its environment.
 unsafe extern "C" fn ended(_: sys::napi_env, handle: *mut c_void, work: *mut c_void) {
-    // SAFETY: both are what `new` gave, and are taken back here alone.
+    // SAFETY: both come from `new`, and are only taken back here.
     unsafe {
         let handle = Weak::<ThreadsafeFunctionHandle>::from_raw(handle.cast());
         if let Some(handle) = handle.upgrade() {
@@ -222,7 +225,8 @@ unsafe extern "C" fn ended(_: sys::napi_env, handle: *mut c_void, work: *mut c_v
     }
 }
 
-/// A function that calls `then`, unless it was collected: for whoever must not keep it, as a timer would.
+/// Returns a function that calls `then`, unless that was collected. For callers that must not keep it alive, such as
+/// timers.
 #[napi(catch_unwind)]
 pub fn weakly<'env>(
     env: &'env Env,

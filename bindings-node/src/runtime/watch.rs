@@ -1,4 +1,5 @@
-//! A descriptor that the event loop watches with its own: it keeps no process alive, and nothing that could be collected.
+//! Lets the event loop watch a descriptor together with its own. This keeps neither the process nor a collectable
+//! object alive.
 
 use std::cell::{Cell, OnceCell, UnsafeCell};
 use std::ffi::{c_int, c_void};
@@ -12,27 +13,28 @@ use napi::sys::{self, Status};
 
 use super::libuv::{Functions, Handle, POLL, READABLE};
 
-/// A descriptor being watched, until this is dropped or the environment ends.
+/// A watched descriptor, until this is dropped or the environment ends.
 pub(super) struct Watch(Rc<Watched>);
 
-/// More than any libuv's handle of a descriptor takes, in words of the widest alignment that it could want.
+/// Space for the descriptor handle of any libuv version, in words of the widest alignment.
 type Room = [MaybeUninit<u128>; 32];
 
-/// What libuv has, and with it one count, until it says that the handle is closed. On the loop's thread alone.
+/// The data that libuv refers to. libuv has one reference count until it reports that the handle is closed. Only used
+/// on the loop's thread.
 #[repr(C)]
 struct Watched {
-    /// The first field: the handle's address is this one's.
+    /// The first field, so that the handle has the same address as this struct.
     handle: UnsafeCell<Room>,
     uv: &'static Functions,
     work: Box<dyn Fn()>,
-    /// Tells of the environment's end, and has that wait until the handle is closed.
+    /// Reports the end of the environment, which then waits until the handle is closed.
     hook: OnceCell<sys::napi_async_cleanup_hook_handle>,
     closing: Cell<bool>,
 }
 
 impl Watch {
-    /// Has the loop do `work` whenever the descriptor, which is to be open for longer than this, has something to read. `None`:
-    /// it cannot.
+    /// Makes the loop call `work` whenever the descriptor is readable. The descriptor must stay open longer than this.
+    /// Returns `None` if the loop cannot watch it.
     pub(super) fn start(
         uv: &'static Functions,
         env: Env,
@@ -40,7 +42,7 @@ impl Watch {
         work: impl Fn() + 'static,
     ) -> Option<Self> {
         let mut event_loop = ptr::null_mut();
-        // SAFETY: they only answer.
+        // SAFETY: both functions only return values.
         let (status, size) = unsafe {
             ((uv.napi_get_uv_event_loop)(env.raw(), &raw mut event_loop), (uv.uv_handle_size)(POLL))
         };
@@ -55,22 +57,22 @@ impl Watch {
             closing: Cell::new(false),
         });
         let lent = Rc::into_raw(Rc::clone(&watched));
-        // SAFETY: this is the loop's thread, there is room for the handle, and it stays where it is until it is closed.
+        // SAFETY: this is the loop's thread, there is space for the handle, and it stays in place until it is closed.
         if unsafe { (uv.uv_poll_init)(event_loop, lent.cast_mut().cast(), descriptor) } != 0 {
-            // SAFETY: libuv has not kept it.
+            // SAFETY: libuv did not keep the pointer.
             drop(unsafe { Rc::from_raw(lent) });
             return None;
         }
-        // It has to be closed from here on, which dropping this does.
+        // The handle must be closed from here on, which dropping `watch` does.
         let watch = Self(watched);
         watch.begin(env, lent).then_some(watch)
     }
 
-    /// False: it cannot.
+    /// Starts watching. Returns false if the loop cannot.
     fn begin(&self, env: Env, lent: *const Watched) -> bool {
         let (uv, handle) = (self.0.uv, lent.cast_mut().cast());
         let mut hook = ptr::null_mut();
-        // SAFETY: the handle was initialised; the count that goes with it is taken back by `closed`, which takes the hook away.
+        // SAFETY: the handle was initialised. `closed` takes its reference count back and removes the hook.
         unsafe {
             (uv.uv_unref)(handle);
             let hooked = (uv.napi_add_async_cleanup_hook)(
@@ -93,40 +95,40 @@ impl Drop for Watch {
 }
 
 impl Watched {
-    /// Has no more work done; the loop gives the memory back in its next turn.
+    /// Stops calling `work`. The loop frees the memory in its next turn.
     fn close(&self, lent: *const Self) {
         if !self.closing.replace(true) {
-            // SAFETY: it was initialised, and is closed once, on the loop's thread.
+            // SAFETY: the handle was initialised, and is closed once, on the loop's thread.
             unsafe { (self.uv.uv_close)(lent.cast_mut().cast(), closed) };
         }
     }
 }
 
-/// There is something to read.
+/// libuv calls this when the descriptor is readable.
 unsafe extern "C" fn ready(handle: *mut Handle, _: c_int, _: c_int) {
-    // SAFETY: the handle is the first field, and not closed.
+    // SAFETY: the handle is the first field, and is not closed.
     let watched = unsafe { &*handle.cast::<Watched>() };
     let _ = catch_unwind(AssertUnwindSafe(&watched.work));
 }
 
-/// The environment ends, whose loop waits until this handle is closed.
+/// Called when the environment ends. Its loop waits until this handle is closed.
 unsafe extern "C" fn environment_ends(
     _: sys::napi_async_cleanup_hook_handle,
     watched: *mut c_void,
 ) {
     let watched: *const Watched = watched.cast();
-    // SAFETY: it is there for as long as the hook is.
+    // SAFETY: the struct exists as long as the hook.
     unsafe { &*watched }.close(watched);
 }
 
-/// libuv is done with it.
+/// libuv calls this when it no longer uses the handle.
 unsafe extern "C" fn closed(handle: *mut Handle) {
-    // SAFETY: this is the count that `start` gave, and the last that is heard of the handle.
+    // SAFETY: this is the reference count from `start`, and libuv's last call for the handle.
     let watched = unsafe { Rc::from_raw(handle.cast::<Watched>()) };
     if let Some(hook) = watched.hook.get() {
-        // SAFETY: it is taken away once.
+        // SAFETY: the hook is removed once.
         unsafe { (watched.uv.napi_remove_async_cleanup_hook)(*hook) };
     }
-    // What is dropped with it must not unwind into libuv either.
+    // A panic while dropping it must not unwind into libuv.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(watched)));
 }
