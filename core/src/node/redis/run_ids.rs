@@ -47,7 +47,7 @@ mod tests {
         run_ids.enter("a", "", "one").unwrap();
         run_ids.enter("b", "", "two").unwrap();
         // It worked once, so what it says now is no mistake in the options.
-        assert!(!run_ids.enter("b", "", "one").unwrap_err().permanent().is_some());
+        assert!(run_ids.enter("b", "", "one").unwrap_err().permanent().is_none());
         run_ids.enter("a", "", "one").unwrap();
         run_ids.enter("a", "", "three").unwrap();
         run_ids.enter("b", "", "one").unwrap();

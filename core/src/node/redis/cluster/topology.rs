@@ -256,7 +256,7 @@ mod tests {
         for odd in
             ["-NOPERM no\r\n", "+OK\r\n", "*1\r\n:1\r\n", "*1\r\n*3\r\n:0\r\n:16384\r\n*0\r\n"]
         {
-            assert!(!read(odd).unwrap_err().permanent().is_some(), "{odd}");
+            assert!(read(odd).unwrap_err().permanent().is_none(), "{odd}");
         }
     }
 }
