@@ -1,10 +1,10 @@
-//! What is behind a client: its options, what runs in this process, and whether it was closed.
+//! The engine behind a client: its options, the components that run in this process, and the phase of its shutdown.
 //!
-//! Clients and locks share one. Nothing runs before the first use; a forked child starts its own.
+//! A client and its locks share one engine. Nothing runs before the first use. A forked child starts its own
+//! components.
 //!
-//! It knows every verb of the library and none of how they are done: acquiring is `acquire`'s, what is held
-//! `lease`'s. What it adds is the client's end: a client that shuts down accepts no new command, and a closed one returns
-//! no lease.
+//! Each operation is implemented elsewhere: acquiring in `acquire`, held leases in `lease`. This module adds the end of
+//! a client. A client that shuts down rejects new commands, and a closed client returns no lease.
 
 mod running;
 mod shutdown;
@@ -32,37 +32,37 @@ pub(crate) use running::Running;
 
 /// A client's engine.
 pub(crate) struct Engine {
-    /// The client's options, checked.
+    /// The validated options of the client.
     pub(crate) config: Config,
-    /// What runs here, once something was asked; taken out when the client is closed.
+    /// The components of this process. Created by the first command and removed when the client is closed.
     running: PerProcess<Running>,
-    /// A [`Phase`]. It only grows.
+    /// A [`Phase`]. The value never decreases.
     phase: AtomicU8,
-    /// Notified at [`Phase::Closed`]: waiting acquires end. A forked child makes its own: a thread of the parent may have been
-    /// in it, and would never leave it here.
+    /// Notified at [`Phase::Closed`] to end the waiting acquires. A forked child creates its own: if a thread of the
+    /// parent held its lock during the fork, the lock would stay locked in the child.
     closing: PerProcess<Notify>,
-    /// What was done so far in this process.
+    /// The statistics of this process.
     counts: PerProcess<Arc<Counts>>,
-    /// The longest ttl asked for so far, in seconds.
+    /// The longest TTL requested so far, in seconds.
     ///
-    /// Only a longer one is warned of again.
+    /// Only a longer TTL logs the warning again.
     longest: AtomicU64,
 }
 
-/// How far the end of a client has come.
+/// The phases of a client's shutdown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Phase {
     /// The client accepts commands.
     Open,
-    /// New commands fail. Acquires that began before still may return a lease.
+    /// New commands fail. Acquires that began earlier may still return a lease.
     Draining,
     /// No acquire returns a lease.
     Closed,
 }
 
 impl Engine {
-    /// Nothing runs yet.
+    /// Creates an engine. It starts nothing.
     pub(crate) fn new(config: Config) -> Self {
         Self {
             config,
@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// An engine over nodes that are there already.
+    /// Creates an engine that uses existing components.
     #[cfg(test)]
     pub(crate) fn over(config: Config, running: Running) -> Self {
         let engine = Self::new(config);
@@ -82,24 +82,23 @@ impl Engine {
         engine
     }
 
-    /// What runs in this process, started if nothing does; `key` is for the error.
+    /// Returns the components of this process, and starts them if necessary. `key` names the lock in an error.
     fn start(&self, key: impl Fn() -> String) -> Result<Arc<Made<Running>>> {
         self.start_called(self.is_open(), key)
     }
 
-    /// [`Engine::start`] for a command that was called while the client was `open`, or was not.
+    /// Does the same as [`Engine::start`]. `open` tells whether the client was open when the command was called.
     fn start_called(&self, open: bool, key: impl Fn() -> String) -> Result<Arc<Made<Running>>> {
         if !open || self.is_closed() {
             return Err(Error::closed(&key()));
         }
-        // A monitor that failed is replaced with all that it watched over: its leases are lost already.
+        // If the monitor failed, all components are replaced. The leases it watched are already lost.
         let running = self.running.get_or_try_make(Running::works, || {
-            // Asked for here, where there is an error to tell: later on a thread that cannot be had would only
-            // be silence.
+            // Starts the background thread here, because this is where a failure can still be returned as an error.
             background::handle().map_err(|error| Error::no_thread(&key(), &error))?;
             Ok(Running::start(&self.config, self.counts()))
         })?;
-        // It may have been closed while it was started.
+        // The client may have been closed during the start.
         if self.is_closed() { Err(Error::closed(&key())) } else { Ok(running) }
     }
 
@@ -107,7 +106,7 @@ impl Engine {
         Arc::clone(&self.counts.get_or_make(Arc::default))
     }
 
-    /// What was done so far in this process.
+    /// Returns the statistics of this process.
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = self.counts().read();
         if let Some(running) = self.running() {
@@ -116,14 +115,14 @@ impl Engine {
         stats
     }
 
-    /// What runs behind the client in this process, if something was asked already.
+    /// Returns the components of this process, if a command has started them.
     pub(crate) fn running(&self) -> Option<Arc<Made<Running>>> {
         self.running.get()
     }
 
-    /// The lease, once it is ours, within `wait`.
+    /// Acquires the lock within `wait`.
     ///
-    /// Dropped at any await it leaves no key behind.
+    /// Dropping the future at any await point leaves no key behind.
     #[allow(
         clippy::manual_async_fn,
         reason = "an async function holds twice what it was called with"
@@ -134,15 +133,14 @@ impl Engine {
         wait: Option<Duration>,
         owner: Option<Owner>,
     ) -> impl Future<Output = Result<Lease>> + Send + 'static {
-        // Read at the call: an event loop may poll this for the first time after a shutdown that was called later.
+        // Read when the function is called: an event loop may first poll the future after a later call of `shutdown`.
         let open = self.is_open();
         async move {
             let request = &*request?;
             self.warn_if_long(request);
             let running = self.start_called(open, || request.key())?;
             let granted = tokio::select! {
-                // A grant that is there goes through `hand_out`, which gives it back by itself if the client is
-                // closed.
+                // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
                 biased;
                 granted = acquire(&running.acquirer, request, wait, owner) => granted?,
                 () = self.closed() => return Err(Error::closed(&request.key())),
@@ -151,17 +149,17 @@ impl Engine {
         }
     }
 
-    /// The lease, or `None` if somebody else was first: one round.
+    /// Tries to acquire the lock in one round. Returns `None` if it is held.
     pub(crate) async fn try_acquire(&self, request: &Request) -> Result<Option<Lease>> {
         self.warn_if_long(request);
         let running = self.start(|| request.key())?;
-        // One round ends by itself: no close is waited for.
+        // A single round ends soon, so this does not wait for a close.
         let granted = try_acquire(&running.acquirer, request).await?;
         granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
     }
 
-    /// A lease of a client that was closed meanwhile, or that nothing would renew, is given back.
-    /// Dropping it is what gives it back.
+    /// Returns the lease to the caller. Releases it by dropping it if the client was closed in the meantime, or if the
+    /// monitor failed and cannot renew it.
     fn hand_out(&self, request: &Request, running: &Running, lease: Lease) -> Result<Lease> {
         if self.is_closed() {
             drop(lease.undone_on_drop());
@@ -174,9 +172,9 @@ impl Engine {
         Ok(lease)
     }
 
-    /// The lease that is held under this token already.
+    /// Attaches to the lease that is already held under this token.
     pub(crate) async fn attach(&self, request: &Request, claim: &Claim) -> Result<Lease> {
-        // No lease has such a token, but a key may have it for its value.
+        // No lease has such a token, but the value of a key may equal it.
         if claim.token.is_empty() || claim.token.starts_with(KEPT) {
             let what =
                 if claim.token.is_empty() { "empty" } else { "of a lease that was released" };
@@ -184,11 +182,11 @@ impl Engine {
             return Err(request.invalid(&text));
         }
         let running = self.start(|| request.key())?;
-        // It looks for itself whether the client was closed: such a lease must be let go of, not released.
+        // `attach` itself checks whether the client was closed. It must then abandon the lease without releasing it.
         attach(request, claim, running.leases(), || self.is_closed()).await
     }
 
-    /// Who has the keys, by each node's word.
+    /// Returns the holder of each key, as reported by each node.
     pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
         let running = self.start(|| request.key())?;
         let nodes = &running.leases().nodes;
@@ -196,9 +194,9 @@ impl Engine {
         inspection.map_err(|nodes| request.unavailable(nodes, None))
     }
 
-    /// Deletes the keys whoever has them; true if there was one.
+    /// Deletes the keys regardless of their owner. Returns true if at least one existed.
     ///
-    /// An answer is a yes whether or not there was a key: what counts is that a quorum has none now.
+    /// Every reply counts as granted, because a quorum without the key is all that matters.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
         let running = self.start(|| request.key())?;
         let (nodes, timeout) = (&running.leases().nodes, request.node_timeout());
@@ -214,56 +212,55 @@ impl Engine {
         Ok(votes.answers.iter().flatten().flatten().any(|deleted| *deleted))
     }
 
-    /// The leases held now.
+    /// Returns the leases that are held now.
     ///
-    /// Asking each marks those whose time is over as lost.
+    /// Checking a lease also marks it as lost if its deadline has passed.
     pub(crate) fn leases(&self) -> Vec<LeaseHandle> {
         let states = self.running().map(|running| running.leases().registry.leases());
         let held = states.into_iter().flatten().filter(|state| state.is_held());
         held.map(LeaseHandle).collect()
     }
 
-    /// Nothing new from now on, and every lease is lost.
+    /// Closes the client: new commands fail, and every lease is lost.
     pub(crate) fn close(&self) {
-        // First: a caller that is notified of the loss and acquires again finds a closed client.
+        // This must come first, so that a caller that is notified of the loss and acquires again finds a closed client.
         self.enter(Phase::Closed);
         if let Some(running) = self.running.take() {
             running.close();
         }
     }
 
-    /// Enters the phase, unless the client is in a later one. In each but the first, new commands fail with `Closed`; in
-    /// the last one, also acquires that wait.
+    /// Enters the phase, unless the client is in a later one. New commands fail in every phase except the first.
+    /// Waiting acquires fail in the last one.
     fn enter(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         if phase == Phase::Closed {
-            // Made where there is none: an acquire that creates one now reads the phase after it.
+            // Creates the notification if necessary. An acquire that creates it now reads the phase afterwards.
             self.closing.get_or_make(Notify::new).notify_waiters();
         }
     }
 
-    /// Whether the client accepts new commands.
     fn is_open(&self) -> bool {
         self.phase.load(Ordering::Acquire) == Phase::Open as u8
     }
 
-    /// Whether acquires return no lease any more.
+    /// Whether acquires can no longer return a lease.
     fn is_closed(&self) -> bool {
         self.phase.load(Ordering::Acquire) == Phase::Closed as u8
     }
 
-    /// Ends when the client is closed.
+    /// Waits until the client is closed.
     async fn closed(&self) {
         let closing = self.closing.get_or_make(Notify::new);
         let mut closing = std::pin::pin!(closing.notified());
-        // Registered before the look: a close in between would ring for nobody.
+        // Registers before the check, so that a close in between is not missed.
         closing.as_mut().enable();
         if !self.is_closed() {
             closing.await;
         }
     }
 
-    /// A ttl that is unusual enough to be a wrong unit is warned of once, not at every acquire.
+    /// Warns once about a TTL that is long enough to suggest a wrong unit.
     fn warn_if_long(&self, request: &Request) {
         let ttl = request.options.ttl;
         if ttl > LONG_TTL

@@ -1,7 +1,6 @@
-//! What works for a client in this process: its nodes, its waiters, its leases and their monitor.
+//! Assembles and starts the components of a client in this process: nodes, waiters, leases and the monitor.
 //!
-//! It puts the parts together and starts them, and knows nothing of what they do. The simulation puts the same
-//! parts together over nodes and a clock of its own, and runs the monitor itself.
+//! The simulation assembles the same components with its own nodes and clock, and runs the monitor itself.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -24,33 +23,33 @@ use crate::node::{
 use crate::quorum::Nodes;
 use crate::stats::{Counts, Stats};
 
-/// What works for a client in this process; a forked child makes its own.
+/// The components of a client in this process. A forked child creates its own.
 pub(crate) struct Running {
-    /// The monitor panicked: nothing here renews, or tells of a loss, any more.
+    /// Whether the monitor panicked. These components then no longer renew leases or report losses.
     failed: Arc<AtomicBool>,
-    /// Where leases come from.
+    /// Acquires leases.
     pub(crate) acquirer: Acquirer,
 }
 
 impl Running {
-    /// Begins: connections, which wait for their first command, and the monitor.
+    /// Starts the monitor, and creates the nodes. A node connects when it gets its first command.
     pub(crate) fn start(config: &Config, counts: Arc<Counts>) -> Self {
         let (running, monitor) =
             Self::assemble((&config.clock, config.connect_timeout), counts, |watch| {
-                // One for all nodes of the client: it is among them that one server may stand twice.
+                // All nodes of the client share it, because it detects that two of them are the same server.
                 let run_ids = Arc::new(RunIds::default());
                 let nodes = config.nodes.iter();
                 nodes.map(|address| connect(address, config, watch, &run_ids)).collect()
             });
-        // Only the registry: who has all leases' parts keeps the monitor from its end.
+        // Captures only the registry. A reference to all of `Leases` would keep the monitor from ending.
         let registry = Arc::clone(&running.leases().registry);
         let failed = Arc::clone(&running.failed);
-        // It ends by itself, once the watch is gone and with it everybody who could tell of a change.
+        // The monitor ends once the watch is dropped and no further changes can arrive.
         config.host.spawn(async move {
-            // All leases depend on this one task: if it fails in spite of all, none may go on as if it were watched.
+            // All leases depend on this task. If it panics, none of them may continue as if it were still monitored.
             if AssertUnwindSafe(monitor).catch_unwind().await.is_err() {
                 failed.store(true, Ordering::Release);
-                // In this order: whoever is told and asks again must not get the same parts.
+                // The order matters: a caller that acquires again after this notification must get new components.
                 lose_all(&registry, LossReason::Internal);
             }
         });
@@ -62,18 +61,18 @@ impl Running {
         running
     }
 
-    /// Whether it still keeps leases; if not, the next use starts another.
+    /// Whether the monitor still runs. If not, the next command starts new components.
     pub(crate) fn works(&self) -> bool {
         !self.failed.load(Ordering::Acquire)
     }
 
-    /// The parts over these nodes, and the monitor of leases, which somebody must run.
+    /// Assembles the components for these nodes. Returns the monitor too, which the caller must run.
     pub(crate) fn assemble(
         (clock, connect_timeout): (&Arc<dyn Clock>, Duration),
         counts: Arc<Counts>,
         nodes: impl FnOnce(&Arc<Watch>) -> Vec<Arc<dyn Node>>,
     ) -> (Self, Pin<Box<dyn Future<Output = ()> + Send>>) {
-        // The watch owns the telling end: its own end is what ends the monitor.
+        // The watch owns the sending side of the changes. The monitor ends when the watch is dropped.
         let changes = Arc::new(Changes::default());
         let watch = Arc::new(Watch::new(Arc::clone(&changes)));
         let registry = Arc::new(Registry::new());
@@ -87,25 +86,26 @@ impl Running {
         (running, Box::pin(monitor))
     }
 
-    /// The leases' part.
+    /// Returns the leases and what they share.
     pub(crate) fn leases(&self) -> &Arc<Leases> {
         &self.acquirer.leases
     }
 
-    /// How many leases are held now, and how many acquires are under way; how often its nodes had to be reconnected.
+    /// Adds the number of held leases, of acquires under way, and of reconnects of the nodes.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         add_to(self.leases(), self.acquirer.callers(), stats);
     }
 
-    /// The client was closed: no lease of it is renewed any more.
+    /// Ends every lease, because the client was closed.
     ///
-    /// Nothing is deleted under a body that still runs: keys live out their ttl, or go when its scope ends.
+    /// Nothing is deleted while the caller's code may still run. The keys expire when their TTL ends, or are deleted
+    /// when the caller's scope ends.
     pub(crate) fn close(&self) {
         lose_all(&self.leases().registry, LossReason::Closed);
     }
 }
 
-/// What is there now, of leases and of connections.
+/// Adds the current number of leases, callers and reconnects.
 fn add_to(leases: &Leases, callers: usize, stats: &mut Stats) {
     let Leases { nodes, registry, .. } = leases;
     let held = registry.leases().iter().filter(|state| state.is_held()).count();
@@ -113,12 +113,12 @@ fn add_to(leases: &Leases, callers: usize, stats: &mut Stats) {
     stats.reconnects = nodes.list.iter().map(|node| node.reconnects()).sum();
 }
 
-/// Every lease is lost, and told so: nobody is left to renew them.
+/// Ends every lease for this reason and notifies its holder.
 fn lose_all(registry: &Registry<State>, reason: LossReason) {
     registry.leases().iter().for_each(|state| state.lose(reason));
 }
 
-/// Connects to nothing: a server's first command does.
+/// Creates a node. It does not connect before its first command.
 fn connect(
     address: &Address,
     config: &Config,
@@ -131,7 +131,7 @@ fn connect(
     let needs = Needs { key_prefix, durability: config.durability, scripts: config.scripts };
     let (run_ids, runtime) = (Arc::clone(run_ids), config.runtime.clone());
     match address {
-        // Also where this client is started anew: its keys are there still.
+        // The store outlives the components. A restarted client finds its keys again.
         Address::Memory(memory) => Arc::new(MemoryNode::new(memory, clock, watch)),
         Address::Redis(route) => {
             let mut target = Target::alone(route.clone(), guard, needs, run_ids);

@@ -1,6 +1,6 @@
-//! An orderly end: new commands fail, what was called before gets time, then every lease that is left is released.
+//! Shuts a client down in order: rejects new commands, waits for earlier ones, then releases the remaining leases.
 //!
-//! [`Engine::close`] is the short way, without the time and without the deletes.
+//! [`Engine::close`] ends a client without waiting and without deletes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,17 +15,18 @@ use crate::foreground;
 use crate::lease::{State, confirmed, take_back};
 use crate::quorum::Collect;
 
-/// How often waiting acquires and held leases are counted.
-/// Leases end in many ways; to look at them a hundred times a second costs less than a signal for each.
+/// The interval at which waiting acquires and held leases are counted. Leases end in many ways, so polling is simpler
+/// and cheaper than a signal for each.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Leases that were taken back, each with its deletes.
+/// Leases that were taken back for release, with the replies to their deletes.
 type Sent = Vec<(Arc<State>, Collect<bool>)>;
 
 impl Engine {
-    /// Gives back every lease; the number of them, or the first error once all were tried. Sent at the call.
+    /// Releases every lease. The deletes are sent when this is called.
     ///
-    /// Dropping the future gives up the confirmations, not the deletes.
+    /// Returns the number of leases, or the first error after all replies arrived. Dropping the future only stops
+    /// waiting for the confirmations.
     pub(crate) fn release_all(
         &self,
     ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
@@ -39,15 +40,15 @@ impl Engine {
         }
     }
 
-    /// Refuses new commands at the call. The future gives acquires that wait and leases that are held `timeout` to end,
-    /// then ends the acquires, releases the leases and closes.
+    /// Rejects new commands when called. The future gives waiting acquires and held leases `timeout` to end. It then
+    /// ends the acquires, releases the leases and closes the client.
     ///
-    /// If it is dropped before its end, the client goes on refusing new commands. What was called before goes on, too.
+    /// If the future is dropped early, the client continues to reject new commands. Earlier commands continue.
     pub(crate) fn shutdown(
         self: &Arc<Self>,
         timeout: Duration,
     ) -> impl Future<Output = Result<usize>> + Send + 'static + use<> {
-        // At the call, also if the future is never polled. Without time for acquires that wait, they end now.
+        // Done when called, even if the future is never polled. With a timeout of zero, waiting acquires end now.
         self.enter(if timeout.is_zero() { Phase::Closed } else { Phase::Draining });
         let engine = Arc::clone(self);
         async move {
@@ -58,7 +59,7 @@ impl Engine {
             let clock = &*running.leases().nodes.clock;
             let end = clock.now() + timeout;
             calls_end(&running, clock, end).await;
-            // Before the leases are released: an acquire that waits for one of them gets none.
+            // Done before the leases are released, so that no acquire that waits for one of them gets it.
             engine.enter(Phase::Closed);
             let count = all_confirmed(take_all_back(&running)).await;
             deletes_arrive(&running, clock, engine.config.node_timeout(), end).await;
@@ -68,13 +69,13 @@ impl Engine {
     }
 }
 
-/// All deletes are sent before the first confirmation is awaited: they travel together.
+/// Sends all deletes before any confirmation is awaited, so that they travel together.
 fn take_all_back(running: &Running) -> Sent {
     let leases = running.leases().registry.leases().into_iter();
     leases.filter_map(|state| take_back(&state).map(|deletes| (state, deletes))).collect()
 }
 
-/// Waits for all, also where one has failed: an error must not hide what became of the others.
+/// Waits for all confirmations. After an error, the other releases are still awaited.
 async fn all_confirmed(sent: Sent) -> Result<usize> {
     let results = sent.into_iter().map(|(state, deletes)| confirmed(state, Ok(Some(deletes))));
     let results = join_all(results).await;
@@ -82,9 +83,9 @@ async fn all_confirmed(sent: Sent) -> Result<usize> {
     results.into_iter().collect::<Result<()>>().map(|()| count)
 }
 
-/// Ends when no acquire waits and no lease is held, or at `until`.
+/// Waits until no acquire waits and no lease is held, or until `until`.
 async fn calls_end(running: &Running, clock: &dyn Clock, until: Instant) {
-    // In this order: a granted acquire is a lease before it stops waiting.
+    // The order matters: a granted acquire becomes a lease before it stops waiting.
     let waiting = || running.acquirer.callers() > 0;
     let held = || running.leases().registry.leases().iter().any(|state| state.is_held());
     while clock.now() < until && (waiting() || held()) {
@@ -92,8 +93,10 @@ async fn calls_end(running: &Running, clock: &dyn Clock, until: Instant) {
     }
 }
 
-/// Also those of leases that were released without waiting: what is asked last is answered last. A node that owes a delete
-/// may be back before `end`; one that owes none is waited for no longer than for an answer.
+/// Waits for the deletes, including those of leases that were released without waiting. A node replies in order, so its
+/// last reply covers all earlier commands.
+///
+/// A node with pending deletes may become available again before `end`. For the other nodes, one reply is enough.
 async fn deletes_arrive(
     running: &Running,
     clock: &dyn Clock,
@@ -110,7 +113,7 @@ async fn deletes_arrive(
             _ = last => {}
             () = clock.sleep_until(clock.now() + node_timeout) => {}
         }
-        // Those that owed are asked once more: what they pay goes before it.
+        // Asks the nodes with pending deletes again. They flush these deletes before they reply.
         asked.retain(|node| node.owes());
         if asked.is_empty() || clock.now() >= end {
             return;
