@@ -1,8 +1,7 @@
-//! One question to every node: the answers as they come, counted, until the outcome is certain.
+//! Collects and counts the replies of all nodes to one command, until the outcome is certain.
 //!
-//! It knows neither what is asked nor whom: `read` says how an answer counts, and nodes are places in a list.
-//! It spawns nothing: answers are taken by whoever waits, and a wait that is dropped loses none of those that
-//! came.
+//! The `read` function of each command classifies a reply. Nodes are identified by their position in the list. No task
+//! is spawned: the waiting caller polls the replies, and a wait that is dropped keeps those that arrived.
 
 use std::future::poll_fn;
 use std::task::{self, Poll};
@@ -17,35 +16,35 @@ use crate::error::{Cause, NodeState, seconds};
 use crate::foreground;
 use crate::node::{Fault, Reply};
 
-/// How an answer counts.
+/// How a reply counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counts {
-    /// As a yes.
+    /// As granted.
     Granted,
-    /// As a no, which a report calls so.
+    /// As refused. A report shows this state.
     Refused(NodeState),
 }
 
-/// One of each node: nearly every client has one node, of which nothing is kept on the heap.
+/// One value per node. Most clients have a single node, whose value needs no heap allocation.
 type PerNode<T> = SmallVec<[T; 1]>;
 
-/// One question to every node: the answers as far as they came, and the count.
+/// The replies to one command that was sent to every node, and their count.
 pub(crate) struct Collect<T> {
-    /// In the order in which the nodes were asked. Dropping one unsends nothing.
+    /// In the order in which the command was sent. Dropping a reply does not cancel its command.
     replies: PerNode<Reply<T>>,
-    /// How an answer counts, and what a report calls it.
+    /// Classifies a reply.
     read: fn(&T) -> Counts,
-    /// The answers so far, counted.
+    /// The count of the replies so far.
     pub(crate) tally: Tally,
-    /// By the nodes' places in the list; `None`: not there yet.
+    /// By the node's position in the list. `None` if the node has not replied.
     pub(crate) answers: PerNode<Option<Result<T, Fault>>>,
-    /// The deadline came before a decision: those that had not answered are faults.
-    /// Until then they are only `pending` in a report: others had decided before them.
+    /// Whether the deadline passed before a decision, so that nodes without a reply count as failed. Otherwise a report
+    /// shows them as `pending`, because the decision did not need their replies.
     silence_counts: bool,
 }
 
 impl<T> Collect<T> {
-    /// A question that every node was asked; `read` says how an answer counts.
+    /// Creates a collection of replies to a command that was sent to every node. `read` classifies a reply.
     pub(crate) fn new(
         replies: impl ExactSizeIterator<Item = Reply<T>>,
         read: fn(&T) -> Counts,
@@ -57,32 +56,32 @@ impl<T> Collect<T> {
         collect
     }
 
-    /// A question to so many nodes, none of which was asked yet.
+    /// Creates a collection for this number of nodes, none of which got the command yet.
     pub(crate) fn over(nodes: usize, read: fn(&T) -> Counts) -> Self {
         let (replies, answers) = (PerNode::with_capacity(nodes), PerNode::with_capacity(nodes));
         Self { replies, read, tally: Tally::new(nodes), answers, silence_counts: false }
     }
 
-    /// The next node was asked.
+    /// Adds the reply of the next node.
     pub(crate) fn add(&mut self, reply: Reply<T>) {
         self.replies.push(reply);
         self.answers.push(None);
     }
 
-    /// Stops listening; what was asked stays asked.
+    /// Stops polling for replies. The commands are not cancelled.
     ///
-    /// Answers that came stay; a wait after this ends by its deadline alone.
+    /// Earlier replies are kept. A later wait ends only at its deadline.
     pub(crate) fn stop_listening(&mut self) {
         self.replies.clear();
     }
 
-    /// What has not been answered: whoever keeps it still listens.
+    /// Returns the outstanding replies, so that the caller can continue to poll them.
     pub(crate) fn unanswered(self) -> Vec<Reply<T>> {
         let asked = self.replies.into_iter().zip(self.answers);
         asked.filter_map(|(reply, answer)| answer.is_none().then_some(reply)).collect()
     }
 
-    /// Whether a node gave this answer.
+    /// Whether a node returned this result.
     pub(crate) fn has(&self, answer: T) -> bool
     where
         T: PartialEq,
@@ -90,7 +89,7 @@ impl<T> Collect<T> {
         self.answers.contains(&Some(Ok(answer)))
     }
 
-    /// Waits for the answer of the node that was asked last.
+    /// Waits for the reply of the node that was added last.
     pub(crate) fn until_last<'a>(
         &'a mut self,
         clock: &'a dyn Clock,
@@ -100,7 +99,8 @@ impl<T> Collect<T> {
         self.until(clock, deadline, last, |_| {})
     }
 
-    /// Collects answers until the outcome is certain or the deadline is there; by then silence is a fault.
+    /// Collects replies until the outcome is certain or the deadline passes. At the deadline, nodes without a reply
+    /// count as failed.
     pub(crate) fn until_decided<'a>(
         &'a mut self,
         clock: &'a dyn Clock,
@@ -109,21 +109,21 @@ impl<T> Collect<T> {
         self.until(clock, deadline, |this| this.tally.decided(), Self::silence_counts)
     }
 
-    /// Whether nodes without an answer are faults.
+    /// Whether nodes without a reply count as failed.
     pub(super) fn is_silence_counted(&self) -> bool {
         self.silence_counts
     }
 
-    /// Whoever has not answered by now is a fault.
+    /// Counts every node without a reply as failed.
     pub(crate) fn silence_counts(&mut self) {
         self.silence_counts = true;
         self.answers.iter().filter(|answer| answer.is_none()).for_each(|_| self.tally.fault());
     }
 
-    /// Collects answers until a quorum says yes, so many say no that none can, or all have answered or had the time to.
+    /// Collects replies until a quorum granted, until too many nodes refused, or until every node replied or timed out.
     ///
-    /// Unlike [`Collect::until_decided`] it goes on while a quorum is out of reach: one dead node must not hide
-    /// that all who live say no.
+    /// Unlike [`Collect::until_decided`], this continues when failed nodes make a quorum impossible. A single failed
+    /// node must not hide that all other nodes refused.
     pub(crate) fn until_judged<'a>(
         &'a mut self,
         clock: &'a dyn Clock,
@@ -133,14 +133,14 @@ impl<T> Collect<T> {
         self.until(clock, deadline, clear, Self::silence_counts)
     }
 
-    /// Whether every node has answered.
+    /// Whether every node has replied.
     pub(crate) fn is_complete(&self) -> bool {
         self.answers.iter().all(Option::is_some)
     }
 
-    /// Collects the answers that a decision did not need, until the deadline.
+    /// Collects the replies that a decision did not need, until the deadline.
     ///
-    /// Silence is no fault here: whoever thinks otherwise says so by [`Collect::silence_counts`].
+    /// Nodes without a reply do not count as failed, unless the caller calls [`Collect::silence_counts`].
     pub(crate) fn until_complete<'a>(
         &'a mut self,
         clock: &'a dyn Clock,
@@ -149,8 +149,8 @@ impl<T> Collect<T> {
         self.until(clock, deadline, Self::is_complete, |_| {})
     }
 
-    /// What each node said, in the words of `NodeReport::state` and in the fault's own; silence is a fault where it
-    /// counts as one, after so much `timeout`.
+    /// Returns the state and the error of each node for a report. A node without a reply counts as failed after
+    /// `timeout`, if [`Collect::silence_counts`] was called.
     pub(super) fn words(
         &self,
         timeout: Duration,
@@ -168,11 +168,11 @@ impl<T> Collect<T> {
         })
     }
 
-    /// Waits for `enough`, or the deadline. Answers that are there are taken before the clock is looked at: one
-    /// that came in time counts, however late this runs.
+    /// Waits for `enough` or for the deadline, and calls `late` if the deadline passes first. Replies are polled before
+    /// the clock is read: a reply that arrived in time counts, even if this task runs late.
     ///
-    /// `late` is called where the deadline came first. No async function, as its callers are none: each of them would hold
-    /// what it was called with twice, in the future of every acquire.
+    /// This is not an async function, and neither are its callers. An async function stores its arguments twice, which
+    /// would enlarge the future of every acquire.
     fn until<'a>(
         &'a mut self,
         clock: &'a dyn Clock,
@@ -181,14 +181,15 @@ impl<T> Collect<T> {
         late: impl Fn(&mut Self) + 'a,
     ) -> impl Future<Output = ()> + 'a {
         let mut timer = None;
-        // Not counted by tokio: whoever awaits thousands in one task (`join_all`, the monitor) would have 128 go on in a turn,
-        // and all others polled for nothing and woken again, which is quadratic. Each of them waits for a node all the same.
+        // Opts out of tokio's coop budget. A task that awaits thousands of these (`join_all`, the monitor) would use up
+        // the budget and poll all others in vain, again and again, at quadratic cost. Each future waits for a node
+        // anyway.
         unconstrained(poll_fn(move |cx| {
             self.take_ready(cx);
             if enough(self) {
                 return Poll::Ready(());
             }
-            // Made only where something is still to come: most of what is asked in memory needs none.
+            // Created only if a reply is outstanding. Most commands of an in-memory node need no timer.
             let timer = timer.get_or_insert_with(|| clock.sleep_until(deadline));
             let over = timer.as_mut().poll(cx).map(|()| late(self));
             foreground::flush();
@@ -196,7 +197,7 @@ impl<T> Collect<T> {
         }))
     }
 
-    /// Polls whoever has not answered: nodes are few, and a finished reply must not be polled again.
+    /// Polls the outstanding replies. A completed reply must not be polled again.
     fn take_ready(&mut self, cx: &mut task::Context<'_>) {
         for (reply, slot) in self.replies.iter_mut().zip(&mut self.answers) {
             if slot.is_none()

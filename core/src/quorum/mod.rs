@@ -1,8 +1,8 @@
-//! Ask every node at once, count, stop as soon as the outcome is certain.
+//! Sends a command to every node at once, counts the replies, and stops as soon as the outcome is certain.
 //!
-//! A quorum is more than half of the nodes: any two have a node in common, which is all that Redlock's
-//! exclusion rests on (<https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>). One node is
-//! a quorum of one.
+//! A quorum is more than half of the nodes. Any two quorums share a node, which is what Redlock's mutual exclusion
+//! relies on (<https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>). For a single node, the
+//! quorum is one.
 
 mod collect;
 mod nodes;

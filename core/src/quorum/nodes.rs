@@ -1,7 +1,7 @@
-//! The nodes of one client, asked all at once.
+//! The nodes of one client, which get each command at the same time.
 //!
-//! It knows how each kind of answer counts and what to call it in a report; when to ask, and what an outcome
-//! means, is the callers' to know. Each question is on its way to every node when its method returns.
+//! This module classifies the replies to each command and names them in reports. The callers decide when to send a
+//! command and what its outcome means. A command is on its way to every node when the method returns.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use crate::spelling::spelled;
 
 /// The nodes of one client.
 pub(crate) struct Nodes {
-    /// In the order of their list, which is also that of the answers.
+    /// In the order of the configured list. Replies have the same order.
     pub(crate) list: Vec<Arc<dyn Node>>,
-    /// Every deadline comes from here.
+    /// The source of every deadline.
     pub(crate) clock: Arc<dyn Clock>,
-    /// How long an attempt to connect may take.
+    /// The time limit of one attempt to connect.
     pub(crate) connect_timeout: Duration,
 }
 
 impl Nodes {
-    /// Sends an extend to every node, now.
+    /// Sends an extend to every node immediately.
     pub(crate) fn extend(&self, claim: &Claim, params: VoteParams) -> Collect<Extension> {
         let replies = self.list.iter().map(|node| node.extend(claim, params));
         Collect::new(replies, |answer| match answer {
-            // "Held" and "missing" are told apart: a loss has another reason, and another remedy.
+            // "Held" and "missing" are distinguished, because they are different loss reasons with different remedies.
             Extension::Extended => Counts::Granted,
             Extension::Missing => Counts::Refused(NodeState::Missing),
             Extension::Taken => Counts::Refused(NodeState::Held),
         })
     }
 
-    /// Sends a release to every node, now. `owed` is by when the keys have expired anyway; `late`: they probably have.
+    /// Sends a release to every node immediately. `late` means that the keys have probably expired.
     pub(crate) fn release(&self, claim: &Claim, owed: Duration, late: bool) -> Collect<bool> {
         let release = |node: &Arc<dyn Node>| {
             if late { node.release_late(claim, owed) } else { node.release(claim, owed) }
@@ -43,14 +43,15 @@ impl Nodes {
         given_back(self.list.iter().map(release))
     }
 
-    /// Has every node keep the keys for no longer than `stay`, now: a release that leaves them there for so long.
+    /// Limits the remaining time of the keys to `stay` on every node. This is the release of a lock whose keys stay for
+    /// that long.
     pub(crate) fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Collect<bool> {
         given_back(self.list.iter().map(|node| node.shorten(claim, owed, stay)))
     }
 
-    /// The first permanent fault, if so many nodes have one that no quorum is left.
+    /// Returns the first permanent error, if enough nodes have one to prevent a quorum.
     ///
-    /// A minority of such nodes counts as if it were down.
+    /// A minority of such nodes counts as unavailable.
     pub(crate) fn permanent<T>(&self, votes: &Collect<T>) -> Option<(ErrorKind, String)> {
         let answers = self.list.iter().zip(&votes.answers);
         let mut faults = answers.filter_map(|(node, answer)| match answer {
@@ -58,24 +59,25 @@ impl Nodes {
             _ => None,
         });
         let spare = self.list.len() - votes.tally.quorum();
-        // More than can be spared say so; the first of them is named.
+        // More nodes fail than the quorum can spare. The first of them is named.
         let (kind, node, fault) = faults.clone().nth(spare).and(faults.next())?;
         Some((kind, format!("{}: {fault}", node.url())))
     }
 
-    /// Whether another attempt can succeed, where so many nodes fail that no quorum is left.
+    /// Whether another attempt can succeed, if enough nodes failed to prevent a quorum.
     pub(crate) fn remedy<T>(&self, votes: &Collect<T>) -> Remedy {
         let faults = votes.answers.iter().flatten().filter_map(|answer| answer.as_ref().err());
         let mut remedies: Vec<_> = faults.map(Fault::remedy).collect();
         remedies.sort_unstable();
-        // The nodes that can be spared are those with the most permanent faults.
+        // The quorum can spare the nodes with the most permanent errors.
         let decisive = remedies.len().checked_sub(self.list.len() - votes.tally.quorum() + 1);
         decisive.map_or(Remedy::Retry, |at| remedies[at])
     }
 
-    /// Waits until a quorum of the nodes has a connection for the keys, within `connect_timeout`. `Err`: what each node came to.
+    /// Waits until a quorum of the nodes has a connection for the keys, within `connect_timeout`. Otherwise returns the
+    /// result of each node.
     ///
-    /// For calls that make one attempt: the deadline of that attempt begins with the connections.
+    /// Commands with a single attempt use this, because the deadline of that attempt includes the connections.
     pub(crate) async fn connect(&self, keys: &[String]) -> Result<(), Collect<()>> {
         let key = keys.first().map_or("", String::as_str);
         if self.list.iter().all(|node| node.is_connected(key)) {
@@ -83,23 +85,24 @@ impl Nodes {
         }
         let replies = self.list.iter().map(|node| node.connected(key));
         let mut connected = Collect::new(replies, |()| Counts::Granted);
-        // Attempts end by themselves, and say more: this is for those that began later than this.
+        // An attempt to connect has its own timeout, with a more precise error. The margin covers attempts that began
+        // later than this call.
         let until = self.clock.now() + self.connect_timeout.mul_f64(1.1);
-        // In a box: rare, and the futures of all who may come here are moved about.
+        // Boxed, because it is rarely needed and would enlarge the futures of all callers.
         Box::pin(connected.until_decided(&*self.clock, until)).await;
         self.note(&connected, None);
         if connected.tally.met() { Ok(()) } else { Err(connected) }
     }
 
-    /// Records which nodes failed and which replied, for the log. Silence is a failure where the nodes had their whole
-    /// `timeout`; `None`: they had less.
+    /// Records for the log which nodes failed and which replied. A missing reply counts as failed if the nodes had
+    /// their whole `timeout`. Pass `None` if they had less.
     pub(crate) fn note<T>(&self, votes: &Collect<T>, timeout: Option<Duration>) {
         for (node, answer) in self.list.iter().zip(&votes.answers) {
             let Some(outage) = node.outage() else { continue };
             let now = || self.clock.now();
             match answer {
                 Some(Ok(_)) => outage.replied(node.url(), now),
-                // An option is wrong: the caller gets an error that says so.
+                // A wrong option is not an outage. The caller gets the error.
                 Some(Err(fault)) if fault.permanent().is_some() => {}
                 Some(Err(fault)) => outage.failed(node.url(), now(), fault),
                 None => {
@@ -112,7 +115,7 @@ impl Nodes {
         }
     }
 
-    /// What each node said, for an error. The silent were listened to for `timeout`.
+    /// Returns the result of each node for an error. `timeout` is how long the replies were awaited.
     pub(crate) fn report<T>(&self, votes: &Collect<T>, timeout: Duration) -> Vec<NodeReport> {
         let report =
             |((node, answer), (state, error, cause)): ((&Arc<dyn Node>, &Option<_>), _)| {
@@ -132,10 +135,10 @@ impl Nodes {
     }
 }
 
-/// The answers of nodes that were asked to give keys back.
+/// Collects the replies to a release.
 fn given_back(replies: impl ExactSizeIterator<Item = Reply<bool>>) -> Collect<bool> {
     Collect::new(replies, |ours| match ours {
-        // Not ours any more: to whoever releases, a foreign key is as gone as a missing one.
+        // For a release, a key with another owner is as good as a missing one.
         true => Counts::Granted,
         false => Counts::Refused(NodeState::Missing),
     })

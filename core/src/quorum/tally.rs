@@ -1,28 +1,27 @@
-//! The arithmetic of a vote, pure: no I/O, no clock.
+//! The arithmetic of a vote, without I/O or clock.
 //!
-//! Every decision of a round is one of these comparisons; the shared vectors (`tests/vectors/tally.toml`) hold
+//! Every decision of a round is one of these comparisons. The shared vectors in `tests/vectors/tally.toml` specify
 //! them.
 
 use std::time::Duration;
 
-/// The arithmetic of a vote: pure, no I/O.
+/// Counts the votes of one round.
 ///
-/// Each node is counted once at most: the three counts together never exceed `nodes`, which the subtractions
-/// rely on.
+/// Each node is counted at most once. The three counts together never exceed `nodes`, which the subtractions rely on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many were asked, or will be.
+    /// The number of nodes of the client.
     nodes: usize,
-    /// How many said yes.
+    /// The number of nodes that granted.
     granted: usize,
-    /// How many said no.
+    /// The number of nodes that refused.
     refused: usize,
-    /// How many gave no answer that counts.
+    /// The number of nodes without a valid reply.
     faults: usize,
 }
 
 impl Tally {
-    /// An empty tally over this many nodes.
+    /// Creates an empty tally for this number of nodes.
     pub fn new(nodes: usize) -> Self {
         Self { nodes, ..Self::default() }
     }
@@ -32,60 +31,61 @@ impl Tally {
         self.granted += 1;
     }
 
-    /// Counts a node that cleanly refused.
+    /// Counts a node that refused.
     ///
-    /// It answered, and is of use: it only says no.
+    /// The node works: its reply is valid.
     pub fn refuse(&mut self) {
         self.refused += 1;
     }
 
-    /// Counts a node that gave no answer that counts.
+    /// Counts a node without a valid reply.
     ///
-    /// Never a refusal: it may have granted, and its answer was lost.
+    /// This is not a refusal: the node may have granted, and its reply may have been lost.
     pub fn fault(&mut self) {
         self.faults += 1;
     }
 
-    /// More than half of the nodes.
+    /// Returns the size of a quorum: more than half of the nodes.
     ///
-    /// Of four nodes three: half is no quorum, for the other half would be one too.
+    /// For four nodes it is three. With two, both halves could form a quorum.
     pub fn quorum(&self) -> usize {
         self.nodes / 2 + 1
     }
 
-    /// A quorum granted.
+    /// Whether a quorum granted.
     pub fn met(&self) -> bool {
         self.granted >= self.quorum()
     }
 
-    /// The nodes that have not refused or failed could still make a quorum.
+    /// Whether the nodes that have not refused or failed could still form a quorum.
     pub fn can_be_met(&self) -> bool {
         self.nodes - self.refused - self.faults >= self.quorum()
     }
 
-    /// So many nodes refused that no answer of the others could make a quorum.
+    /// Whether the refusals alone make a quorum impossible.
     ///
-    /// Faults do not count here: they may still have the lease.
+    /// Failed nodes do not count as refusals, because they may still have the lease.
     pub fn denied(&self) -> bool {
         self.nodes - self.refused < self.quorum()
     }
 
-    /// So many nodes are faults that no quorum is possible, whoever holds the lock.
+    /// Whether the failures alone make a quorum impossible, regardless of the holder.
     pub fn unavailable(&self) -> bool {
         self.nodes - self.faults < self.quorum()
     }
 
-    /// No further answer can change whether the quorum is met.
+    /// Whether no further reply can change the outcome.
     ///
-    /// Once true it stays true: counts only grow.
+    /// Once true, this stays true, because counts only grow.
     pub(crate) fn decided(&self) -> bool {
         self.met() || !self.can_be_met()
     }
 }
 
-/// What is taken off a lease of this ttl, so that the rest is left for sure: clocks may run at rates that differ by
-/// 1 %, and expiry has a granularity of 1 ms on each side. The rule is the Redis documentation's, "Distributed
-/// Locks with Redis".
+/// Returns the time that is subtracted from a lease with this TTL to get its guaranteed validity.
+///
+/// Clock rates may differ by 1 %, and expiry has a granularity of 1 ms on each side. The rule comes from the Redis
+/// documentation, "Distributed Locks with Redis".
 pub fn drift(ttl: Duration) -> Duration {
     ttl / 100 + Duration::from_millis(2)
 }
