@@ -1,4 +1,4 @@
-//! Where the nodes of a client come from that the program does not name.
+//! Determines a client's nodes from environment variables.
 
 use std::env::{self, VarError};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::error::{Error, Result};
 use crate::log;
 
-/// Who asks for nodes that nobody named: words for the log.
+/// The kind of client that uses the default nodes. It selects the wording of the log message.
 #[derive(Clone, Copy)]
 pub(crate) enum Asker {
-    /// A client of Rust.
+    /// A Rust client.
     FromEnv,
     /// The default client of another language.
     Default,
 }
 
-/// The nodes that this process's environment names.
+/// Returns the nodes that the environment of this process configures.
 pub(crate) fn nodes() -> Result<Vec<String>> {
     Ok(named(variable("REDLOCK_NODES")?, variable("REDIS_URL")?, Asker::FromEnv))
 }
@@ -24,34 +24,34 @@ fn variable(name: &str) -> Result<Option<String>> {
     match env::var(name) {
         Ok(value) => Ok(Some(value)),
         Err(VarError::NotPresent) => Ok(None),
-        // Not shown: a password may stand in it.
+        // The value is not shown, because it may contain a password.
         Err(VarError::NotUnicode(_)) => {
             Err(Error::invalid(format!("{name} is no text in UTF-8: it must be URLs of nodes")))
         }
     }
 }
 
-/// `REDLOCK_NODES` (URLs separated by white space, or by commas followed by a scheme), else `REDIS_URL`, else the
-/// local server.
+/// Returns the nodes of `REDLOCK_NODES`, otherwise that of `REDIS_URL`, otherwise the local server.
 ///
-/// The variables' values are given: another language may have a view of its environment of its own.
+/// `REDLOCK_NODES` contains URLs separated by white space, or by commas that a scheme follows. The caller passes the
+/// values, because another language may have its own view of the environment.
 pub(crate) fn named(
     redlock_nodes: Option<String>,
     redis_url: Option<String>,
     asker: Asker,
 ) -> Vec<String> {
-    // Set and empty is not set: that is how many tools unset a variable.
+    // An empty variable counts as unset, because many tools unset variables this way.
     let given = redlock_nodes.filter(|nodes| !nodes.trim().is_empty());
     let Some(given) = given else {
         let url = redis_url.filter(|url| !url.trim().is_empty());
         return vec![url.unwrap_or_else(|| local(asker))];
     };
     let mut nodes: Vec<String> = Vec::new();
-    // Quotes that a shell would have removed may stand around all of them.
+    // Removes quotes around the whole value, which a shell would have removed.
     let given = given.trim().trim_matches(['"', '\'']);
     for part in given.split_whitespace().flat_map(|word| word.split(',')) {
         match nodes.last_mut() {
-            // A comma that no scheme follows belongs to the URL before it.
+            // A comma without a scheme after it belongs to the previous URL.
             Some(last) if !part.contains("://") && !part.is_empty() => {
                 last.push(',');
                 last.push_str(part);
@@ -63,7 +63,8 @@ pub(crate) fn named(
     nodes
 }
 
-/// The last resort. In production it is a mistake, by which every machine locks by itself; so it is said, once.
+/// Returns the URL of the local server and warns once. In production this is a mistake: every machine would lock for
+/// itself only.
 fn local(asker: Asker) -> String {
     static SAID: AtomicBool = AtomicBool::new(false);
     const LOCAL: &str = "redis://127.0.0.1:6379";
