@@ -1,4 +1,4 @@
-//! Credentials that change: who logs in is asked for at each connect, and again before it expires.
+//! Defines credentials that change. They are requested at each connect and again before they expire.
 
 mod provider;
 mod thread;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 pub(crate) use provider::{Granted, Provider};
 pub(crate) use thread::OnThread;
 
-/// What a server is told at login, and for how long that holds.
+/// The login for a server, and its lifetime.
 ///
 /// ```
 /// use redlock::Credentials;
@@ -20,36 +20,36 @@ pub(crate) use thread::OnThread;
 /// ```
 #[derive(Clone)]
 pub struct Credentials {
-    /// `None`: the server's `default` user.
+    /// `None` for the `default` user of the server.
     pub(crate) username: Option<String>,
     /// Never shown.
     pub(crate) password: String,
-    /// From the moment they were asked for; `None`: for as long as the connection.
+    /// Measured from the request. `None` for the duration of the connection.
     pub(crate) lifetime: Option<Duration>,
 }
 
 impl Credentials {
-    /// A password for the server's `default` user, for as long as the connection.
+    /// Creates a login for the `default` user of the server. It lasts as long as the connection.
     pub fn new(password: impl Into<String>) -> Self {
         Self { username: None, password: password.into(), lifetime: None }
     }
 
-    /// For this user.
+    /// Sets the user name.
     #[must_use]
     pub fn user(mut self, name: impl Into<String>) -> Self {
         self.username = Some(name.into());
         self
     }
 
-    /// For so long from the moment they were asked for, one second at least: before that the open connection logs in
-    /// again.
+    /// Sets the lifetime, measured from the request. It must be at least one second. Before it ends, the open
+    /// connection logs in again.
     #[must_use]
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
     }
 
-    /// The rule that they break.
+    /// Returns the rule that these credentials violate, if any.
     fn check(&self) -> Result<(), &'static str> {
         if self.password.is_empty() {
             return Err("gave an empty password");
@@ -70,28 +70,28 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// To whoever asked; dropped, it says that there is none.
+/// Receives the credentials. Dropping it reports that there are none.
 pub struct Answer(oneshot::Sender<Given>);
 
-/// Credentials, or why there are none, in words that give no secret away.
+/// Credentials, or the reason why there are none, without secrets.
 type Given = Result<Credentials, String>;
 
 impl Answer {
-    /// An answer, and where it arrives.
+    /// Creates an answer and its receiver.
     fn channel() -> (Self, oneshot::Receiver<Given>) {
         let (sender, receiver) = oneshot::channel();
         (Self(sender), receiver)
     }
 
-    /// Gives it.
+    /// Sends the credentials or the error.
     pub fn give(self, given: Given) {
-        // Whoever asked may have gone.
+        // The receiver may be gone.
         let _ = self.0.send(given);
     }
 }
 
-/// Whoever knows the credentials of the moment.
+/// Supplies the current credentials.
 pub trait Ask: Send + Sync {
-    /// Asks. It must not block: the program's own code runs elsewhere, and takes as long as it takes.
+    /// Requests credentials. It must not block: the callback of the program runs elsewhere and may take any time.
     fn ask(&self, answer: Answer);
 }

@@ -1,4 +1,4 @@
-//! Asking for credentials: one question at a time, of which all who need the answer have it.
+//! Requests credentials, one request at a time. All connections that need them share its result.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,68 +14,68 @@ use crate::node::Fault;
 use crate::per_process::PerProcess;
 use crate::spelling::spelled;
 
-/// A question that has no answer after so long is asked again: whoever was asked hangs.
+/// A request without a result after this time is assumed to hang, and a new one is sent.
 const GIVEN_UP: Duration = Duration::from_secs(30);
-/// An answer that came too late for who asked serves the next one, if that comes so soon.
+/// How long a result is kept for the next connect if it arrived after the waiting one timed out.
 const KEPT: Duration = Duration::from_secs(10);
-/// So many secrets are taken out of a server's words: it may repeat one that was replaced since.
+/// The number of recent secrets that are removed from a server's error text, which may repeat a replaced one.
 const RECENT: usize = 32;
 
 const NONE: &str = "gave no answer";
 
 type Answer = Result<Granted, String>;
 
-/// Credentials, and when they were asked for.
+/// Credentials, and when they were requested.
 #[derive(Clone)]
 pub(crate) struct Granted {
-    /// What the server is told.
+    /// The login for the server.
     pub(crate) credentials: Credentials,
-    /// Their lifetime begins here.
+    /// When their lifetime began.
     pub(crate) asked: Instant,
 }
 
 impl Granted {
-    /// How long they hold from now on; `None`: for as long as the connection.
+    /// Returns the remaining lifetime, or `None` for the duration of the connection.
     pub(crate) fn left(&self) -> Option<Duration> {
         let passed = SystemClock.now().since(self.asked);
         self.credentials.lifetime.map(|lifetime| lifetime.saturating_sub(passed))
     }
 }
 
-/// A client's way to credentials, shared by its nodes.
+/// Requests credentials for a client. Its nodes share it.
 #[derive(Clone)]
 pub(crate) struct Provider(Arc<Shared>);
 
 struct Shared {
     source: Arc<dyn Ask>,
-    /// A forked child has neither the parent's questions nor its threads.
+    /// A forked child has neither the requests nor the threads of its parent.
     state: PerProcess<Mutex<State>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The one that is under way: who needs an answer meanwhile waits for this one's.
+    /// The request under way. Connections that need credentials meanwhile wait for its result.
     question: Option<Question>,
-    /// An answer that nobody waited for any more.
+    /// A result for which no connection waited any more.
     kept: Option<(Granted, Instant)>,
-    /// Passwords of late, which no text may show.
+    /// Recent passwords, which no text may show.
     recent: VecDeque<String>,
 }
 
 #[derive(Clone)]
 struct Question {
     answer: Arc<watch::Sender<Option<Answer>>>,
-    /// When: one that hangs is given up after a while.
+    /// When it was sent. A request that hangs is abandoned after [`GIVEN_UP`].
     asked: Instant,
 }
 
 impl Provider {
-    /// Nobody is asked yet.
+    /// Creates a provider. It requests nothing yet.
     pub(crate) fn new(source: Arc<dyn Ask>) -> Self {
         Self(Arc::new(Shared { source, state: PerProcess::new() }))
     }
 
-    /// The credentials of this moment, within this time.
+    /// Returns the current credentials within this time.
     pub(crate) async fn get(&self, within: Duration) -> Result<Granted, Fault> {
         let option = spelled("credentials");
         let answered = tokio::time::timeout(within, self.ask()).await;
@@ -84,7 +84,7 @@ impl Provider {
         answer.map_err(|why| Fault::new(format!("{option} {why}")))
     }
 
-    /// A server's words without any of the secrets that it was told.
+    /// Removes all recent secrets from a server's error text.
     pub(crate) fn redact(&self, words: &str) -> String {
         self.with(|state| {
             let recent = state.recent.iter();
@@ -92,7 +92,7 @@ impl Provider {
         })
     }
 
-    /// The answer to the question that is under way, or to a new one.
+    /// Waits for the request under way, or sends a new one.
     async fn ask(&self) -> Answer {
         let mut answer = match self.with(State::known) {
             Known::Kept(granted) => return Ok(granted),
@@ -100,14 +100,14 @@ impl Provider {
             Known::Nothing => self.begin(),
         };
         let answered = answer.wait_for(Option::is_some).await;
-        // The sender goes without an answer only where its task was dropped.
+        // The sender is dropped without a result only if its task was dropped.
         answered.map_or_else(
             |_| Err(NONE.to_owned()),
             |answer| answer.clone().unwrap_or_else(|| Err(NONE.to_owned())),
         )
     }
 
-    /// Asks on the background thread, where the answer is awaited also when nobody waits for it any more.
+    /// Sends a request. The background thread awaits the result, even if no connection waits for it any more.
     fn begin(&self) -> watch::Receiver<Option<Answer>> {
         let (sender, receiver) = watch::channel(None);
         let question = Question { answer: Arc::new(sender), asked: SystemClock.now() };
@@ -135,16 +135,17 @@ impl Provider {
 }
 
 enum Known {
-    /// An answer that came too late for who had asked.
+    /// A result that arrived too late for its own request.
     Kept(Granted),
-    /// A question is under way.
+    /// A request is under way.
     Asked(watch::Receiver<Option<Answer>>),
-    /// Whoever wants to know must ask.
+    /// A new request is necessary.
     Nothing,
 }
 
 impl State {
-    /// What needs no new question. What was kept is given to one asker only: a second would have an older answer.
+    /// Returns what is available without a new request. A kept result is used once, because it would be too old for a
+    /// second connection.
     fn known(&mut self) -> Known {
         let now = SystemClock.now();
         if let Some((kept, since)) = self.kept.take()
@@ -161,7 +162,7 @@ impl State {
         }
     }
 
-    /// The question is over. An answer that nobody waited for is kept for a moment: the next attempt is near.
+    /// Ends the request. If no connection waits for the result, it is kept for the next attempt.
     fn answered(&mut self, question: &Question, answer: Answer) {
         if self.question.as_ref().is_some_and(|now| Arc::ptr_eq(&now.answer, &question.answer)) {
             self.question = None;
@@ -175,7 +176,7 @@ impl State {
         question.answer.send_replace(Some(answer));
     }
 
-    /// Before it is sent anywhere.
+    /// Called before the secret is sent anywhere.
     fn remember(&mut self, secret: &str) {
         self.recent.retain(|known| known != secret);
         self.recent.push_front(secret.to_owned());

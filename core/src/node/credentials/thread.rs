@@ -1,4 +1,4 @@
-//! A Rust program's way to credentials: its future runs on a thread of its own, which may block.
+//! Runs the credentials callback of a Rust program on a separate thread, which may block.
 
 use std::any::type_name;
 use std::future::Future;
@@ -9,11 +9,11 @@ use tokio::runtime::Builder;
 
 use super::{Answer, Ask, Credentials};
 
-/// A function of the program's, asked on a thread that is started for each question.
+/// A callback that runs on a new thread for each request.
 pub(crate) struct OnThread<F>(Arc<F>);
 
 impl<F> OnThread<F> {
-    /// Asks this one.
+    /// Creates a source that calls `ask`.
     pub(crate) fn new(ask: F) -> Self {
         Self(Arc::new(ask))
     }
@@ -30,12 +30,12 @@ where
             let asked = catch_unwind(AssertUnwindSafe(|| run(&*ask)));
             answer.give(asked.unwrap_or_else(|_| Err("panicked".to_owned())));
         };
-        // Without a thread the answer is dropped with the work, which says so.
+        // If no thread can be started, the answer is dropped, which reports their absence.
         let _ = std::thread::Builder::new().name("redlock-credentials".into()).spawn(work);
     }
 }
 
-/// In a runtime of its own: whatever the future needs of one is there.
+/// Runs the callback in a new runtime, so that its future can use timers and I/O.
 fn run<F, Fut, E>(ask: &F) -> Result<Credentials, String>
 where
     F: Fn() -> Fut,
@@ -43,7 +43,7 @@ where
 {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot be asked: {error}"))?;
-    // Its text is the program's, and may hold the secret.
+    // The text of the error comes from the program and may contain the secret.
     let failed = |_| format!("failed with {}, whose text is not shown", type_name::<E>());
     runtime.block_on(async { ask().await }).map_err(failed)
 }
