@@ -1,8 +1,7 @@
-//! `memory://`: a node inside this process, for unit tests and first steps. Full semantics, no server.
+//! Implements `memory://`, a node inside this process for unit tests and first steps.
 //!
-//! It answers at once, and forgets with the process. It keeps the scripts' rules, so that a program
-//! tested on it meets the same answers from a server; what a wire adds (lateness, faults) is not played, but that a
-//! test may have it fail.
+//! It replies immediately, and its data ends with the process. It follows the rules of the scripts, so a program gets
+//! the same results as from a server. It does not simulate delays or network errors, but a test can make it fail.
 
 mod store;
 
@@ -21,7 +20,8 @@ pub(crate) use store::Memory;
 use store::{Entry, Store};
 pub use store::{advance_memory, fail_memory};
 
-/// One store: of a name, shared by every client of the process that names it, or a client's own.
+/// A node with one store. A named store is shared by every client of the process that uses the name. An unnamed one
+/// belongs to a single client.
 pub(crate) struct MemoryNode {
     url: String,
     store: Arc<Store>,
@@ -31,18 +31,18 @@ pub(crate) struct MemoryNode {
 }
 
 impl MemoryNode {
-    /// The node over this store.
+    /// Creates a node for this store.
     pub(crate) fn new(memory: &Memory, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let (url, store) = (memory.url(), Arc::clone(&memory.store));
         let mut watchers = store.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Here, as each client comes: the list is as long as there are clients.
+        // Removes dropped clients whenever a new one is added, so that the list does not grow.
         watchers.retain(|watcher| watcher.strong_count() > 0);
         watchers.push(Arc::downgrade(&watch));
         drop(watchers);
         Self { url, store, clock, watch, outage: Outage::default() }
     }
 
-    /// An answer that is there already; nothing is asked of a node that is down.
+    /// Returns a ready reply. A node that a test has disabled runs no command.
     fn answer<T: Send + 'static>(&self, command: impl FnOnce() -> T) -> Reply<T> {
         if self.store.down.load(Ordering::SeqCst) {
             return Box::pin(ready(Err(Fault::new("a test has this node fail"))));
@@ -50,7 +50,7 @@ impl MemoryNode {
         Box::pin(ready(Ok(command())))
     }
 
-    /// Runs one command on these keys, of which those that have expired are gone.
+    /// Runs one command on these keys, after removing those that have expired.
     fn run<'k, T>(
         &self,
         names: impl IntoIterator<Item = &'k String>,
@@ -61,19 +61,20 @@ impl MemoryNode {
         command(keys.without_expired(names, now), now)
     }
 
-    /// Of several names the largest decides, and is stored under each, as one lease has one token.
+    /// Stores the next fencing token. With several names, the largest stored token decides, and all names get the new
+    /// one, because a lease has a single token.
     fn fence(&self, claim: &Claim, fencing: Fencing) -> Option<u64> {
         let mut fences = self.store.fences.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = claim.fences.iter().filter_map(|key| fences.get(key)).max();
-        // Nobody writes this map by hand: a fault here would take a clock that is set beyond the year 2255.
+        // The map cannot contain foreign values. An error would require a clock that is set beyond the year 2255.
         let next = fencing.next(stored.copied().unwrap_or(0), self.clock.wall_micros()).ok()??;
         fences.extend(claim.fences.iter().map(|key| (key.clone(), next)));
         Some(next)
     }
 
-    /// Tells every other client, as a server does; a client's own changes are told by the client itself.
+    /// Notifies every other client, as a server does. A client handles its own changes itself.
     fn tell(&self, keys: &[String]) {
-        // A copy: whoever is told may ask this node at once.
+        // Cloned, because a notified client may call this node immediately.
         let watchers = self.store.watchers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for watch in watchers.iter().filter_map(Weak::upgrade) {
             if !Arc::ptr_eq(&watch, &self.watch) {
@@ -102,8 +103,8 @@ impl Node for MemoryNode {
                 let entries = claim.keys.iter().enumerate();
                 let entries =
                     entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
-                // All or none: one foreign key refuses the claim, and the longest lease among them is what to wait
-                // for.
+                // All or none: a single key of another owner refuses the claim. The longest lease among them is the
+                // time to wait.
                 let others = entries.filter(|(_, entry)| *entry.token != *claim.token);
                 if let Some(last) = others.clone().map(|(_, entry)| entry.expires).max() {
                     let kept = others.clone().all(|(_, entry)| entry.token.starts_with(KEPT));
@@ -112,7 +113,8 @@ impl Node for MemoryNode {
                 }
                 for key in claim.keys.iter() {
                     let kept = keys.get(key).map_or(now, |entry| entry.expires);
-                    // Never shorter: a second question for the same token must not cut what the first was granted.
+                    // Never shortened: a second command for the same token must not reduce the time that the first one
+                    // granted.
                     let expires = kept.max(now + params.ttl);
                     keys.insert(key.clone(), Entry { token: claim.token.to_string(), expires });
                 }
@@ -127,7 +129,7 @@ impl Node for MemoryNode {
                 let is_held = |entry: &&Entry| !entry.token.starts_with(KEPT);
                 let owner = |key| keys.get(key).filter(is_held);
                 let owners: Vec<_> = claim.keys.iter().map(owner).collect();
-                // Taken before missing: somebody else's key is the clearer loss.
+                // Another owner's key takes precedence over a missing one, because it is the clearer reason for a loss.
                 if owners.iter().flatten().any(|entry| *entry.token != *claim.token) {
                     return Extension::Taken;
                 }
@@ -149,12 +151,12 @@ impl Node for MemoryNode {
         self.answer(|| {
             let deleted = self.run(&*claim.keys, |keys, _| {
                 let ours = |key: &&String| keys.get(*key).is_some_and(|e| *e.token == *claim.token);
-                // Only what is ours; of several keys each by itself.
+                // Deletes each key that the claim still owns.
                 let deleted: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
                 deleted.iter().for_each(|key| drop(keys.remove(key)));
                 deleted
             });
-            // After the keys are free, and not under their lock.
+            // After the keys are free, and without their lock.
             self.tell(&deleted);
             deleted.len() == claim.keys.len()
         })
@@ -196,7 +198,7 @@ impl Node for MemoryNode {
                 names.iter().filter(|key| keys.remove(*key).is_some()).count()
             });
             self.tell(names);
-            // A forced delete takes the key from our own leases too, so they are told like anybody's.
+            // A forced delete also affects this client's own leases, so they are notified too.
             self.watch.changed_keys(names);
             deleted > 0
         })

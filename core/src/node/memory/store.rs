@@ -1,4 +1,4 @@
-//! What a `memory://` node keeps, and where its clients find it.
+//! Stores the data of `memory://` nodes, and finds a store by its name.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,34 +9,35 @@ use crate::clock::{Ahead, Clock, Instant};
 use crate::node::Watch;
 use crate::per_process::PerProcess;
 
-/// What a server would keep.
+/// The data that a server would store.
 #[derive(Default)]
 pub(super) struct Store {
-    /// Taken for each command as a whole: a command runs alone, as a script does.
+    /// Locked for each whole command, because a command runs alone, as a script does.
     pub(super) keys: Mutex<Keys>,
-    /// Taken under the first, never the other way round.
+    /// Locked after `keys`, never before it.
     pub(super) fences: Mutex<HashMap<String, u64>>,
-    /// Every client that has used the store. Weak: a client that is gone is told of nothing.
+    /// Every client that has used the store. Weak, so that dropped clients get no notifications.
     pub(super) watchers: Mutex<Vec<Weak<Watch>>>,
-    /// Whether it answers nobody, as a test wishes.
+    /// Whether a test has disabled the node.
     pub(super) down: AtomicBool,
-    /// Of the clients that have this node alone: a test may have time pass.
+    /// The clock of clients whose only node is this one. A test can advance it.
     clock: Ahead,
 }
 
-/// So many keys, and it is looked whether any of them has expired.
+/// The number of keys above which expired ones are removed.
 const MANY: usize = 64;
 
 /// The lock keys.
 #[derive(Default)]
 pub(super) struct Keys {
     entries: HashMap<String, Entry>,
-    /// How many were left when it was last looked at all.
+    /// The number of keys after the last removal of all expired ones.
     left: usize,
 }
 
 impl Keys {
-    /// All but these of them that have expired: no command sees one of its own, as on a server.
+    /// Returns the keys after removing those of `names` that have expired. A command never sees an expired key, as on a
+    /// server.
     pub(super) fn without_expired<'k>(
         &mut self,
         names: impl IntoIterator<Item = &'k String>,
@@ -48,7 +49,8 @@ impl Keys {
                 entries.remove(name);
             }
         }
-        // Those that nobody asks for any more: looked for rarely, or each command would take as long as there are keys.
+        // Removes the expired keys that no command uses. Rarely done, because otherwise each command would take time
+        // proportional to the number of keys.
         if entries.len() > MANY + 2 * *left {
             entries.retain(|_, entry| entry.expires > now);
             *left = entries.len();
@@ -59,14 +61,13 @@ impl Keys {
 
 /// One lock key.
 pub(super) struct Entry {
-    /// Whose it is.
+    /// The token of its owner.
     pub(super) token: String,
-    /// By the clock of the client that asks: all clients of a process have the machine's, unless a test gives
-    /// another.
+    /// By the clock of the client. All clients of a process use the same clock, unless a test sets another one.
     pub(super) expires: Instant,
 }
 
-/// Where a client finds what it keeps in memory: by its name in the process, or by itself alone.
+/// The store of a `memory://` URL: shared by name within the process, or used by one client only.
 #[derive(Clone)]
 pub(crate) struct Memory {
     name: String,
@@ -74,27 +75,27 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The store of this name; without one it is whoever's who has this.
+    /// Returns the store with this name. Without a name, creates a separate store.
     pub(crate) fn called(name: &str) -> Self {
         let store = if name.is_empty() { Arc::default() } else { named(name) };
         Self { name: name.to_owned(), store }
     }
 
-    /// The clock of clients that have this node alone.
+    /// Returns the clock of clients whose only node is this one.
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(self.store.clock.clone())
     }
 
-    /// The node's URL.
+    /// Returns the URL of the node.
     pub(crate) fn url(&self) -> String {
         format!("memory://{}", self.name)
     }
 }
 
-/// The store of this name, which is made if there is none.
+/// Returns the store with this name, and creates it if necessary.
 ///
-/// It lives as long as the process: a new client finds its keys, as it would on a server. A forked child is another
-/// process, whose stores begin empty.
+/// It exists as long as the process, so a new client finds its keys, as on a server. A forked child starts with empty
+/// stores.
 fn named(name: &str) -> Arc<Store> {
     static STORES: PerProcess<Mutex<HashMap<String, Arc<Store>>>> = PerProcess::new();
     let stores = STORES.get_or_make(Mutex::default);
@@ -102,14 +103,14 @@ fn named(name: &str) -> Arc<Store> {
     Arc::clone(stores.entry(name.to_owned()).or_default())
 }
 
-/// Has the node `memory://name` fail every command, or answer again: for tests of programs.
+/// Makes the node `memory://name` fail every command, or reply again. For tests of programs.
 ///
-/// What was granted stays in it, so that nobody else can have it meanwhile or afterwards.
+/// The data remains, so a granted lock stays held.
 pub fn fail_memory(name: &str, down: bool) {
     named(name).down.store(down, Ordering::SeqCst);
 }
 
-/// Has so much time pass at once for the clients that have the node `memory://name` alone: for tests of programs.
+/// Advances the clock of the clients whose only node is `memory://name`. For tests of programs.
 pub fn advance_memory(name: &str, time: Duration) {
     named(name).clock.pass(time);
 }
@@ -125,7 +126,7 @@ mod tests {
             let now = Instant::from_start(Duration::from_millis(number));
             let name = number.to_string();
             let entries = keys.without_expired([&name], now);
-            // A hundred are held at a time.
+            // About a hundred keys are live at a time.
             let expires = now + Duration::from_millis(100);
             entries.insert(name, Entry { token: String::new(), expires });
             most = most.max(entries.len());
