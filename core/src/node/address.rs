@@ -1,7 +1,7 @@
-//! Node URLs: which kind of node each names, and how they are written without their password.
+//! Parses node URLs into the kinds of nodes, and formats them without passwords.
 //!
-//! It reads text and touches no network. What is wrong is told by the rule that was broken: the text itself is
-//! not quoted, as a password may stand in any part of a URL that somebody got wrong.
+//! This module opens no connection. An error names the violated rule and never quotes the URL, because any part of a
+//! malformed URL may contain a password.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::memory::Memory;
 use super::redis::{Given, Route, Seeds, Shared, cleaned, invalid_url, misread};
 use crate::error::Result;
 
-/// Where a node is, and as whom to go there.
+/// The address of a node, and the login to use there.
 #[derive(Clone)]
 pub(crate) enum Address {
-    /// `memory://` and a name, or none.
+    /// `memory://`, with or without a name.
     Memory(Memory),
     /// A server, and how to find it.
     Redis(Route),
@@ -21,7 +21,7 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// What the URL says, or the rule it broke.
+    /// Parses the URL. An error names the violated rule.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let text = &*cleaned(text);
         let Some((scheme, rest)) = text.split_once("://") else {
@@ -31,26 +31,25 @@ impl Address {
             return Err(invalid_url(text, rule));
         }
         match scheme {
-            // What has a meaning in every other URL has none here: somebody takes it for one.
+            // These characters mean something in other URLs. In this one they have no meaning, so they are a mistake.
             "memory" if rest.contains(['@', '?', '#']) => {
                 Err(invalid_url(text, "a name in memory has no @, ? or #"))
             }
-            // `memory://` and `memory:///` are the same: a node of this client's own.
+            // `memory://` and `memory:///` are the same: a node that only this client uses.
             "memory" => Ok(Self::Memory(Memory::called(rest.trim_end_matches('/')))),
-            // Valkey's own schemes are Redis' by another name.
+            // The schemes of Valkey are synonyms of those of Redis.
             "redis" | "rediss" | "valkey" | "valkeys" | "unix" => {
                 Route::to_server(text).map(Self::Redis)
             }
             "redis+sentinel" | "rediss+sentinel" => Route::by_sentinels(text).map(Self::Redis),
-            // Named, so that nobody looks for the mistake in the rest of the URL.
             "redis+cluster" | "rediss+cluster" => Seeds::parse(text).map(Self::Cluster),
             _ => Err(invalid_url(text, "its scheme is unknown")),
         }
     }
 
-    /// Whether TLS options are needed to get there.
+    /// Whether the node needs TLS options.
     ///
-    /// Their files are read only where one needs them.
+    /// Their files are only read if a node needs them.
     pub(crate) fn is_tls(&self) -> bool {
         match self {
             Self::Memory(_) => false,
@@ -59,17 +58,17 @@ impl Address {
         }
     }
 
-    /// The same place, reached with the options that all nodes of a client share.
+    /// Applies the options that all nodes of a client share.
     pub(crate) fn with(self, shared: &Shared) -> Result<Self> {
         match self {
             Self::Redis(route) => route.with(shared).map(Self::Redis),
             Self::Cluster(seeds) => seeds.with(shared).map(Self::Cluster),
-            // No wire, nothing to secure, and nobody to whom to give a name.
+            // A node in memory has no connection, so TLS and a client name do not apply.
             memory @ Self::Memory(_) => Ok(memory),
         }
     }
 
-    /// The deadline of one vote, where the URL has one.
+    /// Returns the deadline of one vote, if the URL sets it.
     pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
         match self {
             Self::Redis(route) => route.node_timeout(),
@@ -78,7 +77,7 @@ impl Address {
         }
     }
 
-    /// How long an attempt to connect may take, where the URL says so.
+    /// Returns the time limit of one attempt to connect, if the URL sets it.
     pub(crate) fn connect_timeout(&self) -> Option<&Given<Duration>> {
         match self {
             Self::Redis(route) => route.parameters().connect_timeout.as_ref(),
@@ -87,7 +86,7 @@ impl Address {
         }
     }
 
-    /// The URL without its password: what errors, logs and `repr` show, and what tells two nodes apart.
+    /// Returns the URL without its password. Errors, logs and `repr` show it, and it identifies the node.
     pub(crate) fn redacted(&self) -> String {
         match self {
             Self::Memory(memory) => memory.url(),
@@ -96,7 +95,7 @@ impl Address {
         }
     }
 
-    /// What makes two entries of a node list one node: the place and the database, whoever logs in.
+    /// Returns what identifies the node in a node list: the address and the database, regardless of the login.
     pub(crate) fn identity(&self) -> String {
         match self {
             Self::Memory(memory) => memory.url(),

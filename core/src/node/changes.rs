@@ -1,60 +1,60 @@
-//! What changed, on its way to the monitor of leases: each key once, however often a node says it.
+//! Collects changes for the monitor of leases, each key once.
 //!
-//! A node may push a thousand times while the monitor does something else. What is kept for it is bounded by
-//! what there is to look at, not by how often it was said: keys are a set, and above a size they are "all".
+//! A node may report many changes while the monitor is busy. The memory for them is bounded, because keys are kept in a
+//! set. Above a limit they are replaced by "all keys".
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// What was told.
+/// A reported change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// This key: deleted, written, or its ttl changed.
+    /// The key was deleted or written, or its TTL changed.
     Key(String),
-    /// Keys in these hash slots may have changed: a cluster's servers changed.
+    /// Keys in these hash slots may have changed, because the servers of a cluster changed.
     Slots(Vec<u16>),
-    /// Any key may have changed: a flush, or a connection that ended or began.
+    /// Any key may have changed, because of a flush or because a connection began or ended.
     All,
 }
 
-/// More bytes of names than this mean that any key may have changed.
-/// Names are up to 64 KiB long, so bytes are counted rather than keys.
+/// The limit for the names of changed keys, in bytes. Above it, any key may have changed. Bytes are counted instead of
+/// keys, because a name may have up to 64 KiB.
 const ROOM: usize = 256 << 10;
 
-/// What changed since somebody looked.
+/// The changes since the monitor last took them.
 #[derive(Default)]
 pub(crate) struct Changes {
-    /// Held for no longer than a change of a set.
+    /// Locked only briefly, to update the sets.
     pending: Mutex<Pending>,
-    /// Keeps one ring for a listener that is not there yet: nothing said before it listens is missed.
+    /// Stores one wakeup if the monitor does not wait yet, so that no change is missed.
     bell: Notify,
 }
 
 #[derive(Default)]
 struct Pending {
-    /// Each once, however often it was told of.
+    /// Each key once, regardless of the number of reports.
     keys: HashSet<String>,
-    /// Keys in these hash slots may have changed.
+    /// Hash slots whose keys may have changed.
     slots: HashSet<u16>,
-    /// How much memory the keys take: a node that floods must not take more than a bound.
+    /// The memory that the keys take. It limits what a node that floods the client can use.
     bytes: usize,
-    /// Any key may have changed.
+    /// Whether any key may have changed.
     all: bool,
-    /// Nobody tells of anything any more.
+    /// Whether no further changes can arrive.
     closed: bool,
 }
 
-/// What the monitor is to look at.
+/// The changes that the monitor must check.
 pub(crate) struct Told {
     /// The keys that changed.
     pub(crate) keys: HashSet<String>,
-    /// Keys in these hash slots may have changed.
+    /// Hash slots whose keys may have changed.
     pub(crate) slots: HashSet<u16>,
-    /// Any key may have changed.
+    /// Whether any key may have changed.
     pub(crate) all: bool,
-    /// Nobody is left who could tell anything.
+    /// Whether no further changes can arrive.
     pub(crate) closed: bool,
 }
 
@@ -63,12 +63,12 @@ impl Changes {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node said so.
+    /// Adds a change that a node reported.
     pub(super) fn add(&self, change: Change) {
         let mut pending = self.pending();
         match change {
             Change::All => pending.all = true,
-            // It is among all.
+            // "All" includes it already.
             Change::Key(_) | Change::Slots(_) if pending.all => {}
             Change::Slots(slots) => pending.slots.extend(slots),
             Change::Key(key) => {
@@ -78,22 +78,21 @@ impl Changes {
             }
         }
         if pending.all {
-            // A new set: an emptied one would keep the memory of the flood.
+            // A new set, because a cleared one would keep its memory.
             (pending.keys, pending.slots, pending.bytes) = (HashSet::new(), HashSet::new(), 0);
         }
         drop(pending);
         self.bell.notify_one();
     }
 
-    /// Ends when there is something to take.
+    /// Waits until there are changes to take.
     pub(crate) async fn told(&self) {
         self.bell.notified().await;
     }
 
-    /// Takes what there is; that all keys, or those of slots, may have changed only where it may be looked at `now`.
+    /// Takes the changed keys. Takes the slots and "all keys" only if `many_now` is set.
     ///
-    /// Keys are always taken. To look at many leases costs a round for each, so how often that is done is the
-    /// monitor's choice.
+    /// Checking many leases costs one round for each of them, so the monitor decides how often to do that.
     pub(crate) fn take(&self, many_now: bool) -> Told {
         let mut pending = self.pending();
         pending.bytes = 0;
@@ -106,15 +105,14 @@ impl Changes {
         Told { keys, slots, all, closed: pending.closed }
     }
 
-    /// Whether that all keys, or those of slots, may have changed is still to be looked at.
+    /// Whether changed slots or "all keys" are still to be taken.
     pub(crate) fn many_wait(&self) -> bool {
         let pending = self.pending();
         pending.all || !pending.slots.is_empty()
     }
 }
 
-/// The end at which changes come in; its end is told, too.
-/// The monitor ends by it.
+/// The sending side of the changes. Dropping it notifies the monitor, which then ends.
 pub(super) struct Teller(pub(super) Arc<Changes>);
 
 impl Drop for Teller {

@@ -1,13 +1,13 @@
-//! How a client's connections are called: where, and by which rule.
+//! Defines the default name of a client's connections, and the rule for names.
 
-/// What connections are called where nothing else is said.
+/// The name of connections if none is configured.
 pub(crate) const DEFAULT: &str = "redlock";
 
-/// What a name must be, in words.
+/// The rule for a name, for error messages.
 pub(crate) const RULE: &str =
     "must be 1 to 255 letters, digits and signs of ASCII: servers take no spaces in it";
 
-/// Whether a server takes it: of other characters Redis refuses the name, and the log of one line could become two.
+/// Whether a server accepts the name. Redis refuses other characters, and a line break could forge a log line.
 pub(crate) fn fits(name: &str) -> bool {
     (1..=255).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -1,19 +1,20 @@
-//! What the `redis` crate knows of a server, as a URL: its client has read one, or was told.
+//! Converts the connection settings of the `redis` crate into a node URL.
 
 use ::redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 use url::Url;
 
 use crate::error::{Error, Result};
 
-/// What became of one of them.
+/// The node of one client of the `redis` crate.
 pub(crate) struct Taken {
-    /// The node.
+    /// The URL of the node.
     pub(crate) url: String,
-    /// It has certificates of its own, which it shows to nobody.
+    /// Whether the client has its own certificates, which the `redis` crate does not expose.
     pub(crate) unseen: bool,
 }
 
-/// The URL that says the same. How a socket is kept alive, and how a library calls itself, mean nothing to a lock.
+/// Returns the URL with the same meaning. Keepalive settings and the library name are ignored, because they do not
+/// matter for locks.
 pub(crate) fn taken_over(info: &ConnectionInfo) -> Result<Taken> {
     let settings = info.redis_settings();
     if settings.db() < 0 {
@@ -53,11 +54,11 @@ fn seen(url: Url) -> Taken {
     Taken { url: url.into(), unseen: false }
 }
 
-/// A host and its port, as whom to log in there, and the database.
+/// Builds a URL from host, port, login and database.
 fn server(scheme: &str, host: &str, port: u16, settings: &RedisConnectionInfo) -> Result<Url> {
     let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let mut url = Url::parse(&format!("{scheme}://host")).map_err(|_| refused("its host"))?;
-    // Whatever in a name would end the host leads elsewhere, and takes the password along.
+    // Any character that ends the host would change the destination, which would then receive the password.
     let named =
         if host.is_empty() { Err(()) } else { url.set_host(Some(&bracketed)).map_err(|_| ()) };
     named.map_err(|()| refused("its host, which is no name or address,"))?;
@@ -72,14 +73,14 @@ fn server(scheme: &str, host: &str, port: u16, settings: &RedisConnectionInfo) -
     Ok(url)
 }
 
-/// What says where to go or whom to trust, and cannot be said here.
+/// The error for a setting that determines the server or the trust in it and has no equivalent here.
 fn refused(what: &str) -> Error {
     Error::invalid(format!(
         "{what} has no counterpart in redlock: write the node's URL, Redlock::builder([\"redis://...\"])"
     ))
 }
 
-/// Certificates that cannot be read out of there.
+/// The error for certificates that cannot be read from the `redis` crate.
 pub(crate) fn unseen(url: &str) -> Error {
     Error::invalid(format!(
         "node {url} has tls_params of its own, which the redis crate shows to nobody: give them again, \
@@ -94,7 +95,7 @@ mod tests {
     use crate::config::Settings;
     use crate::node::TlsOptions;
 
-    /// The `redis` crate makes such certificates with its TLS features only, which nothing here turns on.
+    /// The `redis` crate creates such certificates only with its TLS features, which this crate does not enable.
     fn with_unseen_certificates() -> Builder {
         let nodes = vec!["redis://127.0.0.1:1".to_owned(), "rediss://127.0.0.1:2/1".to_owned()];
         Builder(Settings { unseen: vec![1], ..Settings::of(nodes) })

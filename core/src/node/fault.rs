@@ -1,8 +1,8 @@
-//! Why a node gave no answer that counts, in words that give no secret away.
+//! Describes why a node returned no valid reply, without revealing secrets.
 //!
-//! A fault is no vote: whether the node granted is not known. It is never told as "held by another". A server's
-//! own words may repeat the password that it was given, so they are kept apart until somebody who knows the
-//! password has removed it.
+//! A [`Fault`] is not a vote: it is unknown whether the node granted. It is never reported as "held by another". The
+//! server's error text may repeat the password, so it is stored separately until code that knows the password has
+//! removed it.
 
 use std::fmt;
 use std::io;
@@ -10,81 +10,83 @@ use std::sync::Arc;
 
 use crate::error::{Cause, ErrorKind};
 
-/// Why a node gave no answer that counts.
+/// The reason why a node returned no valid reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Ours. Shared: a connection that breaks gives the same fault to everybody who waits.
+    /// Our own text. It is shared, because a connection that breaks returns the same error to all waiting callers.
     text: Arc<str>,
-    /// In a box: faults are rare, and every vote has room for one.
+    /// The quoted server text. Boxed, because it is rare and every vote has room for it.
     quote: Option<Box<Quote>>,
     /// Whether another attempt can succeed.
     remedy: Remedy,
-    /// What the system said.
+    /// The error of the operating system, if there is one.
     cause: Option<Cause>,
 }
 
 /// Whether another attempt can succeed, and what has to change before one can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Remedy {
-    /// It can.
+    /// Another attempt can succeed.
     Retry,
-    /// Only after a change at the server: it refuses this user, password or database. It has said so once.
+    /// Only after a change at the server, which refused this user, password or database once.
     Refused,
-    /// The same, and the server has said so twice in a row.
+    /// Only after a change at the server, which refused twice in a row.
     Confirmed,
-    /// Not with this server, or not with this key: the server lacks a feature, or the key holds data of another type.
+    /// Not with this server or this key, because the server lacks a feature or the key holds data of another type.
     Unsupported,
-    /// Only after a change of the caller's own options.
+    /// Only after a change of the caller's options.
     Invalid,
 }
 
-/// A server's own words, with what stands behind them. They may repeat a password, so none are shown as they came.
+/// The error text of a server, followed by our own text. It may repeat a password, so it is never shown unredacted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Quote {
-    /// As they came: never written out.
+    /// Unredacted, and therefore never shown.
     Raw(Arc<str>, &'static str),
-    /// As everybody may see them.
+    /// Redacted.
     Redacted(Arc<str>, &'static str),
 }
 
 impl Fault {
-    /// A fault in our words.
-    /// No server's words may be in it as they came: that is what [`Fault::saying`] is for.
+    /// Creates an error with our own text. It must not contain the text of a server, for which [`Fault::saying`]
+    /// exists.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into().into(), quote: None, remedy: Remedy::Retry, cause: None }
     }
 
-    /// A fault by what the system said, too.
+    /// Adds the error of the operating system as the cause.
     pub(crate) fn by(self, error: &io::Error) -> Self {
         Self { cause: Cause::of(error), ..self }
     }
 
-    /// A fault by what another one said before; its own words are in the text.
+    /// Takes the cause and the remedy from another error. The caller includes the text of that error.
     pub(crate) fn after(self, other: &Self) -> Self {
         Self { cause: other.cause, remedy: other.remedy, ..self }
     }
 
-    /// What the system said, if it was asked.
+    /// Returns the error of the operating system, if there is one.
     pub(crate) fn cause(&self) -> Option<Cause> {
         self.cause
     }
 
-    /// A fault that no retry can fix: the options name the wrong server.
+    /// Creates an error that no retry can fix, because the options name the wrong server.
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
         Self { remedy: Remedy::Invalid, ..Self::new(text) }
     }
 
-    /// A fault that no retry can fix: the server lacks a feature, or the key holds data of another type.
+    /// Creates an error that no retry can fix, because the server lacks a feature or the key holds data of another
+    /// type.
     pub(crate) fn unsupported(text: impl Into<String>) -> Self {
         Self { remedy: Remedy::Unsupported, ..Self::new(text) }
     }
 
-    /// The fault as a refusal of this user, password or database, which the server has stated once.
+    /// Marks the error as a refusal of this user, password or database.
     pub(crate) fn refused(self) -> Self {
         Self { remedy: self.remedy.max(Remedy::Refused), ..self }
     }
 
-    /// The fault of a failed attempt to connect. A refusal counts as permanent if the attempt before was refused too.
+    /// Converts the error of a failed attempt to connect. A refusal counts as permanent only if the previous attempt
+    /// was refused too.
     pub(crate) fn of_attempt(self, refused_before: bool) -> Self {
         match self.remedy {
             Remedy::Refused if refused_before => Self { remedy: Remedy::Confirmed, ..self },
@@ -93,24 +95,24 @@ impl Fault {
         }
     }
 
-    /// The fault with where it came from in front.
+    /// Prefixes the error with its origin.
     pub(crate) fn of(self, place: &str) -> Self {
         Self { text: format!("{place}: {}", self.text).into(), ..self }
     }
 
-    /// The fault with what may be the way out.
+    /// Appends a hint for the user.
     pub(crate) fn hinting(self, hint: &str) -> Self {
         Self { text: format!("{} ({hint})", self.text).into(), ..self }
     }
 
-    /// The fault in the server's words, between ours.
+    /// Adds the server's text, followed by `after`.
     pub(crate) fn saying(self, words: &str, after: &'static str) -> Self {
         Self { quote: Some(Box::new(Quote::Raw(words.into(), after))), ..self }
     }
 
-    /// The fault with what the server said as everybody may see it.
+    /// Redacts the server's text.
     ///
-    /// Once is enough: who comes later finds nothing raw.
+    /// Later calls have no effect, because no unredacted text is left.
     pub(crate) fn redacted(self, redact: impl FnOnce(&str) -> String) -> Self {
         let redacted = |quote| match quote {
             Quote::Raw(words, after) => Quote::Redacted(redact(&words).into(), after),
@@ -119,7 +121,7 @@ impl Fault {
         Self { quote: self.quote.map(|quote| Box::new(redacted(*quote))), ..self }
     }
 
-    /// The kind of error that this is to the caller, if no retry can help.
+    /// Returns the kind of the error for the caller, if no retry can help.
     pub(crate) fn permanent(&self) -> Option<ErrorKind> {
         match self.remedy {
             Remedy::Unsupported => Some(ErrorKind::Unsupported),
@@ -139,7 +141,7 @@ impl fmt::Display for Fault {
         f.write_str(&self.text)?;
         match self.quote.as_deref() {
             None => Ok(()),
-            // A forgotten redaction shows nothing rather than a secret.
+            // Without redaction nothing is shown, so that no secret leaks.
             Some(Quote::Raw(_, after)) => write!(f, "(unread){after}"),
             Some(Quote::Redacted(words, after)) => write!(f, "{words}{after}"),
         }

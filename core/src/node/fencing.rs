@@ -1,69 +1,71 @@
-//! Fencing tokens as one node keeps them: what is stored next, and what cannot have been stored.
+//! Computes the fencing token that a node stores next, and rejects values that no client can have stored.
 //!
-//! The rule is `max(stored + 1, min(max(proposed, now - slack), now + slack))`. The client's clock makes nodes
-//! agree, so that most tokens stand after one round; the node's own clock bounds the proposal, so that no
-//! client can move the tokens far. `acquire.lua` and `extend.lua` say the same to a server. What tokens
-//! promise: docs/fencing.md.
+//! The rule is `max(stored + 1, min(max(proposed, now - slack), now + slack))`. The client proposes its clock's time,
+//! so that the nodes agree and most tokens are final after one round. The node limits the proposal by its own clock, so
+//! that no client can move the tokens far. `acquire.lua` and `extend.lua` implement the same rule on a server. See
+//! docs/fencing.md for the guarantees of tokens.
 
 use std::time::Duration;
 
 use super::fault::Fault;
 
-/// How far a proposal may be from a node's own clock.
+/// The maximum distance of a proposal from the node's own clock.
 ///
-/// The more, the further clients' clocks may be apart and a token still stand after one round trip. The less, the
-/// further nodes' clocks may be across a restart without data: by `restart_guard` less twice this.
+/// With a larger value, tokens need one round trip even if the clocks of clients differ more. With a smaller value, the
+/// clocks of nodes may differ more across a restart without data. The limit for that is `restart_guard` minus twice
+/// this value.
 pub(crate) const SLACK: Duration = Duration::from_secs(5);
 
-/// No fencing token is this large: above it the scripts' numbers, and JavaScript's, lose digits.
-/// In microseconds it is the year 2255.
+/// Every fencing token is smaller than this. Above it, the numbers of Lua scripts and of JavaScript lose precision. In
+/// microseconds it is the year 2255.
 const ABOVE: u64 = 1 << 53;
-/// Further ahead of a client's clock, in microseconds, than any clock of a node or another client: a hundred years,
-/// as a clock may have begun in 1970.
-/// Beyond that somebody wrote the key by hand, or memory failed: one more would be everybody's next token.
+/// The maximum distance of a stored token from a client's clock, in microseconds. It is a hundred years, because the
+/// clock of a node or client may have started in 1970. A larger token was written by hand or comes from corrupt memory.
+/// It must not become the base of all later tokens.
 const LEAP: u64 = 100 * 31_557_600 * 1_000_000;
-/// What the fault of a node says that keeps, or answers, a token which no rule gives.
+/// The error of a node that stores or returns a token that the rule cannot produce.
 pub(crate) const IMPOSSIBLE: &str =
     "no client can have stored the fencing token that it answers: docs/fencing.md, \"Repair\"";
 
-/// What becomes of the fencing token that a node keeps.
+/// How a command treats the fencing token of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fencing {
-    /// There is none.
+    /// Fencing is off.
     Off,
-    /// A new one, larger than the last: this one, in microseconds of the client's clock, if the node's agrees.
+    /// Stores a new token that is larger than the last one. The value is the proposal, in microseconds of the client's
+    /// clock.
     Propose(u64),
-    /// The last, or this one if it is larger.
+    /// Keeps the last token, or stores this one if it is larger.
     AtLeast(u64),
 }
 
 impl Fencing {
-    /// What a lease with this token asks for after its first round.
+    /// Returns what a lease with this token sends after its first round.
     pub(crate) fn keep(token: Option<u64>) -> Self {
         token.map_or(Self::Off, Self::AtLeast)
     }
 
-    /// What a node keeps instead of `stored`, by its own clock; both in microseconds. A fault where no client can have
-    /// stored that: nothing is built on it.
+    /// Returns what a node stores instead of `stored`, by its own clock, both in microseconds. Fails if no client can
+    /// have stored that value, so that no token builds on it.
     pub(crate) fn next(self, stored: u64, now: u64) -> Result<Option<u64>, Fault> {
         let slack = u64::try_from(SLACK.as_micros()).unwrap_or(u64::MAX);
         let next = match self {
             Self::Off => return Ok(None),
-            // Saturating: clocks and stored numbers may be anything.
+            // Saturating, because clocks and stored numbers may have any value.
             Self::Propose(wanted) if stored <= wanted.max(now).saturating_add(LEAP) => {
-                // Larger than the last in any case, even where both clocks went back.
+                // Always larger than the last token, even if both clocks went back.
                 wanted.clamp(now.saturating_sub(slack), now + slack).max(stored + 1)
             }
-            // Only raised: a lease that is renewed late must not take back what a later one was given.
+            // Only ever raised: a late renewal must not undo the token of a later lease.
             Self::AtLeast(token) => stored.max(token),
-            // Beyond belief: refused below, and nothing is written.
+            // An implausible stored value. It is rejected below, and nothing is written.
             Self::Propose(_) => ABOVE,
         };
         if next < ABOVE { Ok(Some(next)) } else { Err(Fault::new(IMPOSSIBLE)) }
     }
 
-    /// Whether a node can have answered this by the rules; one that says something else must not be believed, for all
-    /// later tokens would have to be larger.
+    /// Whether a node can have returned this token by the rule. Any other reply must be rejected, because all later
+    /// tokens would have to be larger.
     pub(crate) fn can_be(self, answer: u64) -> bool {
         match self {
             Self::Propose(wanted) => answer < ABOVE && answer <= wanted.saturating_add(LEAP),
@@ -76,7 +78,7 @@ impl Fencing {
 mod tests {
     use super::*;
 
-    /// A year or so after 2026.
+    /// About a year after 2026.
     const NOW: u64 = 1_800_000_000_000_000;
 
     #[test]

@@ -1,10 +1,10 @@
-//! One logical Redis, as the algorithm sees it: it votes, and it tells when a key changed.
+//! Defines the node that the algorithm sees: a logical Redis that votes and reports changed keys.
 //!
-//! [`redis`] is a server, whichever way it is found, or a Redis Cluster, [`memory`] lives in this process.
+//! [`redis`] contains single servers, however they are found, and Redis Clusters. [`memory`] contains nodes in this
+//! process.
 //!
-//! The algorithm above sees nothing but this trait: what a vote is worth, and how many make a quorum, is not
-//! known here, nor who waits for a lock. Nothing here retries; each question is asked once, and its answer is
-//! exact or a fault.
+//! The algorithm uses only this trait. Nodes do not know how votes count, what a quorum is, or which callers wait for a
+//! lock. They never retry: each command is sent once, and its result is exact or an error.
 
 mod address;
 mod changes;
@@ -45,29 +45,29 @@ pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
 pub(crate) use vote::{Claim, Expect, Extension, Holder, KEPT, Taken, Vote, VoteParams};
 pub(crate) use watch::Watch;
 
-/// An answer on its way. The command was sent when the method returned; dropping this unsends nothing.
+/// The pending reply to a command. The command was sent when the method returned. Dropping the reply does not cancel
+/// it.
 ///
-/// Bound to no runtime: it may be polled anywhere. A node never lets it wait for ever, but each caller has a
-/// deadline of its own, and to be late is no fault of the node's connection.
+/// A reply is not bound to a runtime and may be polled anywhere. A node always completes it eventually. Callers have
+/// their own deadlines, and a late reply is not an error of the connection.
 pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
 
-/// A server that votes. Commands of one node are carried out in the order in which they were given.
+/// A server that votes. A node runs commands in the order in which they were sent.
 ///
-/// Every method sends before it returns, and the answer is awaited apart: so clean-up on drop needs no task of its
-/// own. A cancelled acquire sends its deletes in `Drop`, behind its votes on the same connections, and the
-/// algorithm never spawns.
+/// Every method sends before it returns, and the reply is awaited separately. Therefore cleanup on drop needs no task.
+/// A cancelled acquire sends its deletes in `Drop`, after its votes on the same connections. The algorithm never spawns
+/// a task.
 pub(crate) trait Node: Send + Sync {
-    /// The node's URL, without its password.
-    /// It names the node in errors and logs.
+    /// Returns the node's URL without its password. It names the node in errors and logs.
     fn url(&self) -> &str;
 
-    /// Where its failed attempts and its replies are recorded; `None`: nowhere.
+    /// Returns where failed attempts and replies are recorded, or `None` if they are not.
     fn outage(&self) -> Option<&Outage> {
         None
     }
 
-    /// Whether changes of the key are told by push at this moment.
-    /// Without it waiters ask from time to time, and a holder learns of a loss at its next renewal.
+    /// Whether the node currently pushes changes of the key. Otherwise waiters poll, and a holder detects a loss at its
+    /// next renewal.
     fn pushes(&self, key: &str) -> bool;
 
     /// Whether there is a connection to the server of the key.
@@ -75,65 +75,65 @@ pub(crate) trait Node: Send + Sync {
         true
     }
 
-    /// Ends once there is a connection to the server of the key, or the attempt to open one has failed.
+    /// Waits until there is a connection to the server of the key, or until the attempt to open one failed.
     fn connected(&self, _key: &str) -> Reply<()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Why it takes no first vote for the key now, if it does not: its server restarted within `restart_guard`.
-    /// Only first votes are refused: extends, heals and releases always go through, or a restart would end live
+    /// Returns why the node currently takes no first vote for the key, if its server restarted within `restart_guard`.
+    /// Only first votes are refused. Extends, heals and releases are always sent, because a restart must not end live
     /// leases.
     fn guard_fault(&self, _key: &str) -> Option<Fault> {
         None
     }
 
-    /// Makes the claim's keys its own, all of them or none, where nobody else has one.
+    /// Acquires the claim's keys, all or none, unless another owner has one of them.
     ///
-    /// Safe to ask twice: keys that are this token's already are granted once more, and never live shorter for
-    /// it.
+    /// Sending this twice is safe: keys that already have this token are granted again, and their TTL is never
+    /// shortened.
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote>;
 
-    /// Makes the claim's keys live longer where they are its own: never shorter, and none is made.
-    /// With fencing it keeps the fence from being forgotten, too.
+    /// Extends the TTL of the claim's keys if it owns them. Never shortens the TTL and never creates a key. With
+    /// fencing it also keeps the fencing token from expiring.
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension>;
 
-    /// Deletes the claim's keys where they are still its own. `owed` is how long they live at most: a delete whose
-    /// connection dies first is owed on the next one, and for so long if there is none and the client is gone.
+    /// Deletes the claim's keys if it still owns them. The keys live for at most the given time.
+    ///
+    /// If the connection breaks first, the delete becomes pending and is sent over the next one. It is kept for that
+    /// time if there is no connection and the client is gone.
     fn release(&self, claim: &Claim, owed: Duration) -> Reply<bool>;
 
-    /// [`Node::release`] of keys that are probably gone: the node is not to remember them for our sake.
+    /// Does the same as [`Node::release`], for keys that have probably expired. The server need not track them.
     ///
-    /// A server that tracks what is read remembers absent keys until somebody writes them.
+    /// A server that tracks reads remembers absent keys until they are written.
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
         self.release(claim, owed)
     }
 
-    /// Has the claim's keys live for no longer than `stay` where they are still its own: [`Node::release`] of keys that
-    /// are to stay so long, and like it in all else. Safe to ask twice, however late.
+    /// Limits the TTL of the claim's keys to `stay` if it still owns them. This is the [`Node::release`] of keys that
+    /// remain for that long. Sending it twice is safe, however late it arrives.
     fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Reply<bool>;
 
-    /// Who has the key, if anybody has.
-    /// Reads only: nothing that waits or holds is touched by it.
+    /// Returns the holder of the key, if it is held. Reads only, without any effect on waiters and holders.
     fn inspect(&self, key: &str) -> Reply<Option<Holder>>;
 
-    /// Deletes the keys whoever has them; true if there was one.
+    /// Deletes the keys regardless of their owner. Returns true if at least one existed.
     ///
-    /// It carries no token: what it hits is whoever's lock is there when it arrives, so it must not arrive
-    /// late.
+    /// It carries no token and deletes whichever lock exists when it arrives. Therefore it must not arrive late.
     fn force_release(&self, keys: &[String]) -> Reply<bool>;
 
-    /// How many connections were opened to it anew, each after one that ended.
+    /// Returns how many connections replaced an earlier one.
     fn reconnects(&self) -> u64 {
         0
     }
 
-    /// Whether a delete is under way to it, or owed until it is back. What was given to it just now may not count yet.
+    /// Whether a delete is under way or pending. A delete that was only just sent may not count yet.
     fn owes(&self) -> bool {
         false
     }
 
-    /// Ends once everything that was asked before is answered; at once where nothing is on its way.
-    /// An orderly end waits for it: deletes that were sent without waiting have arrived by then.
+    /// Waits until every earlier command has its reply. Returns immediately if none is under way. An orderly shutdown
+    /// uses it to let the deletes arrive that were sent without waiting.
     fn drained(&self) -> Reply<()> {
         Box::pin(std::future::ready(Ok(())))
     }

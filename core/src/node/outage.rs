@@ -1,7 +1,7 @@
-//! The outages of one node, and what is logged of them.
+//! Logs the outages of one node.
 //!
-//! Failed attempts to connect and requests without a usable reply come here, from every lease and acquire of the client.
-//! An outage is one record that is repeated at growing intervals, however many requests fail meanwhile.
+//! All leases and acquires of the client report failed attempts to connect and missing replies here. An outage is
+//! logged once and then at growing intervals, regardless of the number of failed requests.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,19 +12,20 @@ use crate::clock::Instant;
 use crate::error::seconds;
 use crate::log;
 
-/// How long an outage has lasted when it is logged first, and again.
+/// The duration of an outage at its first log records.
 const FIRST_RECORDS: [Duration; 3] =
     [Duration::from_secs(1), Duration::from_secs(10), Duration::from_secs(60)];
-/// The interval of the records after those.
+/// The interval between later records.
 const LATER_RECORDS: Duration = Duration::from_secs(300);
-/// A node that fails again so soon after a reply is still in the same outage. A server that accepts connections and then
-/// refuses each command would otherwise start an outage with each connection, and none would last long enough to be logged.
+/// If a node fails again within this time after a reply, the outage continues. Otherwise a server that accepts
+/// connections and then refuses each command would start a new outage with every connection. None of them would last
+/// long enough to be logged.
 const SAME_OUTAGE: Duration = Duration::from_secs(1);
 
 /// The outages of one node.
 #[derive(Default)]
 pub(crate) struct Outage {
-    /// Whether the last attempt failed. Read at each reply, unlike the rest.
+    /// Whether the last attempt failed. Unlike the other fields, this one is read for each reply.
     failing: AtomicBool,
     /// The current outage, or the last one.
     last: Mutex<Option<Last>>,
@@ -34,17 +35,17 @@ pub(crate) struct Outage {
 struct Last {
     /// When the first attempt failed.
     since: Instant,
-    /// When the node replied.
+    /// When the node replied again.
     ended: Option<Instant>,
     failures: u64,
-    /// How long the outage has lasted when it is logged next.
+    /// The duration of the outage at its next log record.
     due: Duration,
-    /// Whether it was logged since the node replied last.
+    /// Whether the outage was logged since the last reply.
     logged: bool,
 }
 
 impl Outage {
-    /// An attempt failed. Logs the outage where a record is due.
+    /// Records a failed attempt. Logs the outage if a record is due.
     pub(crate) fn failed(&self, url: &str, now: Instant, fault: &dyn Display) {
         let mut last = self.last();
         let goes_on = |last: &Last| last.ended.is_none_or(|ended| now.since(ended) < SAME_OUTAGE);
@@ -64,7 +65,7 @@ impl Outage {
         }
         outage.due = next_record(lasted);
         outage.logged = true;
-        // A listener may call this client.
+        // The lock is released first, because a log listener may call this client.
         drop(last);
         log::event!(
             Warn, Node, { node: url, outage_ms: lasted, failures: failures },
@@ -72,7 +73,7 @@ impl Outage {
         );
     }
 
-    /// The node replied. Logs the end of an outage that was logged.
+    /// Records a reply. Logs the end of the outage if the outage was logged.
     #[inline]
     pub(crate) fn replied(&self, url: &str, now: impl FnOnce() -> Instant) {
         if self.failing.load(Ordering::Acquire) {
@@ -101,7 +102,7 @@ impl Outage {
     }
 }
 
-/// How long an outage that was logged now will have lasted at its next record.
+/// Returns the duration of the outage at its next record.
 fn next_record(lasted: Duration) -> Duration {
     let first = FIRST_RECORDS.into_iter().find(|record| *record > lasted);
     first.unwrap_or_else(|| lasted + LATER_RECORDS)

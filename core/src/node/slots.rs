@@ -1,30 +1,32 @@
-//! Which hash slot of a Redis Cluster a key is in: what is locked together must be in one.
+//! Computes the Redis Cluster hash slot of a key. The keys of one lock must be in the same slot.
 //!
-//! The rule is the cluster's own: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
-//! Pure, and the same whether or not there is a cluster: fence keys are named by it everywhere.
+//! The rule is that of the cluster specification,
+//! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>. It applies without a cluster too,
+//! because the names of fence keys always depend on it.
 
 use crc16::{State, XMODEM};
 
 use crate::text::shown;
 
-/// How many there are, in every cluster.
+/// The number of slots in every cluster.
 pub(crate) const SLOTS: u16 = 16_384;
-/// A lock of many names names so many of their slots: enough to see what to do.
+/// The maximum number of names that an error shows.
 const SHOWN: usize = 8;
 
-/// What decides the key's hash slot, where that is not the whole key.
+/// Returns the part of the key that determines its slot, unless it is the whole key.
 pub(crate) fn hash_tag(key: &str) -> Option<&str> {
     let (tag, _) = key.split_once('{')?.1.split_once('}')?;
-    // `{}` is no tag: the whole key decides then.
+    // `{}` is not a tag: the whole key determines the slot.
     Some(tag).filter(|tag| !tag.is_empty())
 }
 
-/// The key's slot.
+/// Returns the hash slot of the key.
 pub(crate) fn slot(key: &str) -> u16 {
     State::<XMODEM>::calculate(hash_tag(key).unwrap_or(key).as_bytes()) % SLOTS
 }
 
-/// The rule that keys of several slots break, in words that show the way out; `None`: they are in one.
+/// Returns the error text for keys in several slots, including how to fix it. Returns `None` if all keys are in one
+/// slot.
 pub(crate) fn several_slots(keys: &[String]) -> Option<String> {
     let first = keys.first().map(|key| slot(key))?;
     if keys.iter().all(|key| slot(key) == first) {
@@ -48,7 +50,7 @@ mod tests {
 
     #[test]
     fn slots_are_the_clusters_own() {
-        // As `CLUSTER KEYSLOT` answers.
+        // As returned by `CLUSTER KEYSLOT`.
         for (key, is) in [
             ("", 0),
             ("foo", 12182),

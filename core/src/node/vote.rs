@@ -1,7 +1,4 @@
-//! What a node is asked for, and what it answers: plain data, the same for every kind of node.
-//!
-//! No behaviour but [`Taken`]'s bits: how a question travels is the node's business, what answers add up to the
-//! quorum's.
+//! Defines the commands for a node and their results as plain data, the same for every kind of node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,119 +7,116 @@ use uuid::Uuid;
 
 use super::fencing::Fencing;
 
-/// What a round asks for: these keys, for the owner of this token.
+/// What a round requests: these keys for the owner of this token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Claim {
-    /// The lock keys: all of them or none.
+    /// The lock keys. They are acquired all or none.
     pub(crate) keys: Arc<[String]>,
-    /// Where fencing tokens are kept, one for each key; empty without fencing.
+    /// The keys that store fencing tokens, one for each lock key. Empty without fencing.
     pub(crate) fences: Arc<[String]>,
-    /// Whose the keys are to be: their value.
-    /// 32 hex digits. Nothing else goes into a key that is held: other libraries compare the whole value.
+    /// The value of the keys, which identifies their owner. It has 32 hex digits. A held key contains nothing else,
+    /// because other libraries compare the whole value.
     pub(crate) token: Arc<str>,
 }
 
-/// What stands before the token in a key that was released and stays for `min_hold`: it is nobody's then, neither of who
-/// released it nor of who has attached to it.
+/// The prefix of the token in a key that was released and remains for `min_hold`. Such a key has no owner: neither the
+/// client that released it nor one that attached to it.
 pub(crate) const KEPT: &str = "kept:";
 
 impl Claim {
-    /// A claim under a token of its own: a delete of it can never hit another round's grant.
+    /// Creates a claim with a new token, so that its delete can never affect the grant of another round.
     pub(crate) fn new(keys: Arc<[String]>, fences: Arc<[String]>) -> Self {
-        // From the system's randomness, one call each. A generator in user space is faster by some 4 % of a
-        // client's work, and repeats itself in a machine that is restored from a snapshot: two owners with one
-        // token exclude nobody.
+        // Each token uses the randomness of the operating system. A generator in user space would be faster, but it
+        // repeats itself in a machine that is restored from a snapshot. Two owners with the same token do not exclude
+        // each other.
         let mut digits = Uuid::encode_buffer();
         let token = Arc::from(&*Uuid::new_v4().simple().encode_lower(&mut digits));
         Self { keys, fences, token }
     }
 
-    /// What its keys hold once they are released and stay.
+    /// Returns the value of keys that remain after their release.
     pub(crate) fn kept(&self) -> String {
         format!("{KEPT}{}", self.token)
     }
 }
 
-/// What is known of a lock before a round asks for it, which decides how it is asked for.
+/// What the client knows about a lock before a round. It determines which commands the round sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// Nobody is known to want it: asked for in the way that is cheapest then, though it takes a second question where
-    /// somebody has it.
+    /// No contention is known. Sends the cheapest command, which needs a second one if the lock is held.
     Free,
-    /// Anything: asked for in one question.
+    /// Nothing is known. Sends one command that covers all cases.
     Unknown,
-    /// Others want it: over several nodes one is asked before the others.
+    /// Other clients compete for the lock. Of several nodes, one gets the command before the others.
     Contended,
 }
 
-/// How a vote is asked for.
+/// The parameters of a vote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VoteParams {
-    /// What the key is to live for, from the moment the node runs the command.
+    /// The TTL of the key, from the moment when the node runs the command.
     pub(crate) ttl: Duration,
-    /// How long the caller listens for the answer.
-    /// The node may take longer: a late answer is still an answer, only to nobody.
+    /// How long the caller waits for the reply. The node may reply later, but the caller then ignores it.
     pub(crate) timeout: Duration,
-    /// A lease's first vote here: a node that restarted too recently must refuse it.
+    /// Whether this is the first vote of a lease on this node. A node that restarted recently refuses it.
     pub(crate) first: bool,
-    /// It only asks whether the lease is whole: nothing counts for longer by the answer, so that neither replicas nor
-    /// disks are waited for.
+    /// Whether the round only checks the lease. Its result extends nothing, so it does not wait for replicas or disks.
     pub(crate) check: bool,
-    /// Whether somebody may have the keys.
+    /// Whether another client may have the keys.
     pub(crate) expect: Expect,
-    /// What becomes of the fencing token that the node keeps.
+    /// How the node's fencing token is treated.
     pub(crate) fencing: Fencing,
 }
 
 impl VoteParams {
-    /// How a node that has a lease, or should have it, is asked to have it for longer.
-    /// No first vote: the restart guard has no say, or a restart would end a lease that a quorum still has.
+    /// Returns the parameters for a lease that the node has, or should have. Such a vote is not a first vote: the
+    /// restart guard must not end a lease that a quorum still has.
     pub(crate) fn later(ttl: Duration, timeout: Duration, fencing: Fencing) -> Self {
         Self { ttl, timeout, first: false, check: false, expect: Expect::Unknown, fencing }
     }
 }
 
-/// A node's answer to an acquire.
+/// The result of an acquire on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
-    /// With the fencing token that the node now keeps, where one was asked for.
-    /// The keys are the claim's, and live for at least the ttl.
+    /// Granted. The keys have the claim's token and live for at least the TTL. With fencing, this is the token that the
+    /// node now stores.
     Granted(Option<u64>),
-    /// Another owner's, for this long; `None`: without a known end. And which of the keys.
+    /// Held by another owner for this long, or `None` without a known end. Also tells which of the keys are held.
     Held(Option<Duration>, Taken),
 }
 
-/// Which of a claim's keys are not to be had: a bit for each of the first 64, by its place. Of more nothing is known.
+/// Which keys of a claim are held, as one bit for each of the first 64 keys. The other keys are unknown.
 ///
-/// It is for fairness alone: of a key beyond the 64th a caller may be let on too early, and is refused by the
-/// nodes.
+/// It is used for fairness only. For a key beyond the 64th, a caller may be admitted too early, and the nodes then
+/// refuse it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// A bit for each.
+    /// One bit per key.
     keys: u64,
-    /// Nobody has them: they were released, and stay for `min_hold`.
+    /// Whether the keys have no owner, because they were released and remain for `min_hold`.
     pub(crate) kept: bool,
 }
 
 impl Taken {
-    /// Zero beyond the 64th: no bit, rather than another key's.
+    /// Returns zero beyond the 64th key, so that another key's bit is not used.
     fn bit(at: usize) -> u64 {
         u32::try_from(at).ok().and_then(|at| 1_u64.checked_shl(at)).unwrap_or(0)
     }
 
-    /// Whether others have the key at this place.
+    /// Whether the key at this position is held.
     pub(crate) fn has(self, at: usize) -> bool {
         self.keys & Self::bit(at) != 0
     }
 
-    /// The same, where nobody has them but they stay, or do not.
+    /// Sets whether the keys only remain for `min_hold`.
     pub(crate) fn that_stay(self, kept: bool) -> Self {
         Self { kept, ..self }
     }
 
-    /// Whether it is all of so many keys.
+    /// Whether it covers all keys, for this number of keys.
     pub(crate) fn all(self, keys: usize) -> bool {
-        // Of more than 64 never: then those behind are let on, and find out.
+        // False for more than 64 keys. Waiting callers are then admitted and get their result from the nodes.
         (0..keys).all(|at| self.has(at))
     }
 }
@@ -134,24 +128,22 @@ impl FromIterator<usize> for Taken {
     }
 }
 
-/// A node's answer to an extend.
+/// The result of an extend on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extension {
-    /// The keys are ours, and live for at least as long as was asked.
+    /// The claim owns the keys, and they live for at least the requested time.
     Extended,
-    /// A key is gone.
-    /// So the lease is not whole there; a later round may put it back.
+    /// A key is missing, so the lease is incomplete on this node. A later round may restore it.
     Missing,
-    /// A key is another owner's.
+    /// A key has another owner.
     Taken,
 }
 
-/// Who has a key.
+/// The holder of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// The key's value; with [`KEPT`] before it nobody has it.
+    /// The value of the key. With the prefix [`KEPT`], the key has no holder.
     pub(crate) token: String,
-    /// What is left of it; `None`: without a known end.
-    /// By the node's own clock, at the time of the answer.
+    /// The remaining time by the node's own clock when it replied, or `None` without a known end.
     pub(crate) remaining: Option<Duration>,
 }

@@ -1,7 +1,7 @@
-//! Who wants to know when a key changes: waiters, and the holders of leases.
+//! Notifies waiting acquires and the monitor of leases about changed keys.
 //!
-//! A change is a reason to ask, never an answer: a push may be for an extend, or for a lock that somebody else
-//! already has again. What is told to nobody is not kept, but for the monitor, which listens always
+//! A change is only a reason to send a command. A push may result from an extend, or another client may already have
+//! the lock again. Changes without a subscriber are dropped, except for the monitor, which always listens
 //! ([`super::changes`]).
 
 use std::collections::HashSet;
@@ -15,29 +15,29 @@ use super::changes::{Change, Changes, Teller};
 use super::slots::slot;
 use crate::keyed::{Key, Keyed};
 
-/// One client's interests. Nodes ring it, waiters subscribe, the monitor of leases listens to all of it.
+/// The subscriptions of one client. Nodes notify it, acquires subscribe to keys, and the monitor receives every change.
 pub(crate) struct Watch {
-    /// Held while signals are rung: a waker must not run its task at once, which no executor does.
+    /// Held during notifications. Executors never run a task directly from its waker, so this cannot deadlock.
     signals: Mutex<Signals>,
-    /// Its end, with the last node and lease of the client, is what ends the monitor.
+    /// Ends the monitor when the last node and lease of the client are dropped.
     leases: Teller,
 }
 
-/// Each waiter's signal, under each of its keys; a key goes with its last waiter.
+/// The signal of each waiter under each of its keys. A key is removed with its last waiter.
 #[derive(Default)]
 struct Signals {
     by_key: Keyed<SmallVec<[Arc<Signal>; 1]>>,
-    /// How many waiters there were.
+    /// The number of waiters so far.
     next: u64,
 }
 
 impl Signals {
-    /// Those of one key's waiters.
+    /// Returns the signals of one key.
     fn of(&self, key: &str) -> impl Iterator<Item = &Signal> {
         self.by_key.get(key).into_iter().flatten().map(|signal| &**signal)
     }
 
-    /// Those of the keys that are wanted, in the order in which they came.
+    /// Returns the signals of all matching keys, in the order of subscription.
     fn of_each(&self, wanted: impl Fn(&str) -> bool) -> Vec<&Signal> {
         let keys = self.by_key.iter().filter(|(key, _)| wanted(key.text()));
         let mut all: Vec<&Signal> =
@@ -47,19 +47,19 @@ impl Signals {
     }
 }
 
-/// One waiter's.
+/// The signal of one waiter.
 #[derive(Default)]
 struct Signal {
-    /// No other waiter of the client has it.
+    /// Unique among the waiters of the client.
     number: u64,
-    /// Counts, as a bell alone is heard only by who listens at that moment.
+    /// Counts the changes, because a notification only reaches a task that waits at that moment.
     changes: AtomicU64,
-    /// Rung at each change of the keys.
+    /// Notified at each change of the keys.
     bell: Notify,
 }
 
 impl Signal {
-    /// Counted before it is rung: who is woken finds the count changed.
+    /// Counts before it notifies, so that a woken task finds the new count.
     fn ring(&self) {
         self.changes.fetch_add(1, Ordering::Release);
         self.bell.notify_waiters();
@@ -67,14 +67,14 @@ impl Signal {
 }
 
 impl Watch {
-    /// Nobody waits yet; `leases` is where the monitor listens.
+    /// Creates a watch without waiters. The monitor listens to `leases`.
     pub(crate) fn new(leases: Arc<Changes>) -> Self {
         Self { signals: Mutex::default(), leases: Teller(leases) }
     }
 
-    /// A node's word: wakes waiters, and has the leases concerned checked.
+    /// Handles a change that a node reported. Wakes the waiters and has the affected leases checked.
     pub(crate) fn changed(&self, change: Change) {
-        // Waiters first: for them each microsecond of a handover counts.
+        // Waiters come first, because the latency of a handover depends on them.
         match &change {
             Change::Key(key) => self.wake(key),
             Change::Slots(slots) => {
@@ -82,22 +82,22 @@ impl Watch {
                 let moved = |key: &str| slots.contains(&slot(key));
                 self.signals().of_each(moved).into_iter().for_each(Signal::ring);
             }
-            // A flush, or a connection that came or went: what was pushed meanwhile went nowhere.
+            // Pushes were lost during a flush, or while a connection began or ended.
             Change::All => self.signals().of_each(|_| true).into_iter().for_each(Signal::ring),
         }
         self.leases.0.add(change);
     }
 
-    /// [`Watch::changed`] for several keys.
+    /// Does the same as [`Watch::changed`] for several keys.
     pub(crate) fn changed_keys(&self, keys: &[String]) {
         for key in keys {
             self.changed(Change::Key(key.clone()));
         }
     }
 
-    /// Wakes waiters only: for changes that this client made itself.
+    /// Wakes waiters only, for changes by this client.
     ///
-    /// A server tells nothing to the connection that made the change; our leases know of it already.
+    /// A server does not notify the connection that made the change. The client's own leases already know about it.
     pub(crate) fn wake(&self, key: &str) {
         self.signals().of(key).for_each(Signal::ring);
     }
@@ -106,11 +106,11 @@ impl Watch {
         self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An interest in these keys, which notes every change from now on.
+    /// Subscribes to these keys. Every later change is counted.
     pub(crate) fn subscribe(self: &Arc<Self>, keys: &Arc<[String]>) -> Subscription {
         let mut signals = self.signals();
         signals.next += 1;
-        // One for all keys: whichever changes wakes the waiter once.
+        // One signal for all keys, so that any change wakes the waiter once.
         let signal = Arc::new(Signal { number: signals.next, ..Signal::default() });
         for key in Key::each(keys) {
             signals.by_key.entry(key).or_default().push(Arc::clone(&signal));
@@ -120,7 +120,7 @@ impl Watch {
     }
 }
 
-/// An interest in some keys, for as long as it lives.
+/// A subscription to some keys. It ends when dropped.
 pub(crate) struct Subscription {
     watch: Arc<Watch>,
     keys: Arc<[String]>,
@@ -128,17 +128,18 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Changes so far: read it before asking the nodes, and hand it to [`Self::changed_since`].
+    /// Returns the number of changes so far. Read it before sending a command, and pass it to [`Self::changed_since`].
     pub(crate) fn mark(&self) -> u64 {
         self.signal.changes.load(Ordering::Acquire)
     }
 
-    /// Ends once something changed after `mark`.
+    /// Waits until something changed after `mark`.
     ///
-    /// Dropping the future loses nothing: the count stays.
+    /// Dropping the future loses nothing, because the changes are counted.
     pub(crate) async fn changed_since(&self, mark: u64) {
         loop {
-            // Made before the look: a change in between is heard (`notify_waiters` reaches those that exist).
+            // Created before the check, so that a change in between is not missed (`notify_waiters` reaches existing
+            // futures).
             let bell = self.signal.bell.notified();
             if self.mark() != mark {
                 return;
@@ -148,7 +149,7 @@ impl Subscription {
     }
 }
 
-/// An acquire that ends, in whatever way, leaves no signal behind.
+/// Removes the signal when the acquire ends, however it ends.
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut signals = self.watch.signals();
