@@ -1,5 +1,5 @@
-//! What is known of a cluster, and what follows from each change of it: the map, the servers, and what is owed to a
-//! slot's next owner.
+//! Keeps the known state of a cluster and applies changes to it: the map, the servers, and the pending deletes for the
+//! next owner of a slot.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -21,10 +21,10 @@ use crate::clock::Clock;
 use crate::log;
 use crate::node::{Change, Fault, SLOTS, Watch, slot};
 
-/// Something that comes after a while.
+/// Futures that complete later.
 pub(super) type Later<T> = FuturesUnordered<Pin<Box<dyn Future<Output = T> + Send>>>;
 
-/// What is known of a cluster.
+/// The known state of a cluster.
 pub(super) struct Atlas {
     /// Read by every command.
     pub(super) map: Arc<ArcSwap<Map>>,
@@ -32,26 +32,26 @@ pub(super) struct Atlas {
     pub(super) members: Members,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) watch: Arc<Watch>,
-    /// Who is asked for the map, and when.
+    /// Determines when to request the map, and from which servers.
     pub(super) survey: Survey,
-    /// Deletes that are owed to a slot's next owner.
+    /// Pending deletes for the next owner of a slot.
     pub(super) debts: Debts,
-    /// Slots of which servers contradict each other: their owners stay who they were until the servers agree.
+    /// Slots for which servers report different owners. Their owners stay the same until the servers agree.
     disputed: HashSet<u16>,
-    /// Maps that are no more, and may still be read.
+    /// Replaced maps that commands may still read.
     read: Vec<Weak<Map>>,
-    /// Former owners that have answered everything, each with the age of the map in which it lost slots.
+    /// Former owners that have replied to every command, each with the age of the map in which it lost slots.
     pub(super) emptied: Later<(Arc<Member>, u64)>,
 }
 
 impl Atlas {
-    /// Nobody has a map. Said once, not at every survey until there is one.
+    /// Logs that no server returned a map. Called once, not for every survey.
     pub(super) fn say_lost(&self, fault: &Fault) {
         let node = self.members.url();
         log::event!(Info, Node, { node: node, fault: fault.to_string() }, "no map of the cluster");
     }
 
-    /// Nothing is known yet.
+    /// Creates an empty state.
     pub(super) fn new(
         map: Arc<ArcSwap<Map>>,
         members: Members,
@@ -63,10 +63,11 @@ impl Atlas {
         Self { map, members, clock, watch, survey, debts, disputed, read, emptied }
     }
 
-    /// A delete that is owed by a server: owed to another one, too, if that has the slot by now or later.
+    /// Records a pending delete of a server. Sends it to the slot's current owner if that is another server. Otherwise
+    /// the next owner gets it.
     ///
-    /// With the way that it came: the owner may send it here again at once, as long as a slot is on its way to a server
-    /// that is gone.
+    /// The delete keeps its detour. While a slot migrates to a server that is gone, the owner may redirect it again
+    /// immediately.
     pub(super) fn owe(&mut self, from: &Address, command: Command, detour: Detour) {
         let map = self.map.load();
         let owner = slot_of(&command).map(|slot| map.owner(slot));
@@ -80,8 +81,8 @@ impl Atlas {
         }
     }
 
-    /// A server says who has a slot: the map has it so if it was that server's by the map, and who it is said to be is
-    /// asked for the rest.
+    /// Applies a redirect. The map changes only if it names the redirecting server as the owner. A survey then asks the
+    /// reported owner for the rest.
     pub(super) fn believe(&mut self, from: &Address, slot: u16, to: &Address) {
         let ours = self.map.load().owner(slot).address.as_ref() == Some(from);
         if !ours || slot >= SLOTS {
@@ -96,18 +97,19 @@ impl Atlas {
         self.survey.want();
     }
 
-    /// A server replied that its cluster is down, or that a slot that is its own by the map is not served.
+    /// Records that a server replied that its cluster is down, or that it does not serve a slot that it owns by the
+    /// map.
     pub(super) fn refused(&mut self, from: &Address) {
         self.members.refused(from, self.clock.now());
         self.survey.want();
     }
 
-    /// Whether something is wrong that another survey may find to be over.
+    /// Whether a problem exists that a later survey may find resolved.
     pub(super) fn is_unsettled(&self) -> bool {
         !self.disputed.is_empty() || self.members.misses(&self.map.load(), self.clock.now())
     }
 
-    /// Sets each slot's owner as the servers report it. A slot without a reported owner has none.
+    /// Sets the reported owner of each slot. A slot without a reported owner has none.
     pub(super) fn apply(&mut self, topology: &Topology) {
         let map = self.map.load_full();
         let mut owners = vec![Arc::clone(map.lobby()); usize::from(SLOTS)];
@@ -117,20 +119,20 @@ impl Atlas {
         }
         for range in &topology.ranges {
             let owner = self.members.get(&range.owner);
-            // Of a range that ends before it begins nothing is taken.
+            // Ignores a range that ends before it begins.
             let slots = owners.get_mut(usize::from(range.first)..=usize::from(range.last));
             slots.into_iter().flatten().for_each(|slot| *slot = Arc::clone(&owner));
         }
         self.change((0..).zip(owners));
     }
 
-    /// Slots have other owners: whoever waits asks there, and what is owed is owed there.
+    /// Changes the owners of slots. Waiters then ask the new owners, which also get the pending deletes.
     fn change(&mut self, to: impl Iterator<Item = (u16, Arc<Member>)>) {
         let Some((next, moved)) = self.map.load().moved(to) else { return };
         let next = Arc::new(next);
         let old = self.map.swap(Arc::clone(&next));
         let now = self.clock.now();
-        // The first map takes no slot from anybody.
+        // With the first map, no slot changes its owner.
         if !old.servers().is_empty() {
             for server in next.servers() {
                 let its = |slot: &u16| Arc::ptr_eq(next.owner(*slot), server);
@@ -148,11 +150,11 @@ impl Atlas {
             }
         }
         self.empty(&old, &next);
-        // Reads are tracked by the former owner: each is to be made again.
+        // The former owners tracked the reads, so the reads must be repeated.
         self.watch.changed(Change::Slots(moved));
     }
 
-    /// Former owners are forgotten once nothing that was asked by an older map is unanswered there.
+    /// Forgets former owners once they have replied to all commands that were sent by older maps.
     fn empty(&mut self, old: &Arc<Map>, next: &Arc<Map>) {
         let read = &mut self.read;
         read.retain(|old| old.strong_count() > 0);
@@ -166,21 +168,21 @@ impl Atlas {
         }
     }
 
-    /// Asks who may know. `all`: whoever may, as those who should did not say.
+    /// Starts a survey. With `all`, it asks every server that may know, because the preferred ones did not reply.
     pub(super) fn ask(&mut self, all: bool) {
         let map = self.map.load();
         let asked = self.members.asked(&map, all);
         self.survey.begin(asked, !map.servers().is_empty());
     }
 
-    /// A former owner has answered everything that it was asked before a map of this age.
+    /// Forgets a former owner that has replied to all commands sent before the map of this age.
     pub(super) fn forget_former(&mut self, member: &Arc<Member>, age: u64) {
         let next = self.map.load().without_former(member, age);
         self.read.push(Arc::downgrade(&self.map.swap(Arc::new(next))));
     }
 }
 
-/// The slot of the command's keys; `None`: it has none.
+/// Returns the slot of the command's keys, or `None` if it has no keys.
 pub(super) fn slot_of(command: &Command) -> Option<u16> {
     command.key().map(|key| slot(&key))
 }

@@ -1,4 +1,4 @@
-//! When something is over: a former owner's last answer, and a client's last delete.
+//! Waits for the last reply of a former owner, and for the last delete of a client.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,27 +13,27 @@ use super::map::{Map, Member};
 use crate::clock::Clock;
 use crate::node::Node;
 
-/// How often is looked whether a map is still being read.
+/// How often to check whether a map is still being read.
 const READ: Duration = Duration::from_millis(1);
-/// How often a server is asked again that does not answer.
+/// How often a server that does not reply is asked again.
 const AGAIN: Duration = Duration::from_millis(100);
-/// A server that has no slots any more and cannot be reached so often is not waited for: what may still arrive there
-/// finds no slot. A minute, at least.
+/// The number of failed attempts after which a server without slots is given up. A command that still arrives there
+/// finds no slot. They take at least a minute.
 const GONE: u32 = 600;
-/// As long as an answer may take.
+/// The time limit for replies.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Word of whether a client's end is over.
+/// Completes with whether all work of a closed client has ended.
 pub(super) type Ending = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// Ends once a former owner has answered everything that was asked of it by maps that are no more.
+/// Waits until a former owner has replied to every command that was sent by replaced maps.
 pub(super) async fn answered(old: &[Weak<Map>], member: &Member, present: &ArcSwap<Map>) {
-    // Whoever still reads an old map may be about to give a command to the owner that it names.
+    // A reader of an old map may be about to send a command to the owner that it names.
     while old.iter().any(|old| old.strong_count() > 0) {
         sleep(READ).await;
     }
     let mut tries = 0;
-    // Over a connection that lives: its predecessor was ended by the server.
+    // The reply comes over a live connection, whose predecessor the server has closed.
     while member.node.drained().await.is_err() {
         let slots = member.address.as_ref().is_some_and(|address| present.load().has(address));
         tries += 1;
@@ -44,10 +44,10 @@ pub(super) async fn answered(old: &[Weak<Map>], member: &Member, present: &ArcSw
     }
 }
 
-/// The client is gone: whether nothing is on its way to the members, or owed, a moment from now.
+/// After the client is gone, returns whether no command is under way to the members and no delete is pending.
 pub(super) async fn ended(members: Vec<Arc<Member>>, clock: Arc<dyn Clock>) -> bool {
     let _ = timeout(ANSWER, join_all(members.iter().map(|member| member.node.drained()))).await;
-    // What was sent on to another one by then is counted there now.
+    // Commands that were redirected by then count at their new server.
     let now = clock.now();
     let over = !members.iter().any(|member| member.node.link.owes(now));
     if !over {
@@ -56,7 +56,7 @@ pub(super) async fn ended(members: Vec<Arc<Member>>, clock: Arc<dyn Clock>) -> b
     over
 }
 
-/// Never, while the client is there.
+/// Never completes while the client exists.
 pub(super) async fn over(ending: &mut Option<Ending>) -> bool {
     match ending {
         Some(ending) => ending.await,

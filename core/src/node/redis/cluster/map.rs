@@ -1,7 +1,7 @@
-//! Which server has which slot, as far as is known: read by every command, and never changed in place.
+//! Maps hash slots to servers, as far as known. Every command reads a map, and maps are never changed in place.
 //!
-//! A slot that changes hands keeps its former owner for a while. A vote may still be unanswered there, and what it makes
-//! may come over to the new owner: whoever deletes does it behind that vote, too.
+//! A slot that moves keeps its former owner for a while. A vote may still be unanswered there, and its key may migrate
+//! to the new owner. Therefore deletes are also sent to the former owner, after that vote.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::node::SLOTS;
 
 /// One server of a cluster.
 pub(crate) struct Member<N = RedisNode> {
-    /// `None`: the lobby, where commands wait whose owner is not known.
+    /// `None` for the lobby, where commands wait whose owner is not known.
     pub(crate) address: Option<Address>,
     /// Its connection.
     pub(crate) node: N,
 }
 
-/// A slot's owner before this one.
+/// A previous owner of a slot.
 struct Former<N> {
     member: Arc<Member<N>>,
-    /// The age of the map in which it was the owner no more.
+    /// The age of the map that removed it as the owner.
     since: u64,
 }
 
@@ -31,51 +31,52 @@ impl<N> Clone for Former<N> {
     }
 }
 
-/// Every slot's owner, at one moment. In the simulation a server is a number.
+/// The owner of every slot at one time. In the simulation a server is a number.
 pub(crate) struct Map<N = RedisNode> {
-    /// By slot: a place in `members`.
+    /// By slot, as a position in `members`.
     owners: Box<[u16]>,
-    /// The lobby, then the servers.
+    /// The lobby, followed by the servers.
     members: Vec<Arc<Member<N>>>,
-    /// By slot. Nearly always empty.
+    /// By slot. Almost always empty.
     former: HashMap<u16, Vec<Former<N>>>,
-    /// Counts its changes.
+    /// The number of changes so far.
     pub(crate) age: u64,
 }
 
 impl<N> Map<N> {
-    /// Nothing is known yet.
+    /// Creates a map without servers.
     pub(crate) fn new(lobby: Arc<Member<N>>) -> Self {
         let owners = vec![0; usize::from(SLOTS)].into();
         Self { owners, members: vec![lobby], former: HashMap::new(), age: 0 }
     }
 
-    /// Who has the slot, or the lobby.
+    /// Returns the owner of the slot, or the lobby.
     pub(crate) fn owner(&self, slot: u16) -> &Arc<Member<N>> {
-        // Every place in the list is one of a member, and the lobby is the first.
+        // Every stored position is valid, and the lobby is the first member.
         let place = self.owners.get(usize::from(slot)).map_or(0, |place| usize::from(*place));
         self.members.get(place).unwrap_or(&self.members[0])
     }
 
-    /// Where commands wait whose owner is not known.
+    /// Returns the lobby, where commands wait whose owner is not known.
     pub(crate) fn lobby(&self) -> &Arc<Member<N>> {
         &self.members[0]
     }
 
-    /// The servers that have slots.
+    /// Returns the servers that have slots.
     pub(crate) fn servers(&self) -> &[Arc<Member<N>>] {
         &self.members[1..]
     }
 
-    /// Whether it has slots.
+    /// Whether the server has slots.
     pub(crate) fn has(&self, address: &Address) -> bool {
         self.servers().iter().any(|member| member.address.as_ref() == Some(address))
     }
 
-    /// Where a key of the slot is deleted: at the owner, and behind the votes that are unanswered where it was before.
+    /// Returns where to delete a key of the slot: at the owner, and at former owners after their unanswered votes.
     ///
-    /// What was asked there may be carried out yet, and come over with the slot; or be answered by the way to the
-    /// new owner, to which the delete goes once more, then. By one map: each server is one or the other.
+    /// A vote at a former owner may still be run and migrate with the slot. Or it may be redirected to the new owner,
+    /// and then the delete is redirected too. Both come from the same map, so each server has only one of the two
+    /// roles.
     pub(crate) fn deleted_at(
         &self,
         slot: u16,
@@ -83,13 +84,13 @@ impl<N> Map<N> {
         (self.owner(slot), self.former(slot))
     }
 
-    /// Servers at which a vote for the slot may still be unanswered.
+    /// Returns the servers where a vote for the slot may still be unanswered.
     fn former(&self, slot: u16) -> impl Iterator<Item = &Arc<Member<N>>> {
         let former = if self.former.is_empty() { None } else { self.former.get(&slot) };
         former.into_iter().flatten().map(|former| &former.member)
     }
 
-    /// The next map, in which these slots have these owners, and the slots that had others; `None`: it is the same.
+    /// Returns the next map with these owners, and the slots whose owner changed. Returns `None` if nothing changed.
     pub(crate) fn moved(
         &self,
         to: impl Iterator<Item = (u16, Arc<Member<N>>)>,
@@ -112,17 +113,17 @@ impl<N> Map<N> {
         (!moved.is_empty()).then_some((next, moved))
     }
 
-    /// The slot is another one's from now on, and its owner so far one of the former ones.
+    /// Changes the owner of the slot and records the old one as a former owner.
     fn give(&mut self, slot: u16, to: &Arc<Member<N>>, from: &Arc<Member<N>>) {
         let known = self.members.iter().position(|member| Arc::ptr_eq(member, to));
         let place = known.unwrap_or_else(|| {
             self.members.push(Arc::clone(to));
             self.members.len() - 1
         });
-        // More servers than slots there are not.
+        // There are never more servers than slots.
         self.owners[usize::from(slot)] = u16::try_from(place).unwrap_or(0);
         let former = self.former.entry(slot).or_default();
-        // What was asked of the owner is in order there, however often it lost the slot meanwhile.
+        // The owner runs all its commands in order, even if it lost the slot in between.
         former.retain(|former| {
             !Arc::ptr_eq(&former.member, to) && !Arc::ptr_eq(&former.member, from)
         });
@@ -131,7 +132,7 @@ impl<N> Map<N> {
         }
     }
 
-    /// Servers without slots are not kept here.
+    /// Removes servers without slots.
     fn forget_idle(&mut self) {
         let mut places = vec![None; self.members.len()];
         let mut kept = vec![Arc::clone(&self.members[0])];
@@ -146,7 +147,7 @@ impl<N> Map<N> {
         self.members = kept;
     }
 
-    /// Who lost a slot as this map came to be: each once.
+    /// Returns each server that lost a slot with this map once.
     pub(crate) fn losers(&self) -> Vec<Arc<Member<N>>> {
         let mut all: Vec<Arc<Member<N>>> = Vec::new();
         for former in self.former.values().flatten().filter(|former| former.since == self.age) {
@@ -157,7 +158,8 @@ impl<N> Map<N> {
         all
     }
 
-    /// The map without who lost slots in one of this age: all that was asked of it until then is answered.
+    /// Returns the map without a former owner that lost its slots at this age, because it has replied to all earlier
+    /// commands.
     pub(crate) fn without_former(&self, member: &Arc<Member<N>>, age: u64) -> Self {
         let mut former = self.former.clone();
         former.retain(|_, list| {

@@ -1,4 +1,4 @@
-//! The servers of a cluster: each with a connection of its own, made when it is first heard of.
+//! Manages the servers of a cluster. Each one gets a connection when it is first named.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -20,51 +20,51 @@ use crate::node::Watch;
 
 /// How many servers a survey asks. Their replies are compared.
 const ASKED: usize = 3;
-/// After a server said that its cluster is down another one may take its place for so long: longer than a failover takes.
+/// How long after a "cluster is down" reply another server may take over. This is longer than a failover takes.
 const FAILOVER: Duration = Duration::from_secs(30);
-/// A server that has had no slots for so long is let go of, with its connection.
+/// How long a server without slots is kept, with its connection.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// What every connection of a cluster is made with.
+/// The parameters of every connection of a cluster.
 pub(super) struct Maker {
     pub(super) url: String,
     pub(super) seeds: Seeds,
-    /// For how long a server that is new takes no first vote.
+    /// How long a new server takes no first vote.
     pub(super) guard: Duration,
     pub(super) needs: Needs,
-    /// By which a cluster that is given twice is found out.
+    /// Detects a cluster that is configured twice.
     pub(super) run_ids: Arc<RunIds>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) watch: Arc<Watch>,
-    /// The runtime whose tasks read by themselves what they wait for.
+    /// The runtime whose tasks read their own replies.
     pub(super) runtime: Option<Arc<OnRuntime>>,
-    /// Where they say what they cannot get done.
+    /// Receives what the connections cannot complete.
     pub(super) strays: UnboundedSender<(Address, Stray)>,
-    /// Counts deletes that are not where they were asked first.
+    /// Counts deletes that are no longer at the server that they were first sent to.
     pub(super) astray: Weak<()>,
 }
 
 impl RedisNode {
-    /// What was asked elsewhere, or of nobody yet, goes on here.
+    /// Queues a redirected command, or one that waited for its owner.
     pub(super) fn give(&self, in_flight: InFlight) {
         self.queue.put(in_flight);
     }
 }
 
-/// The servers that are known.
+/// The known servers.
 pub(super) struct Members {
     maker: Maker,
     /// Every server that was ever named, with its connection.
     known: HashMap<Address, Arc<Member>>,
-    /// When each was seen to have slots last.
+    /// When each server was last seen with slots.
     owned: HashMap<Address, Instant>,
-    /// Those without a connection, of whom there was one or an attempt.
+    /// Servers that had a connection or an attempt and now have no connection.
     down: HashSet<Address>,
     /// Servers that replied that one of their slots is not served, and when they last did.
     refused: HashMap<Address, Instant>,
-    /// As the last survey found them.
+    /// The result of the last survey.
     ranges: Vec<Range>,
-    /// Whom to ask first: those who know of a change at first hand.
+    /// Servers to ask first, because they know about a change directly.
     preferred: Vec<Address>,
 }
 
@@ -75,22 +75,22 @@ impl Members {
         Self { maker, known, owned, down, refused, ranges, preferred }
     }
 
-    /// The cluster's URL, without its password.
+    /// Returns the URL of the cluster without its password.
     pub(super) fn url(&self) -> &str {
         &self.maker.url
     }
 
-    /// A delete waits here: it is counted until it is done.
+    /// Counts a waiting delete until it is done.
     pub(super) fn keep(&self, in_flight: &mut InFlight) {
         in_flight.goes_astray(&self.maker.astray);
     }
 
-    /// All that there are.
+    /// Returns all servers.
     pub(super) fn all(&self) -> impl Iterator<Item = Arc<Member>> {
         self.known.values().map(Arc::clone)
     }
 
-    /// The server at an address. It connects with its first command.
+    /// Returns the server at this address. It connects with its first command.
     pub(super) fn get(&mut self, address: &Address) -> Arc<Member> {
         let maker = &self.maker;
         let member = self.known.entry(address.clone()).or_insert_with(|| {
@@ -114,22 +114,22 @@ impl Members {
         Arc::clone(member)
     }
 
-    /// There is a connection to it.
+    /// Records that the server has a connection.
     pub(super) fn opened(&mut self, address: &Address) {
         self.down.remove(address);
     }
 
-    /// There is none. Whether there was one until now.
+    /// Records that the server has no connection. Returns whether this is new.
     pub(super) fn ended(&mut self, address: &Address) -> bool {
         self.down.insert(address.clone())
     }
 
-    /// It said that its cluster is down, or that no server has a slot that is its own.
+    /// Records that the server replied that its cluster is down, or that it does not serve one of its slots.
     pub(super) fn refused(&mut self, address: &Address, now: Instant) {
         self.refused.insert(address.clone(), now);
     }
 
-    /// They are asked before the others, the first of them before the rest.
+    /// Makes the next survey ask these servers first, in this order.
     pub(super) fn prefer<'a>(&mut self, addresses: impl IntoIterator<Item = &'a Address>) {
         for address in addresses {
             if self.preferred.len() < ASKED && !self.preferred.contains(address) {
@@ -138,8 +138,8 @@ impl Members {
         }
     }
 
-    /// Whether a server that has slots cannot be reached, or does not serve them: another one may take its place at any
-    /// moment.
+    /// Whether a server with slots is unreachable or does not serve them. Another server may then take over at any
+    /// time.
     pub(super) fn misses(&self, map: &Map, now: Instant) -> bool {
         let refuses = |address: &Address| {
             self.refused.get(address).is_some_and(|at| now.since(*at) < FAILOVER)
@@ -150,12 +150,13 @@ impl Members {
         map.servers().iter().any(misses)
     }
 
-    /// Whether its last connection ended, or could not be opened.
+    /// Whether its last connection ended or could not be opened.
     fn is_down(&self, member: &Member) -> bool {
         member.address.as_ref().is_some_and(|address| self.down.contains(address))
     }
 
-    /// Whom to ask who has which slots. `all`: whoever may know, as those who should know did not say.
+    /// Selects the servers for a survey. With `all`, it selects every server that may know the slots, because the
+    /// preferred ones did not reply.
     pub(super) fn asked(&mut self, map: &Map, all: bool) -> Vec<Arc<Member>> {
         let mut asked: Vec<_> =
             map.servers().iter().filter(|member| !self.is_down(member)).map(Arc::clone).collect();
@@ -165,7 +166,7 @@ impl Members {
         asked.retain(|member| !preferred.iter().any(|first| Arc::ptr_eq(first, member)));
         asked.splice(..0, preferred);
         asked.truncate(ASKED);
-        // A single master may be the one that is cut off: its replicas know.
+        // A single master may be partitioned. Its replicas know more.
         if all || asked.len() < 2 {
             let owners =
                 self.ranges.iter().flat_map(|range| range.replicas.iter().chain([&range.owner]));
@@ -176,10 +177,10 @@ impl Members {
         asked
     }
 
-    /// What a survey found is remembered, and servers that it has no use for are let go of.
+    /// Stores the result of a survey and removes servers that are no longer needed.
     pub(super) fn learn(&mut self, topology: Topology, map: &Map, now: Instant) {
         self.ranges = topology.ranges;
-        // Until they agree.
+        // Preferred until they agree.
         self.prefer(topology.disputed.iter().flat_map(|(_, owners)| owners));
         let owners = map.servers().iter().filter_map(|member| member.address.clone());
         self.owned.extend(owners.map(|address| (address, now)));
@@ -190,9 +191,9 @@ impl Members {
         self.refused.retain(|address, at| owned.contains_key(address) && now.since(*at) < FAILOVER);
     }
 
-    /// The server has these slots from now on, which another one had before: it takes no first vote in them until all
-    /// leases have ended that the other one may have granted last. Nothing says whether that one gave them away with all
-    /// their keys, or failed and a replica took its place.
+    /// Guards slots that moved to this server. It takes no first vote in them until every lease has ended that the
+    /// previous owner may have granted last. The reason for the move is unknown: the previous owner may have handed
+    /// over its keys, or failed so that a replica took over.
     pub(super) fn guard(&self, slots: impl Iterator<Item = u16>, to: &Member, now: Instant) {
         if !self.maker.guard.is_zero() {
             to.node.link.guard_slots(slots, now, now + guard_time(self.maker.guard) + HEARD);

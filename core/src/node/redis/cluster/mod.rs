@@ -1,7 +1,8 @@
-//! A Redis Cluster as one node: a connection for each of its servers, and each key's commands to its slot's owner.
+//! Implements a Redis Cluster as one node, with a connection for each server. The owner of a key's slot gets the key's
+//! commands.
 //!
-//! The way of a command is a look at the map and the way of [`RedisNode`]. What a server sends elsewhere (MOVED, ASK)
-//! goes through the task of [`router`], which keeps the map; before there is a map, all does.
+//! A command looks its owner up in the map and then works as for [`RedisNode`]. The task of [`router`] maintains the
+//! map and handles redirects (MOVED, ASK). Before there is a map, it handles every command.
 
 mod atlas;
 mod ending;
@@ -39,22 +40,22 @@ use router::Router;
 
 pub(crate) use seeds::Seeds;
 
-/// A cluster: one logical node.
+/// A cluster as one logical node.
 pub(crate) struct ClusterNode {
     /// Without its password.
     url: String,
     map: Arc<ArcSwap<Map>>,
     clock: Arc<dyn Clock>,
-    /// Of the cluster as a whole. Each server has its own.
+    /// The outage of the cluster as a whole. Each server has its own one too.
     outage: Outage,
-    /// Counts deletes that went or go through the router and are not done, each of which has a clone.
+    /// Counts the unfinished deletes that passed through the router. Each of them has a clone.
     astray: Arc<()>,
-    /// Its end is the client's, and by and by the router's.
+    /// Dropped with the client, which eventually ends the router.
     _client: oneshot::Sender<()>,
 }
 
 impl ClusterNode {
-    /// Starts the cluster's task, which waits for the first command before anything connects.
+    /// Starts the task of the cluster. It connects with the first command.
     pub(crate) fn new(
         seeds: Seeds,
         (guard, needs): (Duration, Needs),
@@ -64,7 +65,7 @@ impl ClusterNode {
         runtime: Option<Arc<OnRuntime>>,
     ) -> Self {
         let url = seeds.redacted();
-        // Nobody's connection: what goes there is the router's to take.
+        // The lobby has no connection. The router takes its commands.
         let ((to_lobby, lobby, _), (to_router, strays)) = (queue(None), unbounded_channel());
         let node = RedisNode::leading_to(
             to_lobby,
@@ -90,20 +91,21 @@ impl ClusterNode {
         let (members, time) = (Members::new(maker), Arc::clone(&clock));
         let router = Router::new(lobby, strays, Atlas::new(Arc::clone(&map), members, time, watch));
         let (client, gone) = oneshot::channel();
-        // It outlives the node for as long as something is owed.
+        // The task outlives the node while deletes are pending.
         background::spawn(router.run(gone)).detach();
         let outage = Outage::default();
         Self { url, map, clock, outage, astray, _client: client }
     }
 
-    /// Asks the owner of the key's slot. The map is held until then: whoever changes it waits for those who read it.
+    /// Sends a command to the owner of the key's slot. The map is held meanwhile, because a change of the map waits for
+    /// its readers.
     fn of<T>(&self, key: Option<&String>, ask: impl FnOnce(&RedisNode) -> T) -> T {
         let map = self.map.load();
-        // A lock without a key there is not.
+        // A lock always has a key.
         ask(&map.owner(key.map_or(0, |key| slot(key))).node)
     }
 
-    /// Deletes wherever the keys may be; the owner's answer counts.
+    /// Deletes the keys at every server that may have them. The reply of the owner counts.
     fn delete(
         &self,
         claim: &Claim,
@@ -113,7 +115,8 @@ impl ClusterNode {
         let map = self.map.load();
         let slot = claim.keys.first().map_or(0, |key| slot(key));
         let (owner, former) = map.deleted_at(slot);
-        // First, and so before what former owners send on: only the first delete finds the key, and its answer is heard.
+        // The owner comes first, ahead of the deletes that former owners redirect to it. Only the first delete finds
+        // the key, and its reply must reach the caller.
         let reply = delete(&owner.node);
         for member in former {
             drop(again(&member.node));
@@ -198,7 +201,7 @@ impl Node for ClusterNode {
     }
 }
 
-/// What the simulation shares, which has a router of its own.
+/// Shared with the simulation, which has its own router.
 #[cfg(test)]
 pub(crate) mod simulated {
     pub(crate) use super::super::in_flight::Detour;

@@ -1,46 +1,48 @@
-//! What becomes of a command that a server of a cluster sent on: pure, and the simulation's, too.
+//! Decides what to do with a redirected command. Pure, and used by the simulation too.
 
 use std::time::Duration;
 
 use super::super::in_flight::{Detour, Purpose};
 use crate::clock::Instant;
 
-/// So many servers may send a command on at once; after that each waits, while their views of the cluster meet.
+/// How many servers may redirect a command immediately. Afterwards each redirect waits, so that the servers' views can
+/// converge.
 const AT_ONCE: u32 = 4;
-/// The shortest wait then, and where a slot is half here and half there.
+/// The shortest wait. It also applies while a slot is migrating.
 pub(crate) const MOMENT: Duration = Duration::from_millis(20);
-/// The longest one.
+/// The longest wait.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Whether it goes on.
+/// What to do with a redirected command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Onward {
-    /// Nobody waits for it: its delete may be on its way, and nothing of it may come behind that.
+    /// Dropped, because no caller waits for it. Its delete may be under way, and nothing of it may arrive after that.
     Dropped,
     /// Its time is over.
     Late,
-    /// To where it was sent on.
+    /// Send it to the new server immediately.
     AtOnce,
-    /// The same, after a [`pause`].
+    /// Send it to the new server after a [`pause`].
     Later,
 }
 
-/// How long a command waits: as long again as it has been on its way. A cluster that is down for long is asked rarely.
+/// Returns how long a command waits: as long as it has been under way, so that a cluster that is down for long gets few
+/// commands.
 pub(crate) fn pause(detour: &Detour, now: Instant) -> Duration {
     let so_far = detour.since.map_or(Duration::ZERO, |since| now.since(since));
     so_far.clamp(MOMENT, LONGEST)
 }
 
-/// It has waited, and may be sent on at once again: once.
+/// Allows one immediate redirect after the wait.
 pub(crate) fn rested(detour: &mut Detour) {
     detour.hops = AT_ONCE - 1;
 }
 
-/// What becomes of a command that was sent on once more. A delete's time is that of what it deletes.
+/// Decides about a redirected command. The time limit of a delete is that of its keys.
 ///
-/// `asked`: the slot is on its way, and `ASK` said where to. `ASKING` belongs to no migration: a vote that is sent on in one
-/// may come in the next to the same server, and be granted beside the holder's key, which has yet to come over. So what
-/// makes a key waits until the slot has arrived.
+/// `asked` means that the slot is migrating and `ASK` named the target. `ASKING` is not tied to a migration. A vote
+/// that is redirected during one migration may reach the same server during the next one. It would then be granted
+/// while the holder's key has not arrived yet. Therefore commands that create a key wait until the slot has moved.
 pub(crate) fn onward(
     detour: &mut Detour,
     purpose: &mut Purpose,
@@ -51,7 +53,8 @@ pub(crate) fn onward(
     detour.hops += 1;
     let since = *detour.since.get_or_insert(now);
     let until = match purpose {
-        // From its own first detour, too: what was paid behind a frozen server's thaw may be older than any key.
+        // Measured from its first redirect as well. A delete that a frozen server redirected later may be older than
+        // every key.
         Purpose::Delete { owed, until, .. } => {
             (*until.get_or_insert(now + *owed)).max(since + *owed)
         }

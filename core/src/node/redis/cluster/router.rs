@@ -1,8 +1,8 @@
-//! The task of a cluster: where commands go on that a server could not serve, and the map by which all others go.
+//! Runs the task of a cluster, which redirects commands and maintains the map.
 //!
-//! Nothing that a server answers as it should passes through here. What does is a command with whoever waits for it: the
-//! order of one key's votes and deletes holds because a vote that nobody listens to is never sent on (a delete is sent
-//! only then), and because a delete goes behind the votes of former owners, too ([`super::map`]).
+//! Only commands that a server could not serve pass through here, together with their waiting callers. The order of a
+//! key's votes and deletes is preserved in two ways. A vote without a waiting caller is never redirected, and deletes
+//! are only sent after the caller stopped waiting. And deletes follow the votes at former owners too ([`super::map`]).
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -23,29 +23,29 @@ use crate::clock::Instant;
 use crate::log;
 use crate::node::Fault;
 
-/// What was not found a moment ago is not looked for again at each command.
+/// How long commands fail immediately after a survey found nothing.
 const CALM: Duration = Duration::from_millis(200);
 
-/// The task's own.
+/// The state of the task.
 pub(super) struct Router {
     /// Commands whose owner is not known.
     lobby: UnboundedReceiver<InFlight>,
-    /// What connections could not get done.
+    /// What the connections could not complete.
     strays: UnboundedReceiver<(Address, Stray)>,
-    /// What is known of the cluster.
+    /// The known state of the cluster.
     atlas: Atlas,
     /// Commands that wait for the survey.
     waiting: Vec<InFlight>,
-    /// Commands that wait for a moment.
+    /// Commands that wait before they are redirected.
     delayed: Later<InFlight>,
-    /// Why the last survey found nothing, and when.
+    /// Why and when the last survey failed.
     failed: Option<(Fault, Instant)>,
-    /// The client is gone: what is under way ends.
+    /// Set once the client is gone. The work under way then ends.
     ending: Option<Ending>,
 }
 
 impl Router {
-    /// Nothing was asked yet.
+    /// Creates a router without commands.
     pub(super) fn new(
         lobby: UnboundedReceiver<InFlight>,
         strays: UnboundedReceiver<(Address, Stray)>,
@@ -55,7 +55,7 @@ impl Router {
         Self { lobby, strays, atlas, waiting, delayed, failed: None, ending: None }
     }
 
-    /// Serves until the client is gone and nothing is owed. Should it panic, it goes on with the next event.
+    /// Runs until the client is gone and no delete is pending. After a panic, it continues with the next event.
     pub(super) async fn run(mut self, mut client: oneshot::Receiver<()>) {
         while AssertUnwindSafe(self.serve(&mut client)).catch_unwind().await.is_err() {
             log::event!(
@@ -80,7 +80,7 @@ impl Router {
                     Some(found) => self.found(found),
                     None => self.atlas.ask(self.failed.is_some()),
                 },
-                // Its sender is dropped with the client's node.
+                // The sender is dropped with the client's node.
                 _ = &mut *client, if !ending => self.end(),
                 over = over(&mut self.ending) => {
                     let idle = self.delayed.is_empty() && self.waiting.is_empty();
@@ -93,17 +93,17 @@ impl Router {
         }
     }
 
-    /// The client is gone: what its servers were asked is waited for, deletes above all.
+    /// Called when the client is gone. Waits for the replies of the servers, especially to deletes.
     fn end(&mut self) {
         let members =
             self.atlas.members.all().chain([Arc::clone(self.atlas.map.load().lobby())]).collect();
         self.ending = Some(Box::pin(ended(members, Arc::clone(&self.atlas.clock))));
     }
 
-    /// To the slot's owner, or into the waiting room.
+    /// Passes the command to the owner of its slot, or lets it wait for a survey.
     fn place(&mut self, mut in_flight: InFlight) {
         let Some(slot) = slot_of(&in_flight.command) else {
-            // Of no key: asked to know that all before it is done, and it is.
+            // A command without a key only waits for the completion of earlier ones, which is given here.
             let _ = in_flight.answer.send(Ok(redis::Value::Okay));
             return;
         };
@@ -126,7 +126,7 @@ impl Router {
             }
             _ => {
                 self.atlas.members.keep(&mut in_flight);
-                // By the time that it goes on, its own delete may have gone to the owner already.
+                // When it continues, its own delete may already have reached the owner.
                 in_flight.detour.hops += 1;
                 self.waiting.push(in_flight);
                 if !self.atlas.survey.is_running() {
@@ -136,7 +136,7 @@ impl Router {
         }
     }
 
-    /// What can go nowhere: a delete is owed to whoever will have the slot.
+    /// Refuses a command that has no owner. A delete becomes pending for the next owner of the slot.
     fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
         self.atlas.debts.never_sent(&in_flight.command);
         if let Some(until) = self.atlas.debts.owe(in_flight.command, self.atlas.clock.now()) {
@@ -145,7 +145,7 @@ impl Router {
         let _ = in_flight.answer.send(Err(fault.clone()));
     }
 
-    /// What a connection has to say.
+    /// Handles an event of a connection.
     fn take(&mut self, from: &Address, stray: Stray) {
         match stray {
             Stray::Redirected(in_flight, redirect) => self.redirect(from, in_flight, redirect),
@@ -166,7 +166,7 @@ impl Router {
         }
     }
 
-    /// A command that `from` did not serve.
+    /// Redirects a command that `from` did not serve.
     fn redirect(&mut self, from: &Address, mut in_flight: InFlight, redirect: Redirect) {
         let now = self.atlas.clock.now();
         let listened = (in_flight.command.timeout, !in_flight.answer.is_closed());
@@ -183,7 +183,8 @@ impl Router {
             Onward::AtOnce | Onward::Later => {}
         }
         let to = match redirect {
-            // To the owner by the map, which has a guard where that is new: `to` may have lost the slot again.
+            // To the owner by the map, whose new slots are guarded. The server in the redirect may have lost the slot
+            // again.
             Redirect::Moved(slot, to) => {
                 self.atlas.believe(from, slot, &to);
                 slot_of(&in_flight.command)
@@ -212,7 +213,7 @@ impl Router {
         }
     }
 
-    /// What a survey came to.
+    /// Handles the result of a survey.
     fn found(&mut self, found: Found) {
         let waiting = std::mem::take(&mut self.waiting);
         match found {

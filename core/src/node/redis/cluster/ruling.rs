@@ -1,9 +1,9 @@
-//! Which server has a slot where servers report different owners: pure, and used by the simulation, too.
+//! Decides which server has a slot if servers report different owners. Pure, and used by the simulation too.
 //!
-//! A master that is cut off from its cluster reports itself as an owner for as long as it is cut off. The rule is the
-//! cluster's own: of several claims to a slot the one with the largest configuration epoch counts.
+//! A master that is partitioned from its cluster continues to report itself as an owner. The rule is that of the
+//! cluster itself: of several claims to a slot, the one with the largest configuration epoch counts.
 
-/// What one server reports of a slot: its own id, where it is known, and the owner's id and configuration epoch.
+/// The report of one server about a slot: its own ID, if known, and the ID and configuration epoch of the owner.
 pub(crate) type Report<Id> = (Option<Id>, Option<(Id, u64)>);
 
 /// The result of several reports.
@@ -13,12 +13,12 @@ pub(crate) enum Ruling<Id> {
     Owner(Id),
     /// No server reports an owner.
     Unassigned,
-    /// Servers contradict each other, and no claim is newer than the others.
+    /// The servers contradict each other, and no claim is newer than the others.
     Disputed,
 }
 
-/// Compares reports. A claim counts only if its server, where that was asked, makes it too. Of claims with the same epoch
-/// the one that more servers report counts. Servers that hide their epochs all have the epoch 0.
+/// Compares reports. A claim counts only if its server makes the same claim, where that server was asked. Among claims
+/// with the same epoch, the one with the most reports counts. All servers that hide their epochs have the epoch 0.
 pub(crate) fn ruling<Id: Copy + Eq>(reports: &[Report<Id>]) -> Ruling<Id> {
     let claims = || reports.iter().filter_map(|(_, claim)| *claim);
     let owner = |claim: &Option<(Id, u64)>| claim.map(|(owner, _)| owner);
@@ -42,15 +42,15 @@ mod tests {
     fn the_newest_claim_counts_and_a_claim_that_its_server_denies_does_not() {
         let by = |id: u8, owner: u8, epoch: u64| (Some(id), Some((owner, epoch)));
         let owner = Ruling::Owner;
-        // Server 1 is cut off, and server 4 took its place.
+        // Server 1 is partitioned, and server 4 took over.
         assert_eq!(ruling(&[by(1, 1, 1), by(2, 4, 7)]), owner(4));
         assert_eq!(ruling(&[by(1, 1, 1)]), owner(1));
-        // A migration from 1 to 2, of which 3 has not heard.
+        // A migration from 1 to 2, which 3 does not know about yet.
         assert_eq!(ruling(&[by(1, 2, 2), by(2, 2, 9), by(3, 1, 1)]), owner(2));
         assert_eq!(ruling(&[by(1, 2, 2), by(3, 1, 4)]), owner(2));
-        // Each says that the other has it.
+        // Each server names the other as the owner.
         assert_eq!(ruling(&[by(1, 2, 2), by(2, 1, 1), by(3, 1, 1)]), Ruling::Disputed);
-        // Without epochs most servers decide, if there are most.
+        // Without epochs, the majority of the servers decides, if there is one.
         assert_eq!(ruling(&[by(1, 1, 0), by(2, 4, 0), by(3, 4, 0)]), owner(4));
         assert_eq!(ruling(&[by(1, 1, 0), by(2, 4, 0)]), Ruling::Disputed);
         assert_eq!(ruling(&[(None, Some((1, 0))), (Some(2), None)]), owner(1));

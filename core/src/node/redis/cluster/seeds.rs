@@ -1,7 +1,7 @@
-//! Where a cluster is first looked for: the rules of `redis+cluster://` and `rediss+cluster://` URLs.
+//! Parses `redis+cluster://` and `rediss+cluster://` URLs, which name the first servers of a cluster to ask.
 //!
-//! `redis+cluster://[user:pass@]host[:port],host[:port]`: each host reads as it would in a URL of its own, with the same
-//! user and password. It reads text and opens nothing.
+//! The format is `redis+cluster://[user:pass@]host[:port],host[:port]`. Each host follows the rules of a `redis://`
+//! URL, and all of them have the same login. This module opens no connection.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::super::strays::Address;
 use super::super::url_rules::invalid_url;
 use crate::error::Result;
 
-/// Servers of one cluster: any one that answers tells of all the others. As whom to go there is the same for all.
+/// Servers of one cluster with the same login. Any of them knows all the others.
 #[derive(Clone)]
 pub(crate) struct Seeds(Vec<Endpoint>);
 
 impl Seeds {
-    /// What the URL says, or the rule it broke.
+    /// Parses the URL. An error names the violated rule.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
         let alone = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
         let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        // The last one: what is before it is a user and a password, whatever they are made of.
+        // The last `@`, because the user and password before it may contain any characters.
         let (login, hosts) = place.split_at(place.rfind('@').map_or(0, |at| at + 1));
         if login.trim_end_matches('@').contains('@') && login.contains(',') {
             return Err(invalid_url(
@@ -34,7 +34,7 @@ impl Seeds {
             if host.is_empty() {
                 return Err(invalid_url(text, "it names no host"));
             }
-            // Its own rules, each told in the words of the scheme that was given.
+            // The rules of a single host, with errors that show the given scheme.
             Endpoint::read(&format!("{alone}://{login}{host}{path}"))
                 .map_err(|rule| invalid_url(text, &rule))
         });
@@ -45,12 +45,12 @@ impl Seeds {
         Ok(Self(seeds))
     }
 
-    /// Whether TLS options are needed to get there.
+    /// Whether the servers need TLS options.
     pub(crate) fn is_tls(&self) -> bool {
         self.0.iter().any(Endpoint::is_tls)
     }
 
-    /// The same places, reached with the options that all nodes of a client share.
+    /// Applies the options that all nodes of a client share.
     pub(crate) fn with(self, shared: &Shared) -> Result<Self> {
         self.0
             .into_iter()
@@ -59,24 +59,24 @@ impl Seeds {
             .map(Self)
     }
 
-    /// The deadline of one vote, where the URL has one.
+    /// Returns the deadline of one vote, if the URL sets it.
     pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
         self.0.first()?.parameters.node_timeout.as_ref()
     }
 
-    /// How long an attempt to connect may take, where the URL says so.
+    /// Returns the time limit of one attempt to connect, if the URL sets it.
     pub(crate) fn connect_timeout(&self) -> Option<&Given<Duration>> {
         self.0.first()?.parameters.connect_timeout.as_ref()
     }
 
-    /// The URL without user and password.
+    /// Returns the URL without user and password.
     pub(crate) fn redacted(&self) -> String {
         self.joined(&self.0.iter().map(Endpoint::redacted).collect::<Vec<_>>())
     }
 
-    /// What makes two entries of a node list one node: the same hosts, in whatever order.
+    /// Returns what identifies the node in a node list: its hosts in any order.
     ///
-    /// That two lists of hosts are one cluster is found out at connect, by the servers' own word (`run_ids`).
+    /// If two lists name different hosts of one cluster, `run_ids` detects it at connect.
     pub(crate) fn identity(&self) -> String {
         let mut all: Vec<String> =
             self.0.iter().map(|seed| seed.redacted().to_lowercase()).collect();
@@ -85,20 +85,20 @@ impl Seeds {
         self.joined(&all)
     }
 
-    /// One URL of all hosts, as messages show it: without users and passwords.
+    /// Returns one URL with all hosts for messages, without users and passwords.
     fn joined(&self, urls: &[String]) -> String {
         let hosts = urls.iter().filter_map(|url| Some(url.split_once("://")?.1));
         let scheme = if self.is_tls() { "rediss" } else { "redis" };
         format!("{scheme}+cluster://{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// The one that was named first.
+    /// Returns the first server of the URL.
     pub(super) fn first(&self) -> Endpoint {
-        // There is one at least: an empty list of hosts is refused.
+        // There is at least one, because an empty list of hosts is refused.
         self.0[0].clone()
     }
 
-    /// Where the seeds are.
+    /// Returns the addresses of the seeds.
     pub(super) fn addresses(&self) -> impl Iterator<Item = Address> {
         self.0.iter().filter_map(|seed| match &seed.place {
             Place::Tcp(host, port) | Place::Tls(host, port) => Some(Address::new(host, *port)),
@@ -106,7 +106,7 @@ impl Seeds {
         })
     }
 
-    /// Another server of the cluster: reached in the same way, and as the same user.
+    /// Returns another server of the cluster, with the same login and options.
     pub(super) fn at(&self, address: &Address) -> Endpoint {
         let (host, port) = (address.host.to_string(), address.port);
         let place = if self.is_tls() { Place::Tls(host, port) } else { Place::Tcp(host, port) };

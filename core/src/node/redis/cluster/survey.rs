@@ -1,7 +1,7 @@
-//! Asking servers which of them has which slots, and when to ask again.
+//! Asks servers which of them has which slots, and decides when to ask again.
 //!
-//! One survey at a time, however many commands were sent elsewhere meanwhile. It asks several servers and compares their
-//! replies, because one of them may be cut off from the cluster. While something is wrong, surveys become rarer.
+//! At most one survey runs at a time, however many commands were redirected meanwhile. It compares the replies of
+//! several servers, because one of them may be partitioned. While a problem persists, surveys become less frequent.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,50 +21,50 @@ use super::topology::{Topology, View, compare, view};
 use crate::clock::{Clock, Instant, NEVER};
 use crate::node::Fault;
 
-/// How long an answer may take once there is a connection.
+/// How long a reply may take once there is a connection.
 const ANSWER: Duration = Duration::from_secs(1);
-/// After the first replies the others are waited for as long as those took, within these limits. Fewer than half of the
-/// replies are not enough before the longer limit.
+/// How long to wait for more replies after the first ones: as long as those took, within these limits. With fewer than
+/// half of the replies, the longer limit applies.
 const OTHERS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// Between two surveys at least.
+/// The minimum time between two surveys.
 const BETWEEN: Duration = Duration::from_millis(20);
-/// While a server is gone it is asked so often at least who took its place; and after a while, so often.
+/// The longest pause between surveys while a server is gone, at first and after [`WHILE`].
 const LONGEST_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// Longer than a failover takes.
 const WHILE: Duration = Duration::from_secs(30);
 
-/// What a survey came to.
+/// The result of a survey.
 pub(super) type Found = Result<Topology, Fault>;
 
-/// When to ask, and the question under way.
+/// The schedule of surveys, and the one under way.
 pub(super) struct Survey {
     clock: Arc<dyn Clock>,
     running: Option<Pin<Box<dyn Future<Output = Found> + Send>>>,
-    /// When the last one began.
+    /// When the last survey began.
     begun: Option<Instant>,
-    /// When the next one begins.
+    /// When the next survey begins.
     due: Option<Instant>,
-    /// Before the next survey, where the last one failed.
+    /// The pause before the next survey after a failed one.
     pause: Duration,
-    /// Since when something is wrong.
+    /// Since when a problem exists.
     since: Option<Instant>,
-    /// Something happened since the one under way began.
+    /// Whether something happened since the survey under way began.
     outdated: bool,
 }
 
 impl Survey {
-    /// Nobody was asked yet.
+    /// Creates a schedule without a survey.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let (running, begun, due, since) = (None, None, None, None);
         Self { clock, running, begun, due, since, pause: Duration::ZERO, outdated: false }
     }
 
-    /// Whether one is under way.
+    /// Whether a survey is under way.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Another one is to begin, soon. While something is wrong that is after the present pause.
+    /// Schedules another survey soon. While a problem exists, it begins after the current pause.
     pub(super) fn want(&mut self) {
         self.outdated = true;
         if self.running.is_none() && self.due.is_none() {
@@ -73,14 +73,14 @@ impl Survey {
         }
     }
 
-    /// The same without the pause: something new happened.
+    /// Schedules a survey without the pause, because something new happened.
     pub(super) fn want_now(&mut self) {
         self.rest();
         self.due = None;
         self.want();
     }
 
-    /// As long as something is wrong: again after a pause, longer each time.
+    /// Schedules the next survey while a problem exists, after a growing pause.
     pub(super) fn again(&mut self) {
         let since = *self.since.get_or_insert(self.clock.now());
         let (soon, later) = LONGEST_PAUSE;
@@ -91,18 +91,18 @@ impl Survey {
         }
     }
 
-    /// All is well.
+    /// Resets the pause, because no problem exists.
     pub(super) fn rest(&mut self) {
         (self.pause, self.since) = (Duration::ZERO, None);
     }
 
-    /// Asks these. `known`: the map has servers already.
+    /// Starts a survey of these servers. `known` means that the map already has servers.
     pub(super) fn begin(&mut self, members: Vec<Arc<Member>>, known: bool) {
         (self.due, self.outdated, self.begun) = (None, false, Some(self.clock.now()));
         self.running = Some(Box::pin(ask(members, known, Arc::clone(&self.clock))));
     }
 
-    /// Ends when there is something to do: `Some`, what was found; `None`: the next one is due.
+    /// Waits for the next event: the result of a survey, or `None` when the next survey is due.
     pub(super) async fn next(&mut self) -> Option<Found> {
         if let Some(running) = &mut self.running {
             let found = running.await;
@@ -120,23 +120,24 @@ impl Survey {
     }
 }
 
-/// What the servers report, compared; else why none does. `known`: the map has servers already.
+/// Compares the reports of the servers, or returns why none replied. `known` means that the map already has servers.
 async fn ask(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Clock>) -> Found {
     let (begun, enough) = (clock.now(), members.len() / 2 + 1);
     let mut answers: FuturesUnordered<_> = members.into_iter().map(ask_one).collect();
     let (mut views, mut why): (Vec<View>, Option<Fault>) = (Vec::new(), None);
-    // Without any reply: each question has its own timeout.
+    // No limit before the first reply, because each request has its own timeout.
     let mut end = NEVER;
     while let Ok(Some(found)) = timeout(end.since(clock.now()), answers.next()).await {
         match found {
             Ok(found) => views.push(found),
-            // What no retry can change is reported before what is wrong with a server.
+            // An error that no retry can fix takes precedence over a problem of one server.
             Err(fault) => match &why {
                 Some(other) if fault.remedy() <= other.remedy() => {}
                 _ => why = Some(fault),
             },
         }
-        // The nearest server alone may be the one that is cut off. A dead one must not hold up a client's first command.
+        // The fastest server alone may be the partitioned one. Yet a failed server must not delay a client's first
+        // command.
         let now = clock.now();
         end = match views.len() {
             0 => end,
@@ -150,12 +151,12 @@ async fn ask(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Clock>) -> F
     Ok(compare(&views))
 }
 
-/// What one server reports of the slots, in time or not at all.
+/// Returns the slots that one server reports, within its timeout.
 async fn ask_one(member: Arc<Member>) -> Result<View, Fault> {
     let nowhere = Address::new("", 0);
     let address = member.address.as_ref().unwrap_or(&nowhere);
     let ask = |what| member.node.question(plain(cmd("CLUSTER").arg(what), Purpose::Plain));
-    // Both at once: they travel together.
+    // Sent together, so that they share a round trip.
     let (slots, nodes) = (ask("SLOTS"), ask("NODES"));
     let answers = async { Ok((slots.await?, nodes.await?)) };
     let within = member.node.route.connect_timeout() + ANSWER;
@@ -164,7 +165,7 @@ async fn ask_one(member: Arc<Member>) -> Result<View, Fault> {
         Err(_) => Err(Fault::new("it did not say in time which server has which slots")),
     };
     match answer {
-        // A cluster of which nobody knows anything yet is none to work with.
+        // A cluster without known slots cannot be used.
         Ok(found) if found.ranges.is_empty() => {
             Err(Fault::new("it knows of no server that has slots").of(&address.to_string()))
         }

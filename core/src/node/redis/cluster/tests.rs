@@ -1,4 +1,4 @@
-//! What a client makes of the maps that servers report, without any server.
+//! Tests how a client applies the maps that servers report. No server is involved.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::{Map, Member, RedisNode, Route, queue};
 use crate::clock::{Clock, SystemClock};
 use crate::node::{Durability, Fault, Needs, Node, Watch, slot};
 
-/// In slot 15,495, which the third server has.
+/// A key in slot 15,495, which the third server has.
 const KEY: &str = "a";
 
 fn server(number: u16) -> Address {
     Address::new("server", number)
 }
 
-/// These servers have a third of the slots each.
+/// Gives each of these servers a third of the slots.
 fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
     let range = |at: u16| Range {
         first: at * 5461,
@@ -35,7 +35,7 @@ fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
     (0..3).map(range).collect()
 }
 
-/// A client's knowledge of a cluster, with a restart guard of a minute.
+/// Creates the state of a cluster with a restart guard of one minute.
 fn atlas() -> Atlas {
     let seeds = Seeds::parse("redis+cluster://server:1").unwrap();
     let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
@@ -61,7 +61,7 @@ fn atlas() -> Atlas {
     Atlas::new(Arc::new(ArcSwap::from_pointee(map)), Members::new(maker), clock, watch)
 }
 
-/// A survey found this.
+/// Applies this result of a survey.
 fn learn(atlas: &mut Atlas, ranges: Vec<Range>) {
     learn_of(atlas, Topology { ranges, disputed: Vec::new() });
 }
@@ -72,7 +72,7 @@ fn learn_of(atlas: &mut Atlas, topology: Topology) {
     atlas.members.learn(topology, &map, atlas.clock.now());
 }
 
-/// Why the key's owner takes no first vote.
+/// Returns why the owner of the key takes no first vote.
 fn guard_fault(atlas: &Atlas, key: &str) -> Option<Fault> {
     atlas.map.load().owner(slot(key)).node.guard_fault(key)
 }
@@ -127,7 +127,7 @@ async fn a_disputed_slot_stays_with_its_owner_and_is_settled_by_a_survey() {
     assert!(atlas.is_unsettled());
     atlas.believe(&server(3), slot, &server(2));
     assert_eq!(owner(&atlas), Some(server(3)));
-    // Both are asked, and who else there is.
+    // The disputed owners are asked first, then the other servers.
     let map = atlas.map.load_full();
     let asked = atlas.members.asked(&map, false);
     let asked: Vec<_> = asked.iter().filter_map(|member| member.address.clone()).collect();

@@ -1,7 +1,6 @@
-//! Which server has which slots, as several of them report: the answers to `CLUSTER SLOTS` and `CLUSTER NODES`.
+//! Parses the replies to `CLUSTER SLOTS` and `CLUSTER NODES` of several servers and compares them.
 //!
-//! Pure. `CLUSTER SLOTS` has the addresses that clients are to use, `CLUSTER NODES` the epochs by which reports are
-//! compared.
+//! Pure. `CLUSTER SLOTS` contains the addresses for clients, `CLUSTER NODES` the epochs for comparing reports.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,40 +12,40 @@ use super::super::strays::Address;
 use super::ruling::{Report, Ruling, ruling};
 use crate::node::{Fault, SLOTS};
 
-/// Slots that one server has.
+/// A range of slots of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     /// The first slot of the range.
     pub(super) first: u16,
-    /// The last one, which is part of it.
+    /// The last slot, inclusive.
     pub(super) last: u16,
     /// The master.
     pub(super) owner: Address,
-    /// Its id in the cluster.
+    /// Its ID in the cluster.
     pub(super) id: String,
-    /// The master's configuration epoch; 0 where it is hidden.
+    /// The configuration epoch of the master, or 0 if it is hidden.
     pub(super) epoch: u64,
-    /// Who may take its place.
+    /// The replicas that may take over.
     pub(super) replicas: Vec<Address>,
 }
 
-/// What one server reports.
+/// The report of one server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct View {
-    /// Its own id in the cluster.
+    /// Its own ID in the cluster.
     by: Option<String>,
     pub(super) ranges: Vec<Range>,
 }
 
-/// What several servers report, compared.
+/// The compared reports of several servers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Topology {
     pub(super) ranges: Vec<Range>,
-    /// Slots of which servers contradict each other, each with those who claim them or are said to have them.
+    /// Slots with conflicting reports, with all servers that claim them or are named as their owner.
     pub(super) disputed: Vec<(std::ops::RangeInclusive<u16>, Vec<Address>)>,
 }
 
-/// The slots of a cluster as the server at `from` reports them. A user who may not run `CLUSTER NODES` gets no epochs.
+/// Parses the slots that the server at `from` reports. Epochs are missing if the user may not run `CLUSTER NODES`.
 pub(super) fn view(slots: &Value, nodes: &Value, from: &Address) -> Result<View, Fault> {
     let (by, epochs) = epochs(&text(nodes));
     let mut ranges = ranges(slots, from)?;
@@ -56,7 +55,7 @@ pub(super) fn view(slots: &Value, nodes: &Value, from: &Address) -> Result<View,
     Ok(View { by, ranges })
 }
 
-/// The id of the server that answers, and each server's configuration epoch.
+/// Returns the ID of the replying server, and the configuration epoch of each server.
 fn epochs(nodes: &str) -> (Option<String>, HashMap<String, u64>) {
     let (mut by, mut epochs) = (None, HashMap::new());
     for line in nodes.lines() {
@@ -70,10 +69,10 @@ fn epochs(nodes: &str) -> (Option<String>, HashMap<String, u64>) {
     (by, epochs)
 }
 
-/// Compares what servers report, slot by slot.
+/// Compares the reports slot by slot.
 pub(super) fn compare(views: &[View]) -> Topology {
     let all = views.iter().flat_map(|view| &view.ranges);
-    // Between two of these places all slots are alike.
+    // All slots between two of these boundaries have the same reports.
     let places: BTreeSet<u16> = all.flat_map(|range| [range.first, range.last + 1]).collect();
     let mut topology = Topology::default();
     for (&first, next) in places.iter().zip(places.iter().skip(1)) {
@@ -122,7 +121,7 @@ fn ranges(answer: &Value, from: &Address) -> Result<Vec<Range>, Fault> {
     }
 }
 
-/// One row of the answer: slots, their owner, then its replicas, which are not asked for anything.
+/// Parses one row: the slots, their owner and its replicas.
 fn range(row: &Value, from: &Address) -> Option<Range> {
     let Value::Array(parts) = row else { return None };
     let [Value::Int(first), Value::Int(last), servers @ ..] = &parts[..] else { return None };
@@ -144,7 +143,7 @@ fn range(row: &Value, from: &Address) -> Option<Range> {
     })
 }
 
-/// A server's preferred address; `None` where it does not know it.
+/// Returns the preferred address of a server, or `None` if the server does not know it.
 fn address(server: &Value, from: &Address) -> Option<Address> {
     let Value::Array(parts) = server else { return None };
     let [host, Value::Int(port), ..] = &parts[..] else { return None };
@@ -157,7 +156,7 @@ fn address(server: &Value, from: &Address) -> Option<Address> {
     };
     match host {
         "?" => None,
-        // As the one who says so was reached.
+        // An empty host stands for the host of the replying server.
         "" => Some(Address::new(&from.host, port)),
         host => Some(Address::new(host, port)),
     }
