@@ -10,6 +10,7 @@ use crate::node::Fault;
 
 /// What a connection does without, because the server, or a proxy before it, does not support it.
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that may be missing")]
 pub(super) struct Without {
     /// `HELLO`: it speaks RESP2.
     pub(super) hello: bool,
