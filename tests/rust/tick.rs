@@ -103,9 +103,11 @@ async fn ends_for_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) 
     assert!(left() < LONG * 2 / 3, "{:?}", left());
     // The lock has no holder, and no client can acquire it.
     let seen = two.lock("tick").inspect().await.unwrap();
-    let states = seen.nodes.iter().all(|node| node.state == NodeState::Kept);
-    assert!(!seen.held && seen.remaining <= Some(LONG * 2 / 3) && states, "{seen:?}");
-    assert_eq!(seen.nodes[0].token.as_deref(), Some(&token[..8]));
+    // The lost twin deletes its key on nodes that the release has not reached yet. A quorum keeps it.
+    let kept: Vec<_> = seen.nodes.iter().filter(|node| node.state == NodeState::Kept).collect();
+    assert!(!seen.held && seen.remaining <= Some(LONG * 2 / 3), "{seen:?}");
+    assert!(kept.len() > seen.nodes.len() / 2, "{seen:?}");
+    assert_eq!(kept[0].token.as_deref(), Some(&token[..8]));
     let error = two.lock("tick").wait(Duration::ZERO).acquire().await.unwrap_err();
     assert!(error.to_string().contains("it was released, and stays for"), "{error}");
 }

@@ -77,10 +77,9 @@ impl Proxy {
                     mode == Mode::Blackhole as u8 || number <= there_to.load(Ordering::Relaxed)
                 };
                 let unheard = move |mode: u8| {
-                    if mode == Mode::Delay as u8 {
-                        std::thread::sleep(DELAY);
-                    } else if mode == Mode::LongDelay as u8 {
-                        std::thread::sleep(LONG_DELAY);
+                    if mode == Mode::Delay as u8 || mode == Mode::LongDelay as u8 {
+                        let long = mode == Mode::LongDelay as u8;
+                        std::thread::sleep(if long { LONG_DELAY } else { DELAY });
                     }
                     mode == Mode::Blackhole as u8
                         || mode == Mode::DropReplies as u8
