@@ -211,11 +211,11 @@ class Lease:
             >>> done = threading.Event()
             >>> forget = lease.on_lost(lambda error: print("not called"))
             >>> forget()
-            >>> forget = lease.on_lost(lambda error: (print(error.reason), done.set()))
+            >>> reasons = []
+            >>> forget = lease.on_lost(lambda error: (reasons.append(error.reason), done.set()))
             >>> client.close()
-            >>> done.wait(5)
-            closed
-            True
+            >>> done.wait(5), reasons
+            (True, ['closed'])
         """
     def release(self, /) -> None:
         """

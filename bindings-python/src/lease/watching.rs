@@ -23,11 +23,11 @@ impl Lease {
     ///     >>> done = threading.Event()
     ///     >>> forget = lease.on_lost(lambda error: print("not called"))
     ///     >>> forget()
-    ///     >>> forget = lease.on_lost(lambda error: (print(error.reason), done.set()))
+    ///     >>> reasons = []
+    ///     >>> forget = lease.on_lost(lambda error: (reasons.append(error.reason), done.set()))
     ///     >>> client.close()
-    ///     >>> done.wait(5)
-    ///     closed
-    ///     True
+    ///     >>> done.wait(5), reasons
+    ///     (True, ['closed'])
     #[pyo3(signature = (callback: "collections.abc.Callable[[redlock.errors.LockLost], object]") -> "collections.abc.Callable[[], None]")]
     fn on_lost(slf: &Bound<'_, Self>, callback: Bound<'_, PyAny>) -> PyResult<Watching> {
         let (py, callback) = (slf.py(), args::callback(callback)?);

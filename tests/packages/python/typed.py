@@ -23,7 +23,6 @@ class Wrapper(redlock.Redlock):
 redlock.lock("job", timeout=5)  # type: ignore[call-overload]
 redlock.Redlock("memory://", "memory://b")  # type: ignore[call-arg]
 lock.acquire(3)  # type: ignore[call-arg]
-lock.acquire(timeout=3)  # type: ignore[call-arg]
 lock.aacquire(timeout=3)  # type: ignore[call-arg]
 
 
