@@ -1,27 +1,27 @@
-//! What one node knows of its primary, by all its sentinels' words: the newest one, and who waits for a newer.
+//! Tracks the primary of one node: the newest report of all sentinels, and the waiters for a newer one.
 
 use tokio::sync::watch;
 
 use super::word::Word;
 
-/// The newest word so far; `None` before the first.
+/// The newest report so far, or `None` before the first one.
 pub(super) struct Known(watch::Sender<Option<Word>>);
 
 impl Known {
-    /// Nothing is known.
+    /// Creates an empty tracker.
     pub(super) fn nothing() -> Self {
         Self(watch::Sender::new(None))
     }
 
-    /// Whether nothing newer than this is known.
+    /// Whether no newer report is known.
     pub(super) fn allows(&self, word: &Word) -> bool {
         self.0.borrow().as_ref().is_none_or(|known| word.is_at(known) || !known.is_after(word))
     }
 
-    /// The primary is taken to be there, and what is known of it then. No waiter is woken: it is where the next connection
-    /// goes.
+    /// Accepts this report as the primary to connect to, and returns the newest report about it. It wakes no waiters,
+    /// because the next connection goes there anyway.
     ///
-    /// A sentinel that has missed failovers away from the server and back again believes it to be older than it is.
+    /// A sentinel that missed failovers away from the server and back reports too old an epoch for it.
     pub(super) fn settle(&self, word: &Word) -> Word {
         self.0.send_if_modified(|known| {
             let later =
@@ -34,7 +34,7 @@ impl Known {
         self.0.borrow().as_ref().unwrap_or(word).clone()
     }
 
-    /// A sentinel that said `before` says this now: who waits is told if it is news.
+    /// Handles the report of a sentinel whose previous report was `before`. Wakes the waiters if it is news.
     pub(super) fn heard(&self, before: Option<&Word>, word: &Word) {
         self.0.send_if_modified(|known| {
             let news = known.as_ref().is_none_or(|known| word.is_news(before, known));
@@ -46,7 +46,7 @@ impl Known {
         });
     }
 
-    /// From now on every news is to be heard.
+    /// Returns a receiver for all later news.
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<Word>> {
         self.0.subscribe()
     }
@@ -68,7 +68,7 @@ mod tests {
         };
         let known = Known::nothing();
         known.heard(None, &word(7, 1));
-        // It was the primary in epoch 5, too, and this sentinel heard of nothing since.
+        // The server was also the primary in epoch 5, and this sentinel missed the later failovers.
         assert_eq!(known.settle(&word(5, 3600)), word(7, 1));
         assert_eq!(known.settle(&word(7, 30)), word(7, 30));
     }

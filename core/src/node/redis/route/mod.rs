@@ -1,7 +1,7 @@
-//! How a node finds its server: its URL names one for good, or sentinels who know where it is.
+//! Finds the server of a node: a fixed one that the URL names, or the primary that sentinels name.
 //!
-//! [`Route`] is what is written in the URL, plain data that a forked child may use too; [`Finder`] is what one
-//! node has learnt on the way. Each attempt to connect asks it anew.
+//! [`Route`] holds the parsed URL as plain data, which a forked child may use too. [`Finder`] holds what one node has
+//! learned from sentinels. Every attempt to connect asks it again.
 
 mod known;
 mod sentinel;
@@ -25,28 +25,28 @@ use sentinels::Sentinels;
 use service::Service;
 use word::Word;
 
-/// How a node finds its server, as its URL says.
+/// How a node finds its server, according to its URL.
 #[derive(Clone)]
 pub(crate) enum Route {
-    /// One server, always the same.
+    /// Always the same server.
     Fixed(Endpoint),
-    /// The primary that sentinels name.
+    /// The primary that the sentinels name.
     Sentinel(Box<Service>),
 }
 
 impl Route {
-    /// What the URL of a single server says, or the rule it broke.
+    /// Parses the URL of a single server. An error names the violated rule.
     pub(crate) fn to_server(text: &str) -> Result<Self> {
         Endpoint::parse(text).map(Self::Fixed)
     }
 
-    /// What a URL that names sentinels says, or the rule it broke.
+    /// Parses a URL that names sentinels. An error names the violated rule.
     pub(crate) fn by_sentinels(text: &str) -> Result<Self> {
         let service = Service::parse(text).map_err(|rule| invalid_url(text, &rule))?;
         Ok(Self::Sentinel(Box::new(service)))
     }
 
-    /// Whether TLS options are needed to get there.
+    /// Whether the connections need TLS options.
     pub(crate) fn is_tls(&self) -> bool {
         match self {
             Self::Fixed(endpoint) => endpoint.is_tls(),
@@ -54,7 +54,7 @@ impl Route {
         }
     }
 
-    /// The same way, with the options that all nodes of a client share.
+    /// Applies the options that all nodes of a client share.
     pub(crate) fn with(self, shared: &Shared) -> Result<Self> {
         match self {
             Self::Fixed(endpoint) => endpoint.with(shared)?.asking(shared).map(Self::Fixed),
@@ -62,12 +62,12 @@ impl Route {
         }
     }
 
-    /// The deadline of one vote, where the URL has one.
+    /// Returns the deadline of one vote, if the URL sets it.
     pub(crate) fn node_timeout(&self) -> Option<&Given<Duration>> {
         self.parameters().node_timeout.as_ref()
     }
 
-    /// What stands after the ? of the URL.
+    /// Returns the parameters of the URL.
     pub(crate) fn parameters(&self) -> &Parameters {
         match self {
             Self::Fixed(endpoint) => &endpoint.parameters,
@@ -75,7 +75,7 @@ impl Route {
         }
     }
 
-    /// How long an attempt to connect may take.
+    /// Returns the time limit of one attempt to connect.
     pub(super) fn connect_timeout(&self) -> Duration {
         match self {
             Self::Fixed(endpoint) => endpoint.connect_timeout,
@@ -83,7 +83,7 @@ impl Route {
         }
     }
 
-    /// The URL without users and passwords.
+    /// Returns the URL without users and passwords.
     pub(crate) fn redacted(&self) -> String {
         match self {
             Self::Fixed(endpoint) => endpoint.redacted(),
@@ -91,7 +91,7 @@ impl Route {
         }
     }
 
-    /// What makes two entries of a node list one node.
+    /// Returns what identifies the node in a node list.
     pub(crate) fn identity(&self) -> String {
         match self {
             Self::Fixed(endpoint) => endpoint.identity(),
@@ -99,7 +99,7 @@ impl Route {
         }
     }
 
-    /// A server's own words as everybody may see them: without any password of this way.
+    /// Removes all passwords of this route from a server's error text.
     pub(super) fn redact(&self, words: &str) -> String {
         match self {
             Self::Fixed(endpoint) => endpoint.redact(words),
@@ -107,38 +107,38 @@ impl Route {
         }
     }
 
-    /// The fault with the server's own words redacted.
+    /// Redacts the server's text in an error.
     pub(super) fn redact_fault(&self, fault: Fault) -> Fault {
         fault.redacted(|words| self.redact(words))
     }
 }
 
-/// What one node has learnt of its way.
+/// What one node knows about the location of its server.
 pub(super) enum Finder {
-    /// There is nothing to learn.
+    /// A fixed server.
     Fixed(Endpoint),
-    /// What the sentinels have said so far.
+    /// The reports of the sentinels.
     Sentinel(Sentinels),
 }
 
-/// Where to connect now.
+/// The server to connect to.
 #[derive(Clone)]
 pub(super) struct Found {
-    /// The server.
+    /// The address and login of the server.
     pub(super) endpoint: Endpoint,
-    /// What the sentinels said of it; `None`: the URL itself names it, whatever it is.
+    /// The report of the sentinels, or `None` if the URL names the server.
     primary: Option<Word>,
 }
 
 impl Found {
-    /// For how long it has been the primary, at least; `None`: nobody says that it is one.
+    /// Returns how long it has been the primary, at least. `None` without sentinels.
     pub(super) fn primary_for(&self) -> Option<Duration> {
         self.primary.as_ref().map(|word| word.since)
     }
 }
 
 impl Finder {
-    /// Nothing was learnt yet, and nobody is asked. `old`: from which age on a primary's age does not matter.
+    /// Creates a finder that has asked no sentinel yet. Above the age `old`, the age of a primary does not matter.
     pub(super) fn new(route: &Route, old: Duration) -> Self {
         match route {
             Route::Fixed(endpoint) => Self::Fixed(endpoint.clone()),
@@ -146,7 +146,7 @@ impl Finder {
         }
     }
 
-    /// Where the server is at this moment.
+    /// Returns the current server.
     pub(super) async fn find(&self) -> Either<Found, Fault> {
         match self {
             Self::Fixed(endpoint) => Ok(Found { endpoint: endpoint.clone(), primary: None }),
@@ -157,7 +157,7 @@ impl Finder {
         }
     }
 
-    /// Word that the server is another one now, from here on.
+    /// Returns a receiver for later changes of the server.
     pub(super) fn news(&self) -> News {
         News(match self {
             Self::Fixed(_) => None,
@@ -166,23 +166,23 @@ impl Finder {
     }
 }
 
-/// Waits for word that the server is another one.
+/// Waits until the sentinels name another server.
 pub(super) struct News(Option<watch::Receiver<Option<Word>>>);
 
 impl News {
-    /// Ends at each news. Dropped, it loses none.
+    /// Waits for the next change. Dropping the future loses none.
     pub(super) async fn any(&mut self) {
         let told = match &mut self.0 {
             Some(told) => told.changed().await.is_ok(),
             None => false,
         };
-        // Without sentinels, or without the node, there is none.
+        // Without sentinels, or after the node is dropped, the server never changes.
         if !told {
             pending::<()>().await;
         }
     }
 
-    /// Ends once the server is another one than this; the fault says which.
+    /// Waits until the server has changed. Returns an error that names the new one.
     pub(super) async fn left(&mut self, found: &Found) -> Fault {
         while !self.has_left(found) {
             self.any().await;
@@ -192,7 +192,7 @@ impl News {
         Fault::new(format!("the sentinels name another primary, {place}"))
     }
 
-    /// Whether the server is another one than this by now.
+    /// Whether the sentinels name another server by now.
     pub(super) fn has_left(&self, found: &Found) -> bool {
         let (Some(told), Some(primary)) = (&self.0, &found.primary) else { return false };
         told.borrow().as_ref().is_some_and(|word| !word.is_at(primary))

@@ -1,4 +1,4 @@
-//! One sentinel, over one connection: what it says of a service, and when it says that something changed.
+//! Talks to one sentinel over one connection: requests the primary of a service, and receives events.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use super::super::talk::{Talk, cannot_connect};
 use super::word::Word;
 use crate::node::Fault;
 
-/// What is worth asking again for. The leader of a failover tells of a switch only once all replicas follow; that one of
-/// them was promoted it tells at once, and names it from then on.
+/// The events after which the sentinel is asked again. The leader of a failover announces the switch only after all
+/// replicas follow the new primary. It announces the promotion immediately, and names the new primary from then on.
 const EVENTS: [&str; 2] = ["+switch-master", "+promoted-slave"];
 
 /// An open connection to one sentinel.
 pub(super) struct Sentinel {
     talk: Talk,
-    /// By its own word of the protocol: in RESP2 whoever listens cannot ask.
+    /// Whether the connection uses RESP3. In RESP2 a subscribed connection cannot send requests.
     resp3: bool,
 }
 
 impl Sentinel {
-    /// Connects, and logs in.
+    /// Connects and logs in.
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
         let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
         let mut talk = Talk::over(stream);
@@ -31,7 +31,7 @@ impl Sentinel {
         Ok(Self { talk, resp3 })
     }
 
-    /// Where the service's primary is; `None` if it knows no such service.
+    /// Returns the primary of the service, or `None` if the sentinel does not know the service.
     pub(super) async fn ask(&mut self, service: &str) -> Result<Option<Word>, Fault> {
         let questions = ["GET-MASTER-ADDR-BY-NAME", "MASTER"];
         let questions = questions.map(|what| cmd("SENTINEL").arg(what).arg(service).clone());
@@ -39,7 +39,7 @@ impl Sentinel {
         Word::read(&answers[0], &answers[1])
     }
 
-    /// Has it tell of what [`Self::event`] waits for, if it can.
+    /// Subscribes to the events that [`Self::event`] waits for, if possible.
     pub(super) async fn listen(&mut self) -> Result<(), Fault> {
         if !self.resp3 {
             return Ok(());
@@ -47,11 +47,11 @@ impl Sentinel {
         let mut subscribe: Cmd = cmd("SUBSCRIBE");
         subscribe.arg(&EVENTS);
         self.talk.tell(&[subscribe]).await?;
-        // It may not be allowed: then it is asked from time to time alone.
+        // Without the permission to subscribe, the sentinel is only polled.
         self.talk.next().await.map(drop)
     }
 
-    /// Ends when it tells of something, or after `most` without a word.
+    /// Waits for an event, for at most `most`.
     pub(super) async fn event(&mut self, most: Duration) -> Result<(), Fault> {
         match tokio::time::timeout(most, self.talk.next()).await {
             Ok(Ok(Value::ServerError(error))) => {

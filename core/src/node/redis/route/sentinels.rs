@@ -1,7 +1,8 @@
-//! All sentinels of one service: asked where its primary is, and listened to for when that changes.
+//! Asks all sentinels of a service for its primary, and listens for changes.
 //!
-//! Any of them may be dead, cut off, or behind the others. So most are heard before one is believed, each is listened
-//! to, no minority takes a node back to an earlier primary, and what is told unasked is a reason to ask.
+//! Any sentinel may be down, partitioned, or behind the others. Therefore a majority must reply before a report is
+//! trusted, and every sentinel is monitored. A minority never takes a node back to an earlier primary. An event only
+//! triggers a new request.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,71 +20,73 @@ use super::word::Word;
 use crate::background::{self, Task};
 use crate::node::{Fault, Remedy};
 
-/// How often those are asked that are listened to: an event may be lost, and a dead connection says nothing.
+/// The polling interval while listening, because events may be lost and a dead connection sends nothing.
 const AGAIN: Duration = Duration::from_secs(1);
-/// A sentinel that answers nothing for so long is given up.
+/// A sentinel that does not reply for this long is given up.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// A service's sentinels, and what they said to one node.
+/// The sentinels of a service, and their reports to one node.
 pub(crate) struct Sentinels {
     service: Arc<Service>,
     known: Arc<Known>,
-    /// A primary that was one for so long needs no better word than a majority's.
+    /// If the primary has this age, a majority of reports is enough.
     old: Duration,
-    /// Begun at the first use, ended with this.
+    /// Started at the first use, and stopped when this is dropped.
     listeners: OnceLock<Vec<Task>>,
 }
 
-/// What was heard in one search.
+/// The replies to one search.
 #[derive(Default)]
 struct Heard {
-    /// One of each sentinel that knew the service.
+    /// The reports of the sentinels that know the service.
     words: Vec<Word>,
-    /// Why the others said nothing.
+    /// The errors of the others.
     faults: Vec<String>,
-    /// So many refused us.
+    /// How many sentinels refused the connection or the login.
     refused: usize,
-    /// So many know no such service.
+    /// How many sentinels do not know the service.
     strangers: usize,
 }
 
 impl Heard {
-    /// The word of the latest failover; of one failover, that of whoever has seen it for longest.
+    /// Returns the report of the latest failover. For the same failover, returns that of the sentinel that has seen it
+    /// longest.
     fn newest(&self) -> Option<&Word> {
         self.words.iter().max_by_key(|word| (word.epoch, word.since))
     }
 }
 
 impl Sentinels {
-    /// Nobody is asked yet. `old`: from which age on a primary's age does not matter.
+    /// Creates the sentinels without asking them. Above the age `old`, the age of a primary does not matter.
     pub(super) fn of(service: Service, old: Duration) -> Self {
         let (service, known) = (Arc::new(service), Arc::new(Known::nothing()));
         Self { service, known, old, listeners: OnceLock::new() }
     }
 
-    /// Where they say that the primary is.
+    /// Returns the reported primary.
     pub(super) async fn find(&self) -> Result<Word, Fault> {
         self.listeners.get_or_init(|| self.listen());
         let mut heard = Heard::default();
-        // Half of what an attempt to connect may take: the server is still to come. What was heard by then has to do.
+        // Uses half of the time for an attempt to connect, because the connection to the server follows. The replies
+        // until then must suffice.
         let _ = timeout(self.service.connect_timeout() / 2, self.ask_all(&mut heard)).await;
         let word = self.judge(&heard)?;
         Ok(self.known.settle(&word))
     }
 
-    /// Every news is told here from now on.
+    /// Returns a receiver for all later news.
     pub(super) fn news(&self) -> watch::Receiver<Option<Word>> {
         self.known.subscribe()
     }
 
-    /// The server that one of them has named.
+    /// Returns the server of a report.
     pub(super) fn server(&self, word: &Word) -> Endpoint {
         self.service.server(word)
     }
 
-    /// Asks them until most have answered, and nothing speaks against the newest word.
+    /// Asks the sentinels until a majority has replied and nothing contradicts the newest report.
     ///
-    /// One alone may be cut off and behind the others, with the primary of before at its side.
+    /// A single sentinel may be partitioned together with the previous primary.
     async fn ask_all(&self, heard: &mut Heard) {
         let all = 0..self.service.sentinels.len();
         let mut asked: FuturesUnordered<_> =
@@ -106,23 +109,23 @@ impl Sentinels {
         }
     }
 
-    /// Whether most of them were heard: a minority may be on the wrong side of a partition.
+    /// Whether a majority replied. A minority may be on the wrong side of a partition.
     fn is_most(&self, heard: &Heard) -> bool {
         heard.words.len() > self.service.sentinels.len() / 2
     }
 
-    /// One sentinel's word, over a connection of its own.
+    /// Asks one sentinel over a separate connection.
     async fn ask(&self, at: usize) -> Result<Option<Word>, Fault> {
         let mut sentinel = Sentinel::open(&self.service.sentinels[at]).await?;
         sentinel.ask(&self.service.name).await
     }
 
-    /// The newest of what was heard, unless it leads back to where a failover has left.
+    /// Returns the newest report, unless it leads back to a primary from before a failover.
     fn judge(&self, heard: &Heard) -> Result<Word, Fault> {
         let name = &self.service.name;
         let Some(word) = heard.newest() else {
             if heard.strangers == self.service.sentinels.len() {
-                // No retry mends a wrong name.
+                // No retry can fix a wrong name.
                 return Err(Fault::invalid(format!("its sentinels know no service {name}")));
             }
             let why = heard.faults.join("; ");
@@ -131,7 +134,7 @@ impl Sentinels {
             let all = heard.refused == self.service.sentinels.len();
             return Err(if all { fault.refused() } else { fault });
         };
-        // Who removes a service and puts it in again begins its epochs anew, at most sentinels at once.
+        // Removing and re-adding a service restarts its epochs, on a majority of the sentinels at the same time.
         if self.known.allows(word) || self.is_most(heard) {
             return Ok(word.clone());
         }
@@ -140,7 +143,7 @@ impl Sentinels {
         )))
     }
 
-    /// A task for each sentinel, which listens to it, and opens the next connection where one ends.
+    /// Starts a task for each sentinel, which listens to it and reconnects.
     fn listen(&self) -> Vec<Task> {
         let all = 0..self.service.sentinels.len();
         let listen = |at| {
@@ -148,9 +151,9 @@ impl Sentinels {
             background::spawn(async move {
                 let (mut before, mut pause) = (None, Duration::ZERO);
                 loop {
-                    // Half of the pause at least, at random: many clients do not come back in step.
+                    // At least half of the pause is random, so that many clients do not reconnect at the same time.
                     sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-                    // What is wrong with a sentinel is told by who needs its answer.
+                    // Errors are not reported here. A search that needs the sentinel reports them.
                     let _ = attend(&service, at, &known, &mut before).await;
                     pause = AGAIN;
                 }
@@ -160,7 +163,7 @@ impl Sentinels {
     }
 }
 
-/// Listens to one sentinel until its connection fails. `before`: what it said last.
+/// Listens to one sentinel until its connection fails. `before` is its previous report.
 async fn attend(
     service: &Service,
     at: usize,
@@ -172,7 +175,7 @@ async fn attend(
     let mut sentinel = timeout(service.connect_timeout(), open).await.map_err(silent)??;
     timeout(SILENCE, sentinel.listen()).await.map_err(silent)??;
     loop {
-        // After it has begun to tell: nothing falls between.
+        // Asked after the subscription, so that no event is missed in between.
         let word = timeout(SILENCE, sentinel.ask(&service.name)).await.map_err(silent)??;
         if let Some(word) = word {
             known.heard(before.as_ref(), &word);

@@ -1,6 +1,6 @@
-//! What Sentinel keeps alive, as a `redis+sentinel://` URL names it: which sentinels, which service, whom to be there.
+//! Parses `redis+sentinel://` URLs: the sentinels, the service, and the login for its server.
 //!
-//! Each host is read by the rules of `redis://`, so that a name, a port, a password means the same in both.
+//! Each host follows the rules of a `redis://` URL, so that names, ports and passwords mean the same in both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,35 +13,35 @@ use super::super::shared::Shared;
 use super::super::url_rules::without_zone;
 use super::word::Word;
 
-/// Sentinels' own port, where a URL names none.
+/// The default port of sentinels.
 const PORT: u16 = 26_379;
 
-/// A service, and the sentinels that know where it is.
+/// A service, and the sentinels that know its primary.
 #[derive(Clone)]
 pub(crate) struct Service {
-    /// As the sentinels call it.
+    /// The name of the service at the sentinels.
     pub(super) name: String,
-    /// In the order of the URL; one at least.
+    /// In the order of the URL. There is at least one.
     pub(super) sentinels: Vec<Endpoint>,
-    /// The server's user, password and database, wherever it is.
+    /// The login and database of the server. Its address comes from the sentinels.
     server: Endpoint,
 }
 
-/// The parts of a URL that no parser of single hosts reads.
+/// The parts of a URL that a parser for a single host cannot read.
 struct Parts<'a> {
     tls: bool,
-    /// With the @ behind it.
+    /// Includes the trailing `@`.
     user: &'a str,
-    /// Each with its port, where one is given.
+    /// Each with its port, if the URL has one.
     hosts: Vec<&'a str>,
     name: &'a str,
-    /// With the / before it.
+    /// Includes the leading `/`.
     db: &'a str,
     query: &'a str,
 }
 
 impl Service {
-    /// What the URL says, or the rule it broke.
+    /// Parses the URL. An error names the violated rule.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let parts = Parts::of(text)?;
         let (own, query) = own_parameters(parts.query)?;
@@ -49,52 +49,53 @@ impl Service {
         let hosts = parts.hosts.iter();
         let sentinels = hosts.map(|host| sentinel(scheme, host, &own));
         let sentinels: Vec<_> = sentinels.collect::<Result<_, _>>()?;
-        // Its rules for users, passwords, databases and parameters; where it is, sentinels say.
+        // Applies the rules for logins, databases and parameters. The address is a placeholder, because it comes from
+        // the sentinels.
         let server = format!("{scheme}://{}{}{}{query}", parts.user, parts.hosts[0], parts.db);
         let server = Endpoint::read(&server)?;
-        // TLS, family and name are the same on the way to either.
+        // TLS, address family and client name are the same for sentinels and servers.
         let alike = |sentinel| Endpoint { parameters: Arc::clone(&server.parameters), ..sentinel };
         let sentinels = sentinels.into_iter().map(alike).collect();
         Ok(Self { name: parts.name.to_owned(), sentinels, server })
     }
 
-    /// The server that a sentinel has named.
+    /// Returns the server that a sentinel reported.
     pub(super) fn server(&self, word: &Word) -> Endpoint {
         let (host, port) = (word.host.clone(), word.port);
         let place = if self.is_tls() { Place::Tls(host, port) } else { Place::Tcp(host, port) };
         Endpoint { place, ..self.server.clone() }
     }
 
-    /// Whether sentinels and servers are reached by TLS.
+    /// Whether sentinels and servers are connected by TLS.
     pub(super) fn is_tls(&self) -> bool {
         self.server.is_tls()
     }
 
-    /// The same service, reached with the options that all nodes of a client share.
+    /// Applies the options that all nodes of a client share.
     pub(super) fn with(self, shared: &Shared) -> crate::error::Result<Self> {
         let sentinels = self.sentinels.into_iter().map(|sentinel| sentinel.with(shared));
         let sentinels = sentinels.collect::<crate::error::Result<_>>()?;
         Ok(Self { sentinels, server: self.server.with(shared)?.asking(shared)?, ..self })
     }
 
-    /// What stands after the ? of the URL and is not for the sentinels alone.
+    /// Returns the parameters of the URL, except those for the sentinels.
     pub(super) fn parameters(&self) -> &Parameters {
         &self.server.parameters
     }
 
-    /// How long an attempt to connect may take, to find the server included.
+    /// Returns the time limit of one attempt to connect, including the search for the server.
     pub(super) fn connect_timeout(&self) -> Duration {
         self.server.connect_timeout
     }
 
-    /// The URL without users and passwords.
+    /// Returns the URL without users and passwords.
     pub(super) fn redacted(&self) -> String {
         let db = if self.server.db == 0 { String::new() } else { format!("/{}", self.server.db) };
         let hosts: Vec<_> = self.sentinels.iter().map(Endpoint::authority).collect();
         self.url(&hosts, &db)
     }
 
-    /// Two nodes of one service are one, in whatever order their sentinels are listed.
+    /// Returns what identifies the node in a node list: the service and its sentinels in any order.
     pub(super) fn identity(&self) -> String {
         let mut hosts: Vec<_> = self.sentinels.iter().map(Endpoint::authority).collect();
         hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
@@ -102,21 +103,22 @@ impl Service {
         self.url(&hosts, &format!("/{}", self.server.db))
     }
 
-    /// As messages show it: without users, passwords and parameters.
+    /// Formats the URL for messages, without users, passwords and parameters.
     fn url(&self, hosts: &[String], db: &str) -> String {
         let scheme = if self.is_tls() { "rediss" } else { "redis" };
         format!("{scheme}+sentinel://{}/{}{db}", hosts.join(","), self.name)
     }
 
-    /// A server's or a sentinel's own words as everybody may see them.
+    /// Redacts the error text of a server or sentinel.
     pub(super) fn redact(&self, words: &str) -> String {
-        // All sentinels have one password. Before the cut, which could leave a part of it.
+        // All sentinels have the same password. It is removed before the text is shortened, which could leave a part of
+        // it.
         self.server.redact(&self.sentinels[0].without_password(words))
     }
 }
 
 impl<'a> Parts<'a> {
-    /// The parts of the text, by rules that no URL parser knows: several hosts, and a service for a path.
+    /// Splits the URL by rules that URL parsers lack: several hosts, and a service in the path.
     fn of(text: &'a str) -> Result<Self, &'static str> {
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
         if rest.contains('#') {
@@ -125,7 +127,7 @@ impl<'a> Parts<'a> {
         let (rest, query) = rest.split_at(rest.find('?').unwrap_or(rest.len()));
         let (authority, path) = rest.split_once('/').ok_or(NO_SERVICE)?;
         let (user, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
-        // Else the hosts before the @ would be taken for a password.
+        // Otherwise the hosts before the `@` would be taken for a password.
         if user.contains(',') {
             return Err(
                 "a user or a password has a comma (write %2C), or a host but the first has one",
@@ -140,7 +142,7 @@ impl<'a> Parts<'a> {
         if name.is_empty() {
             return Err(NO_SERVICE);
         }
-        // Sentinel's own rule for names.
+        // Sentinel's rule for names.
         if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')) {
             return Err("the service after the hosts has letters, digits, . - and _ alone");
         }
@@ -148,13 +150,13 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A Sentinel's primary has a name, which is the path.
+/// The error for a URL without a service name in its path.
 const NO_SERVICE: &str = "it names no service: write redis+sentinel://host,host/service";
 
-/// Whom to be at the sentinels: user and password.
+/// The user and password for the sentinels.
 type Own = (Option<String>, Option<String>);
 
-/// What the query says of the sentinels, and the rest of it.
+/// Splits the query into the login for the sentinels and the rest.
 fn own_parameters(query: &str) -> Result<(Own, String), &'static str> {
     let query = query.trim_start_matches('?');
     let own = |pair: &&str| {
@@ -177,7 +179,7 @@ fn own_parameters(query: &str) -> Result<(Own, String), &'static str> {
     Ok(((user, password), rest))
 }
 
-/// One sentinel, by the rules of `redis://`.
+/// Parses one sentinel by the rules of `redis://`.
 fn sentinel(scheme: &str, host: &str, (user, password): &Own) -> Result<Endpoint, String> {
     let url = format!("{scheme}://{host}");
     let endpoint = Endpoint::read(&url)?;

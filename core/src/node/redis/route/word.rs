@@ -1,7 +1,7 @@
-//! What sentinels say of the primary, and which of their words is the newest: pure.
+//! Parses the reports of sentinels about the primary, and determines the newest one. Pure.
 //!
-//! Each failover has an epoch, larger than the one before. A sentinel that was cut off names the primary of an
-//! earlier one, which may still believe that it is one.
+//! Each failover has a larger epoch than the one before. A partitioned sentinel reports the primary of an earlier
+//! failover, which may still consider itself the primary.
 
 use std::time::Duration;
 
@@ -11,20 +11,21 @@ use super::super::refusal::words;
 use super::super::reply;
 use crate::node::Fault;
 
-/// Where one sentinel says that the primary is.
+/// The primary that one sentinel reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
-    /// By name or address, as the sentinels have been told.
+    /// A name or address, as configured at the sentinels.
     pub(super) host: String,
     pub(super) port: u16,
-    /// Of the failover that made it the primary, where the sentinel says it.
+    /// The epoch of the failover that made it the primary, if the sentinel reports it.
     pub(super) epoch: Option<u64>,
-    /// For how long this sentinel has seen it as the primary: at least so old it is as one.
+    /// How long this sentinel has seen it as the primary. It has been the primary for at least this time.
     pub(super) since: Duration,
 }
 
 impl Word {
-    /// The answers to `SENTINEL GET-MASTER-ADDR-BY-NAME` and `SENTINEL MASTER`; `None` if there is no such service.
+    /// Parses the replies to `SENTINEL GET-MASTER-ADDR-BY-NAME` and `SENTINEL MASTER`. Returns `None` if the service is
+    /// unknown.
     pub(super) fn read(place: &Value, about: &Value) -> Result<Option<Self>, Fault> {
         let (host, port) = match place {
             Value::Nil => return Ok(None),
@@ -36,7 +37,8 @@ impl Word {
         };
         let Ok(port) = port.parse() else { return Err(reply::unexpected(place)) };
         let epoch = field(about, "config-epoch").and_then(|epoch| epoch.parse().ok());
-        // While a failover goes on, its leader names the new primary and tells of the old one.
+        // During a failover, the leader's first reply names the new primary, while its second one describes the old
+        // one.
         let same = field(about, "ip").as_ref() == Some(&host)
             && field(about, "port").is_some_and(|told| told.parse() == Ok(port));
         let since = field(about, "role-reported-time").filter(|_| same);
@@ -44,32 +46,32 @@ impl Word {
         Ok(Some(Self { host, port, epoch, since: since.unwrap_or_default() }))
     }
 
-    /// As it is shown.
+    /// Formats the address for messages.
     pub(super) fn place(&self) -> String {
         crate::text::shown(&format!("{}:{}", self.host, self.port))
     }
 
-    /// Whether both name one server.
+    /// Whether both name the same server.
     pub(super) fn is_at(&self, other: &Self) -> bool {
         self.port == other.port && self.host.eq_ignore_ascii_case(&other.host)
     }
 
-    /// Whether this is of a later failover.
+    /// Whether this report is from a later failover.
     pub(super) fn is_after(&self, other: &Self) -> bool {
         matches!((self.epoch, other.epoch), (Some(this), Some(that)) if this > that)
     }
 
-    /// Whether a sentinel that said `before` and says this now tells of another primary than `known`, which is the newest
-    /// so far.
+    /// Whether this report names another primary than `known`, the newest report so far. `before` is the previous
+    /// report of the same sentinel.
     pub(super) fn is_news(&self, before: Option<&Self>, known: &Self) -> bool {
-        // Where there are no epochs, or they began anew, as when a service is removed and put in again, a sentinel that
-        // changes its mind is believed. One that only catches up with the others has a larger epoch than before.
+        // Epochs may be missing, or restart when a service is removed and added again. A sentinel that then changes its
+        // report is trusted. A sentinel that only catches up with the others reports a larger epoch than before.
         let changed = before.is_some_and(|before| !self.is_at(before) && !self.is_after(before));
         !self.is_at(known) && (self.is_after(known) || changed)
     }
 }
 
-/// One field of what a sentinel tells of a primary: a map, or names and values in turn.
+/// Returns one field of a sentinel's description, which is a map or a list of alternating names and values.
 pub(super) fn field(about: &Value, name: &str) -> Option<String> {
     let of = |key: &Value, value: &Value| (words(key) == name).then(|| words(value));
     match about {
@@ -98,7 +100,7 @@ mod tests {
         assert!(!word(2, 4).is_news(None, &known));
         assert!(!word(2, 5).is_news(None, &known));
         assert!(!word(1, 6).is_news(None, &known));
-        // It catches up, and is still behind.
+        // It catches up and is still behind.
         assert!(!word(2, 4).is_news(Some(&word(3, 3)), &known));
     }
 
