@@ -1,16 +1,17 @@
-//! In place of what is made of the options, where the feature `tls` is off: a `rediss://` node is an error when the client is made.
+//! Replaces the TLS configuration if the feature `tls` is off. A `rediss://` node is then an error when the client is
+//! created.
 
 use std::convert::Infallible;
 
 use super::options::TlsOptions;
 use crate::error::{Error, Result};
 
-/// Options that were read and checked: there are none.
+/// The loaded TLS options, which cannot exist in this build.
 #[derive(Clone)]
 pub(crate) struct Tls(Infallible);
 
 impl Tls {
-    /// What a program can do about it.
+    /// Returns an error that names the missing feature.
     pub(crate) fn load(_: &TlsOptions) -> Result<Self> {
         Err(Error::invalid(
             "a node is to be reached by TLS, which this build of redlock-native has not: turn its feature `tls` on",

@@ -1,4 +1,4 @@
-//! TLS for `rediss://`: the options of clients and of URLs, and what is made of them.
+//! Implements TLS for `rediss://`: the options of clients and URLs, and the configuration built from them.
 
 #[cfg(not(feature = "tls"))]
 mod absent;

@@ -1,6 +1,6 @@
-//! The TLS options of a client, and of a URL's parameters: what they are, and how the two go together.
+//! Defines the TLS options of clients and URLs, and how the two are combined.
 //!
-//! Files are read elsewhere; what is in one, or in what should have been a path, is never shown.
+//! Other modules read the files. The content of a file, or of a value that should have been a path, is never shown.
 
 use std::fmt;
 #[cfg(feature = "tls")]
@@ -13,9 +13,9 @@ use super::pem::Pem;
 use crate::error::{Error, Result};
 use crate::spelling::spelled;
 
-/// Whom to trust, who we are, and a name for TLS connections; everything is optional.
+/// The options of TLS connections: trusted certificates, a client certificate, and a server name. All are optional.
 ///
-/// Certificates and keys are PEM, as a file's path or as bytes: [`Pem`].
+/// Certificates and keys are PEM, as the path of a file or as bytes: [`Pem`].
 ///
 /// ```
 /// use redlock::{Redlock, TlsOptions};
@@ -36,44 +36,46 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// The system's trust, no certificate of our own, the URL's host.
+    /// Creates options that trust the system's certificates and use no client certificate. The server must have a
+    /// certificate for the URL's host.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The certificates to trust instead of the system's.
+    /// Sets the trusted certificates, instead of those of the system.
     pub fn ca(mut self, ca: impl Into<Pem>) -> Self {
         self.ca = Some(ca.into());
         self
     }
 
-    /// The client's certificate chain, where the server asks for one; needs [`key`](Self::key).
+    /// Sets the certificate chain of the client, if the server requires one. Needs [`key`](Self::key).
     pub fn cert(mut self, cert: impl Into<Pem>) -> Self {
         self.cert = Some(cert.into());
         self
     }
 
-    /// The private key of [`cert`](Self::cert).
+    /// Sets the private key of [`cert`](Self::cert).
     pub fn key(mut self, key: impl Into<Pem>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// The name the server's certificate must carry (and SNI asks for) instead of the URL's host.
+    /// Sets the name that the server's certificate must have, instead of the URL's host. It is also sent as SNI.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// Whether the server must prove who it is; default it must. With `false` whoever answers is believed, and
-    /// hears the password: only for a network that nobody else is in.
+    /// Sets whether the server's certificate is verified. Default: true.
+    ///
+    /// With `false`, any server is trusted and receives the password. Use it only in a network without other users.
     pub fn verify(mut self, verify: bool) -> Self {
         self.verify = Some(verify);
         self
     }
 
-    /// A configuration of [`rustls`](crate::rustls) that the program has: its provider, trust, certificate and versions.
-    /// Only [`server_name`](Self::server_name) goes beside it.
+    /// Uses a [`rustls`](crate::rustls) configuration of the program, with its provider, trust, certificate and
+    /// versions. It can only be combined with [`server_name`](Self::server_name).
     ///
     /// ```
     /// use redlock::rustls::{ClientConfig, RootCertStore, crypto::ring};
@@ -128,7 +130,7 @@ impl PartialEq for TlsOptions {
 impl Eq for TlsOptions {}
 
 impl TlsOptions {
-    /// Where the program's own configuration is: it can be compared by that alone.
+    /// Returns the address of the program's configuration, which is all that can be compared.
     #[cfg(feature = "tls")]
     fn config_at(&self) -> Option<usize> {
         self.config.as_ref().map(|config| Arc::as_ptr(config) as usize)
@@ -140,7 +142,7 @@ impl TlsOptions {
         None
     }
 
-    /// Which options are given, in their order.
+    /// Returns the names of the options that are set, in order.
     fn given(&self) -> impl Iterator<Item = &'static str> {
         [
             ("tls_ca", self.ca.is_some()),
@@ -154,9 +156,9 @@ impl TlsOptions {
         .filter_map(|(option, given)| given.then_some(option))
     }
 
-    /// Where no node is reached by TLS: whoever gave options thought otherwise.
+    /// Returns an error if options are set although no node uses TLS.
     ///
-    /// Ignored, they would have it believe that the connection is secured.
+    /// Ignoring them would suggest that the connection is secure.
     pub(crate) fn check_unused(&self) -> Result<()> {
         match self.given().next() {
             None => Ok(()),
@@ -167,17 +169,17 @@ impl TlsOptions {
         }
     }
 
-    /// Whether the program has said whom to trust, or who we are, in any way.
+    /// Whether any option sets the trust or the client certificate.
     pub(crate) fn says_whom_to_trust(&self) -> bool {
         self.given().any(|option| option != "tls_server_name")
     }
 
-    /// Whether the server must prove who it is.
+    /// Whether the server's certificate is verified.
     pub(crate) fn verifies(&self) -> bool {
         self.verify != Some(false)
     }
 
-    /// What can be said of them before a file is read.
+    /// Checks the options as far as possible without reading a file.
     pub(super) fn check(&self) -> Result<()> {
         let beside = |option: &&str| !matches!(*option, "tls_config" | "tls_server_name");
         if let (Some(_), Some(option)) = (self.config_at(), self.given().find(beside)) {
@@ -200,13 +202,13 @@ impl TlsOptions {
         Ok(())
     }
 
-    /// A certificate without its key, or the reverse.
+    /// The error for a certificate without its key, or the reverse.
     pub(super) fn apart() -> Error {
         let (cert, key) = (spelled("tls_cert"), spelled("tls_key"));
         Error::invalid(format!("{cert} and {key} belong together: give both or none"))
     }
 
-    /// The client's, and what a URL's parameters add to them; `url`: the node, for messages.
+    /// Combines the client's options with those of a URL. `url` names the node in errors.
     pub(crate) fn merged(&self, added: &Self, url: &str) -> Result<Self> {
         let by = |parameter, option| (parameter, option, url);
         Ok(Self {
@@ -223,7 +225,8 @@ impl TlsOptions {
     }
 }
 
-/// What an option and a URL's parameter say together: neither is ignored.
+/// Combines an option with the URL parameter of the same meaning. Different values are an error, so that neither is
+/// ignored.
 pub(crate) fn one<T: Clone + PartialEq>(
     option: Option<&T>,
     parameter: Option<&T>,

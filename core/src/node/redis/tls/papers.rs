@@ -1,4 +1,4 @@
-//! What stands in PEM files: certificates, and private keys. What is in one is never shown.
+//! Reads certificates and private keys from PEM. Their content is never shown.
 
 use std::borrow::Cow;
 use std::fs;
@@ -9,14 +9,14 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::pem::{Held, Pem};
 use crate::error::Result;
 
-/// With this some editors begin a file in UTF-8. A line behind it would not be seen as PEM's first, and what it begins be left out.
+/// The UTF-8 byte-order mark. It must be removed, or the first PEM block is skipped silently.
 const MARK: &[u8] = b"\xef\xbb\xbf";
-/// And with one of these a file in UTF-16.
+/// The byte-order marks of UTF-16.
 const WIDE: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
-/// What says that a key is encrypted: in its first line, or in the next one.
+/// The markers of an encrypted key, in its first or second line.
 const ENCRYPTED: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
 
-/// Every certificate of a file, in its order; none is an error, for an empty file trusts nobody.
+/// Returns all certificates of a file in order. A file without any is an error, because it would trust no server.
 pub(super) fn certificates(option: &str, pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
     let none = || pem.unreadable(option, "it holds no PEM certificate");
     let read = text(option, pem)?;
@@ -24,7 +24,7 @@ pub(super) fn certificates(option: &str, pem: &Pem) -> Result<Vec<CertificateDer
     found.ok().filter(|found| !found.is_empty()).ok_or_else(none)
 }
 
-/// The first private key.
+/// Returns the first private key.
 pub(super) fn private_key(option: &str, pem: &Pem) -> Result<PrivateKeyDer<'static>> {
     let read = text(option, pem)?;
     PrivateKeyDer::from_pem_slice(&read).map_err(|_| {
@@ -39,7 +39,7 @@ pub(super) fn private_key(option: &str, pem: &Pem) -> Result<PrivateKeyDer<'stat
     })
 }
 
-/// What is in it.
+/// Returns the content without a byte-order mark.
 fn text<'a>(option: &str, pem: &'a Pem) -> Result<Cow<'a, [u8]>> {
     let read = match pem.held() {
         Held::File(path) => fs::read(path)

@@ -1,6 +1,6 @@
-//! A PEM file by its path, or what is in one.
+//! Defines PEM input: the path of a file, or its content.
 //!
-//! What is in it, or in what should have been a path, is never shown: it may be a key.
+//! The content of a file, or of a value that should have been a path, is never shown. It may be a key.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::spelling::spelled;
 use crate::text::shown;
 
-/// A PEM file by its path, or what is in one as bytes: whatever is text or a path is a path, whatever is bytes is PEM.
+/// The path of a PEM file, or its content as bytes. Text and paths are paths, and bytes are PEM.
 ///
 /// ```
 /// use redlock::{Pem, TlsOptions};
@@ -21,22 +21,22 @@ use crate::text::shown;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pem(Held);
 
-/// Which of the two.
+/// The two kinds of PEM input.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Held {
-    /// The path of a file, which is read when the client is made.
+    /// The path of a file, which is read when the client is created.
     File(PathBuf),
-    /// What would be in it.
+    /// The content of a PEM file.
     Bytes(Vec<u8>),
 }
 
 impl Pem {
-    /// Which of the two it is.
+    /// Returns the input.
     pub(super) fn held(&self) -> &Held {
         &self.0
     }
 
-    /// The path, if it is one.
+    /// Returns the path, if it is one.
     pub fn path(&self) -> Option<&Path> {
         match &self.0 {
             Held::File(path) => Some(path),
@@ -44,7 +44,7 @@ impl Pem {
         }
     }
 
-    /// The bytes, if it is no path. They may be a key: show them to nobody.
+    /// Returns the bytes, if it is not a path. They may contain a key, so do not show them.
     pub fn bytes(&self) -> Option<&[u8]> {
         match &self.0 {
             Held::File(_) => None,
@@ -52,7 +52,7 @@ impl Pem {
         }
     }
 
-    /// The error of the option that this is, and cannot be. A key pasted where its path belongs is the usual mistake.
+    /// The error for an unusable value of this option. The most common mistake is a pasted key instead of its path.
     pub(super) fn unreadable(&self, option: &str, why: &str) -> Error {
         let option = spelled(option);
         Error::invalid(match &self.0 {
@@ -76,7 +76,7 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// Whatever does not look like the path of a file may be a secret that was put into the wrong place.
+/// Formats the path for errors. A text that does not look like a path may be a misplaced secret and is not shown.
 fn shown_path(path: &Path) -> String {
     let text = path.to_string_lossy();
     let ending = path.extension().is_some_and(|ending| ending.len() <= 4);
@@ -84,7 +84,6 @@ fn shown_path(path: &Path) -> String {
     if named || path.exists() { shown(&text) } else { "no file".to_owned() }
 }
 
-/// Text and paths are where it is.
 macro_rules! paths {
     ($($from:ty),*) => {
         $(impl From<$from> for Pem {
@@ -97,7 +96,6 @@ macro_rules! paths {
 
 paths!(PathBuf, &PathBuf, &Path, String, &String, &str);
 
-/// Bytes are what it is.
 macro_rules! bytes {
     ($($from:ty),*) => {
         $(impl From<$from> for Pem {
@@ -110,7 +108,7 @@ macro_rules! bytes {
 
 bytes!(Vec<u8>, &[u8]);
 
-// As `include_bytes!` gives it.
+// The type of `include_bytes!`.
 impl<const N: usize> From<&[u8; N]> for Pem {
     fn from(bytes: &[u8; N]) -> Self {
         Self(Held::Bytes(bytes.to_vec()))

@@ -1,7 +1,8 @@
-//! Whom to trust, who we are, and which name the server must prove.
+//! Builds the TLS configuration: the trusted certificates, the client certificate, and the name that the server must
+//! prove.
 //!
-//! Files are read once, when the client is made, so that a wrong one is an error there and not at the first
-//! lock. What is in a file, or in what should have been a path, is never shown: it may be a key.
+//! Files are read once, when the client is created, so that a wrong file is an error there and not at the first lock.
+//! The content of a file, or of a value that should have been a path, is never shown. It may be a key.
 
 use std::io;
 use std::sync::Arc;
@@ -19,17 +20,17 @@ use super::unverified::Unverified;
 use crate::error::{Error, Result};
 use crate::spelling::spelled;
 
-/// Options, read and checked.
+/// The loaded and checked options.
 #[derive(Clone)]
 pub(crate) struct Tls {
-    /// Shared by all connections, which is what lets them resume sessions.
+    /// Shared by all connections, so that they can resume TLS sessions.
     pub(crate) config: Arc<ClientConfig>,
-    /// Instead of the URL's host.
+    /// Replaces the URL's host.
     server_name: Option<ServerName<'static>>,
 }
 
 impl Tls {
-    /// Reads the files, and says which rule one broke.
+    /// Loads the options. An error names the violated rule.
     pub(crate) fn load(options: &TlsOptions) -> Result<Self> {
         options.check()?;
         let server_name = options.server_name.as_deref().map(name).transpose()?;
@@ -40,18 +41,18 @@ impl Tls {
         Ok(Self { config, server_name })
     }
 
-    /// The name the server at `host` must prove.
+    /// Returns the name that the certificate of the server at `host` must have.
     pub(crate) fn name_for(&self, host: &str) -> Result<ServerName<'static>> {
-        // A certificate knows no zones, which are this machine's.
+        // Certificates contain no zones, which are local to this machine.
         let host = host.split('%').next().unwrap_or(host);
         self.server_name.clone().map_or_else(|| name(host), Ok)
     }
 }
 
-/// What the files say, as rustls wants it.
+/// Builds the rustls configuration from the files.
 fn configured(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
-    // The provider is named, not taken from the process: another library may have installed its own, or
-    // none.
+    // Names the provider explicitly, because another library may have installed a different one for the process, or
+    // none is installed.
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -75,7 +76,7 @@ fn configured(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Which of the two cannot be used, and why.
+/// Returns an error that names the unusable one of certificate and key.
 fn unfit(error: &rustls::Error, cert: &Pem, key: &Pem) -> Error {
     use rustls::Error as Bad;
     match error {
@@ -86,7 +87,7 @@ fn unfit(error: &rustls::Error, cert: &Pem, key: &Pem) -> Error {
             );
             key.unreadable("tls_key", &why)
         }
-        // So it says that it knows no such key.
+        // rustls reports an unknown kind of key this way.
         Bad::General(why) => key.unreadable("tls_key", why),
         other => cert.unreadable("tls_cert", &other.to_string()),
     }
@@ -95,9 +96,9 @@ fn unfit(error: &rustls::Error, cert: &Pem, key: &Pem) -> Error {
 /// The options that the texts below name.
 const OPTIONS: [&str; 4] = ["tls_ca", "tls_cert", "tls_key", "tls_server_name"];
 
-/// Why a TLS connection could not be made, in words.
+/// Explains why a TLS connection could not be opened.
 pub(crate) fn explained(error: &io::Error) -> String {
-    // The cause is inside: what is around it only says that the handshake failed.
+    // The outer error only reports that the handshake failed.
     let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let why = match refused {
         Some(rustls::Error::InvalidCertificate(certificate)) => explained_certificate(certificate),
@@ -115,7 +116,7 @@ pub(crate) fn explained(error: &io::Error) -> String {
     if why.is_empty() { format!("TLS: {error}") } else { format!("TLS: {why} ({error})") }
 }
 
-/// Why the server refused the handshake; empty for what explains itself. By TLS 1.3 it says so after the handshake.
+/// Explains an alert of the server. Empty if the alert explains itself. With TLS 1.3 it may arrive after the handshake.
 fn explained_alert(alert: AlertDescription) -> &'static str {
     use AlertDescription as Bad;
     match alert {
@@ -137,7 +138,7 @@ fn explained_alert(alert: AlertDescription) -> &'static str {
     }
 }
 
-/// The usual mistakes, with their remedy; empty for what explains itself.
+/// Explains common certificate errors and how to fix them. Empty if the error explains itself.
 fn explained_certificate(error: &CertificateError) -> &'static str {
     use CertificateError as Bad;
     match error {
@@ -150,7 +151,7 @@ fn explained_certificate(error: &CertificateError) -> &'static str {
         Bad::UnknownIssuer => {
             "the server's certificate was issued by nobody who is trusted: name its CA with tls_ca"
         }
-        // Before the other names: it looks as if the name were wrong.
+        // Checked before the other names, because it looks like a wrong name.
         Bad::NotValidForNameContext { presented, .. } if presented.is_empty() => {
             "the server's certificate has no subjectAltName, and a common name (CN) alone does not count"
         }
@@ -160,7 +161,7 @@ fn explained_certificate(error: &CertificateError) -> &'static str {
         Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => {
             "the server's certificate is not for servers (extendedKeyUsage)"
         }
-        // The library tells these two by their debug text only.
+        // rustls distinguishes these two only in their debug text.
         Bad::Other(other) if format!("{other:?}").contains("UnsupportedCertVersion") => {
             "the server's certificate is of version 1: version 3, with a subjectAltName, is needed"
         }
@@ -171,7 +172,7 @@ fn explained_certificate(error: &CertificateError) -> &'static str {
     }
 }
 
-/// The name that certificates must carry.
+/// Parses the name that the certificate must have.
 fn name(text: &str) -> Result<ServerName<'static>> {
     ServerName::try_from(text.to_owned()).map_err(|_| {
         let option = spelled("tls_server_name");
@@ -179,7 +180,7 @@ fn name(text: &str) -> Result<ServerName<'static>> {
     })
 }
 
-/// These and no others: whoever names a CA of its own wants nobody else's word.
+/// Trusts only these certificates. A program that names its CA trusts no other.
 fn trust_in(ca: &Pem) -> Result<RootCertStore> {
     let mut trust = RootCertStore::empty();
     for certificate in certificates("tls_ca", ca)? {
@@ -189,7 +190,7 @@ fn trust_in(ca: &Pem) -> Result<RootCertStore> {
     Ok(trust)
 }
 
-/// What the machine trusts. Some of it may be unreadable, as long as something is left.
+/// Loads the certificates that the system trusts. Unreadable ones are ignored as long as some remain.
 fn system_trust() -> Result<RootCertStore> {
     let mut trust = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();

@@ -1,7 +1,7 @@
-//! What `tls_verify` off means: any certificate will do.
+//! Implements `tls_verify` off: accepts any certificate.
 //!
-//! The handshake's signatures are checked all the same: what is read comes from whoever has that certificate's key.
-//! Who that is nobody asks.
+//! The signatures of the handshake are still verified, so the peer owns the key of its certificate. The identity in the
+//! certificate is not checked.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use tokio_rustls::rustls::crypto::{
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-/// Believes every certificate.
+/// Accepts every certificate.
 #[derive(Debug)]
 pub(super) struct Unverified {
-    /// Which signatures there are: these are checked all the same.
+    /// The algorithms for signatures, which are still verified.
     provider: Arc<CryptoProvider>,
 }
 
 impl Unverified {
-    /// With the algorithms of this provider.
+    /// Uses the algorithms of this provider.
     pub(super) fn by(provider: Arc<CryptoProvider>) -> Self {
         Self { provider }
     }
