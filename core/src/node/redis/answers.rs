@@ -1,7 +1,7 @@
-//! Whether an answer is one to this command, and what it says.
+//! Matches replies to commands, and classifies them.
 //!
-//! Pure. Where an answer fits no command, none of the connection's answers is to be trusted any more: a proxy
-//! that lost one shifts all later ones, and somebody's grant would be counted for another's round.
+//! Pure. If a reply does not fit its command, no reply of the connection can be trusted any more. A proxy that loses
+//! one reply shifts all later ones, and a round could count another round's grant.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::in_flight::{Command, Expects, InFlight, Purpose};
 use super::native::Delete;
 use super::reply;
 
-/// Whether it can be the answer; of two, the one that is due.
+/// Whether the value can be the reply to this command, or the part of it that is due.
 pub(super) fn fits(in_flight: &InFlight, value: &Value) -> bool {
     match &in_flight.command.expects {
-        // The first of two; that of `CLIENT CACHING`, too, is one that `SET` can have.
+        // The first of two replies. That of `CLIENT CACHING` has the same form as that of `SET`.
         _ if in_flight.has_two_answers() => reply::sets(value),
         Expects::Anything => true,
         Expects::Echo(echo) => reply::echoes(value, echo),
@@ -26,17 +26,17 @@ pub(super) fn fits(in_flight: &InFlight, value: &Value) -> bool {
     }
 }
 
-/// Whether it may be a grant. What is none is told at once, whatever replicas and disks have.
+/// Whether the reply may be a grant. All other replies are returned immediately, regardless of replicas and disks.
 pub(super) fn may_grant(in_flight: &InFlight, value: &Value) -> bool {
     match value {
         Value::Array(parts) => parts.first() == Some(&Value::Int(1)),
         Value::BulkString(_) if matches!(in_flight.command.expects, Expects::Token(_)) => true,
-        // The owner, where the `SET` before it was carried out.
+        // The owner, if the preceding `SET` succeeded.
         _ => in_flight.set == Some(true),
     }
 }
 
-/// What is asked next, for whoever asked this.
+/// Returns the follow-up command for the same caller, if any.
 pub(super) fn leads_to(in_flight: &InFlight, value: &Value) -> Option<Command> {
     match &in_flight.command.purpose {
         Purpose::Force { keys, then, .. } => then(keys, value),
@@ -45,8 +45,8 @@ pub(super) fn leads_to(in_flight: &InFlight, value: &Value) -> Option<Command> {
     }
 }
 
-/// Whether it is to have our keys live longer, and what gives them back is on its way behind it: what is asked now, because
-/// the answer leads to it or as the scripts were lost, would come behind that.
+/// Whether the command would extend a key whose delete is already under way. Its follow-up, or its repetition after the
+/// scripts were lost, would arrive after that delete.
 pub(super) fn given_back<'a>(
     in_flight: &InFlight,
     value: &Value,
@@ -61,19 +61,20 @@ pub(super) fn given_back<'a>(
     (then.is_some() || lost_scripts(in_flight, value)) && behind.any(|token| **token == *ours)
 }
 
-/// Said to who asked for more of a lease that was given back.
+/// The error for an extend of a released lease.
 pub(super) const GIVEN_BACK: &str = "the lease was given back meanwhile";
 
-/// A `GET` says whose a key is only for whoever set it just before: the other answers are the script's to give.
+/// Replaces the owner that was read, unless the preceding `SET` succeeded. Otherwise the script must
+/// determine the result.
 ///
-/// A `SET` that was refused behind a read that shows our token would be a grant by what an earlier command did.
+/// If the `SET` was refused and the key has our token, the grant would result from an earlier command.
 pub(super) fn believed(command: &Command, set: Option<bool>, value: Value) -> Value {
     let set = !matches!(command.expects, Expects::Owner) || set == Some(true);
     if set { value } else { Value::Nil }
 }
 
-/// The user may not run the server's own compare-and-delete any more: by script, if one may be run, it is done all the
-/// same.
+/// Whether the user has lost the right to the server's compare-and-delete. The delete is then repeated by a script, if
+/// scripts are allowed.
 pub(super) fn denied_delete(in_flight: &InFlight, value: &Value, scripts: Option<bool>) -> bool {
     let Expects::Parts(parts) = &in_flight.command.expects else { return false };
     let Value::ServerError(error) = value else { return false };
@@ -83,16 +84,16 @@ pub(super) fn denied_delete(in_flight: &InFlight, value: &Value, scripts: Option
     denied && scripts.is_none() && parts.is_delete() && !in_flight.again
 }
 
-/// The server has lost the scripts, and somebody still wants the answer.
+/// Whether the server has lost the scripts and the command must be repeated.
 pub(super) fn lost_scripts(in_flight: &InFlight, value: &Value) -> bool {
-    // Deletes are always wanted, whoever has stopped listening.
+    // Deletes are always repeated, even if the caller no longer waits.
     let wanted = matches!(in_flight.command.purpose, Purpose::Delete { .. })
         || !in_flight.answer.is_closed();
-    // Once: a server that loses them again at once has another fault.
+    // Only once. A server that loses the scripts again immediately has another problem.
     is_no_script(value) && wanted && !in_flight.again
 }
 
-/// The server does not know the script.
+/// Whether the server does not know the script.
 pub(super) fn is_no_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }

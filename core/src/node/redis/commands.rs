@@ -1,8 +1,8 @@
-//! What a node is asked, as commands for its server.
+//! Builds the commands for a server.
 //!
-//! Bytes and what their answer must look like; sending and reading are the connection's. Times are told as
-//! durations, never as points in time, since a server's clock is its own - except where a delete must not be
-//! late ([`force`]).
+//! This module defines the bytes of a command and the form of its reply. The connection sends and reads them. Times are
+//! sent as durations and not as points in time, because a server has its own clock. The exception is a delete that must
+//! not arrive late ([`force`]).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,14 +17,13 @@ use super::script::{ACQUIRE, EXTEND, FORCE, INSPECT, RELEASE, scripts};
 use crate::node::fencing::SLACK;
 use crate::node::{Claim, Fencing, VoteParams};
 
-/// How long answers to questions without a deadline of their own are waited for.
-/// Callers have deadlines of their own; by this the connection knows how long a server may be silent.
+/// The reply timeout of commands whose callers have no deadline. It tells the connection how long a server may be
+/// silent.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A script's call: its answer ends with what it was asked for.
+/// Builds the call of a script. The reply ends with the echo.
 ///
-/// A proxy that loses one answer shifts all later ones by one; without the echo, somebody's grant could be counted for
-/// another's round.
+/// A proxy that loses one reply shifts all later ones. Without the echo, a round could count another round's grant.
 pub(super) fn script_call(
     call: Packed,
     echo: Arc<str>,
@@ -35,19 +34,18 @@ pub(super) fn script_call(
     Command { bytes, expects, purpose, timeout, untracked: false }
 }
 
-/// One free key without fencing needs no script: a `SET NX`, and the read that tells who owns it now. The read also
-/// has the key tracked, which it does only after the write. Of a foreign value as much is read as tells that it is.
+/// Builds the attempt to acquire one key without fencing, which needs no script. It consists of a `SET NX` and a read
+/// of the owner. The read also makes the server track the key, which must happen after the write.
 ///
-/// Two plain commands cost the server 2.1 us instead of the script's 4.8, and their answers less to parse. The
-/// grant names its question by the owner that the read shows; every refusal and every error is the script's to
-/// tell.
+/// It costs the server less than the script. The owner in the reply identifies the command. If the attempt is refused
+/// or fails, the script determines the result.
 pub(super) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     let key = &claim.keys[0];
-    // Both in one piece: this is the way of nearly every acquire.
+    // Encoded in one piece, because almost every acquire uses it.
     let mut both = Packed::with_room(10, 2 * key.len() + claim.token.len());
     both.packed(b"*6\r\n$3\r\nSET\r\n").word(key).word(&*claim.token);
     both.packed(b"$2\r\nNX\r\n$2\r\nPX\r\n").number(millis(params.ttl));
-    // One byte more than a token has: a longer value is seen to be none of ours.
+    // One byte more than a token has, so that a longer value is recognized as foreign.
     both.packed(b"*4\r\n$8\r\nGETRANGE\r\n").word(key).packed(b"$1\r\n0\r\n");
     both.number(claim.token.len() as u64);
     Command {
@@ -59,10 +57,9 @@ pub(super) fn attempt(claim: &Claim, params: VoteParams) -> Command {
     }
 }
 
-/// All keys or none, whoever has them; with fencing, and with a word on who is in the way.
+/// Builds the acquire script, which acquires all keys or none. It supports fencing, and reports which keys are held.
 pub(super) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> Command {
-    // The proposal, or 0, and the least that it may be, or 0: the script tells a first vote from a heal by
-    // that.
+    // The proposal and the minimum, one of which is 0. The script distinguishes a first vote from a heal by them.
     let fence = match params.fencing {
         Fencing::Off => None,
         Fencing::Propose(fence) => Some([fence, 0]),
@@ -76,18 +73,18 @@ pub(super) fn acquire_script(claim: &Claim, params: VoteParams, sent: bool) -> C
     }
     let token = Arc::clone(&claim.token);
     let call = script_call(call, Arc::clone(&token), vote(claim, params, sent), params.timeout);
-    // The token alone grants no fencing token.
+    // With fencing the token alone is not a grant, because the fencing token is missing.
     if fence.is_some() { call } else { Command { expects: Expects::Token(token), ..call } }
 }
 
-/// What becomes of the vote when its connection dies: both kinds may have put the token on a key.
+/// Returns the purpose of a vote. Both kinds may have set the token on a key when the connection breaks.
 pub(super) fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
     let token = Arc::clone(&claim.token);
     if params.first { Purpose::FirstVote { token, sent } } else { Purpose::Heal(token) }
 }
 
-/// Deletes our keys, and no others; with `stay` they live on, for no longer than that. `owed`: how long they live at
-/// most until then.
+/// Builds the script that deletes the keys that the claim owns. With `stay`, it limits their TTL to that instead. The
+/// keys live for at most the given time before that.
 pub(super) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duration>) -> Command {
     let mut call = scripts()[RELEASE].on(&claim.keys, 1 + usize::from(stay.is_some()));
     call.word(&*claim.token);
@@ -100,26 +97,26 @@ pub(super) fn release_script(claim: &Claim, owed: Duration, stay: Option<Duratio
     Command { expects: Expects::Token(token), ..call }
 }
 
-/// Deletes the keys whoever has them, if the server's own clock has not passed this time.
+/// Builds the script that deletes the keys regardless of their owner, unless the server's clock has passed this time.
 fn force_script(keys: &[String], by: u64) -> Command {
     let mut call = scripts()[FORCE].on(keys, 1);
     call.number(by);
-    // Where a cluster's server sends it elsewhere, it begins anew there.
+    // If a server of a cluster redirects it, it starts again at the other server.
     script_call(call, by.to_string().into(), forcing(keys), TIMEOUT)
 }
 
-/// What the answer to the first question leads to.
+/// Returns the purpose of both commands of a forced delete.
 fn forcing(keys: &[String]) -> Purpose {
     Purpose::Force { keys: keys.into(), begin: force, then: force_by }
 }
 
-/// The delete, good until the server's own clock has passed the caller's patience.
+/// Builds the delete, which is valid until the server's clock has passed the caller's timeout.
 fn force_by(keys: &[String], answer: &Value) -> Option<Command> {
     let by = reply::time(answer)?.saturating_add(micros(TIMEOUT));
     Some(force_script(keys, by))
 }
 
-/// The keys that a script needs: the locks', and with fencing the fences'.
+/// Returns the keys of a script: the lock keys, followed by the fence keys with fencing.
 pub(super) fn lock_keys(claim: &Claim, params: VoteParams) -> Cow<'_, [String]> {
     match params.fencing {
         Fencing::Off => Cow::Borrowed(&claim.keys),
@@ -127,18 +124,18 @@ pub(super) fn lock_keys(claim: &Claim, params: VoteParams) -> Cow<'_, [String]> 
     }
 }
 
-/// A time as scripts count it; of more than the number holds, the most.
+/// Converts a time to microseconds for scripts, saturating.
 pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A time as a server's expiry counts it; at least 1, for 0 is an error there.
+/// Converts a time to milliseconds for a TTL. At least 1, because servers reject 0.
 pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
-/// Makes our keys live longer, and keeps the fencing token from being forgotten. `durable`: it writes in any case, for
-/// `WAIT`.
+/// Builds the script that extends the keys and keeps the fencing token from expiring. With `durable` it always writes,
+/// so that `WAIT` covers it.
 pub(super) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) -> Command {
     let fence = match params.fencing {
         Fencing::AtLeast(fence) => Some(fence),
@@ -155,24 +152,24 @@ pub(super) fn extend_script(claim: &Claim, params: VoteParams, durable: bool) ->
     Command { expects: Expects::Token(token), ..call }
 }
 
-/// Whether it counts for a lease, and so for replicas and disks.
+/// Returns the purpose of an extend. A check does not need replicas or disks.
 pub(super) fn keep(params: VoteParams) -> Purpose {
     if params.check { Purpose::Plain } else { Purpose::Keep(None) }
 }
 
-/// Who has the key. Nobody waits to be told of it.
+/// Builds the script that reads the holder of a key. The key is not tracked, because no caller waits for its change.
 pub(super) fn inspect_script(key: &str) -> Command {
     let call = scripts()[INSPECT].on(&[key.to_owned()], 0);
     Command { untracked: true, ..script_call(call, key.into(), Purpose::Plain, TIMEOUT) }
 }
 
-/// Deletes the keys whoever has them, in two commands: a delete that arrives late, when its caller was long told
-/// that it failed, could hit somebody's new lock. So the first asks for the server's time, and the second is good
-/// for a moment only.
+/// Builds a delete of the keys regardless of their owner, in two commands. A delete that arrives late, after its caller
+/// got an error, could delete another client's new lock. Therefore the first command reads the server's time, and the
+/// second is valid only briefly.
 pub(super) fn force(keys: &[String]) -> Command {
     Command {
         bytes: cmd("TIME").get_packed_command(),
-        // Nothing else is an answer to it: a shifted one must not become a deadline.
+        // No other reply fits, so that a shifted one cannot become a deadline.
         expects: Expects::Time,
         purpose: forcing(keys),
         timeout: TIMEOUT,
@@ -180,12 +177,12 @@ pub(super) fn force(keys: &[String]) -> Command {
     }
 }
 
-/// Answered behind everything that was asked before, whatever the answer says: PING may not be allowed.
+/// Builds a `PING`. Any reply to it means that all earlier commands have their replies, even if `PING` is not allowed.
 pub(super) fn ping() -> Command {
     plain(&cmd("PING"), Purpose::Plain)
 }
 
-/// A command whatever its answer is; nobody's deadline but the connection's own.
+/// Builds a command with any reply and the default timeout.
 pub(super) fn plain(command: &Cmd, purpose: Purpose) -> Command {
     Command {
         bytes: command.get_packed_command(),

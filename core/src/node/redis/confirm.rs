@@ -1,10 +1,10 @@
-//! Grants that are held back until replicas and disks have them ([`Durability`]).
+//! Holds grants back until replicas and disks have confirmed them ([`Durability`]).
 //!
-//! The server counts what this connection has written, so one question covers every vote before it, and the votes
-//! of a batch share one. Everything behind it waits on the server as long as it does: there is one at a time, and
-//! none is waited for beyond the first of its votes' deadlines.
+//! The server counts the writes of this connection, so one request covers all earlier votes. All later commands wait on
+//! the server as long as this request does. Therefore only one is under way, and it waits no longer than the earliest
+//! deadline of its votes.
 //!
-//! Which votes wait, and until when, is the simulation's, too: it holds grants of its own kind.
+//! The simulation uses the same rules with its own kind of grants.
 
 use std::time::Duration;
 
@@ -17,43 +17,43 @@ use super::pipeline::SILENCE;
 use crate::clock::Instant;
 use crate::node::Fault;
 
-/// One connection's grants that are not confirmed yet. Each is with whoever asked for it.
+/// The unconfirmed grants of one connection, each with its command.
 pub(crate) struct Confirm<G = (InFlight, Value)> {
-    /// What must have become of a grant.
+    /// The required durability.
     wanted: Durability,
-    /// By when the first of the votes that no question covers must be confirmed; `None`: there are none.
+    /// The earliest time by which a vote must be confirmed that no request covers. `None` without such votes.
     uncovered: Option<Instant>,
-    /// A question is under way.
+    /// Whether a request is under way.
     asked: bool,
-    /// In the order of their answers.
+    /// In the order of their replies.
     held: Vec<Held<G>>,
 }
 
-/// A grant, until it is known to last.
+/// A grant that waits for its confirmation.
 struct Held<G> {
-    /// What is told once it is confirmed.
+    /// The result for the caller once it is confirmed.
     grant: G,
-    /// How long its caller listens.
+    /// How long the caller waits.
     timeout: Duration,
-    /// From then on it is a fault.
+    /// When it fails without a confirmation.
     by: Instant,
 }
 
-/// A server looks this seldom whether a question's time is over (`hz 10`).
+/// The interval at which a server checks the timeout of a waiting command (`hz 10`).
 const LATE: Duration = Duration::from_millis(100);
 
-/// How much of a vote's time replicas and disks have: the rest is for the way, and for the server's timer.
+/// Returns the part of a vote's timeout for replicas and disks. The rest is for the network and for the server's timer.
 fn share(timeout: Duration) -> Duration {
     timeout.saturating_sub(LATE + timeout / 10).max(timeout / 2)
 }
 
 impl<G> Confirm<G> {
-    /// Nothing is asked yet.
+    /// Creates an empty state.
     pub(crate) fn new(wanted: Durability) -> Self {
         Self { wanted, uncovered: None, asked: false, held: Vec::new() }
     }
 
-    /// What goes out now; answers by when it must be confirmed, if it is a vote that counts only then.
+    /// Records a command that is sent now. Returns the deadline for its confirmation, if it is a vote that needs one.
     pub(crate) fn sending(
         &mut self,
         purpose: &Purpose,
@@ -68,15 +68,15 @@ impl<G> Confirm<G> {
         Some(by)
     }
 
-    /// The next question covers a vote that must be confirmed by then: of several, by the first.
+    /// Adds a deadline to the next request. The earliest one counts.
     fn cover(&mut self, by: Instant) {
         self.uncovered = Some(self.uncovered.map_or(by, |first| first.min(by)));
     }
 
-    /// How long the server has for a question that covers all votes so far, where one is due.
+    /// Returns how long the server may wait for the request that covers all votes so far, if one is due.
     pub(crate) fn due(&mut self, now: impl FnOnce() -> Instant) -> Option<Duration> {
-        // One at a time: where replicas are away, each takes all of its time on the server, and nothing else is
-        // carried out on this connection meanwhile, no delete either.
+        // Only one at a time. If replicas are down, each request takes its whole time. Meanwhile the server runs no
+        // other command of this connection, including deletes.
         if self.asked || self.uncovered.is_none() {
             return None;
         }
@@ -85,14 +85,14 @@ impl<G> Confirm<G> {
         Some(time)
     }
 
-    /// A grant that must be confirmed by then.
+    /// Holds a grant that must be confirmed by this time.
     pub(crate) fn hold(&mut self, grant: G, timeout: Duration, by: Instant) {
         self.held.push(Held { grant, timeout, by });
     }
 
-    /// The question was answered: tells whoever is confirmed, or must not wait any longer.
+    /// Handles the reply to a request: returns the grants that are confirmed or out of time.
     ///
-    /// The others' time was cut short by a neighbour's; they are asked for again.
+    /// The other grants shared a request that another vote had shortened. They are covered by the next one.
     pub(crate) fn judge(&mut self, value: &Value, now: Instant, tell: impl Fn(G, Option<Fault>)) {
         self.asked = false;
         for held in std::mem::take(&mut self.held) {
@@ -106,27 +106,27 @@ impl<G> Confirm<G> {
         }
     }
 
-    /// The connection broke: nobody will confirm these.
+    /// Returns the grants of a broken connection, which can no longer be confirmed.
     pub(crate) fn end(&mut self) -> impl Iterator<Item = G> {
         self.held.drain(..).map(|held| held.grant)
     }
 }
 
 impl Confirm {
-    /// The question that covers all votes so far, where it is due.
+    /// Builds the request that covers all votes so far, if one is due.
     pub(super) fn question(&mut self, now: impl FnOnce() -> Instant) -> Option<Command> {
         let time = self.due(now)?;
         Some(Command {
             bytes: self.wanted.question(time).get_packed_command(),
             expects: Expects::Durable(self.wanted),
             purpose: Purpose::Confirm,
-            // It may keep a server silent for all of its time.
+            // The server may be silent for the whole time of the request.
             timeout: time + SILENCE,
             untracked: false,
         })
     }
 
-    /// The answer to whoever asked; a grant that is not confirmed yet is held back.
+    /// Delivers a reply to the caller. A grant that needs a confirmation is held back.
     pub(super) fn deliver(&mut self, in_flight: InFlight, value: Value) {
         let grants = may_grant(&in_flight, &value);
         let answer = believed(&in_flight.command, in_flight.set, value);
@@ -137,14 +137,14 @@ impl Confirm {
         }
     }
 
-    /// The question was answered.
+    /// Handles the reply to a request.
     pub(super) fn answered(&mut self, value: &Value, now: Instant) {
         self.judge(value, now, |(in_flight, answer), fault| {
             let _ = in_flight.answer.send(fault.map_or(Ok(answer), Err));
         });
     }
 
-    /// The connection broke.
+    /// Handles the end of the connection.
     pub(super) fn broken(&mut self, fault: &Fault) {
         for (in_flight, _) in self.end() {
             let _ = in_flight.answer.send(Err(fault.clone()));

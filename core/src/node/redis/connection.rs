@@ -1,11 +1,10 @@
-//! One connection to one server: first in, first out, pipelined, with reconnects and the deletes it owes.
+//! Maintains the connection to one server: connects, serves, detects the end, and reconnects with the pending deletes.
 //!
-//! It is ours rather than the `redis` crate's, which packs and parses: late answers, owed deletes, pushes and
-//! silence need one queue both ends of which we see.
+//! Replies have the order of the commands. The connection is implemented here, while the `redis` crate encodes and
+//! parses. Late replies, pending deletes, pushes and silence require control of both ends of one queue.
 //!
-//! Here stands the outermost loop: connect, serve, find out that it broke, begin again. How a connection is
-//! opened is in [`super::reconnect`], what happens over an open one in [`super::session`]; neither outlives its
-//! connection, the [`Context`] does.
+//! [`super::reconnect`] opens a connection, and [`super::session`] uses it. Both end with their connection, while the
+//! [`Context`] outlives it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -23,59 +22,59 @@ use crate::clock::Instant;
 use crate::log;
 use crate::node::{Change, Fault, Remedy};
 
-/// The pause after the first failure; each one after it is twice as long, up to [`LONGEST_PAUSE`].
+/// The pause after the first failure. It doubles with each further failure, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// A server that is back is found within this, also by a client that asks nothing.
+/// The longest pause, and thus the time to detect that a server is available again, even without commands.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A connection that lasted so long was a good one: the next is tried without delay.
+/// A connection that lasted longer than this worked, so the next attempt follows without a pause.
 ///
-/// One that breaks right after its greeting must not be opened a thousand times a second.
+/// A connection that breaks directly after the handshake must not be reopened continuously.
 const GOOD: Duration = Duration::from_secs(1);
 
-/// A node's connection, for as long as there is a client.
+/// The connection task of a node. It runs as long as the client exists.
 pub(super) struct Connection {
-    /// What outlives each connection, while no session has it.
+    /// The state that outlives each connection, while no session uses it.
     context: Home,
-    /// Where sessions are lent.
+    /// Where sessions are lent to waiting threads and tasks.
     lane: Arc<Lane>,
-    /// What is known of the attempts before.
+    /// The state of the attempts to connect.
     reconnect: Reconnect,
-    /// What the server does not support was logged: once, not at every reconnect.
+    /// Whether the missing features of the server were logged, which is done once.
     degraded_said: bool,
-    /// Since when there is no connection, though one was tried.
+    /// Since when there has been no connection despite an attempt.
     outage: Option<Instant>,
-    /// The server refused the last attempt to connect.
+    /// Whether the server refused the last attempt to connect.
     refused: bool,
 }
 
 impl Connection {
-    /// Connects to nothing yet.
+    /// Creates the task's state. It does not connect.
     pub(super) fn new(context: Context, lane: Arc<Lane>) -> Self {
         let (context, reconnect) = (Home::of(context), Reconnect::default());
         Self { context, lane, reconnect, degraded_said: false, outage: None, refused: false }
     }
 
-    /// Serves until the client is gone and every command it gave was answered. Should it panic, what was under way is
-    /// refused, and the next command finds it as new.
+    /// Runs until the client is gone and every command has its result. After a panic, the commands under way fail, and
+    /// later commands start with a new connection.
     pub(super) async fn run(mut self) {
         while AssertUnwindSafe(self.serve_all()).catch_unwind().await.is_err() {
             self.context.link.closed();
             self.context.watch.changed(Change::All);
-            // As before the first attempt: the next command waits for it rather than be told of the panic.
+            // As before the first attempt: the next command waits for the connection instead of failing with the panic.
             self.reconnect.last = None;
             log::event!(
                 Error, Node, { node: &*self.context.target.url }, "the node's own task panicked, and begins anew"
             );
-            // What panics each time must not take the whole thread.
+            // Pauses, so that a repeated panic does not occupy the thread.
             tokio::time::sleep(FIRST_PAUSE).await;
         }
     }
 
-    /// One session after the other, until the client is gone and nothing is owed.
+    /// Runs one session after another, until the client is gone and no delete is pending.
     async fn serve_all(&mut self) {
         let mut waiting = Vec::new();
-        // Nothing connects before the first use.
-        // After a panic there may be debts: those do not wait for a command.
+        // Waits for the first command, so that an unused client does not connect. After a panic, pending deletes do not
+        // wait for a command.
         if self.context.debts.is_empty() {
             match self.context.commands.recv().await {
                 Some(first) => waiting.push(first),
@@ -93,13 +92,13 @@ impl Connection {
                     let opened = self.context.clock.now();
                     let end = self.serve(opening, &mut waiting).await;
                     self.context.link.closed();
-                    // The client is gone, and everything was answered.
+                    // The client is gone, and every command has its result.
                     let End::Broken { fault, idle } = end else { return };
                     forgotten = idle;
                     if self.context.clock.now().since(opened) > GOOD {
                         pause = Duration::ZERO;
                     }
-                    // What was pushed meanwhile went nowhere.
+                    // Notifications may have been lost.
                     self.context.watch.changed(Change::All);
                     fault
                 }
@@ -110,20 +109,20 @@ impl Connection {
             };
             self.note(fault, &mut waiting);
             if forgotten {
-                // No command was sent over it: those that come wait for the next connection.
+                // No command was sent over the idle connection, so new commands wait for the next one.
                 self.reconnect.last = None;
             }
-            // Behind what was owed: by then another server may have the key.
+            // Sent after the pending deletes, because another server may now own the key.
             self.context.target.say(Stray::Ended);
-            // Twice as long after each failure; half of it at least is at random.
+            // The pause doubles after each failure. At least half of it is random.
             pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         }
     }
 
-    /// There is no connection: whoever waits for one is told why.
+    /// Handles a missing connection: logs it, and fails the commands that wait for a connection.
     fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
         let (url, now) = (&*self.context.target.url, self.context.clock.now());
-        // Warned of once, however often it is tried: nobody mends it meanwhile.
+        // Logged once, because the user has to change something before an attempt can succeed.
         if fault.remedy() > Remedy::Refused && self.reconnect.last.as_ref() != Some(&fault) {
             self.context.warn(&fault);
         } else if self.outage.is_none() {
@@ -132,13 +131,13 @@ impl Connection {
         if fault.remedy() <= Remedy::Refused {
             self.context.link.outage.failed(url, now, &fault);
         }
-        // One outage, however often it is tried.
+        // One outage, regardless of the number of attempts.
         self.outage.get_or_insert(now);
         waiting.drain(..).for_each(|command| self.context.refuse_unsent(command, &fault));
         self.reconnect.last = Some(fault);
     }
 
-    /// One session, from what its greeting found out to its end.
+    /// Runs one session, from the handshake to its end.
     async fn serve(&mut self, opening: Opening, waiting: &mut Vec<InFlight>) -> End {
         let context = &mut *self.context;
         let (greeting, pushes) = (&opening.greeting, opening.greeting.pushes);
@@ -160,11 +159,11 @@ impl Connection {
             );
         }
         context.target.say(Stray::Opened);
-        // Before it serves: however it ends, its successor knows whom to have killed.
+        // Recorded before the session starts, so that the next connection can close this one however it ends.
         self.reconnect.formers.add(greeting);
-        // Nobody was told of what changed while there was no connection.
+        // Changes without a connection were not reported.
         context.watch.changed(Change::All);
-        // Nothing else follows an end at which everything was answered.
+        // Any other end follows only after all commands have their results.
         match Keeper::begin(&self.lane, &mut self.context, opening, waiting) {
             Ok(keeper) => keeper.run().await,
             Err(fault) => End::Broken { fault, idle: false },
@@ -172,7 +171,7 @@ impl Connection {
     }
 }
 
-/// Logs that there is a connection, and how long there was none.
+/// Logs that the connection is open, and how long it was missing.
 fn connected(context: &Context, outage: Option<Instant>) {
     let node = &*context.target.url;
     let Some(since) = outage else {

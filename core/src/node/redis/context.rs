@@ -1,6 +1,6 @@
-//! What outlives each connection to one node: where it goes, the commands for it, and the deletes it owes.
+//! Keeps the state of a node that outlives each connection: its target, its commands, and its pending deletes.
 //!
-//! It belongs to the connection's task alone; what the node itself may look at is in [`super::link`].
+//! It belongs to the connection task alone. The node reads the state in [`super::link`].
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -23,39 +23,38 @@ use crate::foreground::OnRuntime;
 use crate::log;
 use crate::node::{Fault, Watch, slot};
 
-/// By then whoever can hear of a switch has left the old primary, which may have granted something until then.
-/// Sentinels are asked every second, and tell before that. In a cluster a master that is cut off stops serving about when
-/// its successor is elected.
+/// The time after which every client has noticed a failover and left the old primary, which may have granted locks
+/// until then. Sentinels are polled every second and send an event earlier. In a cluster, a partitioned master stops
+/// serving at about the time of the election.
 pub(super) const HEARD: Duration = Duration::from_secs(2);
 
-/// Where a connection goes, and what it must find there.
+/// The target of a connection, and what it must support.
 #[derive(Clone)]
 pub(crate) struct Target {
-    /// The node's URL, without its password.
+    /// The node's URL without its password.
     pub(crate) url: String,
-    /// How the server is found, and as whom to go there.
+    /// How the server is found, and the login to use.
     pub(crate) route: Route,
-    /// `restart_guard`: a server younger than this takes no first vote.
+    /// `restart_guard`: a server with a shorter uptime takes no first vote.
     pub(crate) guard: Duration,
-    /// What the server, and its user, must be able to do.
+    /// What the server and its user must support.
     pub(crate) needs: Needs,
-    /// The servers behind the client's other nodes.
-    /// One server behind two of them would vote twice.
+    /// The servers of the client's other nodes. A server behind two of them would vote twice.
     pub(crate) run_ids: Arc<RunIds>,
-    /// The runtime whose tasks read by themselves what they wait for.
+    /// The runtime whose tasks read their own replies.
     pub(crate) runtime: Option<Arc<OnRuntime>>,
-    /// The way to the cluster that the server is one of; `None`: it stands alone.
+    /// The channel to the cluster that the server belongs to. `None` for a standalone server.
     pub(super) outlet: Option<Outlet>,
 }
 
 impl Target {
-    /// A server that stands alone.
+    /// Creates the target of a standalone server.
     pub(crate) fn alone(route: Route, guard: Duration, needs: Needs, run_ids: Arc<RunIds>) -> Self {
         let (url, runtime, outlet) = (route.redacted(), None, None);
         Self { url, route, guard, needs, run_ids, runtime, outlet }
     }
 
-    /// Says it to the cluster, if there is one.
+    /// Sends an event to the cluster, if there is one.
     pub(super) fn say(&self, stray: Stray) {
         if let Some(outlet) = &self.outlet {
             outlet.say(stray);
@@ -63,60 +62,60 @@ impl Target {
     }
 }
 
-/// A connection that was opened.
+/// An open connection.
 pub(super) struct Opening {
-    /// It is ready for locks.
+    /// The result of the handshake.
     pub(super) greeting: Greeting,
-    /// Nothing of the former one can arrive any more.
+    /// Whether no command of the previous connection can arrive any more.
     pub(super) killed: bool,
-    /// Where its server was found.
+    /// The server that was found.
     pub(super) found: Found,
 }
 
-/// One node's side of all its connections.
+/// The state that all connections of a node share.
 pub(super) struct Context {
-    /// Where it goes.
+    /// Where to connect.
     pub(super) target: Target,
-    /// Asked at each attempt: where that is now.
+    /// Finds the server for each attempt.
     pub(super) finder: Arc<Finder>,
-    /// Word that it is another one now.
+    /// Reports changes of the server.
     pub(super) news: News,
-    /// The client's: leases, guards and debts are all counted by it.
+    /// The clock of the client. Leases, guards and pending deletes use it.
     pub(super) clock: Arc<dyn Clock>,
-    /// Who wants to know of changes.
+    /// Receives changed keys.
     pub(super) watch: Arc<Watch>,
-    /// What the node may know without asking.
+    /// The state that the node reads.
     pub(super) link: Arc<Link>,
-    /// Closed once the client is gone.
+    /// The commands of the node. Closed once the client is gone.
     pub(super) commands: UnboundedReceiver<InFlight>,
-    /// Deletes that no connection has had confirmed.
+    /// Deletes without a confirmation.
     pub(super) debts: Debts,
-    /// The run of the server that was behind the URL last, as far as it said which; `None`: none was reached yet.
+    /// The run ID of the last server, if it reported one. `None` before the first connection.
     run_id: Option<Option<String>>,
-    /// Before then a server that took another's place takes no first vote.
+    /// The time before which a server that replaced another one takes no first vote.
     not_before: Option<Instant>,
 }
 
-/// Where a context is while no session has it.
+/// Owns the context while no session uses it.
 pub(super) struct Home(Option<Context>);
 
 impl Home {
-    /// Nobody has it yet.
+    /// Creates the owner of this context.
     pub(super) fn of(context: Context) -> Self {
         Self(Some(context))
     }
 
-    /// For a session.
+    /// Lends the context to a session.
     pub(super) fn take(&mut self) -> Option<Context> {
         self.0.take()
     }
 
-    /// The session is over.
+    /// Takes the context back at the end of the session.
     pub(super) fn put_back(&mut self, context: Context) {
         self.0 = Some(context);
     }
 
-    /// Whether a session has it.
+    /// Whether a session uses the context.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -136,11 +135,11 @@ impl DerefMut for Home {
     }
 }
 
-/// Nobody looks for it meanwhile: whoever has it is waited for.
+/// Cannot occur, because the connection task waits for the session that uses the context.
 const AWAY: &str = "a session has the context";
 
 impl Context {
-    /// Nothing is owed, and no server was reached yet.
+    /// Creates the context of a node that has not connected yet.
     pub(super) fn new(
         target: Target,
         clock: Arc<dyn Clock>,
@@ -156,15 +155,15 @@ impl Context {
         Self { target, finder, news, clock, watch, link, commands, debts, run_id, not_before }
     }
 
-    /// A command that cannot go out: it is never queued across a reconnect, except as a debt.
+    /// Refuses a command that cannot be sent. Commands are never queued across a reconnect, except as pending deletes.
     pub(super) fn refuse_unsent(&mut self, in_flight: InFlight, fault: &Fault) {
-        // What reached nobody made no key: its delete, which follows, is not owed.
+        // A vote that was never sent created no key, so its delete is not needed.
         self.debts.never_sent(&in_flight.command);
         self.refuse(in_flight, fault);
     }
 
-    /// A command whose answer will not come: whether it was carried out is not known.
-    /// A delete is owed, whatever became of it.
+    /// Refuses a command without a reply. It is unknown whether the server ran it. A delete becomes pending in any
+    /// case.
     pub(super) fn refuse(&mut self, in_flight: InFlight, fault: &Fault) {
         if let Some(outlet) = &self.target.outlet {
             outlet.owed(&in_flight);
@@ -175,14 +174,15 @@ impl Context {
         let _ = in_flight.answer.send(Err(fault.clone()));
     }
 
-    /// Passes a command that a cluster's server did not serve to the router. `Some`: the reply is for the caller.
+    /// Passes a command that a cluster's server did not serve to the router. Returns the command if its reply is for
+    /// the caller.
     pub(super) fn send_on(&mut self, mut in_flight: InFlight, value: &Value) -> Option<InFlight> {
         let Some(outlet) = &self.target.outlet else { return Some(in_flight) };
         let Some(redirect) = Redirect::read(value) else { return Some(in_flight) };
         let unserved = redirect == Redirect::Nobody;
         let delete = matches!(in_flight.command.purpose, Purpose::Delete { .. });
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
-        // A vote that made no key, for which a second question would have the same answer; or the delete of such a vote.
+        // Either a first vote that created no key and would fail again, or the delete of such a vote.
         let nothing = if first {
             in_flight.set != Some(true)
         } else {
@@ -198,13 +198,13 @@ impl Context {
             let _ = in_flight.answer.send(Err(fault));
             return None;
         }
-        // A second question follows, and goes the same way.
+        // A second command follows and is redirected the same way.
         if matches!(in_flight.command.expects, Expects::Owner) || (unserved && !delete) {
             outlet.say(Stray::Told(redirect));
             return Some(in_flight);
         }
         if let Purpose::Force { keys, begin, .. } = &in_flight.command.purpose {
-            // By what the other server says: its clock's time, or who has the key there.
+            // Starts again with the other server, whose clock and key may differ.
             in_flight.command = begin(keys);
         }
         in_flight.forget_answers();
@@ -216,53 +216,53 @@ impl Context {
         None
     }
 
-    /// Why this vote may not be given, if it may not.
+    /// Returns why this vote must not be sent, if so.
     ///
-    /// Looked at as it is about to be sent: what waited for a connection may wait for a server that has just
-    /// restarted.
+    /// Checked directly before sending, because the server may have restarted while the command waited for the
+    /// connection.
     pub(super) fn guard_fault(&self, in_flight: &InFlight) -> Option<Fault> {
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
         let slot = || in_flight.command.key().map(|key| slot(&key));
         if first { self.link.guard_fault(slot, || self.clock.now()) } else { None }
     }
 
-    /// From when on the server takes first votes: not before it is old enough, by its own word and by ours.
+    /// Determines when the server takes first votes: when it is old enough by its own report and by ours.
     pub(super) fn votes_from(&mut self, greeting: &Greeting, found: &Found) -> VotesFrom {
         let guard = self.target.guard;
         if let Some(age) = found.primary_for() {
-            // Who never saw another one does not know it for a replica that was promoted; the sentinels do.
+            // Without a previous server, this client cannot detect a promoted replica. The sentinels can.
             let old = self.clock.now() + (guard_time(guard) + HEARD).saturating_sub(age);
             self.not_before = self.not_before.max(Some(old));
         }
         let known = self.run_id.replace(greeting.run_id.clone());
-        // Of whatever age, it may lack what the one before it knew: a replica that was promoted. A server that does not
-        // say which run it is may be another one.
+        // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
+        // another server.
         if known.is_some_and(|known| known.is_none() || known != greeting.run_id) {
             self.not_before = self.not_before.max(Some(self.clock.now() + guard_time(guard)));
         }
         match greeting.votes_in {
-            // No guard: its age does not matter, read or not.
+            // Without a guard, the age does not matter.
             _ if guard.is_zero() => VotesFrom::Now,
             Some(wait) => self.votes_in(wait),
-            // Unknown is not old: it may have restarted a moment ago.
+            // An unknown age may be zero, after a restart.
             None => VotesFrom::Never,
         }
     }
 
-    /// From when on a server takes first votes that is old enough after `wait`.
+    /// Returns when a server takes first votes that is old enough after `wait`.
     pub(super) fn votes_in(&self, wait: Duration) -> VotesFrom {
         let from = self.clock.now() + wait;
         VotesFrom::At(self.not_before.map_or(from, |at| at.max(from)))
     }
 
-    /// Says that the connection goes on with a login that will end.
+    /// Logs that the login of the connection could not be renewed.
     pub(super) fn warn_of_login(&self, fault: Fault) {
         let fault = self.target.route.redact_fault(fault);
         let text = format!("it cannot be logged in anew, which is tried until it ends: {fault}");
         self.warn(&Fault::new(text));
     }
 
-    /// Logs what is wrong with the node.
+    /// Logs a problem of the node.
     pub(super) fn warn(&self, fault: &Fault) {
         log::event!(Warn, Node, { node: &*self.target.url }, "{fault}", fault = fault);
     }

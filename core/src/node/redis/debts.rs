@@ -1,8 +1,8 @@
-//! Deletes that were never confirmed: what the next connection must send before anything else.
+//! Keeps the deletes without a confirmation. The next connection sends them before anything else.
 //!
-//! A delete is owed because nobody knows whether it was carried out: its vote may lie on the server for a whole
-//! ttl, or arrive there later, and would keep everybody out. What was never sent is not owed: such debts would
-//! push real ones out.
+//! A delete stays pending because it is unknown whether the server ran it. Its vote may be on the server for a whole
+//! TTL or arrive later, and would keep all clients out. The delete of a vote that was never sent is not kept, so that
+//! it cannot displace others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use super::in_flight::{Command, Purpose};
 use crate::clock::Instant;
 
-/// More debts than this are forgotten oldest first: the keys expire by themselves.
-/// A client with a server that is away for long fills it; each is some hundred bytes.
+/// The maximum number of pending deletes. Beyond it the oldest are dropped, because their keys expire. A client reaches
+/// it if a server is down for long.
 const MOST: usize = 10_000;
-/// So many votes that were never sent are remembered; the delete of a forgotten one is owed for nothing.
+/// The maximum number of unsent votes to remember. The delete of a forgotten one is kept needlessly.
 const MOST_UNSENT: usize = 32_768;
 
 /// The longest delay between two attempts to carry out the pending deletes of an open connection, in chores.
@@ -45,39 +45,39 @@ impl Retry {
     }
 }
 
-/// What one node's connections owe, across reconnects.
+/// The pending deletes of one node, across reconnects.
 #[derive(Default)]
 pub(super) struct Debts {
-    /// By their own bytes: a claim is owed once, however often it was given up.
+    /// By their encoded bytes, so that the delete of a claim is kept once.
     owed: Recent<Vec<u8>, Command>,
-    /// Tokens whose vote never went out: there is nothing to delete.
-    /// Its delete comes behind the vote, and takes it off here.
+    /// The tokens of votes that were never sent, which have nothing to delete. The delete follows the vote and removes
+    /// the token here.
     unsent: Recent<Arc<str>, ()>,
 }
 
 impl Debts {
-    /// Whether nothing is owed.
+    /// Whether no delete is pending.
     pub(super) fn is_empty(&self) -> bool {
         self.owed.is_empty()
     }
 
-    /// This vote can have reached nobody.
-    /// Not the second question for one: the first was sent.
+    /// Records that a vote was never sent. This does not apply to the second command of a vote, because the first one
+    /// was sent.
     pub(super) fn never_sent(&mut self, command: &Command) {
         if let Purpose::FirstVote { token, sent: false } = &command.purpose {
             self.unsent.insert(MOST_UNSENT, Arc::clone(token), ());
         }
     }
 
-    /// Whether this delete has nothing to do: its vote made no key.
+    /// Whether this delete is unnecessary, because its vote created no key.
     pub(super) fn forgives(&mut self, command: &Command) -> bool {
         let Purpose::Delete { token, .. } = &command.purpose else { return false };
         self.unsent.remove(token).is_some()
     }
 
-    /// What is about to be written: a vote may put its token on a key from now on.
+    /// Called before a command is written. From then on, a vote may set its token on a key.
     pub(super) fn sending(&mut self, command: &Command) {
-        // Looked at for each command, and nearly always empty.
+        // Checked first, because this runs for each command and is almost always empty.
         if !self.unsent.is_empty()
             && let Purpose::FirstVote { token, .. } | Purpose::Heal(token) = &command.purpose
         {
@@ -85,23 +85,23 @@ impl Debts {
         }
     }
 
-    /// A delete whose answer was not read, or which could not be sent: owed until it is paid. Answers until when there can
-    /// be something to delete.
+    /// Keeps a delete whose reply was not read or that could not be sent. Returns until when its keys may exist.
     ///
-    /// Without an end by time: a frozen server may run the vote whenever it wakes up. `until` counts only once
-    /// the client is gone or shuts down, or where no connection may be killed.
+    /// It is kept without a time limit, because a frozen server may run the vote at any time. `until` matters only
+    /// after the client is gone or shuts down, or if the previous connection could not be closed.
     pub(super) fn owe(&mut self, mut command: Command, now: Instant) -> Option<Instant> {
         if self.forgives(&command) {
             return None;
         }
         let Purpose::Delete { owed, until, .. } = &mut command.purpose else { return None };
-        // From when it was first owed: what is given up again and again is not owed for ever.
+        // Measured from the first time, so that repeated failures do not extend it forever.
         let until = *until.get_or_insert(now + *owed);
         self.owed.insert(MOST, command.bytes.clone(), command);
         Some(until)
     }
 
-    /// A delete that was paid, and is to be paid again: what it deletes may be made anew for as long after `opened`.
+    /// Keeps a delete that succeeded. A command of the previous connection may set its key again until this time after
+    /// `opened`.
     pub(super) fn owe_again(&mut self, mut command: Command, opened: Instant) {
         if let Purpose::Delete { owed, until, .. } = &mut command.purpose {
             *until = Some(opened + *owed);
@@ -109,13 +109,13 @@ impl Debts {
         }
     }
 
-    /// Everything owed, to be owed again where it fails.
+    /// Takes all pending deletes. Those that fail are added again.
     pub(super) fn take(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.owed).values().collect()
     }
 
-    /// Forgets what must have expired, had nothing more arrived since it was owed.
-    /// Without a client nobody would be left to pay for a late arrival.
+    /// Drops the deletes whose keys must have expired, unless a vote arrived later. After the client is gone, no
+    /// connection remains that could delete the key of such a vote.
     pub(super) fn forget_expired(&mut self, now: Instant) {
         self.owed.retain(|command| match command.purpose {
             Purpose::Delete { until, .. } => until.is_some_and(|until| until > now),
@@ -124,11 +124,11 @@ impl Debts {
     }
 }
 
-/// A map that keeps a number of entries, and of more the newest.
+/// A map with a maximum number of entries, which drops the oldest.
 struct Recent<K, V> {
-    /// With the number under which each stands in `order`.
+    /// Each entry with its number in `order`.
     entries: HashMap<K, (u64, V)>,
-    /// The same entries by age; both maps always have the same keys.
+    /// The same entries by age. Both maps always have the same keys.
     order: BTreeMap<u64, K>,
     next: u64,
 }
@@ -140,14 +140,14 @@ impl<K, V> Default for Recent<K, V> {
 }
 
 impl<K: Eq + Hash + Clone, V> Recent<K, V> {
-    /// Whether there is none.
+    /// Whether the map is empty.
     fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// As the newest; above so many the oldest goes.
+    /// Inserts an entry as the newest. Drops the oldest one beyond the maximum.
     fn insert(&mut self, most: usize, key: K, value: V) {
-        // What is put in again is the newest.
+        // A repeated entry becomes the newest.
         self.remove(&key);
         if self.entries.len() >= most
             && let Some((_, oldest)) = self.order.pop_first()
@@ -159,14 +159,14 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         self.next += 1;
     }
 
-    /// It is not owed any more.
+    /// Removes an entry.
     fn remove(&mut self, key: &K) -> Option<V> {
         let (at, value) = self.entries.remove(key)?;
         self.order.remove(&at);
         Some(value)
     }
 
-    /// Oldest first.
+    /// Returns the values, oldest first.
     fn values(mut self) -> impl Iterator<Item = V> {
         let order = std::mem::take(&mut self.order);
         order.into_values().filter_map(move |key| self.entries.remove(&key).map(|(_, value)| value))
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(owed.last(), Some(now + TTL));
         let all = debts.take();
         assert_eq!((all.len(), &all[0].bytes[..]), (MOST, &b"1"[..]));
-        // What failed to be paid is owed again, for as long as it was.
+        // A delete that fails again keeps its time limit.
         debts.owe(all[0].clone(), now + TTL / 2);
         debts.forget_expired(now + TTL / 2);
         assert!(!debts.is_empty());

@@ -1,7 +1,6 @@
-//! A TCP connection to a name: to whichever of its addresses answers first (RFC 8305, "Happy Eyeballs").
+//! Opens a TCP connection to a host name, to the first of its addresses that replies (RFC 8305, "Happy Eyeballs").
 //!
-//! Without it, a name whose first address swallows packets was never reached: each attempt ended with its own
-//! deadline.
+//! Otherwise an unreachable first address would use up the time limit of every attempt.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,27 +13,25 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-/// So long an address is alone before the next one is tried beside it.
-/// The RFC's own recommendation.
+/// The delay before the next address is tried in parallel, as recommended by the RFC.
 const STAGGER: Duration = Duration::from_millis(250);
-/// By when the last of many addresses has had its turn.
-/// A fifth of the default of `connect_timeout`: the greeting is still to come.
+/// The time by which the last of many addresses is tried. It leaves most of `connect_timeout` for the handshake.
 const ALL: Duration = Duration::from_secs(1);
 
-/// After how long a silence the system sends the first keepalive probe, and each further one.
+/// The idle time before the system sends the first keepalive probe, and the interval of further probes.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
-/// Which of a name's addresses are tried.
+/// The address family to try.
 #[derive(Clone, Copy)]
 pub(super) enum Family {
-    /// Both, by turns.
+    /// Both, alternating.
     Any,
     V4,
     V6,
 }
 
 impl Family {
-    /// Whether an address is of this family.
+    /// Whether the address belongs to this family.
     fn has(self, address: &SocketAddr) -> bool {
         match self {
             Self::Any => true,
@@ -44,32 +41,33 @@ impl Family {
     }
 }
 
-/// A connection to whichever address of the name answers first.
+/// Connects to the first address of the name that accepts.
 pub(super) async fn dial(host: &str, port: u16, family: Family) -> io::Result<TcpStream> {
     let found = lookup_host((host, port)).await?.filter(|address| family.has(address));
     let stream = first_of(by_turns(found)).await?;
-    // Small commands, each waited for: Nagle's delay would be in every one of them.
+    // Disables Nagle's algorithm, which would delay every small command.
     stream.set_nodelay(true)?;
-    // A system that lacks an option still detects a dead connection by the probe after a silence.
+    // Errors are ignored: a system without this option still detects a dead connection by the probe after a silence.
     let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
     Ok(stream)
 }
 
-/// Keeps NAT entries alive, and ends a connection that answers none of the probes.
+/// Keeps NAT entries alive, and closes a connection whose probes get no reply.
 fn keepalive() -> TcpKeepalive {
     TcpKeepalive::new().with_time(KEEPALIVE.0).with_interval(KEEPALIVE.1)
 }
 
-/// The resolver's order, but families in turn: one that leads nowhere costs one address's time, not all of its.
+/// Alternates the families in the order of the resolver, so that an unreachable family delays the others by only one
+/// address.
 fn by_turns(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
     let mut seen = Vec::new();
     for address in addresses {
-        // Resolvers repeat addresses, one for each kind of socket.
+        // Resolvers repeat an address for each kind of socket.
         if !seen.contains(&address) {
             seen.push(address);
         }
     }
-    // The resolver's first choice goes first (RFC 6724).
+    // The resolver's first choice comes first (RFC 6724).
     let preferred = seen.first().is_some_and(SocketAddr::is_ipv6);
     let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
         seen.into_iter().partition(|address| address.is_ipv6() == preferred);
@@ -81,7 +79,7 @@ fn by_turns(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr>
     turns
 }
 
-/// Whoever is slower is dropped, which closes its socket.
+/// Returns the first connection. Dropping the slower attempts closes their sockets.
 async fn first_of(mut addresses: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
     let stagger = STAGGER.min(ALL / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1));
     let mut attempts = FuturesUnordered::new();
@@ -90,14 +88,14 @@ async fn first_of(mut addresses: VecDeque<SocketAddr>) -> io::Result<TcpStream> 
         "the name has no address, or none of the URL's family",
     );
     loop {
-        // A refusal lets the next one begin at once, silence after a while.
+        // The next attempt begins immediately after a refusal, and otherwise after the delay.
         attempts.extend(addresses.pop_front().map(TcpStream::connect));
         let alone = if addresses.is_empty() { Duration::MAX } else { stagger };
         match timeout(alone, attempts.next()).await {
             Ok(Some(Ok(stream))) => return Ok(stream),
             Ok(Some(Err(error))) => last = error,
             Ok(None) => return Err(last),
-            // Nothing yet: the next one is tried beside it.
+            // No result yet, so the next address is tried in parallel.
             Err(_) => {}
         }
     }
@@ -120,12 +118,12 @@ mod tests {
         assert_eq!(turns, expected.map(address));
     }
 
-    /// A listener that accepts nobody and whose queue is full: what comes is dropped.
+    /// Creates a listener that does not accept and whose queue is full, so that the system drops new connections.
     #[cfg(unix)]
     fn swallower() -> (TcpListener, std::net::TcpStream) {
         use std::os::fd::AsRawFd;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // SAFETY: the socket is open; listening again only shortens its queue.
+        // SAFETY: the socket is open, and listening again only shortens its queue.
         assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
         let first = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (listener, first)

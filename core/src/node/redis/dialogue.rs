@@ -1,6 +1,6 @@
-//! What is asked and answered over one connection, and what it pays for those before it: all but the bytes' way.
+//! Implements the protocol of one connection: which commands are sent, and how replies are handled.
 //!
-//! It speaks in commands and values and never waits: [`super::session`] moves the bytes and calls it.
+//! It works with commands and values, and never waits. [`super::session`] moves the bytes and calls it.
 
 mod chores;
 mod together;
@@ -27,38 +27,39 @@ use super::steps::load_scripts;
 use crate::clock::Instant;
 use crate::node::Fault;
 
-/// One connection's commands and answers.
+/// The protocol state of one connection.
 pub(super) struct Dialogue {
-    /// What is owed, and who is told.
+    /// The pending deletes, and the receivers of changes.
     pub(super) context: Context,
-    /// What is asked and not answered yet.
+    /// The commands without a reply.
     pub(super) pipeline: Pipeline,
-    /// Grants that replicas and disks must have before they count.
+    /// The grants that replicas and disks must confirm.
     confirm: Confirm,
-    /// When it began, if the former one may still live: deletes are repeated until what that carried has expired.
+    /// When the connection began, if the previous one may still exist. Deletes are then repeated until the keys have
+    /// expired that it may still set.
     unkilled: Option<Instant>,
-    /// How the server deletes without a script, if that is wanted.
+    /// How the server deletes without a script, if that is used.
     deletes_by: Option<Delete>,
     /// What the server does not support.
     without: Without,
-    /// Who hears what the server says by itself.
+    /// Handles the pushes of the server.
     pub(super) hearer: Arc<Hearer>,
-    /// The server's age could not be read, and may be later.
+    /// Whether the age of the server could not be read, and may be readable later.
     ageless: bool,
-    /// How many times the chores were done.
+    /// How often the chores were done.
     chores: u32,
-    /// How many answers to many in a row lacked most of what was asked.
+    /// How many consecutive combined replies lacked most of their parts.
     odd: u32,
     /// When the pending deletes are sent again.
     retry: Retry,
-    /// It was logged that the server refuses deletes.
+    /// Whether it was logged that the server refuses deletes.
     refusal_said: bool,
-    /// Whether commands wait until the server has answered a probe.
+    /// Whether commands wait until the server has replied to a probe.
     probing: bool,
 }
 
 impl Dialogue {
-    /// Over a connection that was just opened; `killed`: nothing of the former one can arrive any more.
+    /// Creates the state of a new connection. `killed` means that no command of the previous one can arrive any more.
     pub(super) fn over(
         context: Context,
         killed: bool,
@@ -89,14 +90,14 @@ impl Dialogue {
         }
     }
 
-    /// Begins with what is owed, then asks what waited for the connection.
+    /// Sends the pending deletes, then the commands that waited for the connection.
     pub(super) fn begin(&mut self, waiting: Vec<InFlight>) {
-        // Before anything else: a new vote for the same key would meet the old one.
+        // The deletes come first. Otherwise a new vote for the same key would be refused by the old one.
         self.pay_debts();
         waiting.into_iter().for_each(|command| self.take(command));
     }
 
-    /// Whether commands have to wait: a probe was sent after a silence, and has no reply yet.
+    /// Whether commands must wait, because a probe was sent after a silence and has no reply yet.
     pub(super) fn is_probing(&self) -> bool {
         self.probing
     }
@@ -115,7 +116,7 @@ impl Dialogue {
         self.ask(InFlight::unheard(Command { purpose: Purpose::Probe, ..ping() }));
     }
 
-    /// A command from the client: asked, unless nobody wants it any more or the node may not vote.
+    /// Sends a command of the client, unless its caller is gone or the node must not vote.
     pub(super) fn take(&mut self, in_flight: InFlight) {
         #[cfg(test)]
         super::tests::may_panic(&in_flight.command);
@@ -123,7 +124,7 @@ impl Dialogue {
             let _ = in_flight.answer.send(Ok(Value::Okay));
             return;
         }
-        // Its caller has gone: the vote could only be deleted again.
+        // Without a caller, the vote would have to be deleted again.
         if in_flight.is_unwanted() {
             self.context.debts.never_sent(&in_flight.command);
             return;
@@ -136,12 +137,13 @@ impl Dialogue {
         self.ask(in_flight);
     }
 
-    /// Whatever goes out goes through here: from now on its vote may be on a key, and its keys may be told of.
+    /// Sends a command. Every command passes through here. From now on its vote may be on a key, and the server may
+    /// push changes of its keys.
     pub(super) fn ask(&mut self, mut in_flight: InFlight) {
         if let Some(command) = respelled(&in_flight.command, self.deletes_by) {
             in_flight.command = command;
         }
-        // Where nothing is tracked there is nothing to leave out.
+        // Without tracking, no command needs the prefix that excludes it.
         in_flight.command.untracked &= !self.without.tracking;
         if self.without.digests
             && let Some(bytes) = script::in_full(in_flight.command.words())
@@ -158,14 +160,15 @@ impl Dialogue {
         self.pipeline.add(in_flight, self.context.commands.is_empty());
     }
 
-    /// Behind the votes that were asked: whether replicas and disks have them, where that is wanted.
+    /// Requests the confirmation of replicas and disks for the votes so far, if that is required.
     pub(super) fn ask_to_confirm(&mut self) {
         if let Some(question) = self.confirm.question(|| self.context.clock.now()) {
             self.ask(InFlight::unheard(question));
         }
     }
 
-    /// Untracked: the keys are probably gone, and nobody waits to be told of them.
+    /// Sends the pending deletes. They are not tracked, because the keys have probably expired and no caller waits for
+    /// them.
     fn pay_debts(&mut self) {
         for command in self.context.debts.take() {
             self.ask(InFlight::unheard(Command { untracked: true, ..command }));
@@ -173,7 +176,8 @@ impl Dialogue {
         self.context.link.paying();
     }
 
-    /// The next answer; a fault if it fits no command: no answer of this connection is to be trusted any more.
+    /// Handles the next reply. Returns an error if it fits no command, because no further reply of this connection can
+    /// be trusted.
     pub(super) fn answered(&mut self, value: Value) -> Option<Fault> {
         if let Some(next) = self.pipeline.next_of_many() {
             if reply::sets(&value) && !is_replicas(&value) {
@@ -188,14 +192,15 @@ impl Dialogue {
             Some(Question::Together(group)) => return self.answered_together(group, value),
             None => return Some(Fault::new("the server answered what nobody asked")),
         };
-        // A replica's: it was a primary, another one is now, and no delete is done that this one refuses.
+        // A read-only error comes from a replica that was the primary before. Another server is now the primary, and
+        // this one would refuse all deletes.
         if !fits(&in_flight, &value) || is_replicas(&value) {
             let fault = self.context.target.route.redact_fault(reply::unexpected(&value));
             self.context.refuse(in_flight, &fault);
             return Some(fault);
         }
         let Some(value) = in_flight.whole(value) else {
-            // In front: the next answer is its, too.
+            // Put in front again, because its next reply follows.
             self.pipeline.put_back(in_flight);
             return None;
         };
@@ -206,7 +211,8 @@ impl Dialogue {
         let denied = denied_delete(&in_flight, &value, self.context.target.needs.scripts);
         self.deletes_by = self.deletes_by.filter(|_| !denied);
         if denied || lost_scripts(&in_flight, &value) {
-            // A round that is over drops its answers before its deletes: who still listens has none ahead of it.
+            // A round drops its replies before it sends its deletes, so a command with a waiting caller has no delete
+            // ahead of it.
             self.load_scripts();
             (in_flight.again, in_flight.set) = (true, None);
             self.ask(in_flight);
@@ -216,7 +222,7 @@ impl Dialogue {
         None
     }
 
-    /// The tokens of what is given back, by what has no answer yet.
+    /// Returns the tokens of all releases without a reply.
     fn giving_back(&self) -> impl Iterator<Item = &Arc<str>> {
         let any = self.context.link.has_deletes();
         let open = self.pipeline.open().take_while(move |_| any);
@@ -231,12 +237,12 @@ impl Dialogue {
         load_scripts().for_each(load);
     }
 
-    /// Hands an answer to whoever asked.
+    /// Delivers a reply to the caller.
     fn deliver(&mut self, in_flight: InFlight, value: Value) {
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
             if let Some(fault) = self.refused_delete(&value) {
                 self.context.refuse(in_flight, &fault);
-                // Afterwards, so that the delete is counted as pending at every moment.
+                // Counted after the delete is recorded as pending, so that it is counted at every time.
                 self.context.link.delete_answered();
                 return;
             }
@@ -245,7 +251,7 @@ impl Dialogue {
         if let Some(next) = leads_to(&in_flight, &value) {
             let keys = in_flight.command.forced_keys();
             self.ask(in_flight.followed_by(next));
-            // The server does not push to the connection that deleted; what is asked now goes behind the delete.
+            // The server does not notify the connection that deleted. Commands that are sent now follow the delete.
             self.context.watch.changed_keys(&keys);
             return;
         }
@@ -256,7 +262,7 @@ impl Dialogue {
                 self.context.link.set_used(self.context.clock.now());
             }
             (Purpose::Confirm, _) => self.confirm.answered(&value, self.context.clock.now()),
-            // What the former connection carried may still arrive, behind this delete.
+            // A command of the previous connection may still arrive after this delete.
             (Purpose::Delete { owed, .. }, Some(opened))
                 if opened + *owed > self.context.clock.now() =>
             {
@@ -267,8 +273,9 @@ impl Dialogue {
         self.confirm.deliver(in_flight, value);
     }
 
-    /// Why the server did not carry out a delete. The delete stays pending: the server may be busy, unable to write, or lack a
-    /// right for now. `None`: it was carried out, or the error says that the key is not a lock's key on this server.
+    /// Returns why the server did not carry out a delete. The delete stays pending: the server may be busy, unable to
+    /// write, or lack a right for now. Returns `None` if it was carried out, or if the error means that the key is not
+    /// a lock's key on this server.
     fn refused_delete(&mut self, answer: &Value) -> Option<Fault> {
         if !matches!(answer, Value::ServerError(_)) {
             return None;
@@ -289,10 +296,11 @@ impl Dialogue {
         Some(fault)
     }
 
-    /// The connection broke: what has no answer is refused, and what was never sent is not owed.
+    /// Handles the end of the connection. Commands without a reply fail. The deletes of votes that were never sent are
+    /// not kept.
     pub(super) fn broken(&mut self, fault: &Fault) {
         self.confirm.broken(fault);
-        // All votes that were not sent are known before the first delete could be owed for one.
+        // All unsent votes are recorded before any delete can become pending.
         let mut open: Vec<_> = self.pipeline.end().collect();
         for (in_flight, _) in open.iter().filter(|(_, sent)| !sent) {
             self.context.debts.never_sent(&in_flight.command);

@@ -1,7 +1,7 @@
-//! What must have become of a grant before it counts: on how many replicas it is, and whether on disk.
+//! Defines the durability that a grant needs before it counts: on how many replicas it is, and whether on disk.
 //!
-//! Pure: the question for it and what the answer says. When it is asked, and which grants wait for it, is
-//! [`super::confirm`]'s.
+//! Pure. It defines the request and evaluates the reply. [`super::confirm`] decides when to send it, and which grants
+//! wait for it.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use crate::error::seconds;
 use crate::node::Fault;
 use crate::spelling::spelled;
 
-/// What a client asks of each grant beyond the server's word.
+/// The durability that a client requires of each grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Durability {
-    /// So many replicas have it.
+    /// The number of replicas that must have it.
     pub(crate) min_replicas: u32,
-    /// It is on the server's disk, and on those of so many replicas.
+    /// Whether it must be on the server's disk, and on the disks of that number of replicas.
     pub(crate) fsync: bool,
 }
 
 impl Durability {
-    /// Whether the server's word is enough.
+    /// Whether nothing beyond the server's reply is required.
     pub(crate) fn is_none(self) -> bool {
         self == Self::default()
     }
 
-    /// The command's name.
+    /// Returns the name of the command.
     pub(super) fn name(self) -> &'static str {
         if self.fsync { "WAITAOF" } else { "WAIT" }
     }
 
-    /// Asks for all that this connection has written, and is answered after `time` at the latest.
+    /// Builds the request for all writes of this connection. The server replies within `time`.
     pub(super) fn question(self, time: Duration) -> Cmd {
-        // 0 would be without an end, and everything behind it on this connection waits, too.
+        // Zero would wait without a limit, and block all later commands of this connection.
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut question = cmd(self.name());
         if self.fsync {
@@ -44,17 +44,18 @@ impl Durability {
         question
     }
 
-    /// The same of a connection that has written nothing, which any server can tell at once that has the command.
+    /// Builds a request on a connection without writes, to which any server with the command can reply immediately.
     pub(super) fn trial(self) -> Option<(&'static str, Cmd)> {
         let mut trial = cmd(self.name());
         if self.fsync {
-            // Refused by a server without an append-only file. Of one it waits for what others wrote: no longer.
+            // A server without an append-only file refuses it. The time limit applies because other clients' writes may
+            // not be on disk yet.
             trial.arg(1);
         }
         (!self.is_none()).then(|| (self.name(), trial.arg(0).arg(1).clone()))
     }
 
-    /// Why this server's grants can never be confirmed, by its answer to the trial.
+    /// Returns why this server can never confirm a grant, by its reply to the trial.
     pub(super) fn unmet(self, answer: &Value) -> Option<Fault> {
         let Value::ServerError(error) = answer else { return None };
         let said = error.details().unwrap_or_default();
@@ -65,24 +66,24 @@ impl Durability {
         } else if said.contains("appendonly is disabled") {
             format!("{option} needs a server that writes an append-only file (appendonly yes): ")
         } else {
-            // A right that is missing; that it is a replica, for as long as it is one.
+            // The user lacks a right, or the server is a replica for now.
             let text = format!("{option} needs {name}, which the server refuses: ");
             return Some(Fault::new(text).saying(&words(answer), ""));
         };
         Some(Fault::unsupported(why).saying(&words(answer), ""))
     }
 
-    /// The option that wants it, for messages.
+    /// Returns the option that requires it, for messages.
     fn option(self) -> &'static str {
         if self.fsync { "fsync" } else { "min_replicas" }
     }
 
-    /// Whether it can be an answer to the question.
+    /// Whether the value can be the reply to the request.
     pub(super) fn fits(self, value: &Value) -> bool {
         self.counts(value).is_some() || matches!(value, Value::ServerError(_))
     }
 
-    /// What the answer lacks, if it lacks something; the grant was waited for so long.
+    /// Returns what the reply lacks, if anything. `waited` is how long the grant was held back.
     pub(super) fn shortfall(self, answer: &Value, waited: Duration) -> Option<Fault> {
         let Some((disks, replicas)) = self.counts(answer) else {
             let before = format!("whether {} is met cannot be told: ", spelled(self.option()));
@@ -100,7 +101,7 @@ impl Durability {
         })
     }
 
-    /// On how many disks of its own, and on how many replicas it is.
+    /// Returns the number of the server's own disks and of the replicas that have it.
     fn counts(self, answer: &Value) -> Option<(i64, i64)> {
         match answer {
             Value::Int(replicas @ 0..) if !self.fsync => Some((0, *replicas)),

@@ -1,6 +1,6 @@
-//! Where a server is, and as whom to go there: the rules of `redis://`, `rediss://` and `unix://` URLs.
+//! Parses `redis://`, `rediss://` and `unix://` URLs: the address of a server, and the login to use there.
 //!
-//! It reads text and opens nothing. It also knows the password, and so is where a server's words are redacted.
+//! This module opens no connection. It knows the password, so it also redacts the error texts of servers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,65 +21,66 @@ use crate::node::{Fault, client_name};
 use crate::spelling::spelled;
 use crate::text::shown;
 
-/// Where a server is, and as whom to go there.
+/// The address of a server, and the login to use there.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    /// How to get there.
+    /// The address.
     pub(super) place: Place,
-    /// As whom; `None`: as `default`, or as nobody where there is no password either.
+    /// `None` for the user `default`, or for no login without a password.
     pub(super) username: Option<String>,
-    /// Never shown: see [`Endpoint::redact`].
+    /// Never shown, see [`Endpoint::redact`].
     pub(super) password: Option<String>,
-    /// Selected at connect; 0 is where a connection begins.
+    /// Selected at connect. A connection starts with database 0.
     pub(super) db: i64,
-    /// What stands after the ? of the URL.
+    /// The parameters of the URL.
     pub(super) parameters: Arc<Parameters>,
-    /// How the connection is called there.
+    /// The name of the connection at the server.
     pub(super) client_name: String,
-    /// How long an attempt to connect may take.
+    /// The time limit of one attempt to connect.
     pub(super) connect_timeout: Duration,
-    /// Who says as whom to log in, where the URL does not.
+    /// Supplies the login, if it is not in the URL.
     pub(super) provider: Option<Provider>,
-    /// Whom to trust there; filled in once the client's options were read.
+    /// The TLS configuration, set once the client's options are loaded.
     pub(super) tls: Option<Tls>,
 }
 
 /// How a server is reached.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A host, by name or address, and its port.
+    /// A host, by name or address, and a port.
     Tcp(String, u16),
-    /// The same, behind TLS.
+    /// A host and a port, with TLS.
     Tls(String, u16),
-    /// A socket of this machine.
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
-/// How long an attempt to connect may take by default: name lookup, TCP, TLS, login and greeting.
+/// The default time limit of one attempt to connect: name lookup, TCP, TLS, login and handshake.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// So long credentials are waited for: connecting with them must fit into an attempt, too.
+/// How long to wait for credentials. The connection must fit into the same attempt.
 const ASKING: Duration = Duration::from_millis(1500);
 
 impl Endpoint {
-    /// What the URL says, or the error that says which rule it broke.
+    /// Parses the URL. An error names the violated rule.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         Self::read(text).map_err(|rule| invalid_url(text, &rule))
     }
 
-    /// What the URL says, or the rule it broke: it may be a part of another one.
+    /// Parses the URL, which may be a part of another one. Returns the violated rule as an error.
     pub(super) fn read(text: &str) -> std::result::Result<Self, String> {
         let (text, zone) = without_zone(text)?;
         let mut url = Url::parse(&text).map_err(unreadable)?;
         check(&url)?;
-        // The parser knows TLS only with its own TLS stack; the scheme is all that differs.
+        // The parser supports TLS schemes only with its own TLS library. The URLs differ in the scheme only.
         let tls = matches!(url.scheme(), "rediss" | "valkeys");
         if tls && url.set_scheme("redis").is_err() {
             return Err("its scheme is unknown".into());
         }
         let parameters = query::read(url.query().unwrap_or_default())?;
         url.set_query(None);
-        // Its own rules for hosts, ports and databases, so that a URL means what it means to other programs.
+        // Uses the rules of the `redis` crate for hosts, ports and databases, so that a URL means the same as
+        // elsewhere.
         let path = !matches!(url.path(), "" | "/");
         let info = url.into_connection_info().ok().filter(|info| info.redis_settings().db() >= 0);
         let info = info.ok_or("the path after the host must be a database number, 0 or more")?;
@@ -107,7 +108,8 @@ impl Endpoint {
         this.with_parameters(path)
     }
 
-    /// What stands after the ? says the same as what stands before it, or says it alone; `path`: a database does.
+    /// Combines the parameters with the rest of the URL. They must not contradict it. `path` means that the path
+    /// contains a database.
     fn with_parameters(mut self, path: bool) -> std::result::Result<Self, String> {
         let Parameters { db, username, password, family, tls_by, .. } = (*self.parameters).clone();
         if path && db.is_some_and(|db| db != self.db) {
@@ -122,7 +124,7 @@ impl Endpoint {
         }
         self.username = self.username.or(username);
         self.password = self.password.or(password);
-        // Some clients log in as nobody then, and redis-cli takes it for the password.
+        // Some clients then log in without a user, and redis-cli takes it for the password.
         if self.username.is_some() && self.password.as_deref().is_none_or(str::is_empty) {
             return Err(
                 "it has a user without a password: write user:pass@host, or :pass@host for a password alone"
@@ -138,7 +140,7 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// The URL without user, password and database, written in one way.
+    /// Formats the URL in a canonical form, without user, password and database.
     fn place(&self) -> String {
         let scheme = match &self.place {
             Place::Tcp(..) => "redis",
@@ -148,10 +150,10 @@ impl Endpoint {
         format!("{scheme}://{}", self.authority())
     }
 
-    /// The host and its port, or the path: what stands behind the scheme.
+    /// Returns host and port, or the path, which follow the scheme.
     pub(super) fn authority(&self) -> String {
         match &self.place {
-            // An IPv6 address, which the parser has taken out of its brackets.
+            // An IPv6 address, without the brackets that the parser removed.
             Place::Tcp(host, port) | Place::Tls(host, port) if host.contains(':') => {
                 format!("[{}]:{port}", host.replace('%', "%25"))
             }
@@ -160,12 +162,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether TLS options are needed to get there.
+    /// Whether the connection needs TLS options.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self.place, Place::Tls(..))
     }
 
-    /// The same place, reached with the options that all nodes of a client share.
+    /// Applies the options that all nodes of a client share.
     pub(crate) fn with(mut self, shared: &Shared) -> Result<Self> {
         let url = self.redacted();
         self.connect_timeout = shared.connect_timeout;
@@ -181,7 +183,7 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// The same place, where somebody says at each connect as whom to log in.
+    /// Sets the provider of credentials, which is asked at each connect.
     pub(super) fn asking(mut self, shared: &Shared) -> Result<Self> {
         self.provider.clone_from(&shared.provider);
         if self.provider.is_none() || (self.username.is_none() && self.password.is_none()) {
@@ -194,7 +196,7 @@ impl Endpoint {
         )))
     }
 
-    /// Who logs in, where somebody has to be asked.
+    /// Requests credentials, if there is a provider.
     pub(super) async fn granted(&self) -> std::result::Result<Option<Granted>, Fault> {
         match &self.provider {
             Some(provider) => provider.get(ASKING).await.map(Some),
@@ -202,13 +204,13 @@ impl Endpoint {
         }
     }
 
-    /// The same place, to log in there with these.
+    /// Returns the endpoint with these credentials.
     pub(super) fn with_login(&self, granted: &Credentials) -> Self {
         let username = granted.username.clone();
         Self { username, password: Some(granted.password.clone()), ..self.clone() }
     }
 
-    /// Which addresses of the host are tried.
+    /// Returns the address family to try.
     pub(super) fn family(&self) -> Family {
         match self.parameters.family {
             Some(4) => Family::V4,
@@ -217,41 +219,40 @@ impl Endpoint {
         }
     }
 
-    /// What makes two entries of a node list one node: the place and the database, whoever logs in.
+    /// Returns what identifies the node in a node list: address and database, regardless of the login.
     ///
-    /// It cannot see that two names are one server: that is found out at connect, by the server's own word
-    /// (`run_ids`).
+    /// It cannot detect two names of one server. `run_ids` does that at connect.
     pub(crate) fn identity(&self) -> String {
         let place = self.place();
-        // The names of hosts are the same in any case, those of files are not.
+        // Host names ignore case, file names do not.
         let place = if matches!(self.place, Place::Unix(_)) { place } else { place.to_lowercase() };
         format!("{place}/{}", self.db)
     }
 
-    /// The fault with the server's own words redacted.
+    /// Redacts the server's text in an error.
     pub(super) fn redact_fault(&self, fault: Fault) -> Fault {
         fault.redacted(|words| self.redact(words))
     }
 
-    /// A server's own words as everybody may see them: without the password, which some repeat, on one line, and cut.
+    /// Formats a server's text for messages: without the password, on one line, and shortened.
     pub(super) fn redact(&self, text: &str) -> String {
         shown(&self.without_password(text))
     }
 
-    /// The words without the password, and still as long as they came.
+    /// Removes the password from the text.
     pub(super) fn without_password(&self, text: &str) -> String {
         let text = match self.password.as_deref() {
-            // An empty one is in every text.
+            // An empty password is part of every text.
             None | Some("") => text.to_owned(),
             Some(password) => text.replace(password, "***"),
         };
         self.provider.as_ref().map_or_else(|| text.clone(), |provider| provider.redact(&text))
     }
 
-    /// The URL without user and password.
+    /// Returns the URL without user and password.
     pub(crate) fn redacted(&self) -> String {
         match self.db {
-            // As most people write it.
+            // The common form without a database.
             0 => self.place(),
             db => format!("{}/{db}", self.place()),
         }

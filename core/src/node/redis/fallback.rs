@@ -1,6 +1,6 @@
-//! How a connection is opened to a server, or through a proxy, that does not support every command.
+//! Connects to a server, or through a proxy, that does not support every command.
 //!
-//! Whether a command is supported is seen by what happens: an error without a code, or the end of the connection.
+//! An unsupported command is detected by an error without a code, or by the end of the connection.
 
 use super::endpoint::Endpoint;
 use super::login::{log_in, log_in_without_hello};
@@ -8,22 +8,22 @@ use super::stream::Stream;
 use super::talk::{Talk, cannot_connect};
 use crate::node::Fault;
 
-/// What a connection does without, because the server, or a proxy before it, does not support it.
+/// The features that a connection does not use, because the server, or a proxy before it, does not support them.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that may be missing")]
 pub(super) struct Without {
-    /// `HELLO`: it speaks RESP2.
+    /// `HELLO`. The connection uses RESP2.
     pub(super) hello: bool,
-    /// All that locks can do without: names of connections, `INFO`, `SCRIPT`, `CLIENT TRACKING`.
+    /// All features that locks do not need: connection names, `INFO`, `SCRIPT`, `CLIENT TRACKING`.
     pub(super) extras: bool,
-    /// `CLIENT TRACKING`: there are no notifications.
+    /// `CLIENT TRACKING`. Without it the server sends no notifications.
     pub(super) tracking: bool,
-    /// `SCRIPT LOAD` and `EVALSHA`: scripts go out in full.
+    /// `SCRIPT LOAD` and `EVALSHA`. Scripts are sent in full.
     pub(super) digests: bool,
 }
 
 impl Without {
-    /// The commands that are not supported, and what follows from that; `None` where nothing is missing.
+    /// Returns the missing commands and the consequences, or `None` if nothing is missing.
     pub(super) fn described(self) -> Option<(String, String)> {
         let missing = [
             (self.hello, "HELLO", None),
@@ -42,10 +42,9 @@ impl Without {
     }
 }
 
-/// Connects, and says who we are; with our own id, if it speaks RESP3 and says it.
+/// Connects and logs in. With RESP3 it also returns the connection's ID, if the server reports it.
 ///
-/// Some proxies close the connection at a command that they do not support. If the server hangs up at `HELLO` twice, it is
-/// left out.
+/// Some proxies close the connection at an unsupported command. If that happens at `HELLO` twice, it is not used.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     without: &mut Without,
@@ -56,7 +55,7 @@ pub(super) async fn connect(
             break;
         }
         let mut talk = open_stream(endpoint).await?;
-        // First and alone: which protocol the rest is answered in depends on it.
+        // Sent first and alone, because it determines the protocol of later replies.
         match log_in(&mut talk, endpoint).await {
             Ok(hello) => {
                 without.hello = hello.is_none() && endpoint.parameters.protocol != Some(2);
@@ -70,7 +69,7 @@ pub(super) async fn connect(
     log_in_without_hello(&mut talk, endpoint).await.map_err(|fault| {
         let hung_up = talk.hung_up && !endpoint.is_tls();
         let fault = why.unwrap_or(fault);
-        // A server that expects TLS may say nothing to what is none.
+        // A server that expects TLS may close a plain connection without a reply.
         if hung_up {
             fault.hinting("if this is a TLS port, write rediss:// instead of redis://")
         } else {

@@ -1,53 +1,53 @@
-//! A server tells of a key once for each time it was read: one that tells of more floods us.
+//! Limits the rate of pushes. A server pushes a key once for each read of it, so more pushes than reads are a flood.
 //!
-//! Each push costs a look at waiters and leases. A server, or what stands in its place, that pushes without end
-//! would take the one thread on which the leases of healthy nodes are renewed: its connection is ended, as any
-//! that breaks.
+//! Each push is checked against waiters and leases. A server that pushes without end would occupy the only thread,
+//! which also renews the leases of healthy nodes. Its connection is closed like a broken one.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::node::Fault;
 
-/// So many pushes in a window that nobody asked for are an accident: debris of an earlier tracking table, an expiry.
+/// The number of unrequested pushes that is accepted per window, such as for expired keys or reads of an earlier
+/// connection.
 const SPARE: u64 = 10_000;
-/// Long enough for a burst to be evened out, short enough to end a flood before it costs a renewal.
+/// Long enough for a burst, and short enough to end a flood before it delays a renewal.
 const WINDOW: Duration = Duration::from_secs(1);
-/// That all keys may have changed is as much work as this many keys.
+/// How many keys a push for all keys counts as.
 const ALL: u64 = 100;
 
-/// How much the server has told lately, and how much it may.
+/// The pushes of a server in the current window, and their limit.
 pub(super) struct Flood {
-    /// When the present window began.
+    /// When the current window began.
     begun: Instant,
-    /// How many keys were read since, at most.
+    /// The maximum number of keys that were read since then.
     asked: u64,
-    /// How many changes were told since.
+    /// The number of changes that were pushed since then.
     told: u64,
 }
 
 impl Flood {
-    /// Nothing was told yet.
+    /// Creates a window without pushes.
     pub(super) fn new(now: Instant) -> Self {
         Self { begun: now, asked: 0, told: 0 }
     }
 
-    /// A command was sent: each of its arguments may be a key that is read. How many there are is said first, `*3`; a
-    /// command that is sent along reads no other key.
+    /// Counts a command. Each argument may be a key that is read. The number of arguments comes first in the encoded
+    /// command (`*3`). A prefix command reads no further key.
     pub(super) fn asked(&mut self, command: &[u8]) {
-        // Counted from the bytes: nobody else knows what is in a command by now.
+        // The encoded command is the only source of this number here.
         let digits = command.iter().skip(1).map_while(|byte| char::from(*byte).to_digit(10));
         self.asked += digits.fold(0, |sum, digit| sum * 10 + u64::from(digit));
     }
 
-    /// So many keys have changed, or all (`None`); a fault once that is more than anybody asked for.
+    /// Counts a push of this number of keys, or of all keys (`None`). Returns an error if the pushes exceed the limit.
     pub(super) fn told(&mut self, keys: Option<usize>, now: Instant) -> Option<Fault> {
         if now.since(self.begun) > WINDOW {
-            // Who was read in the last moment may be told of in this one.
+            // Keys that were read at the end of the last window may be pushed in this one.
             *self = Self { begun: now, asked: self.asked.min(SPARE), told: 0 };
         }
         self.told += keys.map_or(ALL, |keys| u64::try_from(keys).unwrap_or(u64::MAX));
-        // At once, within the window: what comes by then is already more than it is worth.
+        // Checked immediately and not at the end of the window.
         (self.told > self.asked + SPARE).then(|| {
             let told = self.told;
             Fault::new(format!("the server floods: it told of {told} changes within a second"))

@@ -1,7 +1,7 @@
-//! Opening a connection: who we are, which protocol, how old the server is, and our scripts.
+//! Performs the handshake of a connection: login, protocol, server age, permissions and scripts.
 //!
-//! Everything that a lock relies on is asked here, once, and pipelined: a server that lacks something is told
-//! of now, not at the first lock. What becomes of the connection afterwards is the session's.
+//! Every feature that locks need is checked here in one pipelined batch. A missing feature is then reported at connect
+//! and not at the first lock.
 
 use std::time::Duration;
 
@@ -21,35 +21,34 @@ use crate::node::credentials::{Granted, Provider};
 
 /// A connection that is ready for locks.
 pub(super) struct Greeting {
-    /// The open connection, with whatever the server has said beyond the greeting.
+    /// The open connection, with any bytes that were read after the handshake.
     pub(super) talk: Talk,
-    /// The server tells of changed keys.
+    /// Whether the server pushes changed keys.
     pub(super) pushes: bool,
-    /// How long the server may not take first votes; `None`: its age cannot be read.
+    /// How long the server must not take first votes. `None` if its age cannot be read.
     pub(super) votes_in: Option<Duration>,
-    /// Which run of which server it is, where it says so.
+    /// The run ID of the server, if it reports one.
     pub(super) run_id: Option<String>,
-    /// Whether it is one of a cluster's servers, where it says so.
+    /// Whether the server belongs to a cluster, if it reports that.
     pub(super) clustered: Option<bool>,
-    /// What it does when its memory is full, where it says so.
+    /// The eviction policy of the server, if it reports that.
     pub(super) eviction: Option<String>,
-    /// What the server calls this connection, where it says so.
-    /// By it the successor has it ended.
+    /// The ID of this connection at the server, if it reports one. The next connection uses it to close this one.
     pub(super) id: Option<i64>,
-    /// With what we logged in, where somebody had to be asked, and who that is.
+    /// The credentials of the login and their provider, if there is one.
     pub(super) login: Option<(Provider, Granted)>,
-    /// How it deletes without a script, if that is wanted.
+    /// How the server deletes without a script, if that is used.
     pub(super) deletes_by: Option<Delete>,
-    /// What is not supported on the way to the server.
+    /// What the server, or a proxy before it, does not support.
     pub(super) without: Without,
 }
 
-/// No connection within this time.
+/// The error for an attempt that exceeded its time limit.
 pub(super) fn too_long(within: Duration) -> Fault {
     Fault::new(format!("no connection within {}", seconds(within)))
 }
 
-/// Connects and logs in. `primary`: to one that is a replica nobody comes for a lock.
+/// Connects and performs the handshake. With `primary`, a replica is an error.
 pub(super) async fn open(
     endpoint: &Endpoint,
     primary: bool,
@@ -60,15 +59,15 @@ pub(super) async fn open(
     greeted.map_err(|fault| endpoint.redact_fault(fault))
 }
 
-/// Connects and asks what locks rely on. A server that hangs up at these questions twice is asked only what locks cannot do
-/// without.
+/// Connects and sends the requests of the handshake. If the server closes the connection twice, only the requests that
+/// locks need are sent.
 async fn ask_all(endpoint: &Endpoint, primary: bool, needs: &Needs) -> Result<Asked, Fault> {
     let (mut without, mut hung_up) = (Without::default(), false);
     loop {
         let (mut talk, hello) = connect(endpoint, &mut without).await?;
         let mut steps = steps(endpoint, hello.is_some(), needs, without.extras);
         if primary {
-            // First: what a replica says to the rest is beside the point.
+            // Sent first, because the other replies of a replica do not matter.
             steps.insert(0, (Step::Role, cmd("ROLE")));
         }
         let commands: Vec<Cmd> = steps.iter().map(|(_, command)| command.clone()).collect();
@@ -86,7 +85,7 @@ async fn ask_all(endpoint: &Endpoint, primary: bool, needs: &Needs) -> Result<As
     }
 }
 
-/// What a server replied to the questions at connect.
+/// The replies of the handshake.
 struct Asked {
     talk: Talk,
     hello: Option<Option<i64>>,
@@ -94,14 +93,14 @@ struct Asked {
     without: Without,
 }
 
-/// [`open`], with the server's own words in its fault.
+/// Does the same as [`open`], with the server's unredacted text in errors.
 async fn greet(
     endpoint: &Endpoint,
     primary: bool,
     guard: Duration,
     needs: &Needs,
 ) -> Result<Greeting, Fault> {
-    // Before anything is opened: a server ends who says nothing for long.
+    // Requested before the connection is opened, because servers close a connection that stays silent.
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
@@ -117,7 +116,7 @@ async fn greet(
         without.digests = true;
     }
     without.tracking = !found.pushes;
-    // Before what it lacks: a Sentinel is not a server for data at all.
+    // Checked before missing features, because a Sentinel is not a data server at all.
     let clustered = is_clustered(&found.about, endpoint)?;
     found.lacking.into_iter().next().map_or(Ok(()), Err)?;
     let (about, id, pushes) = (found.about, found.id, found.pushes);
@@ -136,23 +135,23 @@ async fn greet(
     })
 }
 
-/// What the replies at connect say.
+/// The results of the handshake.
 #[derive(Default)]
 struct Found {
     pushes: bool,
     about: String,
     id: Option<i64>,
     deletes: Vec<(Delete, Value)>,
-    /// `PING` says back what it is given.
+    /// Whether `PING` returns its argument.
     named: bool,
-    /// What locks cannot do without.
+    /// Missing features that locks need.
     lacking: Vec<Fault>,
-    /// Why scripts have to go out in full.
+    /// Why scripts must be sent in full.
     no_digests: Option<Fault>,
 }
 
 impl Found {
-    /// The reply to a step. `Err`: the server is not the one that is wanted.
+    /// Handles the reply to one step. Returns an error if this is the wrong server.
     fn note(
         &mut self,
         endpoint: &Endpoint,
@@ -165,7 +164,7 @@ impl Found {
             (Step::Script, Value::ServerError(error)) if has_code(&error) => {
                 self.lacking.push(refused(&error));
             }
-            // The first one, which is about `SCRIPT LOAD`, says more than those that follow.
+            // The first error is about `SCRIPT LOAD` and explains more than the later ones.
             (Step::Script, Value::ServerError(error)) => {
                 self.no_digests.get_or_insert_with(|| refused(&error));
             }
@@ -181,7 +180,7 @@ impl Found {
                 self.named = text(&answer) == NAMED;
                 self.lacking.extend(needs.lack("PING", &answer).filter(|_| !needs.scripts()));
             }
-            // A server, or a proxy, without it still makes locks: waiters poll.
+            // Without tracking locks still work, and waiters poll.
             (Step::Tracking, answer) => self.pushes = answer == Value::Okay,
             (Step::About, answer) => self.about.push_str(&text(&answer)),
             (Step::Id, Value::Int(own)) => self.id = Some(own),
@@ -191,7 +190,7 @@ impl Found {
     }
 }
 
-/// A fault unless the answer to `ROLE` is a primary's.
+/// Returns an error unless the reply to `ROLE` is that of a primary.
 fn is_primary(role: &Value) -> Result<(), Fault> {
     match role {
         Value::Array(parts) if parts.first().is_some_and(|role| words(role) == "master") => Ok(()),
@@ -205,10 +204,10 @@ fn is_primary(role: &Value) -> Result<(), Fault> {
     }
 }
 
-/// The fault of a server that refuses `SELECT`.
+/// The error of a server that refuses `SELECT`.
 fn no_database(db: i64, error: &ServerError) -> Fault {
     let said = format!("{} {}", error.code(), error.details().unwrap_or_default());
-    // Other errors with this code are those of a proxy whose server is away.
+    // Other errors with this code come from a proxy whose server is down.
     let about_us =
         ["index", "select", "database"].iter().any(|word| said.to_lowercase().contains(word));
     if error.code() != "ERR" || !about_us {
@@ -219,9 +218,10 @@ fn no_database(db: i64, error: &ServerError) -> Fault {
     Fault::new(text).saying(&said, hint).refused()
 }
 
-/// Whether the server is one of a cluster, where it says so. A Sentinel, whose port is in a URL for servers, is an error.
+/// Returns whether the server belongs to a cluster, if it reports that. A Sentinel is an error, because this URL is for
+/// data servers.
 fn is_clustered(about: &str, endpoint: &Endpoint) -> Result<Option<bool>, Fault> {
-    // Valkey has another name for the field.
+    // Valkey uses another name for this field.
     match field(about, "redis_mode").or_else(|| field(about, "server_mode")) {
         Some("sentinel") => {
             let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
@@ -233,21 +233,21 @@ fn is_clustered(about: &str, endpoint: &Endpoint) -> Result<Option<bool>, Fault>
     }
 }
 
-/// How long a node must still wait before it may vote: uptime is told in whole seconds, rounded down. `None` where
-/// it cannot be read, as that of a server whose clock went back behind its start.
+/// Returns how long the node must wait before it may vote. Uptimes are reported in whole seconds, rounded down. Returns
+/// `None` if the uptime cannot be read, as on a server whose clock went back before its start.
 pub(super) fn votes_in(about: &str, guard: Duration) -> Option<Duration> {
     let uptime = Duration::from_secs(field(about, "uptime_in_seconds")?.parse().ok()?);
-    // The second that may be missing from the uptime.
+    // The second that rounding may have removed.
     Some((guard_time(guard) + Duration::from_secs(1)).saturating_sub(uptime))
 }
 
-/// How long a server that may have forgotten something just now takes no first vote.
+/// Returns how long a server takes no first vote after it may have lost data.
 pub(super) fn guard_time(guard: Duration) -> Duration {
-    // Leases of `guard` by clocks that run up to 1 % slower than ours: what the drift of a lease allows for.
+    // The clocks of lease holders may be up to 1 % slower than ours, as in the drift of a lease.
     guard.mul_f64(1.01)
 }
 
-/// What the server said about itself; nothing if it did not.
+/// Returns the text of a reply to `INFO`, or an empty text.
 pub(super) fn text(info: &Value) -> String {
     match info {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -256,7 +256,7 @@ pub(super) fn text(info: &Value) -> String {
     }
 }
 
-/// What a section of `INFO` says of this.
+/// Returns the value of a field of an `INFO` section.
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.trim())

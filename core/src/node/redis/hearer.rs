@@ -1,4 +1,4 @@
-//! What a server says by itself, to whoever waits for a key or holds it.
+//! Handles the pushes of a server, and passes changed keys to waiters and holders.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,39 +8,39 @@ use super::flood::Flood;
 use crate::clock::Clock;
 use crate::node::{Change, Fault, Watch};
 
-/// Passes on what one server tells, over whichever connection.
+/// Handles the pushes of one server, whichever connection they arrive on.
 pub(super) struct Hearer {
     clock: Arc<dyn Clock>,
     watch: Arc<Watch>,
-    /// Whether it tells of more than anybody asked for. Held for a sum only: threads of any priority ask.
+    /// Limits the pushes. Locked only for an addition, because threads of any priority use it.
     flood: Mutex<Flood>,
 }
 
 impl Hearer {
-    /// Nothing was told yet.
+    /// Creates a handler without pushes.
     pub(super) fn new(clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let flood = Mutex::new(Flood::new(clock.now()));
         Self { clock, watch, flood }
     }
 
-    /// A command was sent: its keys may be told of.
+    /// Counts the reads of a command, whose keys may be pushed later.
     pub(super) fn asked(&self, command: &[u8]) {
         self.flood.lock().unwrap_or_else(PoisonError::into_inner).asked(command);
     }
 
-    /// So many keys have changed, or all.
+    /// Counts a push of this number of keys, or of all keys.
     fn told(&self, keys: Option<usize>) -> Option<Fault> {
         let now = self.clock.now();
         self.flood.lock().unwrap_or_else(PoisonError::into_inner).told(keys, now)
     }
 
-    /// What a server says by itself; a fault where it is too much.
+    /// Handles a push. Returns an error if the server floods the client.
     pub(super) fn pushed(&self, kind: &PushKind, data: &[Value]) -> Option<Fault> {
-        // Nothing else was asked for; what a server tells of its own accord is no harm.
+        // Other pushes were not requested and are ignored.
         if *kind != PushKind::Invalidate {
             return None;
         }
-        // A flush is told as null: every key.
+        // A flush is reported as null, which means every key.
         let Some(Value::Array(keys)) = data.first() else {
             let flood = self.told(None);
             if flood.is_none() {

@@ -1,4 +1,4 @@
-//! What is to be asked from time to time that nobody asks for: the server's age, and what is owed.
+//! Sends periodic commands: a request for the server's age, and pending deletes.
 
 use redis::Value;
 
@@ -8,11 +8,12 @@ use crate::node::redis::handshake::{text, votes_in};
 use crate::node::redis::in_flight::{InFlight, Purpose};
 use crate::node::redis::steps::about;
 
-/// Every so many chores an age that could not be read is asked for again: the clock may be right by then.
+/// The number of chores after which an unreadable age is requested again, because the server's clock may have been
+/// corrected.
 const AGE: u32 = 5;
 
 impl Dialogue {
-    /// Whether there is something to do from time to time that nobody asks for.
+    /// Whether there is periodic work.
     pub(crate) fn has_chores(&self) -> bool {
         self.ageless || !self.context.debts.is_empty()
     }
@@ -22,8 +23,8 @@ impl Dialogue {
         self.context.link.has_pending_deletes(self.context.clock.now())
     }
 
-    /// Reads the server's age, where it could not be read, and sends pending deletes again: those that the server refused, and
-    /// those whose keys a former connection that lives on may have set again.
+    /// Requests the server's age if it could not be read, and sends pending deletes again. Pending are the deletes that
+    /// the server refused, and those whose keys a previous connection may set again.
     pub(crate) fn do_chores(&mut self) {
         if self.ageless && self.chores.is_multiple_of(AGE) {
             self.ask(InFlight::unheard(plain(&about("server"), Purpose::Age)));
@@ -36,10 +37,10 @@ impl Dialogue {
         }
     }
 
-    /// An age that can be read now lets the server vote from when it is old enough.
+    /// Handles the server's age. If it is readable now, the server votes once it is old enough.
     pub(super) fn read_age(&mut self, answer: &Value) {
         if matches!(answer, Value::ServerError(_)) {
-            // It will not be told later either.
+            // The server will not report it later either.
             self.ageless = false;
         } else if let Some(wait) = votes_in(&text(answer), self.context.target.guard) {
             self.ageless = false;

@@ -1,4 +1,4 @@
-//! The answer to what went out together.
+//! Handles the replies to commands that were sent together.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::node::redis::pipeline::{self, Group};
 use crate::node::redis::refusal::is_replicas;
 use crate::node::redis::reply;
 
-/// So many answers in a row lacked most of what was asked.
+/// The number of consecutive replies without most of their parts after which commands are no longer combined.
 const ODD: u32 = 3;
 
 impl Dialogue {
-    /// Hands each its part of the answer; what has none is asked for by itself.
+    /// Gives each command its part of the reply. Commands without a part are sent separately.
     pub(super) fn answered_together(&mut self, group: Group, mut value: Value) -> Option<Fault> {
         if let Some(shares) = group.shares(&mut value) {
             self.share(group, shares);
@@ -29,11 +29,11 @@ impl Dialogue {
         if is_no_script(&value) {
             self.load_scripts();
         } else {
-            // The user lacks a right, or the server is too old, or something in front takes no keys of several servers.
+            // The user lacks a right, the server is too old, or a proxy rejects keys of several servers.
             self.pipeline.stop_gathering(&group.members[0]);
         }
         if group.attempts {
-            // Whoever is not told of an owner asks by script.
+            // Without an owner, each command continues with its script.
             let none = vec![Value::Nil; group.members.len()];
             self.share(group, none);
         } else {
@@ -42,7 +42,7 @@ impl Dialogue {
         None
     }
 
-    /// It is no answer to these: none of this connection is to be trusted any more.
+    /// Fails these commands, because the reply does not fit them. No further reply of this connection can be trusted.
     pub(super) fn distrusts(&mut self, members: Vec<InFlight>, value: &Value) -> Fault {
         let fault = self.context.target.route.redact_fault(reply::unexpected(value));
         members.into_iter().for_each(|member| self.context.refuse(member, &fault));
@@ -65,8 +65,8 @@ impl Dialogue {
         self.ask_alone(alone);
     }
 
-    /// Where most of what should be ours is not, again and again, something in front asks one server of several, by the first
-    /// of the keys: so it would be each time.
+    /// Stops combining commands if most of the parts are missing repeatedly. A proxy then sends them to a single
+    /// server, chosen by the first key, and would always do so.
     fn note_what_lacks(&mut self, group: &Group, shares: &[Value]) {
         let lacks = |(one, share): &(&InFlight, &Value)| {
             **share == Value::Nil && (!group.attempts || one.set == Some(true))
@@ -78,21 +78,22 @@ impl Dialogue {
         }
     }
 
-    /// What was read is, or is becoming, longer than any token: somebody's data under the name of a lock. It is not to be read
-    /// again as a whole, over this connection or a later one.
+    /// Handles a value that is longer than any token, or will be: other data under the name of a lock. No connection
+    /// may read it as a whole again.
     pub(crate) fn read_long(&mut self) {
         self.pipeline.stop_attempts();
         self.context.link.has_read_long_values();
     }
 
-    /// A delete in any case; an extend unless nobody listens any more, or what gives the lease back is on its way: that must
-    /// not be followed by what has it live longer.
+    /// Sends these commands separately. Deletes are always sent. An extend is sent only if its caller waits and no
+    /// release of its lease is under way, because it would extend the lease after that.
     fn ask_alone(&mut self, members: Vec<InFlight>) {
         if members.is_empty() {
             return;
         }
         let is_delete = |one: &InFlight| matches!(one.command.purpose, Purpose::Delete { .. });
-        // For all extends at once, and for no delete: to look through what is open for each of thousands would take seconds.
+        // Computed once for all extends, and not for deletes. To search the open commands for each of thousands would
+        // be quadratic.
         let given_back: HashSet<Arc<str>> = if members.iter().all(is_delete) {
             HashSet::new()
         } else {
