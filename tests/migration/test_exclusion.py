@@ -138,7 +138,7 @@ def test_a_lock_of_another_type_is_an_error_at_once(
     servers[0].command(*command.replace("NAME", name).split())
     with (
         redlock.Redlock(servers[0].url, key_prefix="") as ours,
-        pytest.raises(redlock.InvalidOption, match=f"{name}.*another type"),
+        pytest.raises(redlock.Unsupported, match=f"{name}.*another type"),
     ):
         ours.lock(name).acquire(wait=10)
     assert servers[0].command("EXISTS", name) == 1

@@ -104,7 +104,7 @@ describe("a bundle", () => {
       cwd: folder,
     });
     const { stdout } = await run(process.execPath, ["out/app.cjs"], { cwd: folder });
-    const own = "ClientClosed InvalidOption LockError LockLost LockTimeout QuorumUnavailable";
+    const own = "ClientClosed InvalidOption LockError LockLost LockReleased LockTimeout QuorumUnavailable Unsupported";
     assert.equal(stdout, `LockTimeout InvalidOption ClientClosed ${own}\nLockTimeout\n`);
   });
 });
