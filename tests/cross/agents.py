@@ -1,4 +1,4 @@
-"""The other end of tests/agents: starts a holder in any of the three languages and talks to it."""
+"""Starts a program of tests/agents in any of the three languages and communicates with it."""
 
 import json
 import os
@@ -25,18 +25,18 @@ Reply = dict[str, Any]
 
 
 def now() -> int:
-    """The time on the agents' clock, in nanoseconds."""
+    """Returns the time on the agents' clock in nanoseconds."""
     return time.clock_gettime_ns(CLOCK)
 
 
-#: Builds the Rust programs that tests start. With an example in it cargo takes the features of `cargo test`.
-#: Without, it would build every dependency once more.
+#: Builds the Rust programs that tests start. With the example, cargo uses the features of `cargo test`. Without it,
+#: cargo would build every dependency again.
 BUILD = ["cargo", "build", "--quiet", "--workspace", "--bin=agent", "--example=quickstart"]
 
 
 @cache
 def built(name: str) -> str:
-    """The path of a Rust program, built first if need be."""
+    """Returns the path of a Rust program, and builds it first if necessary."""
     command = [*BUILD, "--message-format=json"]
     build = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     artifacts = [json.loads(line) for line in build.stdout.splitlines()]
@@ -58,7 +58,7 @@ def command_line(language: str) -> list[str]:
 
 
 class Program:
-    """A process that says one JSON object a line."""
+    """A process that writes one JSON object per line."""
 
     def __init__(self, *command: str, env: dict[str, str] | None = None) -> None:
         offset = str(now() - time.clock_gettime_ns(time.CLOCK_MONOTONIC))
@@ -87,11 +87,11 @@ class Program:
         return reply
 
     def rest(self) -> list[Reply]:
-        """What it says until it ends."""
+        """Returns all its output until it ends."""
         return list(iter(lambda: self._replies.get(timeout=PATIENCE), None))
 
     def silent_for(self, seconds: float) -> bool:
-        """Whether no reply comes for that long (a reply that does come is kept)."""
+        """Returns whether no reply arrives for that long. A reply that does arrive is kept."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if not self._replies.empty():
@@ -100,7 +100,7 @@ class Program:
         return True
 
     def pause(self) -> None:
-        """Stops it, and waits until it has: on a busy machine its other threads run on for a moment."""
+        """Stops the process and waits for that. On a busy machine its other threads run on briefly."""
         self.process.send_signal(signal.SIGSTOP)
         stopped = os.WSTOPPED | os.WNOHANG
         eventually(
@@ -111,7 +111,7 @@ class Program:
         self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> int:
-        """Kills it at once and says when."""
+        """Kills the process immediately and returns the time."""
         self.process.kill()
         at = now()
         self.process.wait()
@@ -134,7 +134,7 @@ class Program:
 
 
 class Agent(Program):
-    """One holder process. `send` and `receive` are apart: an acquire can be left to wait."""
+    """One lock holder process. `send` and `receive` are separate, so that an acquire can wait meanwhile."""
 
     def __init__(
         self, language: str, nodes: list[str], guard_ms: int = 0, env: dict[str, str] | None = None
@@ -158,7 +158,7 @@ class Agent(Program):
         return reply
 
 
-#: Programs in their own forms, each with how it is started.
+#: Programs by form, each with its command line.
 PROGRAMS = {
     "sync": (sys.executable, "witness.py", "sync"),
     "asyncio": (sys.executable, "witness.py", "asyncio"),
@@ -170,7 +170,7 @@ PROGRAMS = {
 
 
 def program(form: str, nodes: list[str], *words: str | int) -> Program:
-    """A program of tests/agents with work of its own."""
+    """Starts a program of tests/agents other than the lock holder."""
     runtime, file, first = PROGRAMS[form]
     return Program(runtime, str(FOLDER / file), first, ",".join(nodes), *map(str, words))
 
@@ -179,13 +179,13 @@ Stint = tuple[int, int, str]
 
 
 def never_two(stints: "list[Stint]") -> None:
-    """Fails in words for which scripts/test runs nothing again."""
+    """Fails with a message that keeps scripts/test from running the test again."""
     found = overlaps(stints)
     assert not found, f"two holders: {found}"
 
 
 def overlaps(stints: list[Stint]) -> list[tuple[Stint, Stint]]:
-    """Holds of one name, from when to when and whose, that were there at the same time."""
+    """Returns the pairs of holds of one name that overlap. A hold has a start, an end and a holder."""
     stints = sorted(stints)
     found, longest = [], stints[0]
     for stint in stints[1:]:

@@ -1,4 +1,4 @@
-"""Throw-away Redis Clusters on free ports of the loopback address: three masters, each with a replica."""
+"""Throw-away Redis Clusters on free loopback ports: three masters, each with a replica."""
 
 import subprocess
 from contextlib import ExitStack
@@ -11,12 +11,12 @@ from tests.waiting import eventually
 from .servers import Server, program
 
 SLOTS = 16384
-#: After so long without an answer a master counts as gone.
+#: A master without replies for this long counts as failed.
 NODE_TIMEOUT_MS = 1000
 
 
 class Member(Server):
-    """One server of a cluster; the others look for it at its port and 10,000 more, or it does not start."""
+    """One server of a cluster. The others connect to it at its port plus 10,000, which must be free."""
 
     def _start(self) -> "subprocess.Popen[bytes]":
         options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no"}
@@ -29,7 +29,7 @@ class Member(Server):
         )
 
     def id(self) -> str:
-        """What the cluster calls it."""
+        """Returns the id of the node in the cluster."""
         return str(self.command("CLUSTER", "MYID"))
 
     def role(self) -> str:
@@ -37,14 +37,14 @@ class Member(Server):
 
 
 class Cluster:
-    """Three masters that share the slots, three replicas."""
+    """Three masters that share the slots, and three replicas."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
         self.members = [self._stack.enter_context(Member()) for _ in range(6)]
         masters, replicas = self.members[:3], self.members[3:]
         for at, master in enumerate(masters):
-            # By ADDSLOTS, which Redis 6.2 has, too.
+            # Uses ADDSLOTS, which Redis 6.2 supports too.
             master.command("CLUSTER", "ADDSLOTS", *range(at * SLOTS // 3, (at + 1) * SLOTS // 3))
             master.command("CLUSTER", "SET-CONFIG-EPOCH", at + 1)
         for other in self.members[1:]:
@@ -61,14 +61,14 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """By one seed: agents take commas for the end of a URL."""
+        """Returns a URL with one seed, because agents split their URLs at commas."""
         return f"redis+cluster://{LOGIN}127.0.0.1:{self.members[0].port}"
 
     def masters(self) -> list[Member]:
         return [member for member in self.members if member.role() == "master"]
 
     def owner(self, key: str) -> Member:
-        """The master that has the key's slot, as the first one says."""
+        """Returns the master that owns the key's slot, according to the first master."""
         asked = self.members[0]
         slot = asked.command("CLUSTER", "KEYSLOT", key)
         rows = asked.command("CLUSTER", "SLOTS")
@@ -86,7 +86,7 @@ class Cluster:
         return next(member for member in self.members if member.port in ports)
 
     def settle(self) -> None:
-        """Until every master has a replica that has all of it, and everybody knows."""
+        """Waits until every master has a synchronized replica, and every server knows them."""
 
         def settled() -> bool:
             for member in self.members:
@@ -102,7 +102,7 @@ class Cluster:
         eventually(settled, "the cluster does not settle")
 
     def move_slot(self, key: str, to: Member) -> None:
-        """The key's slot with what is in it, as `redis-cli --cluster reshard` does."""
+        """Moves the key's slot with its data, as `redis-cli --cluster reshard` does."""
         source = self.owner(key)
         if source is to:
             return

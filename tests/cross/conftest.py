@@ -1,4 +1,4 @@
-"""Servers shared by the tests of a session, and names that no two tests share."""
+"""Servers for a whole session, and a unique lock name for each test."""
 
 import subprocess
 import uuid
@@ -13,13 +13,13 @@ from .servers import Server
 
 @pytest.fixture(scope="session", autouse=True)
 def rust_agent() -> None:
-    """Builds the Rust agent before any test's clock runs."""
+    """Builds the Rust agent before the time limit of a test starts."""
     built("agent")
 
 
 @pytest.fixture(scope="session")
 def off_clock(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A library that puts a process's wall clock off by WALL_OFFSET_S, or as WALL_OFFSET_FILE says."""
+    """Builds a library that shifts a process's wall clock by WALL_OFFSET_S, or as WALL_OFFSET_FILE specifies."""
     library = tmp_path_factory.mktemp("clock") / "wall_clock.so"
     source = Path(__file__).with_name("wall_clock.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
@@ -28,7 +28,7 @@ def off_clock(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def five() -> Iterator[list[Server]]:
-    """Five servers that stay alive. A test that kills servers starts its own."""
+    """Starts five servers that stay alive. A test that kills servers starts its own."""
     servers = [Server() for _ in range(5)]
     yield servers
     for server in servers:
@@ -42,5 +42,5 @@ def nodes(request: pytest.FixtureRequest, five: list[Server]) -> list[str]:
 
 @pytest.fixture
 def name() -> str:
-    """A lock name of this test alone."""
+    """Returns a lock name for this test only."""
     return f"test-{uuid.uuid4().hex[:8]}"

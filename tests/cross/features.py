@@ -1,6 +1,6 @@
-"""What a server can do for locks, found by doing it: one column of the table in docs/operations.md.
+"""Detects by trial which features of a server redlock can use: one column of the table in docs/operations.md.
 
-As a program: the whole table, over the servers that are named.
+As a program, it prints the whole table for the given servers.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from tests.python.servers import Server
 
 
 def _column(server: str) -> str:
-    """How the table calls it."""
+    """Returns the column title of a server."""
     said = subprocess.run([server, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.match(r"(Redis|Valkey) server v=(\d+\.\d+)", said)
     assert found, said
@@ -87,7 +87,7 @@ FEATURES: list[tuple[str, Callable[[Server], None]]] = [
 
 
 def column(program: str) -> tuple[str, list[str]]:
-    """Its name, and a word for each feature."""
+    """Returns the title of a column and one word per feature."""
     words = []
     os.environ["REDLOCK_TEST_SERVER"] = program
     for _, does in FEATURES:
@@ -101,7 +101,7 @@ def column(program: str) -> tuple[str, list[str]]:
 
 
 def table(programs: list[str]) -> str:
-    """As docs/operations.md has it."""
+    """Returns the table in the format of docs/operations.md."""
     columns = [column(program) for program in programs]
     lines = ["| | " + " | ".join(name for name, _ in columns) + " |"]
     lines.append("|---" * (len(columns) + 1) + "|")

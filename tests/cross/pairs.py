@@ -1,4 +1,4 @@
-"""Pairs of languages, played at once, on a name each."""
+"""Runs a scene with pairs of languages at the same time, each pair with its own name."""
 
 import uuid
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from .agents import LANGUAGES, Agent
 
 Pairs = list[tuple[str, str]]
 NINE: Pairs = list(product(LANGUAGES, LANGUAGES))
-#: Each language with the next one: each is first once, and second once.
+#: Each language with the next one, so that each is first once and second once.
 THREE: Pairs = list(zip(LANGUAGES, LANGUAGES[1:] + LANGUAGES[:1], strict=True))
 
 Scene = Callable[[Agent, Agent, str], None]
 
 
 def every_pair(nodes: list[str], scene: Scene, pairs: Pairs = NINE) -> None:
-    """Plays the scene with all pairs and reports each one that fails."""
+    """Plays the scene with all pairs and reports every pair that fails."""
 
     def play(pair: tuple[str, str]) -> str | None:
         name = f"{'-'.join(pair)}-{uuid.uuid4().hex[:8]}"

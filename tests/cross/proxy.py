@@ -1,4 +1,4 @@
-"""A TCP proxy for one node that can lose, delay, cut and refuse what passes through it."""
+"""A TCP proxy for one node that can lose, delay, cut and refuse traffic."""
 
 import asyncio
 import threading
@@ -15,12 +15,11 @@ T = TypeVar("T")
 
 
 class Proxy:
-    """Passes everything on until told otherwise, on present and later connections alike.
+    """Forwards everything until told otherwise, on present and later connections alike.
 
-    blackhole: bytes vanish in both directions, connections stay open and new ones are accepted.
-    drop_replies: commands reach the server, nothing comes back.
-    delay: seconds by which each reply is late.
-    refuse: new connections are closed at once.
+    blackhole: bytes vanish in both directions, connections stay open and new ones are accepted. drop_replies: commands
+    reach the server, but no reply comes back. delay: seconds by which each reply is late. refuse: new connections are
+    closed immediately.
     """
 
     def __init__(self, server: Server) -> None:
@@ -28,7 +27,7 @@ class Proxy:
         self.drop_replies = False
         self.refuse = False
         self.delay = 0.0
-        self.dropped = 0  # chunks of replies that never arrived
+        self.dropped = 0  # chunks of replies that were dropped
         self._target = server.port
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
@@ -68,7 +67,7 @@ class Proxy:
         sink.close()
 
     def reset(self) -> None:
-        """Cuts every open connection with a TCP reset, bytes under way included."""
+        """Resets every open TCP connection and discards the bytes in flight."""
         self._run(self._abort())
 
     async def _abort(self) -> None:

@@ -1,4 +1,4 @@
-"""A service under Sentinel: a primary, two replicas whose replication can be held up, and three sentinels."""
+"""A service under Sentinel: a primary, two replicas whose replication can be blocked, and three sentinels."""
 
 import contextlib
 import subprocess
@@ -18,15 +18,15 @@ from .proxy import Proxy
 from .servers import Server, program
 
 SERVICE = "service"
-#: Who the sentinels and the replicas are on the servers: locked out, they are cut off.
+#: The users of the sentinels and the replicas. Disabling them cuts both off.
 SENTINELS, REPLICAS = "sentinels", "replicas"
-#: What is told of a switch, the first of it included.
+#: Events that report a failover, including its first step.
 EVENTS = ("+promoted-slave", "+switch-master")
 PATIENCE = 40.0
 
 
 class Sentinel(Server):
-    """One of the sentinels; it writes what it learns into its file."""
+    """One of the sentinels. It writes its state into its configuration file."""
 
     def __init__(self, primary: int) -> None:
         self.primary = primary
@@ -39,8 +39,8 @@ class Sentinel(Server):
             f"dir {self.folder}",
             f"sentinel monitor {SERVICE} 127.0.0.1 {self.primary} 2",
             f"sentinel down-after-milliseconds {SERVICE} 500",
-            # So long a replica may follow a proxy before the sentinels put that right. An election that nobody won is
-            # made anew after twice that, which must be within a test's patience.
+            # A replica may follow a proxy for this long before the sentinels reconfigure it. A failed election is
+            # repeated after twice this time, which must be within a test's time limit.
             f"sentinel failover-timeout {SERVICE} 15000",
             f"sentinel auth-user {SERVICE} {SENTINELS}",
             f"sentinel auth-pass {SERVICE} {SENTINELS}",
@@ -54,19 +54,19 @@ class Sentinel(Server):
         )
 
     def knows(self) -> tuple[int, int]:
-        """How many replicas and how many other sentinels it sees."""
+        """Returns how many replicas and how many other sentinels it sees."""
         with redis.Redis(port=self.port, decode_responses=True, socket_timeout=5) as client:
             told = client.sentinel_master(SERVICE)
         return told["num-slaves"], told["num-other-sentinels"]
 
     def names(self) -> int:
-        """The port that it names as the primary's."""
+        """Returns the port that it reports for the primary."""
         _, port = self.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
         return int(port)
 
 
 class Service:
-    """The servers, the sentinels, and when each of them told of a switch."""
+    """The servers, the sentinels, and the time at which each of them reported a failover."""
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
@@ -75,11 +75,11 @@ class Service:
         for server in self.servers:
             for user in (SENTINELS, REPLICAS):
                 server.command("ACL", "SETUSER", user, "on", f">{user}", "~*", "&*", "+@all")
-            # One by one: Redis 6.2 takes no more.
+            # One by one, because Redis 6.2 accepts no more.
             for option in ("masteruser", "masterauth"):
                 server.command("CONFIG", "SET", option, REPLICAS)
             server.command("CONFIG", "SET", "repl-diskless-sync-delay", "0")
-        #: Between the replicas and the primary: what it swallows is not replicated.
+        #: The proxy between the replicas and the primary. Bytes that it drops are not replicated.
         self.replication = self._stack.enter_context(Proxy(self.primary))
         port = self.replication.url.rsplit(":", 1)[1]
         for replica in self.replicas:
@@ -103,7 +103,7 @@ class Service:
         eventually(done, "it does not come to that")
 
     def url(self, ports: list[int] | None = None) -> str:
-        """By which clients find it; `ports`: those of proxies to the sentinels."""
+        """Returns the URL for clients. `ports` are those of proxies to the sentinels."""
         ports = ports or [sentinel.port for sentinel in self.sentinels]
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         return f"redis+sentinel://{LOGIN}{hosts}/{SERVICE}"
@@ -113,7 +113,7 @@ class Service:
         self._until(lambda: all(replica.command("EXISTS", key) for replica in self.replicas))
 
     def fail_over(self) -> None:
-        """Has a replica promoted, with the primary alive, as soon as the sentinels can."""
+        """Promotes a replica while the primary is alive, as soon as the sentinels can."""
 
         def begun() -> bool:
             with contextlib.suppress(redis.ResponseError):
@@ -123,17 +123,17 @@ class Service:
         self._until(begun)
 
     def isolate(self) -> None:
-        """Cuts the primary off from sentinels and replicas; clients still reach it."""
+        """Cuts the primary off from sentinels and replicas. Clients still reach it."""
         port = self.primary.port
         with redis.Redis(port=port, single_connection_client=True, socket_timeout=5) as admin:
-            # Who is not logged in is "default": its connections go on, and nobody has a new one.
+            # Clients use the user "default". Their existing connections stay open, and new ones are refused.
             for user in ("default", SENTINELS, REPLICAS):
                 admin.execute_command("ACL", "SETUSER", user, "off")
             for user in (SENTINELS, REPLICAS):
                 admin.execute_command("CLIENT", "KILL", "USER", user)
 
     def switched(self) -> int:
-        """Waits until all sentinels name the same replica; when the first of them told."""
+        """Waits until all sentinels report the same replica. Returns when the first of them reported it."""
         ports = [replica.port for replica in self.replicas]
 
         def agree() -> bool:
@@ -144,7 +144,7 @@ class Service:
         return min(self.events)
 
     def promoted(self) -> Server:
-        """The replica that is the primary now."""
+        """Returns the replica that is the primary now."""
         port = self.sentinels[0].names()
         return next(replica for replica in self.replicas if replica.port == port)
 

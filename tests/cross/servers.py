@@ -1,4 +1,4 @@
-"""Throw-away Redis servers on free ports of the loopback address."""
+"""Throw-away Redis servers on free loopback ports."""
 
 import contextlib
 import os
@@ -20,18 +20,18 @@ from tests.waiting import eventually
 
 
 def program() -> str:
-    """The server that the tests are run on."""
+    """Returns the server program that the tests use."""
     return os.environ.get("REDLOCK_TEST_SERVER", "redis-server")
 
 
 class Server:
-    """One redis-server without persistence; `kill` is a crash, `close` also removes its folder."""
+    """One redis-server without persistence. `kill` is a crash, and `close` also removes its folder."""
 
     environment: Mapping[str, str] | None = None
 
     def __init__(self) -> None:
         self.folder = tempfile.mkdtemp(prefix="redlock-test-")
-        for _ in range(5):  # somebody may take the port between the probe and the start
+        for _ in range(5):  # another program may take the port before the start
             self.port = free_port()
             self.process = self._start()
             if self._answers():
@@ -61,12 +61,12 @@ class Server:
         return self.process.poll() is None
 
     def command(self, *words: str | int) -> Any:  # noqa: ANN401  (any command has its own answer)
-        """What the server says, by a client that is not ours."""
+        """Returns the server's reply, through a client other than redlock."""
         with redis.Redis(port=self.port, decode_responses=True, socket_timeout=5) as client:
             return client.execute_command(*words)
 
     def get(self, key: str) -> str | None:
-        """The token at a key."""
+        """Returns the token at a key."""
         value: str | None = self.command("GET", key)
         return value
 
@@ -81,7 +81,7 @@ class Server:
         self.process.wait()
 
     def restart(self) -> None:
-        """A crash, and a new start on the same port, without the data."""
+        """Kills the server and starts it again on the same port without the data."""
         self.kill()
         self.process = self._start()
         assert self._answers(), "redis-server does not start again"
@@ -103,7 +103,7 @@ class Server:
 
 
 class SteppedServer(Server):
-    """A server whose wall clock can be stepped, alone on the machine: `library` is wall_clock.c."""
+    """A server with a wall clock that tests can step. `library` is wall_clock.c."""
 
     def __init__(self, library: str) -> None:
         with tempfile.NamedTemporaryFile(prefix="redlock-test-", delete=False) as ahead:
@@ -114,7 +114,7 @@ class SteppedServer(Server):
         super().__init__()
 
     def step(self, seconds: int) -> None:
-        """Puts its clock so far ahead of the machine's."""
+        """Sets its clock this far ahead of the machine's clock."""
         with self._ahead.open("r+b") as file:
             file.write(struct.pack("l", seconds))
 

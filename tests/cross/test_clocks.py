@@ -1,4 +1,4 @@
-"""A holder whose clocks are being slewed back, as NTP may by a twelfth, is told before another has the lock."""
+"""A holder whose clocks are slewed back, as NTP may do by a twelfth, is notified before another client has the lock."""
 
 import time
 from contextlib import ExitStack
@@ -13,7 +13,7 @@ TTL_MS = 3000
 
 
 def told_and_taken(holder: Agent, contender: Agent) -> tuple[float, float]:
-    """When each answered, by this process's clock: the holder's own is the one that is wrong."""
+    """Returns when each replied, by this process's clock, because the holder's own clock is wrong."""
     at: dict[Agent, float] = {}
     while len(at) < 2:
         for agent in (holder, contender):
@@ -24,7 +24,7 @@ def told_and_taken(holder: Agent, contender: Agent) -> tuple[float, float]:
 
 
 def late(language: str, direct: list[str], via: list[Server], off_clock: str, name: str) -> float:
-    """By how much the holder was told later than the contender had it."""
+    """Returns how much later the holder was notified than the contender acquired."""
     slewed = {"LD_PRELOAD": off_clock, "SLEWED": "1"}
     with ExitStack() as stack:
         proxies = [stack.enter_context(Proxy(server)) for server in via]
@@ -49,7 +49,7 @@ def test_told_first_though_its_clock_runs_slow(
     direct = [server.url for server in five[:count]]
     via = five[: count // 2 + 1]
     found: list[float] = []
-    # What a busy machine keeps from running says so late, now and then; what goes by the slow clock, each time.
+    # A process that a busy machine delays is late sometimes. A process that uses the slow clock is late every time.
     while len(found) < 3 and (not found or found[-1] >= 0):
         name = f"slewed-{language}-{count}-{len(found)}"
         found.append(late(language, direct, via, off_clock, name))

@@ -1,6 +1,7 @@
-"""A lock on a Redis Cluster whose slots move and whose masters die: held or told, and never by two unless told.
+"""A lock on a Redis Cluster whose slots move and whose masters fail. It stays held or its holder is notified, and two
+clients hold it only after a notification.
 
-RUNS=20 (make measure-cluster) fails over that many times each way, and moves a held lock's slot 50 times.
+RUNS=20 (make measure-cluster) fails over that many times in each way, and moves a held lock's slot 50 times.
 """
 
 import os
@@ -19,7 +20,7 @@ MOVES = 50 if RUNS > 1 else 8
 #: Each failover has its own time.
 pytestmark = pytest.mark.limit(120 + 30 * RUNS)
 TTL_MS = 3000
-#: A failover takes the node timeout, an election, and what a busy machine adds.
+#: A failover takes the node timeout, an election, and the delay of a busy machine.
 LONG_MS = 30_000
 
 
@@ -31,7 +32,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.mark.slow("slots move, with a pause for renewals between them")
 def test_a_lock_is_held_while_its_slot_moves(cluster: Cluster, name: str) -> None:
-    """Renewed on each of its servers, handed on from process to process, and refused to all others."""
+    """The lock is renewed on each of its servers, handed over between processes, and refused to all others."""
     key, least = f"lock:{name}", float(TTL_MS)
     with ExitStack() as stack:
         agents = [stack.enter_context(Agent(language, [cluster.url])) for language in LANGUAGES]
@@ -53,32 +54,34 @@ def test_a_lock_is_held_while_its_slot_moves(cluster: Cluster, name: str) -> Non
         agents[MOVES // 4 % 3].must("release")
     assert all(not master.command("KEYS", key) for master in cluster.masters())
     print(f"\n{MOVES} moves: at least {least:.0f} ms of {TTL_MS} ms were left at any time")
-    # Renewed at a third: with one renewal missed it would be a third less.
+    # Renewed after a third. If one renewal were missed, a third less would remain.
     assert least > TTL_MS / 2
 
 
 def cut_off(replica: Member, master: Member) -> None:
-    """What the master grants from now on never reaches its replica."""
+    """Cuts the replica off, so that no later grant of the master reaches it."""
     replica.freeze()
     master.command("CLIENT", "KILL", "TYPE", "replica")
 
 
 def fail_over(cluster: Cluster, name: str, way: str) -> tuple[bool, float, float]:
-    """Whether the lease lasted; if not, by how many ms its holder was told after the next one held it, and how long
-    after the new master took over.
+    """Fails over under a holder.
+
+    Returns whether the lease survived. If it was lost, also how many ms after the next holder's acquire its holder was
+    notified, and how long after the new master's promotion.
     """
     master = cluster.owner(f"lock:{name}")
     replica = cluster.replica_of(master)
     with Agent("rust", [cluster.url]) as holder, Agent("rust", [cluster.url]) as contender:
         if way == "unseen":
-            # Both know the master before it is cut off.
+            # Both connect to the master before it is cut off.
             holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=5000)
             holder.must("release")
             cut_off(replica, master)
         holder.must("acquire", name=name, ttl_ms=LONG_MS, wait_ms=5000)
         contender.send("acquire", name=name, ttl_ms=LONG_MS, wait_ms=None)
         assert contender.silent_for(0.2), "two holders: acquired while another held it"
-        # An election may take its time where the replica was away.
+        # An election may take longer if the replica was unreachable.
         holder.send("lost", timeout_ms=25_000 if way == "unseen" else 10_000)
         if way == "by hand":
             replica.command("CLUSTER", "FAILOVER")
@@ -117,7 +120,7 @@ def test_a_failover_under_a_holder(name: str, way: str) -> None:
             f"  told {statistics.median(after):.0f} ms after the promotion, at most {max(after):.0f}"
         )
         print(f"  and {max(late for late, _ in lost):.1f} ms after the next holder at most")
-    # A failover by hand loses nothing; what never got to the replica is lost each time.
+    # A manual failover loses nothing. A grant that never reached the replica is lost every time.
     assert len(lost) == (RUNS if way == "unseen" else len(lost) if way == "killed" else 0)
-    # Told as soon as the new master is known here, which is about when anybody else knows it.
+    # The holder is notified as soon as its client knows the new master, which is about when any other client knows it.
     assert all(late < 5000 for late in double), double

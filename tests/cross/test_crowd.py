@@ -1,4 +1,4 @@
-"""Two hundred who wait in four processes, and the holder dies: each is served, one at a time, soon after the ttl."""
+"""Two hundred callers wait in four processes when the holder dies. Each acquires, one at a time, soon after the TTL."""
 
 from contextlib import ExitStack
 

@@ -1,6 +1,7 @@
-"""Sentinel fails over under a holder, in each language: who holds when, and how soon the old holder is told.
+"""Sentinel fails over under a holder in each language: the holder at each time, and how soon the old holder is
+notified.
 
-RUNS=7 (make soak-failover) does each of it that often in each language, and prints the table of docs/testing.md.
+RUNS=7 (make soak-failover) repeats each case that often in each language, and prints the table of docs/testing.md.
 """
 
 import os
@@ -16,9 +17,9 @@ from .proxy import Proxy
 from .sentinel import Service
 
 RUNS = int(os.environ.get("RUNS", "1"))
-#: A third of it is the time to the next renewal: what is told sooner was not told by that.
+#: The next renewal comes after a third of this. An earlier notification has another cause.
 TTL_MS = 60_000
-#: What the machine may take beside it.
+#: The time that the machine may add.
 LATE_MS = 300.0 if RUNS > 1 else 3000.0
 CONFIRMED = {"MIN_REPLICAS": "1"}
 
@@ -53,7 +54,7 @@ alive = pytest.mark.parametrize("alive", [True, False], ids=["alive", "dead"])
 
 
 def fail_over(service: Service, alive: bool) -> None:
-    """With the primary reachable, or by its death."""
+    """Fails over with the primary reachable, or by killing it."""
     if alive:
         service.fail_over()
     else:
@@ -80,7 +81,7 @@ def test_a_holder_whose_key_was_not_replicated_is_told_at_the_switch(
         late = (told["at"] - service.switched()) / 1e6
         about = f"not replicated, primary {'alive' if alive else 'dead'}: "
         figures[about + "told after the switch"].append(late)
-        # Below zero: told before somebody else had it.
+        # Negative if it was notified before another client acquired.
         figures[about + "both held for"].append((told["at"] - taken["at"]) / 1e6)
         assert late < LATE_MS, late
 
@@ -98,7 +99,7 @@ def test_with_min_replicas_nobody_gets_what_is_held(
     ):
         token = holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=5000)["token"]
         service.replication.blackhole = True
-        # What no replica has is nobody's.
+        # A grant that no replica has does not count.
         refused = holder.ask("try", name=f"{name}-other", ttl_ms=2000)
         assert refused["code"] == "unavailable", refused
         contender.send("acquire", name=name, ttl_ms=TTL_MS, wait_ms=None)
@@ -107,7 +108,7 @@ def test_with_min_replicas_nobody_gets_what_is_held(
         assert contender.silent_for(0.5), contender.receive()
         assert holder.must("held")["held"]
         assert service.promoted().get(f"lock:{name}") == token
-        # Until it is asked to give it back it holds; its answer may come after the next one's.
+        # It holds the lock until its release is requested. The reply to that may arrive after the next holder's reply.
         asked = now()
         holder.must("release")
         taken = contender.receive()
@@ -140,14 +141,14 @@ def test_a_holder_cut_off_with_its_primary_keeps_what_others_get_without(
         holder, contender = cut_off(language, service, name, stack, {})
         taken = contender.receive()
         assert taken["ok"], taken
-        # The limit that docs/sentinel.md states: nobody tells it, and its primary goes on.
+        # The limit stated in docs/sentinel.md: the holder gets no notification, and its primary continues to run.
         assert holder.must("held")["held"]
 
 
 def cut_off(
     language: str, service: Service, name: str, stack: ExitStack, env: dict[str, str]
 ) -> tuple[Agent, Agent]:
-    """A holder on a primary that only it still reaches, and a contender with the others."""
+    """Starts a holder on a primary that only it still reaches, and a contender with the other servers."""
     ttl = 3000
     proxies = [stack.enter_context(Proxy(sentinel)) for sentinel in service.sentinels]
     ports = [int(proxy.url.rsplit(":", 1)[1]) for proxy in proxies]

@@ -1,4 +1,4 @@
-"""docs/faults.md and docs/operations.md name tests: each of them exists, and where they say."""
+"""Every test that docs/faults.md and docs/operations.md name exists in the given file."""
 
 import re
 
@@ -18,7 +18,7 @@ def test_every_test_that_the_list_names_exists() -> None:
 
 
 def test_every_test_that_operations_names_is_in_its_file() -> None:
-    """`file`: `test`, `test` and so on."""
+    """Checks references of the form `file`: `test`, `test` and so on."""
     page = (ROOT / "docs" / "operations.md").read_text()
     found = 0
     for match in re.finditer(

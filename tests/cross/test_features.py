@@ -1,4 +1,4 @@
-"""docs/operations.md says of each server what it was seen to do."""
+"""docs/operations.md describes each server as it was tested."""
 
 import os
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Fencing tokens over five real servers: they only grow from holder to holder, whatever the clients' clocks say.
+"""Fencing tokens over five real servers grow from holder to holder, whatever the clients' clocks show.
 
-RUNS is the number of handoffs; `make soak-fencing` makes many.
+RUNS is the number of handoffs. `make soak-fencing` makes many.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ RUNS = int(os.environ.get("RUNS", "500"))
 GUARD_MS = TTL_MS = 1000
 HOURS = {"rust": 9, "python": -3, "node": 0}
 SLACK_US = 5_000_000
-# What the second round trip of a round whose nodes disagreed about the token sends.
+# The script of the second round trip, which is needed when nodes disagree about the token.
 EXTEND = (ROOT / "core/src/node/redis/extend.lua").read_bytes()
 
 
@@ -36,7 +36,9 @@ class Hold(NamedTuple):
 
 
 class Extends(threading.Thread):
-    """Owners for whom an extend reached a node, seen by its MONITOR. By hand: a client would not keep up."""
+    """Collects the owners whose extends reached a node, from its MONITOR output. It reads a raw socket, because a
+    client library is too slow.
+    """
 
     def __init__(self, server: Server) -> None:
         super().__init__(daemon=True)
@@ -67,7 +69,7 @@ def nodes() -> Iterator[list[Server]]:
 
 
 def keep_at_it(agent: Agent, name: str, holds: list[Hold], done: threading.Event) -> None:
-    """Acquires and releases until told to stop."""
+    """Acquires and releases repeatedly until `done` is set."""
     while not done.is_set():
         held = agent.ask("acquire", name=name, ttl_ms=TTL_MS, wait_ms=5000, fencing=True)
         if not held["ok"]:
@@ -84,7 +86,7 @@ def handoffs(holds: list[Hold]) -> int:
 
 
 def restart(node: Server, fence: str) -> None:
-    """An empty restart; over when the node is old enough again and has a fence."""
+    """Restarts a node without data. Returns when it is old enough again and has a fence."""
     node.restart()
     end = time.monotonic() + 30
     while node.command("INFO", "server")["uptime_in_seconds"] < 3 or node.get(fence) is None:
@@ -119,7 +121,7 @@ def test_tokens_only_grow_over_restarts_with_clocks_hours_apart(
     for one, after in itertools.pairwise(holds):
         assert after.fencing_token > one.fencing_token, (one, after)
     assert {hold.language for hold in holds} == set(HOURS)
-    # A renewal sends extends as well: what was held long enough for one does not count.
+    # A renewal sends extends as well, so holds that were long enough for one do not count.
     short = [hold for hold in holds if hold.released - hold.at < TTL_MS * 1_000_000 / 4]
     twice = sum(hold.token.encode() in extends.owners for hold in short)
     print(
@@ -141,7 +143,7 @@ def test_a_clients_clock_moves_a_token_by_the_slack_at_most(
             )
             tokens[language] = lease["fencing_token"] - begin
             agent.must("release")
-    # From when it was asked for to when a node saw it takes a busy machine some seconds at most.
+    # On a busy machine, a few seconds at most pass between the request and the time on the node.
     assert SLACK_US <= tokens["rust"] < 2 * SLACK_US, tokens
     assert -SLACK_US <= tokens["python"] < 0, tokens
     assert 0 <= tokens["node"] < SLACK_US, tokens

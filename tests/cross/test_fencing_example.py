@@ -1,4 +1,4 @@
-"""What is told about fencing happens: the example, with processes that are really frozen, and the page's guards."""
+"""The claims about fencing hold: the example with frozen processes, and the guards on the page."""
 
 import re
 import sqlite3
@@ -11,7 +11,7 @@ from .agents import ROOT
 from .servers import Server
 
 PAGE = (ROOT / "docs/fencing.md").read_text()
-# An older holder's token, the newer one's twice, and what the older one writes too late.
+# An older holder's token, the newer one's twice, and the late write of the older holder.
 WRITES = [("old", 9, True), ("new", 10, True), ("new again", 10, True), ("too late", 9, False)]
 
 

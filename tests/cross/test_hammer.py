@@ -1,7 +1,7 @@
-"""Many processes on one name, killed and frozen at random: at no time do two of them hold it.
+"""Many processes contend for one name and are killed and frozen at random. No two hold it at the same time.
 
-A stint lasts from the moment the acquire returned to the last moment at which `held` was still
-true, in CLOCK_BOOTTIME. No two stints may overlap, whatever happened to the processes.
+A stint lasts from the return of the acquire to the last time at which `held` was still true, on CLOCK_BOOTTIME. No two
+stints may overlap, whatever happened to the processes.
 """
 
 import random
@@ -19,7 +19,7 @@ TTL_MS = 600
 
 
 class Worker:
-    """One agent after the other: each acquires, releases, and is sometimes killed or frozen."""
+    """Runs one agent after the other. Each acquires, releases, and is sometimes killed or frozen."""
 
     def __init__(self, language: str, nodes: list[str], name: str, seed: int) -> None:
         self.language, self.nodes, self.name = language, nodes, name
@@ -35,7 +35,7 @@ class Worker:
         return self.stints
 
     def turn(self, agent: Agent) -> bool:
-        """One stint; false when the agent did not survive it."""
+        """Runs one stint. Returns false if the agent did not survive it."""
         reply = agent.ask("acquire", name=self.name, ttl_ms=TTL_MS, wait_ms=2000)
         if not reply["ok"]:
             assert reply["code"] == "timeout", reply
@@ -56,10 +56,10 @@ class Worker:
         return True
 
     def watch(self, agent: Agent, last: int, seconds: float) -> int:
-        """The last moment at which the agent held for sure."""
+        """Returns the last time at which the agent certainly held the lock."""
         end = time.monotonic() + seconds
         while True:
-            asked = now()  # `held` never turns true again: what is held later was held now
+            asked = now()  # `held` never turns true again, so it was held now
             if not agent.must("held")["held"]:
                 return last
             last = max(last, asked)

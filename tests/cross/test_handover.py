@@ -1,4 +1,4 @@
-"""A lease goes from a process to another one, of another language, and stays one lease."""
+"""A lease moves to another process in another language, and stays one lease."""
 
 import time
 
@@ -10,9 +10,9 @@ from .agents import LANGUAGES, Agent
 from .pairs import THREE, every_pair
 from .servers import Server
 
-# A busy machine answers within its fifth.
+# A busy machine replies within a fifth of it.
 TTL_MS = 4000
-#: Beyond any ttl that was given: what holds now is renewed.
+#: Longer than any TTL in use, so a lock that is still held was renewed.
 LONG_S = TTL_MS / 1000 + 1
 
 
@@ -32,7 +32,7 @@ def test_it_goes_on_when_the_first_detaches_and_dies(five: list[Server]) -> None
         handed_over(first, second, name)
         assert first.must("detach")["held"]
         assert not first.must("held")["held"]
-        first.must("release")  # has nothing to delete any more
+        first.must("release")  # has nothing left to delete
         first.kill()
         with Agent("rust", nodes) as contender:
             contender.send("acquire", name=name, ttl_ms=TTL_MS, wait_ms=None)
@@ -64,7 +64,7 @@ def the_other_is_told(nodes: list[str], releases: int) -> None:
         ends.must("release")
         lost = told.ask("lost", timeout_ms=2 * TTL_MS)
         if not lost["ok"]:
-            # It saw a half released lock, put it back, and is the holder.
+            # It saw a partial release, restored the keys, and is the holder.
             assert len(nodes) > 1, lost
             assert ends.ask("try", name=name, ttl_ms=TTL_MS)["code"] == "held"
             return

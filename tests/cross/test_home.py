@@ -1,4 +1,4 @@
-"""Where the project lives is filled in by one command: in three packages' metadata, and in the README's links."""
+"""One command fills in the project's home: in the metadata of three packages and in the README's links."""
 
 import json
 import re
@@ -19,7 +19,7 @@ FIRST, SECOND = "https://example.org/locks/redlock", "https://example.net/redloc
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The files that the script reads and writes, as they are before anybody has filled anything in."""
+    """Copies the files that the script reads and writes, in their state before any address is filled in."""
     for name in FILES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -32,11 +32,11 @@ def home(tree: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_one_command_fills_it_in_everywhere(tree: Path) -> None:
-    """Also when it moves."""
+    """The same command also changes an existing address."""
     unfilled = "\nrepository = " not in (tree / "Cargo.toml").read_text()
     assert (home(tree, "--check").returncode != 0) is unfilled
     for address in (FIRST, SECOND):
-        # With what a clone is made from, too.
+        # The URL of a clone is accepted too.
         assert home(tree, f"{address}.git").returncode == 0
         assert home(tree, "--check").stdout == f"{address}\n"
         cargo = tomllib.loads((tree / "Cargo.toml").read_text())
@@ -55,7 +55,7 @@ def test_one_command_fills_it_in_everywhere(tree: Path) -> None:
                 assert (ROOT / link.removeprefix(f"{address}/blob/main/")).exists(), link
             else:
                 assert re.match("https?:", link), f"leads nowhere on a package index: {link}"
-    # Nothing else changed in what the packages are.
+    # No other metadata of the packages changed.
     for name in ("package.json", "pyproject.toml"):
         read = json.loads if name == "package.json" else tomllib.loads
         ours, theirs = (read((each / name).read_text()) for each in (ROOT, tree))

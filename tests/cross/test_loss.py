@@ -1,7 +1,7 @@
-"""A holder hears of a loss whatever its cause, by every sign that its language has, and once by each.
+"""A holder learns of a loss from any cause, once by each way that its language has.
 
-On one node the cause is a loss; on five a single node's is healed, and a majority's is a loss.
-RUNS=20 (make measure-loss) takes twenty holders' leases by each, four at a time, and prints the medians.
+On one node the cause is a loss. On five nodes a single node is healed, and a majority is a loss. RUNS=20 (make
+measure-loss) ends twenty leases by each cause, four at a time, and prints the medians.
 """
 
 import os
@@ -21,13 +21,13 @@ from .agents import Agent, Program, Reply, now, program
 from .servers import Server, SteppedServer
 
 RUNS = -(-int(os.environ.get("RUNS", "1")) // 4)
-#: No renewal comes while a test runs.
+#: Too long for a renewal during a test.
 TTL_MS = 60_000
-#: What each form says of one loss, in some order.
+#: The signs of one loss for each form, in any order.
 SIGNS = {
     "sync": {"last_held", "on_lost", "raised", "logged"},
     "asyncio": {"last_held", "on_lost", "raised", "logged"},
-    # Node warns of a loss only where nobody listens for it: tests/node/warnings.test.mjs.
+    # Node.js emits a warning only for a loss without a listener: tests/node/warnings.test.mjs.
     "using": {"last_held", "on_lost", "raised", "signal"},
 }
 COUNTS = pytest.mark.parametrize("count", [1, 5])
@@ -39,20 +39,20 @@ Keys = list[str]
 
 @dataclass(frozen=True)
 class Cause:
-    """What befalls the keys of some servers, and the reason a holder of all of them is given."""
+    """An operation on the keys of some servers, and the loss reason if all servers are affected."""
 
     deed: Callable[[Servers, Keys], object]
     reason: str = "missing"
-    #: The holder would undo it on one node before it reaches the next; it sleeps meanwhile.
+    #: The holder sleeps meanwhile. Awake, it would heal one node before the next one is changed.
     unseen: bool = True
-    #: A node that it befell alone gets the lease back.
+    #: A single affected node gets the lease back.
     heals: bool = True
-    #: In seconds; far above what is measured, far below a renewal.
+    #: In seconds. Far above the measured values and far below a renewal.
     within: float = 2.0
 
 
 def on_each(*words: str | int) -> Callable[[Servers, Keys], None]:
-    """A command for each key, or one for all where there is no KEY in it."""
+    """Returns a function that sends a command for each key, or one for all if it does not contain KEY."""
 
     def deed(servers: Servers, keys: Keys) -> None:
         for server in servers:
@@ -65,7 +65,7 @@ def on_each(*words: str | int) -> Callable[[Servers, Keys], None]:
 def cut_short(servers: Servers, keys: Keys) -> None:
     on_each("PEXPIRE", "KEY", 1)(servers, keys)
     time.sleep(0.01)
-    # An expired key goes, and is spoken of, when somebody looks.
+    # Redis deletes and reports an expired key when a client accesses it.
     on_each("EXISTS", "KEY")(servers, keys)
 
 
@@ -100,7 +100,7 @@ CAUSES = {
 
 #: One cause is enough for the first tier.
 LONG = pytest.mark.slow("restarts, steps of the clock, and how soon each holder is told")
-#: Where the time until a holder is told is part of the test.
+#: Whether the test includes the time until a holder is notified.
 MEASURED = RUNS > 1 or os.environ.get("REDLOCK_TEST_TIER") == "slow"
 
 
@@ -115,7 +115,7 @@ Figures = dict[tuple[str, int], list[float]]
 
 @pytest.fixture(scope="module")
 def figures() -> Iterator[Figures]:
-    """How long until the holders were told, in ms."""
+    """Collects how long the notifications took, in ms."""
     found: Figures = defaultdict(list)
     yield found
     print(f"\nmedian and longest time until told, in ms, {4 * RUNS} holders")
@@ -124,7 +124,7 @@ def figures() -> Iterator[Figures]:
 
 
 def not_healed(server: Server, tokens: dict[str, str]) -> dict[str, str | None]:
-    """What stands at keys that do not get their tokens back in time."""
+    """Returns the values of the keys that do not get their tokens back in time."""
     wrong: dict[str, str | None] = {}
 
     def healed() -> bool:
@@ -139,7 +139,7 @@ def not_healed(server: Server, tokens: dict[str, str]) -> dict[str, str | None]:
 
 
 def befall(cause: Cause, servers: Servers, tokens: dict[str, str], holders: list[Program]) -> int:
-    """Does it to all servers; when that was done, and the holders were awake."""
+    """Applies the cause to all servers. Returns when that was done and the holders were awake."""
     unseen = cause.unseen and (len(servers) > 1 or cause.deed is cut_short)
     for holder in holders if unseen else ():
         holder.pause()
@@ -151,7 +151,7 @@ def befall(cause: Cause, servers: Servers, tokens: dict[str, str], holders: list
 
 
 def tell(form: str, signs: list[Reply]) -> dict[str, Reply]:
-    """What was said, each thing once."""
+    """Returns the signs by name and checks that each occurred once."""
     counted = Counter(sign["sign"] for sign in signs)
     assert counted == Counter(SIGNS[form]), (form, signs)
     return {sign["sign"]: sign for sign in signs}
@@ -215,7 +215,7 @@ def test_told(
 @COUNTS
 @pytest.mark.slow("a second for what may come late")
 def test_a_ttl_cut_short_is_put_back_or_told_of(count: int, stepped: Servers, name: str) -> None:
-    """Never a holder that believes in a key which is gone."""
+    """No holder believes in a key that no longer exists."""
     with Agent("rust", [server.url for server in stepped[:count]]) as holder:
         token = holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=0)["token"]
         for server in stepped[:count]:
@@ -233,7 +233,7 @@ def test_a_ttl_cut_short_is_put_back_or_told_of(count: int, stepped: Servers, na
 def test_stopped_beyond_its_ttl_it_never_holds_again(
     run: int, count: int, five: list[Server], name: str
 ) -> None:
-    """Bodies that do nothing but read `held`, stopped anywhere: nothing true after somebody else has the lock."""
+    """Bodies that only read `held` are stopped at random times. None reads true after another client has the lock."""
     urls = [server.url for server in five[:count]]
     with ExitStack() as stack:
         sleepers = {

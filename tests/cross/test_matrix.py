@@ -1,6 +1,6 @@
-"""Two processes, each in any of the three languages, exclude each other, on one node and on five.
+"""Two processes in any of the three languages exclude each other, on one node and on five.
 
-The nine pairs of a test run at once, on a name each.
+The nine pairs of a test run at the same time, each with its own name.
 """
 
 import time
@@ -11,7 +11,7 @@ from .agents import Agent, now
 from .pairs import every_pair
 
 SECOND = 1_000_000_000
-# Long enough for a busy machine to renew in time, short enough to wait for its end.
+# Long enough for a busy machine to renew in time, and short enough to wait for its end.
 TTL_MS = 5000
 
 
@@ -40,7 +40,7 @@ def test_killed_holder_is_followed_within_its_ttl(nodes: list[str]) -> None:
     def scene(holder: Agent, contender: Agent, name: str) -> None:
         holder.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=0)
         contender.send("acquire", name=name, ttl_ms=TTL_MS, wait_ms=None)
-        # Beyond one ttl, so that renewal is what keeps the contender out.
+        # Longer than one TTL, so that only renewal keeps the contender out.
         assert contender.silent_for(TTL_MS / 1000 + 1), (
             "two holders: acquired while another held it"
         )

@@ -1,4 +1,4 @@
-"""Each language's page mentions every public name of its package, and no name that is not there."""
+"""Each language's page mentions every public name of its package, and no name that does not exist."""
 
 import importlib.util
 import inspect
@@ -13,7 +13,7 @@ from .agents import ROOT
 
 PYTHON = (ROOT / "docs/python.md").read_text()
 NODE = (ROOT / "docs/node.md").read_text()
-#: What the pages call an object of a class.
+#: The names that the pages use for an object of a class.
 OBJECTS = {"client": "Redlock", "lock": "Lock", "lease": "Lease", "error": "LockError"}
 
 
@@ -22,7 +22,7 @@ def public(owner: type) -> set[str]:
 
 
 def code(page: str) -> str:
-    """What a page shows as code, in blocks and in lines."""
+    """Returns the code of a page, both blocks and inline code."""
     blocks = re.findall(r"```\w*\n(.*?)```", page, re.DOTALL)
     return "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", page)])
 
@@ -41,7 +41,7 @@ def test_python_s_page_has_every_method_where_it_belongs(owner: type) -> None:
 def test_python_s_page_has_every_name_and_field() -> None:
     fields = public(redlock.Inspection) | public(redlock.NodeInspection) | public(redlock.Stats)
     fields |= {*inspect.signature(redlock.LockError).parameters} - {"message"}
-    # What inspect() gives is described by its fields.
+    # The page describes the result of inspect() by its fields.
     names = {*redlock.__all__} - {"NodeInspection"}
     assert {name for name in names | fields if not mentioned(PYTHON, name)} == set()
 
@@ -54,14 +54,14 @@ def test_python_s_page_has_every_option() -> None:
 
 
 def test_python_s_page_names_nothing_else() -> None:
-    # Loggers, spans, metrics and their attributes have names of this form, too.
+    # Loggers, spans, metrics and their attributes also have names of this form.
     package = ROOT / "bindings-python" / "python" / "redlock"
     spoken = {*re.findall(r'"redlock\.(\w+)', (package / "otel.py").read_text()), *_log.TOPICS}
     for called, name in re.findall(r"\b(client|lock|lease|redlock)\.(\w+)", code(PYTHON)):
         if called == "redlock" and name in spoken:
             continue
         owner = redlock if called == "redlock" else getattr(redlock, OBJECTS[called])
-        # A module of the package is no attribute before it is imported.
+        # A module of the package is not an attribute before it is imported.
         module = called == "redlock" and importlib.util.find_spec(f"redlock.{name}")
         assert module or hasattr(owner, name), f"{called}.{name}"
 
@@ -71,7 +71,7 @@ def declared(file: str) -> str:
 
 
 def node_members(name: str) -> set[str]:
-    """A class's or interface's public members, by the built types."""
+    """Returns the public members of a class or interface from the built types."""
     text = "\n".join(declared(file) for file in ("client", "lock", "lease", "errors", "options"))
     text += (ROOT / "bindings-node/native.d.ts").read_text()
     (body,) = re.findall(
@@ -112,16 +112,16 @@ def test_node_s_page_names_nothing_else() -> None:
 
 RUST = (ROOT / "docs/rust.md").read_text()
 CORE = "\n".join(file.read_text() for file in sorted((ROOT / "core/src").rglob("*.rs")))
-#: What a lease answers, it answers as its handle does.
+#: A lease has all methods of its handle.
 HANDLE = "LeaseHandle"
-#: They make a client: nobody calls them of one.
+#: They create a client and are not called on one.
 MAKERS = {"builder", "from_env", "from_connection_info"}
-#: Public for the bindings' sake, which no program calls.
+#: Public for the bindings only.
 FOR_BINDINGS = {"identity", "place", "owned_by", "acquired_at", "from_args"}
 
 
 def rust_methods(owner: str) -> set[str]:
-    """The public functions of a type's own impl blocks, those for the bindings apart."""
+    """Returns the public functions of a type's own impl blocks, except those for the bindings."""
     bodies = re.findall(rf"^impl {owner} {{\n(.*?)^}}", CORE, re.MULTILINE | re.DOTALL)
     found = re.findall(r"(#\[doc\(hidden\)\]\n\s*)?pub (?:async )?fn (\w+)", "\n".join(bodies))
     names = {name for hidden, name in found if not hidden and not name.endswith("_args")}
@@ -140,7 +140,7 @@ def test_rust_s_page_has_every_method_where_it_belongs() -> None:
 
 
 def rust_options() -> set[str]:
-    """What a lock is built with: it takes the lock and gives it back."""
+    """Returns the builder methods of a lock, which take the lock and return it."""
     return {*re.findall(r"pub fn (\w+)\(mut self, \w+: [\w<> ]+\) -> Self", CORE)}
 
 

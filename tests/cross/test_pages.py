@@ -1,4 +1,4 @@
-"""The README's and the pages' blocks run as they stand: what `print(...)  # text` claims to print, it prints."""
+"""Runs the code blocks of the README and the pages unchanged. The output of `print(...)  # text` must be that text."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from .agents import ROOT
 from .servers import Server
 
 LIMIT = 60.0
-#: How each language is run, and its way to print something that a comment repeats.
+#: The command for each language, and its syntax for a print with an expected result.
 RUN = {
     "python": ([sys.executable, "-W", "error", "-c"], r"^ *print\(.*\)  # (.*)$"),
     "js": (["node", "--input-type=module", "--eval"], r"^ *console\.log\(.*\); // (.*)$"),
@@ -44,7 +44,7 @@ def test_every_block_is_run_by_some_test() -> None:
 def test_a_block_does_what_it_says(page: str, language: str, code: str, tmp_path: Path) -> None:
     command, printing = RUN[language]
     with Server() as server:
-        # Node finds the package by its own name within this tree only.
+        # Node.js resolves the package by its own name only inside this tree.
         environment = {**os.environ, "REDIS_URL": server.url, "REDLOCK_NODES": ""}
         folder = ROOT if language == "js" else tmp_path
         ran = subprocess.run(
@@ -57,5 +57,5 @@ def test_a_block_does_what_it_says(page: str, language: str, code: str, tmp_path
         )
     assert ran.returncode == 0, ran.stderr
     claims = re.findall(printing, code, re.MULTILINE)
-    # The README's longer examples say nothing of the kind: test_readme.py knows what they print.
+    # The longer examples of the README have no such comments. test_readme.py knows their output.
     assert ran.stdout.splitlines() == claims or (page == "README.md" and not claims)

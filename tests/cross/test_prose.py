@@ -1,4 +1,4 @@
-"""The text of the tree: scripts/prose measures it, and no area may get worse than its limit in tests/prose.toml."""
+"""scripts/prose measures the text of the tree. No area may exceed its limits in tests/prose.toml."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""A quorum with dead nodes, with an even number of nodes, with split votes."""
+"""A quorum with dead nodes, with an even number of nodes, and with split votes."""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from .servers import Server
 
 @pytest.fixture
 def mortal() -> Iterator[list[Server]]:
-    """Five servers for one test, which may kill them."""
+    """Starts five servers for one test, which may kill them."""
     with ExitStack() as stack:
         yield [stack.enter_context(Server()) for _ in range(5)]
 
@@ -24,7 +24,7 @@ def urls(servers: list[Server]) -> list[str]:
 
 
 def until_gone(servers: list[Server], key: str) -> None:
-    """Clean-up is sent before an acquire gives up, and arrives soon after."""
+    """Waits for the clean-up, which is sent before an acquire gives up and arrives soon after."""
     eventually(lambda: not any(server.get(key) for server in servers), f"{key} is left")
 
 
@@ -65,7 +65,7 @@ def test_three_of_five_dead(language: str, mortal: list[Server], name: str) -> N
 
 
 def test_three_of_five_frozen(mortal: list[Server], name: str) -> None:
-    """A frozen node accepts connections and says nothing."""
+    """A frozen node accepts connections and sends no reply."""
     for server in mortal[:3]:
         server.freeze()
     with Agent("rust", urls(mortal)) as agent:
@@ -105,7 +105,7 @@ def test_a_tie_is_a_failed_round(count: int, five: list[Server], name: str) -> N
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_everybody_gets_through_an_even_count(count: int, five: list[Server], name: str) -> None:
-    """Contenders that split the votes again and again still get the lock, one after the other."""
+    """Contenders that repeatedly split the votes still acquire the lock, one after the other."""
     nodes = urls(five[:count])
     with ExitStack() as stack:
         agents = [stack.enter_context(Agent("rust", nodes)) for _ in range(6)]

@@ -1,4 +1,6 @@
-"""The README's examples are the files of examples/quickstart; the pages' tables are whole, their links lead on."""
+"""The README's examples are the files of examples/quickstart. The tables of all pages are complete, and their links
+work.
+"""
 
 import inspect
 import re
@@ -19,7 +21,7 @@ SAID = "holding lock:orders:42\nreleased\n"
 
 
 def example(extension: str) -> str:
-    """The file, without the line that documents it as a crate."""
+    """Returns the file without the line that documents it as a crate."""
     return re.sub(r"\A//! .*\n\n", "", (QUICKSTART / f"quickstart.{extension}").read_text())
 
 
@@ -31,14 +33,14 @@ def test_readme_shows_the_file(extension: str) -> None:
 
 
 def test_same_words_in_three_languages() -> None:
-    """The comments differ only where a language does: throw, raise, fail; block, drop."""
+    """The comments differ only where the languages do: throw, raise, fail, and block, drop."""
     comments = [re.findall(r"(?:#|//) (.*)", example(extension)) for extension in FENCES]
     assert len({len(each) for each in comments}) == 1
     assert len({tuple(each[:2]) for each in comments}) == 1
 
 
 def run(extension: str, source: str, folder: Path) -> str:
-    """Runs an example from a copy beside the original, so that its imports mean the same."""
+    """Runs an example from a copy beside the original, so that its imports resolve identically."""
     match extension:
         case "rs":
             command = [built("quickstart")]
@@ -49,7 +51,7 @@ def run(extension: str, source: str, folder: Path) -> str:
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-# Rust's is compiled first.
+# The Rust example is compiled first.
 @pytest.mark.limit(600)
 @pytest.mark.parametrize("extension", FENCES)
 def test_in_memory(extension: str) -> None:
@@ -68,12 +70,12 @@ PAGES += [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.
 
 
 def section(page: str, title: str) -> str:
-    """What stands under a heading."""
+    """Returns the text under a heading."""
     return (ROOT / page).read_text().split(f"# {title}\n")[1].split("\n## ")[0]
 
 
 def rows(text: str) -> dict[str, list[str]]:
-    """The rows of a text's tables by their first cell."""
+    """Returns the rows of all tables in a text by their first cell."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     cells = [line.strip("| ").split(" | ") for line in lines]
     return {first: rest for first, *rest in cells}
@@ -81,7 +83,7 @@ def rows(text: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_table_is_whole(page: Path) -> None:
-    """A table begins with its head and a rule, and each of its rows has as many cells."""
+    """A table begins with a header and a rule, and each row has as many cells as the header."""
     for table in re.findall(r"(?:^\|.*\n)+", page.read_text().replace("\\|", ""), re.MULTILINE):
         head, rule, *body = table.splitlines()
         assert re.fullmatch(r"(\|-+)+\|", rule), head
@@ -108,7 +110,7 @@ def test_every_kind_and_reason_has_a_row_of_troubleshooting() -> None:
 
 
 def test_other_libraries_options_are_refused_with_ours() -> None:
-    """What the table of other libraries maps for Python, the library says too."""
+    """The library recognizes every option that the migration table lists for Python."""
     client = redlock.Redlock("memory://")
     for option, ours in {"timeout": "ttl", "blocking_timeout": "wait", "blocking": "wait"}.items():
         row = rows(section("docs/migrating-from.md", "Which option is which"))

@@ -1,4 +1,4 @@
-"""scripts/test: which failures are run again, and what the run reports then."""
+"""scripts/test: which failures it runs again, and its report."""
 
 import importlib.util
 import sys
@@ -24,7 +24,7 @@ def load() -> ModuleType:
 
 runner = load()
 
-#: A test that fails in its first RUNS runs. The file counts them.
+#: A test that fails in its first RUNS runs. A file counts them.
 PYTHON = """
 from pathlib import Path
 
@@ -49,7 +49,7 @@ describe("group", () => {{
   }});
 }});
 """
-#: Prints what libtest prints. The arguments behind it are the name of one test.
+#: Prints the output of libtest. The last argument is the name of one test.
 CARGO = """
 import sys
 from pathlib import Path
@@ -75,7 +75,7 @@ def suite(language: str, folder: Path, failing: int, message: str, test: str = "
         path.write_text(PYTHON.format(**values))
         command = [sys.executable, "-m", "pytest", f"--rootdir={folder}", "-p", "no:cacheprovider"]
         command += ["-o", "junit_family=xunit1", "--junitxml={report}", "-c", "/dev/null"]
-        # The names in the report are relative to the folder that it runs in.
+        # The names in the report are relative to its working directory.
         command = ["sh", "-c", f'cd "{folder}" && exec "$@"', "sh", *command]
         return runner.Suite("python", command, [["test_it.py"]], runner.read_pytest)
     if language == "node":
@@ -96,7 +96,7 @@ NAMES = {
 
 
 def lines(output: str) -> list[str]:
-    """The report's last lines: the verdicts and the count."""
+    """Returns the last lines of the report: the verdicts and the count."""
     found = output.splitlines()
     return [
         line

@@ -1,4 +1,4 @@
-"""What a holder that is late, frozen or half deaf may do, and what it may not."""
+"""What a holder that is late, frozen or partly cut off may do, and what it may not."""
 
 import time
 import uuid
@@ -21,7 +21,7 @@ COUNTS = pytest.mark.parametrize("count", [1, 5])
 def test_frozen_beyond_the_ttl(
     language: str, late: str, count: int, five: list[Server], name: str
 ) -> None:
-    """The next holder's lock is not touched, and the late one hears that it lost its own."""
+    """A late holder does not touch the next holder's lock, and learns that it has lost its own."""
     nodes = [server.url for server in five[:count]]
     with Agent(language, nodes) as sleeper, Agent("rust", nodes) as successor:
         sleeper.must("acquire", name=name, ttl_ms=1000, wait_ms=5000)
@@ -35,7 +35,7 @@ def test_frozen_beyond_the_ttl(
             assert reply["code"] == "lost", reply
         assert sleeper.ask("lost", timeout_ms=2000)["ok"]
         assert successor.must("held")["held"]
-        # Behind whatever the late one would send.
+        # Ordered after every command that the late holder would send.
         sleeper.must("acquire", name=f"{name}-next", ttl_ms=1000, wait_ms=10_000)
         owners = [server.get(f"lock:{name}") for server in five[:count]]
         assert owners.count(second["token"]) > count // 2, owners
@@ -43,27 +43,27 @@ def test_frozen_beyond_the_ttl(
 
 
 def everywhere(servers: list[Server], name: str, token: str) -> None:
-    """Three votes of five are a lease; the others may take a moment."""
+    """Waits for all votes. Three of five make a lease, and the others may arrive shortly after."""
     everyone = [token] * len(servers)
     eventually(lambda: [server.get(f"lock:{name}") for server in servers] == everyone)
 
 
 @COUNTS
 def test_deleted_by_hand(count: int, five: list[Server], name: str) -> None:
-    """A holder whose keys are gone hears of it before its ttl ends and never makes them anew."""
+    """A holder with deleted keys is notified before its TTL ends, and never creates the keys again."""
     with Agent("rust", [server.url for server in five[:count]]) as holder:
         token = holder.must("acquire", name=name, ttl_ms=3000, wait_ms=0)["token"]
-        everywhere(five[:count], name, token)  # what comes only after the delete would be made anew
-        holder.pause()  # node by node it would give the lease back to each that had lost it
+        everywhere(five[:count], name, token)  # a later vote would create a new key
+        holder.pause()  # node by node, it would restore the lease on each node
         for server in five[:count]:
             server.command("DEL", f"lock:{name}")
         holder.resume()
         lost = holder.ask("lost", timeout_ms=2500)
         assert lost["ok"], lost
-        # It may have been asking as it was paused: some nodes had said by then that they have it.
+        # It may have been paused during a check in which some nodes still had the key.
         assert lost["reason"] in ("missing", "quorum"), lost
         assert holder.ask("release")["code"] == "lost"
-        # Behind whatever it would send to make them anew.
+        # Ordered after every command that would create the keys again.
         holder.must("acquire", name=f"{name}-next", ttl_ms=1000, wait_ms=10_000)
         assert not any(server.get(f"lock:{name}") for server in five[:count])
 
@@ -84,7 +84,7 @@ def test_single_nodes_get_the_lease_back(five: list[Server], name: str) -> None:
 def test_lost_reply_locks_nobody_out(
     language: str, count: int, five: list[Server], name: str
 ) -> None:
-    """The nodes granted, the replies never came: the grant is taken back long before its ttl."""
+    """The nodes grant, but the replies are lost. The grant is cancelled long before its TTL."""
     with ExitStack() as stack:
         proxies = [stack.enter_context(Proxy(server)) for server in five[:count]]
         agent = stack.enter_context(Agent(language, [proxy.url for proxy in proxies]))
@@ -98,7 +98,7 @@ def test_lost_reply_locks_nobody_out(
         for proxy in proxies:
             proxy.drop_replies = False
             proxy.reset()
-        # Below the ttl of what the nodes granted.
+        # Shorter than the TTL of the lost grants.
         agent.must("acquire", name=name, ttl_ms=60_000, wait_ms=20_000)
         agent.must("release")
 
@@ -106,7 +106,7 @@ def test_lost_reply_locks_nobody_out(
 @COUNTS
 @pytest.mark.slow("connections that are cut at moments apart, and two seconds for what comes late")
 def test_connection_reset_under_the_round(count: int, five: list[Server], name: str) -> None:
-    """Connections that die again and again with a reply under way leave no key behind."""
+    """Connections that break repeatedly while a reply is in flight leave no key behind."""
     with ExitStack() as stack:
         proxies = [stack.enter_context(Proxy(server)) for server in five[:count]]
         agent = stack.enter_context(Agent("rust", [proxy.url for proxy in proxies]))
@@ -128,7 +128,7 @@ def test_connection_reset_under_the_round(count: int, five: list[Server], name: 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.slow("two seconds of waiting")
 def test_full_validity_after_waiting(language: str, five: list[Server]) -> None:
-    """The time spent waiting is not taken off the lease."""
+    """Waiting time does not shorten the lease."""
     for nodes in ([five[0].url], [server.url for server in five]):
         name = f"test-{uuid.uuid4().hex[:8]}"
         with Agent("rust", nodes) as holder, Agent(language, nodes) as waiter:
@@ -138,12 +138,12 @@ def test_full_validity_after_waiting(language: str, five: list[Server]) -> None:
             holder.must("release")
             reply = waiter.receive()
             assert reply["ok"], reply
-            # 3000 less drift (1 % and 2 ms) and the round itself.
+            # 3000 less the drift (1 % and 2 ms) and the duration of the round.
             assert 2500 < reply["remaining_ms"] <= 2968, reply
 
 
 def test_slow_round_is_never_a_lease(five: list[Server], name: str) -> None:
-    """Replies that come after the ttl is over grant nothing."""
+    """Replies that arrive after the TTL grant nothing."""
     with ExitStack() as stack:
         proxies = [stack.enter_context(Proxy(server)) for server in five]
         agent = stack.enter_context(Agent("rust", [proxy.url for proxy in proxies]))

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-#: What the script needs to run and to check the tools.
+#: The programs that the script needs.
 TOOLS = ["bash", "dirname", "sort", "head", "cut", "tr", "uname", "env"]
 TOOLS += ["python3", "cargo", "rustc", "node", "npm", "cc"]
 FAKE = '#!/bin/sh\necho "$0 $*" >>"$LOG"\n'
 
 
 class Machine:
-    """A PATH with the tools, without redis-server and valgrind, and with fakes that log their calls."""
+    """A PATH with these programs, with fakes that log their calls, and without redis-server and valgrind."""
 
     def __init__(self, folder: Path) -> None:
         self.bin = folder / "bin"
@@ -25,7 +25,7 @@ class Machine:
         for tool in TOOLS:
             found = shutil.which(tool)
             assert found is not None, tool
-            # Not a link: rustup's proxies look at their own name and place.
+            # A script, not a link, because rustup's proxies depend on their own name and path.
             (self.bin / tool).write_text(f'#!/bin/sh\nexec "{found}" "$@"\n')
             (self.bin / tool).chmod(0o755)
 

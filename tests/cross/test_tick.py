@@ -1,4 +1,4 @@
-"""Three hosts that start the same tick by clocks of their own, a host per language: it runs once."""
+"""Three hosts start the same scheduled job by their own clocks, one host per language. It runs once."""
 
 import time
 import uuid
@@ -7,7 +7,7 @@ import pytest
 
 from .agents import LANGUAGES, Agent
 
-#: How far apart the hosts' clocks are: each comes so much after the one before.
+#: Offset between the clocks of consecutive hosts.
 SKEW = 0.4
 MIN_HOLD_MS = 3000
 TTL_MS = 8000
@@ -19,12 +19,12 @@ def test_three_hosts_one_tick_one_run(nodes: list[str]) -> None:
     hosts = [Agent(language, nodes) for language in LANGUAGES]
     try:
         for turn in range(len(hosts)):
-            # Another one is the first of them each time.
+            # A different host is first each time.
             ran, begun = [], time.monotonic()
             for host in hosts[turn:] + hosts[:turn]:
                 reply = host.ask("try", name=name, ttl_ms=TTL_MS, min_hold_ms=MIN_HOLD_MS)
                 if reply["ok"]:
-                    # Its work takes no time at all.
+                    # The job takes no time at all.
                     host.must("release")
                     assert not host.must("held")["held"]
                     ran.append(host.language)
@@ -32,7 +32,7 @@ def test_three_hosts_one_tick_one_run(nodes: list[str]) -> None:
                     assert reply["code"] == "held", reply
                 time.sleep(SKEW)
             assert ran == [hosts[turn].language]
-            # Whoever waits has the next tick, and not before its time.
+            # A waiter gets the next run, and not before its time.
             waiter = hosts[turn - 1]
             waiter.must("acquire", name=name, ttl_ms=TTL_MS, wait_ms=None)
             after = time.monotonic() - begun

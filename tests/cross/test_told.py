@@ -1,6 +1,6 @@
-"""A holder that is cut off from a majority is told before anybody else can have the lock.
+"""A holder that is cut off from a majority is notified before another client can have the lock.
 
-RUNS=20 (make measure-loss) cuts off that many holders of each language in each way; the contender is on the other side.
+RUNS=20 (make measure-loss) cuts off that many holders of each language in each way. The contender is on the other side.
 """
 
 import os
@@ -18,7 +18,7 @@ from .servers import Server
 
 RUNS = int(os.environ.get("RUNS", "1"))
 TTL_MS = 5000
-#: What a holder takes off its own time.
+#: The drift allowance that a holder subtracts from its TTL.
 DRIFT_MS = TTL_MS / 100 + 2
 #: Pairs of processes at a time.
 BATCH = 12
@@ -53,7 +53,7 @@ PAIRS = [(cut, language) for cut in CUTS for language in LANGUAGES]
 def cut_off(
     pairs: list[Pair], five: list[Server], name: str, ttl: int = TTL_MS
 ) -> Iterator[tuple[Pair, float]]:
-    """By how many ms each holder was told before its contender had the lock."""
+    """Returns how many ms before its contender's acquire each holder was notified."""
     direct = [server.url for server in five]
     with ExitStack() as stack:
         proxies = {cut: [stack.enter_context(Proxy(server)) for server in five[:3]] for cut in CUTS}
@@ -62,7 +62,7 @@ def cut_off(
         contenders = [stack.enter_context(Agent("rust", direct)) for _ in pairs]
         for run, holder in enumerate(holders):
             holder.must("acquire", name=f"{name}-{run}", ttl_ms=ttl, wait_ms=2000)
-            time.sleep(0.1)  # so that each one is cut off at another moment of its renewal
+            time.sleep(0.1)  # so that each is cut off at a different time of its renewal
         for run, (holder, contender) in enumerate(zip(holders, contenders, strict=True)):
             contender.send("acquire", name=f"{name}-{run}", ttl_ms=ttl, wait_ms=None)
             holder.send("lost", timeout_ms=4 * ttl)
@@ -98,7 +98,7 @@ def test_cut_off_holder_is_told_first(cut: str, language: str, margins: Margins)
     some = margins[cut, language]
     assert len(some) == RUNS
     assert min(some) > 0, f"two holders: {some}"
-    # A single run may meet a pause of the machine; half of many do not.
+    # A single run may coincide with a pause of the machine. Half of many runs do not.
     assert RUNS < 20 or statistics.median(some) >= DRIFT_MS - 5, some
 
 
