@@ -1,4 +1,4 @@
-"""For every test in Python: a time limit that fails it by name, and children that a Ctrl-C ends."""
+"""A time limit for every Python test, and child processes that a Ctrl-C ends."""
 
 import contextlib
 import faulthandler
@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-#: Seconds for one test, its fixtures apart; `@pytest.mark.limit(seconds)` for one that needs more.
+#: Seconds for one test without its fixtures. `@pytest.mark.limit(seconds)` sets another limit.
 LIMIT = float(os.environ.get("REDLOCK_TEST_LIMIT", "120"))
-#: A thread that is blocked in native code runs no handler; this much later the whole run ends.
+#: A thread that is blocked in native code runs no signal handler. The whole run ends this many seconds later.
 GRACE = float(os.environ.get("REDLOCK_TEST_GRACE", "20"))
 
-# Who is started in the background has SIGINT ignored, and so would have every child.
+# A background process starts with SIGINT ignored, and its children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class TookTooLong(BaseException):
-    """Not an Exception: what the test catches must not catch this."""
+    """Raised in a test that takes too long. Not an Exception, so that the test does not catch it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,7 +34,7 @@ STDERR = pytest.StashKey[int]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves the tests of one tier: the first, unless REDLOCK_TEST_TIER is "slow" or "all"."""
+    """Keeps the tests of one tier: the first, unless REDLOCK_TEST_TIER is "slow" or "all"."""
     tier = os.environ.get("REDLOCK_TEST_TIER", "first")
     if tier != "all":
         slow = tier == "slow"
@@ -52,7 +52,7 @@ def limited(item: pytest.Item, what: str) -> Iterator[None]:
         raise TookTooLong(f"{name} took longer than {seconds:g} s")
 
     old = signal.signal(signal.SIGALRM, over)
-    # Again and again, for a test that catches whatever comes.
+    # Repeats, for a test that catches every exception.
     signal.setitimer(signal.ITIMER_REAL, seconds, 5.0)
     faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=item.config.stash[STDERR])
     try:

@@ -3,13 +3,13 @@
 import random
 import socket
 
-#: Below those that connections are given: none of the many that tests open takes it before its server starts, or while
-#: that is down. The range ends before the ports of cluster buses, which are 10,000 higher than their servers' ports.
+#: Below the ephemeral range, so that no connection of a test takes a port before its server starts or while the server
+#: is down. The range ends before the ports of cluster buses, which are the servers' ports plus 10,000.
 PORTS = range(12_000, 22_000)
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Returns a port on which no program listens."""
     while True:
         port = random.choice(PORTS)
         with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""Waits for events. The sleeps of this file are the only ones that the first tier needs to poll."""
+"""Waits for events. The sleeps in this file are the only ones that the first tier needs for polling."""
 
 import asyncio
 import time
@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: Seconds until a condition that does not come true fails the test. Generous, for a busy machine.
+#: Seconds until a condition that does not become true fails the test. Generous, for a busy machine.
 DEADLINE = 60.0
-#: Seconds between two looks at the condition.
+#: Seconds between two checks of the condition.
 INTERVAL = 0.002
 
 
 def eventually(condition: Callable[[], T], what: object = "the condition did not come true") -> T:
     """Returns the first true value of the condition, or fails with `what` at the deadline.
 
-    `what` may be a function, for a text that depends on what was seen last.
+    `what` may be a function, for a text that depends on the last state.
     """
     end = time.monotonic() + DEADLINE
     while not (value := condition()):
@@ -31,7 +31,7 @@ async def aeventually(
     what: object = "the condition did not come true",
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
 ) -> T:
-    """`eventually` for a coroutine. Other hosts than asyncio pass their own `sleep`."""
+    """`eventually` for a coroutine. Hosts other than asyncio pass their own `sleep`."""
     end = time.monotonic() + DEADLINE
     while not (value := condition()):
         if time.monotonic() > end:

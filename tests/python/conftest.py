@@ -1,4 +1,4 @@
-"""A server for the session, a client over it or over memory://, and one way to drive both sync and async."""
+"""A server for the session, a client over it or over memory://, and one way to call both sync and async."""
 
 import asyncio
 import gc
@@ -30,13 +30,13 @@ def redis_server() -> Iterator[Server]:
 
 @pytest.fixture(params=[redis.Redis, redis.asyncio.Redis], ids=["sync", "asyncio"])
 def library(request: pytest.FixtureRequest) -> Any:
-    """A client's class of redis-py."""
+    """Returns a client class of redis-py."""
     return request.param
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """One with a user, whose password would mean something in a URL; who has another one defines it."""
+    """Starts a server with a user whose password has characters with a meaning in a URL. A test module may override it."""
     server = Server("--user", "app", "on", ">s3c/r:e@t", "~*", "&*", "+@all")
     yield server
     server.close()
@@ -44,10 +44,10 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def silent() -> Iterator[list[Silent]]:
-    """Three nodes; nobody may have called them when the test is over."""
+    """Starts three nodes that must not receive a connection before the test is over."""
     nodes = [Silent() for _ in range(3)]
     yield nodes
-    # What was sent in the background would be under way: the core's thread has had a turn since.
+    # By now the core's thread has had a turn and would have sent any background request.
     redlock.Redlock("memory://").lock("turn").acquire().release()
     called = [node.called() for node in nodes]
     for node in nodes:
@@ -57,24 +57,24 @@ def silent() -> Iterator[list[Silent]]:
 
 @pytest.fixture
 def name() -> str:
-    """A lock name of this test alone."""
+    """Returns a lock name for this test only."""
     return f"test-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture(params=["memory", "redis"])
 def client(request: pytest.FixtureRequest) -> Iterator[redlock.Redlock]:
-    """A client over memory://, then over a server."""
+    """Yields a client over memory://, then one over a server."""
     url = "memory://"
     if request.param == "redis":
         url = request.getfixturevalue("redis_server").url
     with redlock.Redlock(url) as client:
         yield client
-    gc.collect()  # a lease that the test forgot warns here, and a warning is a failure
+    gc.collect()  # a forgotten lease warns here, and a warning is a failure
 
 
 @pytest.fixture
 def redis_client(redis_server: Server) -> Iterator[redlock.Redlock]:
-    """A client over a server only: for what is looked at from outside."""
+    """Yields a client over a server only, for tests that inspect the server."""
     with redlock.Redlock(redis_server.url) as client:
         yield client
     gc.collect()
@@ -82,7 +82,7 @@ def redis_client(redis_server: Server) -> Iterator[redlock.Redlock]:
 
 @pytest.fixture(params=["sync", "async"])
 def call(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """`call(object, "verb", ...)`: the verb itself, or its twin with an `a` awaited in one event loop."""
+    """`call(object, "verb", ...)` calls the verb itself, or awaits its variant with an `a` in one event loop."""
     if request.param == "sync":
         yield lambda thing, verb, *args, **options: getattr(thing, verb)(*args, **options)
         return
@@ -96,7 +96,7 @@ def call(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def within(request: pytest.FixtureRequest, call: Any) -> Callable[..., Any]:
-    """`within(lock, body)`: what `body(lease)` gives inside of `with lock`, or inside of `async with lock`."""
+    """`within(lock, body)` returns the result of `body(lease)` inside `with lock`, or inside `async with lock`."""
     node: Any = request.node
 
     def run(lock: redlock.Lock, body: Callable[[redlock.Lease], object]) -> object:

@@ -1,4 +1,4 @@
-"""A server that is polite up to the command that a row of `vectors/replies.toml` gives a sick answer to."""
+"""A server that behaves well until the command for which a row of `vectors/replies.toml` specifies a broken reply."""
 
 import socket
 import threading
@@ -16,11 +16,11 @@ ATTEMPTS: list[Row] = tomllib.loads(TABLE.read_text())["attempt"]
 
 
 class Fakes:
-    """A fake for each row. Those whose names are in `well` grant whatever is asked."""
+    """A fake for each row. Those whose names are in `well` grant every request."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.well: set[str] = set()
-        #: Those that have granted a lock by the acquire script.
+        #: The fakes that have granted a lock through the acquire script.
         self.granted: set[str] = set()
         self.urls: dict[str, str] = {}
         self._sockets: list[socket.socket] = []
@@ -50,12 +50,12 @@ class Fakes:
             say(row, [], client)
         with client.makefile("rb") as reader:
             while words := command(reader):
-                # Whether the user may do this is asked at connect; the rows are about what follows.
+                # The client checks this right when it connects. The rows apply to the later commands.
                 trial = any("redlock-rights" in word for word in words)
                 if words[0] == row["to"] and not trial and row["about"] not in self.well:
                     say(row, words, client)
                 else:
-                    # A release has no ttl behind its token.
+                    # A release has no TTL after its token.
                     if words[0] == "EVALSHA" and len(words) > 5:
                         self.granted.add(row["about"])
                     client.sendall(politely(row, words))
@@ -69,7 +69,7 @@ class Fakes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for thread in self._threads:  # it grows until the listeners, which come first, are gone
+        for thread in self._threads:  # it grows until the listeners have ended
             for own in self._sockets:
                 with suppress(OSError):
                     own.shutdown(socket.SHUT_RDWR)
@@ -77,7 +77,7 @@ class Fakes:
 
 
 def command(reader: BinaryIO) -> list[str]:
-    """The words of one command; none once the client is gone."""
+    """Returns the arguments of one command. Empty once the client has disconnected."""
     words = []
     for _ in range(int(reader.readline()[1:] or 0)):
         length = int(reader.readline()[1:] or 0)
@@ -86,7 +86,7 @@ def command(reader: BinaryIO) -> list[str]:
 
 
 def bulk(words: list[str]) -> str:
-    """What a script's answer ends with."""
+    """Returns the last element of a script's reply."""
     echo = next(iter(words[4:] or words[3:]), "")
     return f"${len(echo)}\r\n{echo}\r\n"
 
@@ -112,7 +112,7 @@ def politely(row: Row, words: list[str]) -> bytes:
             return b"$2\r\nok\r\n"
         case "EVALSHA":
             return f"*4\r\n:1\r\n:60000\r\n$0\r\n\r\n{bulk(words)}".encode()
-        case "GETRANGE":  # nobody's: the script is asked
+        case "GETRANGE":  # no owner, so the client sends the script
             return b"$0\r\n\r\n"
         case "TIME":
             return b"*2\r\n$10\r\n1790000000\r\n$1\r\n0\r\n"

@@ -1,4 +1,4 @@
-"""An authority of the test's own, and a server's and a client's certificate of it."""
+"""A certificate authority for tests, with a server and a client certificate."""
 
 import subprocess
 from pathlib import Path

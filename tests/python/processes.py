@@ -1,4 +1,4 @@
-"""Python processes of their own, where a warning is an error."""
+"""Separate Python processes in which a warning is an error."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ def run(code: str, *words: str, **options: Any) -> "subprocess.Popen[str]":
 
 
 def end_all() -> None:
-    """What a test that failed has left behind."""
+    """Ends the processes that a failed test has left behind."""
     while started:
         with started.pop() as process:
             process.kill()

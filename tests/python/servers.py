@@ -1,4 +1,4 @@
-"""A throw-away Redis on a free port of the loopback address, and a node that nobody may call."""
+"""A throw-away Redis on a free loopback port, and a node that must not receive a connection."""
 
 import contextlib
 import os
@@ -17,12 +17,12 @@ from tests.waiting import eventually
 
 
 class Server:
-    """One redis-server without persistence, in a folder of its own."""
+    """One redis-server without persistence in a separate folder."""
 
     def __init__(self, *options: str) -> None:
         self.options = options
         self.folder = tempfile.mkdtemp(prefix="redlock-test-")
-        for _ in range(5):  # somebody may take the port between the probe and the start
+        for _ in range(5):  # another program may take the port before the start
             self.port = free_port()
             self.process = self._start()
             if self._answers():
@@ -30,9 +30,9 @@ class Server:
         else:
             raise RuntimeError("redis-server does not start")
         self.url = f"redis://{LOGIN}127.0.0.1:{self.port}"
-        #: As texts have it.
+        #: As it appears in messages.
         self.shown = f"redis://127.0.0.1:{self.port}"
-        #: To look at keys from outside.
+        #: To inspect keys independently.
         self.client: Any = redis.Redis(
             port=self.port, decode_responses=True, socket_timeout=5, protocol=2
         )
@@ -60,7 +60,7 @@ class Server:
         return self.process.poll() is None
 
     def restart(self) -> None:
-        """Kills it and starts it again, empty, on the same port."""
+        """Kills it and starts it again without data on the same port."""
         self.process.kill()
         self.process.wait()
         self.process = self._start()
@@ -80,7 +80,7 @@ class Server:
 
 
 class Silent:
-    """A node that accepts connections and never answers: whoever called it is found out."""
+    """A node that accepts connections and never replies."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What `lock.aacquire()` gives: one object to be awaited, entered or run as a task, once."""
+"""The result of `lock.aacquire()` can be awaited, entered or run as a task, once."""
 
 import asyncio
 import contextlib
@@ -159,14 +159,14 @@ def test_once_is_enough(client: redlock.Redlock, name: str) -> None:
         with pytest.raises(RuntimeError, match="being awaited already"):
             await again()
         await lease.arelease()
-        # Who came first is not disturbed.
+        # The earlier caller is not disturbed.
         await (await first).arelease()
 
     run(main)
 
 
 def test_it_is_collected_in_the_middle_of_its_wait(client: redlock.Redlock, name: str) -> None:
-    """What drives it by hand and leaves it takes its place in the line along."""
+    """A caller that drives it manually and abandons it leaves its place in the queue."""
 
     async def main() -> None:
         lock = client.lock(name)
@@ -183,7 +183,7 @@ def test_it_is_collected_in_the_middle_of_its_wait(client: redlock.Redlock, name
 
 
 def test_blocking_in_a_loop_is_warned_of_at_once(client: redlock.Redlock, name: str) -> None:
-    """Also where nobody holds the lock, so that a test finds it; and before anything is sent."""
+    """The warning also comes when the lock is free, so that a test finds it, and before any command is sent."""
     lock = client.lock(name)
 
     async def main() -> None:
@@ -194,7 +194,7 @@ def test_blocking_in_a_loop_is_warned_of_at_once(client: redlock.Redlock, name: 
             assert warned[0].filename == __file__
         with pytest.warns(RuntimeWarning, match="async with"), lock:
             pass
-        with pytest.raises(RuntimeWarning):  # an error, as it is here by default
+        with pytest.raises(RuntimeWarning):  # an error, as these tests configure warnings
             lock.acquire()
         assert not (await lock.ainspect()).held
         lease = lock.try_acquire()

@@ -1,4 +1,4 @@
-"""Other libraries' options, wrong types, values in the wrong place: tests/vectors/arguments.toml."""
+"""Options of other libraries, wrong types, and misplaced values: tests/vectors/arguments.toml."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 @contextlib.contextmanager
 def calls(client: redlock.Redlock, call: str) -> Iterator[list[Callable[..., object]]]:
-    """What a row calls, in both worlds."""
+    """Yields the calls of a row, sync and async."""
     if call in ("extend", "on_lost"):
         with redlock.Redlock("memory://").lock("job").acquire() as lease:
             yield [lease.on_lost] if call == "on_lost" else [lease.extend, awaited(lease.aextend)]
@@ -130,7 +130,7 @@ def test_a_ttl_too_large_for_any_clock_is_refused(silent: list[Silent]) -> None:
 
 
 def test_a_connection_is_not_shown() -> None:
-    """Its repr may have a password in it."""
+    """The repr of a connection may contain a password."""
 
     class Connection:
         def __repr__(self) -> str:
@@ -157,14 +157,14 @@ def test_one_server_under_two_urls_is_refused_once_connected(
     "call", [redlock.lock, redlock.Redlock.lock, redlock.Redlock, redlock.configure]
 )
 def test_every_option_of_core_s_table_is_a_parameter_and_no_other(call: Callable[..., Any]) -> None:
-    """A parameter without a row would be dropped, a row without a parameter could be given by nobody."""
+    """An option without a parameter could not be passed. A parameter without an option would be ignored."""
     arguments = {"self", "nodes", "name", "args", "kwargs", "replace", "default"}
     written = {*inspect.signature(call).parameters} - arguments
     args = (redlock.Redlock("memory://"), "job") if call is redlock.Redlock.lock else ("memory://",)
     with pytest.raises(redlock.InvalidOption) as caught:
         call(*args, nap=1)
     assert {*re.findall(r"(\w+)=", str(caught.value).partition("There are:")[2])} == written
-    # Looked up even where nothing is given for it.
+    # Looked up even if no value is passed for it.
     call(*args, **({"replace": True} if call is redlock.configure else {}))
 
 
@@ -200,7 +200,9 @@ print(raised, len(lost))
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no such alarm here")
 def test_what_a_signals_handler_raises_is_raised() -> None:
-    """A Ctrl-C in the midst of a call that looks at arguments: most were told to nobody but `sys.unraisablehook`."""
+    """Ctrl-C during a call that checks its arguments is raised. Earlier, most were reported only to
+    `sys.unraisablehook`.
+    """
     program = run(ALARMS)
     said, wrong = program.communicate(timeout=40)
     assert (said, wrong, program.returncode) == ("100 0\n", "", 0)
@@ -248,7 +250,7 @@ def test_classes_without_a_constructor_name_the_function_that_makes_them() -> No
 
 
 def test_a_url_object_is_named() -> None:
-    """As pydantic's `RedisDsn`, which is not a str."""
+    """pydantic's `RedisDsn`, for example, is not a str."""
 
     class Dsn:
         pass

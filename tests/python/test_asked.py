@@ -1,4 +1,4 @@
-"""What the coroutines of redlock await: all that asyncio asks of a future, and a task that goes on at once."""
+"""The futures that redlock's coroutines await: they have what asyncio requires, and their task continues immediately."""
 
 import asyncio
 import gc
@@ -15,7 +15,7 @@ from .servers import Server
 
 
 def future(client: redlock.Redlock, name: str) -> Any:
-    """One of those, under way."""
+    """Returns one of these futures while it is pending."""
     return client.lock(name)._inspect()
 
 
@@ -114,7 +114,7 @@ def test_a_failure_that_nobody_hears_of_is_reported(asks: bool) -> None:
 
 
 def test_a_failure_keeps_nothing_that_nobody_holds() -> None:
-    """The error has the frame that awaited it, which has the future, which has the error."""
+    """The error refers to the awaiting frame, which refers to the future, which refers to the error."""
 
     class Big:
         pass
@@ -139,7 +139,7 @@ def test_a_failure_keeps_nothing_that_nobody_holds() -> None:
 
 
 def test_debug_mode_measures_each_step(client: redlock.Redlock, name: str) -> None:
-    """A task's step in our callback would go down as the callback's."""
+    """Otherwise debug mode would attribute a task's step to our callback."""
 
     async def main() -> None:
         assert type(future(client, name)) is asyncio.Future
@@ -151,7 +151,9 @@ def test_debug_mode_measures_each_step(client: redlock.Redlock, name: str) -> No
 def test_what_ends_the_loop_ends_it(
     client: redlock.Redlock, name: str, ends: type[BaseException]
 ) -> None:
-    """Raised in a task's step, in the midst of a batch: the others are cancelled, and nothing stays behind."""
+    """An exception is raised in a task's step, in the middle of a batch. The others are cancelled, and no lease stays
+    behind.
+    """
 
     async def work(number: int) -> None:
         lease = await client.lock(f"{name}-{number}", ttl=60).aacquire()
@@ -174,7 +176,7 @@ def test_what_ends_the_loop_ends_it(
 
 
 def test_a_loop_that_runs_within_a_task(client: redlock.Redlock, name: str) -> None:
-    """As with `nest_asyncio`: answers are read while a task runs, and whoever waits for one goes on afterwards."""
+    """As with `nest_asyncio`: replies are read while a task runs, and their waiters continue afterwards."""
 
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()
@@ -250,7 +252,7 @@ print(asyncio.run(main()))
 
 @pytest.mark.parametrize("when", ["before", "later"])
 def test_a_loop_runs_within_a_task_that_has_gone_on(redis_server: Server, when: str) -> None:
-    """As with nest_asyncio, in notebooks: a loop that is run within our callback cannot call it."""
+    """As with nest_asyncio in notebooks: an event loop that runs inside our callback cannot call it."""
     program = run(NESTED, redis_server.url, when)
     said, wrong = program.communicate(timeout=40)
     assert (said, wrong, program.returncode) == ("done\n", "", 0)
@@ -269,7 +271,7 @@ def test_releases_of_one_turn_are_sent_while_the_loop_is_blocked(
             await lease.arelease()
 
         releases = [asyncio.create_task(release(lease)) for lease in leases]
-        # In the turn of the releases, after them: nothing else of this loop runs until the keys are gone.
+        # In the turn of the releases, after them. This loop runs nothing else until the keys are deleted.
         asyncio.get_running_loop().call_soon(
             eventually, lambda: not redis_server.client.exists(*keys), "the releases were not sent"
         )

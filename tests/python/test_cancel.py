@@ -1,4 +1,4 @@
-"""Cancellation of entries and exits, and what each leaves behind: rows of docs/cancellation.md."""
+"""Cancellation while entering and leaving, and what each leaves behind: rows of docs/cancellation.md."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ from .servers import Server, Silent
 
 
 async def nothing_is_left(client: redlock.Redlock) -> None:
-    """A cancellation that is still on its way to this task would end it here."""
+    """Checks that no cancellation is pending for this task, which would end it here."""
     async with client.lock("nothing-is-left", wait=60):
         await asyncio.sleep(0)
 
@@ -31,7 +31,7 @@ def test_a_cancelled_wait_leaves_no_key(
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await holder.arelease()
-        # A grant to the cancelled one would keep the next one out.
+        # A grant to the cancelled task would keep the next one out.
         await (await lock.aacquire(wait=10)).arelease()
         assert redis_server.client.get(lock.key) is None
 
@@ -41,7 +41,7 @@ def test_a_cancelled_wait_leaves_no_key(
 def test_cancelled_at_any_moment_it_leaves_no_key(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
-    """Also when the grant is on its way, or has arrived and the task has not seen it."""
+    """Includes a grant that is in flight, and one that has arrived but that the task has not seen."""
 
     async def main() -> None:
         granted = 0
@@ -50,7 +50,7 @@ def test_cancelled_at_any_moment_it_leaves_no_key(
             await asyncio.sleep(0)
             end = time.perf_counter() + number * 2e-6
             while time.perf_counter() < end and not task.done():
-                # A loop that is blocked: the grant is there before the cancellation.
+                # The loop is blocked. The grant arrives before the cancellation.
                 if number % 3:
                     await asyncio.sleep(0)
             task.cancel()
@@ -88,7 +88,7 @@ def test_a_timeout_of_the_entry_is_asyncios_own(
     async def main() -> None:
         lock = client.lock(name)
         async with lock:
-            # In a task of its own: no warning of waiting for oneself.
+            # In a separate task, because a task that waits for itself gets a warning.
             waiting = asyncio.create_task(enter(lock))
             with pytest.raises(TimeoutError) as caught:
                 if kind == "wait_for":
@@ -136,7 +136,7 @@ def test_loss_cancels_the_body(
     async def main() -> None:
         reached = False
         with pytest.raises(redlock.LockLost) as caught:
-            # The next renewal, which would find it too, is twenty seconds away.
+            # The next renewal, which would also detect it, is twenty seconds away.
             async with redis_client.lock(name, ttl=60) as lease:
                 redis_server.client.delete(lease.key)
                 await forever()
@@ -171,7 +171,7 @@ def test_cancelled_during_the_exit_it_is_released_all_the_same(
 
 
 def test_a_timeout_during_the_release_stays_one(name: str) -> None:
-    """The server is frozen: nobody confirms the release, which was sent all the same."""
+    """The server is frozen and does not confirm the release, which is sent nevertheless."""
     server = Server()
     try:
         with redlock.Redlock(server.url) as client:
@@ -194,7 +194,7 @@ def test_a_timeout_during_the_release_stays_one(name: str) -> None:
 def test_a_loss_found_by_the_release_is_raised(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
-    """The key went in the body's last step: no push has come yet."""
+    """The key was deleted in the body's last step, so no push has arrived yet."""
 
     async def main() -> None:
         with pytest.raises(redlock.LockLost):
@@ -209,7 +209,7 @@ def test_a_loss_found_by_the_release_is_raised(
 
 
 def test_a_loss_during_the_exit_cancels_nothing(client: redlock.Redlock, name: str) -> None:
-    """Its word may be on its way to the loop when the body ends, and arrive later."""
+    """The notification may be in flight when the body ends, and arrive later."""
 
     async def main() -> None:
         lease = await client.lock(name).aacquire()

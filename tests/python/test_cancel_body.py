@@ -1,4 +1,4 @@
-"""Cancellations, losses and what stands around or inside a body: rows of docs/cancellation.md."""
+"""Cancellations, losses, and constructs around or inside a body: rows of docs/cancellation.md."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,16 +9,16 @@ import redlock
 from tests.waiting import eventually, forever
 
 
-# A TaskGroup with a failure leaves a count on its task up to Python 3.12: no `ends` there.
+# Up to Python 3.12, a failed TaskGroup leaves a cancellation count on its task, so those tests do not use `ends`.
 def ends(main: Callable[[], Awaitable[None]]) -> None:
-    """Runs it, and finds nothing left to be delivered to its task."""
+    """Runs `main` and checks that no cancellation is pending for its task."""
 
     async def whole() -> None:
         await main()
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        # A cancellation that is still on its way would end the task here.
+        # A pending cancellation would end the task here.
         client = redlock.Redlock("memory://")
         for _ in range(3):
             await (await client.lock("after").aacquire()).arelease()
@@ -38,7 +38,7 @@ def test_a_loss_is_raised_from_the_cancellation(client: redlock.Redlock, name: s
 
 
 def test_a_body_that_ends_before_it_hears_of_the_loss(client: redlock.Redlock, name: str) -> None:
-    """It never awaits again: what was asked for must not hit whatever its task does next."""
+    """The body never awaits again. The requested cancellation must not affect the task's later code."""
 
     async def main() -> None:
         with pytest.raises(redlock.LockLost, match="gone"):
@@ -64,7 +64,7 @@ def test_a_body_that_blocks_the_loop_until_its_lease_expires(
 def test_a_loss_in_a_task_that_is_being_cancelled_already(
     client: redlock.Redlock, name: str
 ) -> None:
-    """Clean-up of a cancelled task may hold a lock too: the count at its entry is what ours is told by."""
+    """A cancelled task may hold a lock during its clean-up. The count at its entry identifies our own cancellation."""
 
     async def body() -> None:
         try:
@@ -258,7 +258,7 @@ def test_an_async_generator_that_is_closed_releases(client: redlock.Redlock, nam
 
 
 def test_the_end_of_the_loop_releases(client: redlock.Redlock, name: str) -> None:
-    """asyncio.run cancels what is left, and waits for it."""
+    """asyncio.run cancels the remaining tasks and waits for them."""
 
     async def hold() -> None:
         async with client.lock(name):

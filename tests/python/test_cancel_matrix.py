@@ -1,4 +1,6 @@
-"""What a body did, and what cancelled it: docs/cancellation.md has the table. Losing a lock is one such cause."""
+"""The actions of a body, combined with the causes of its cancellation. A lost lock is one cause. docs/cancellation.md
+has the table.
+"""
 
 import asyncio
 import contextlib
@@ -15,7 +17,7 @@ Cause = Callable[["Holder"], Awaitable[None]]
 
 
 class Holder:
-    """A task that holds a lock around a body, inside of an asyncio.timeout without an end."""
+    """A task that holds a lock around a body, inside an asyncio.timeout without a deadline."""
 
     def __init__(self, client: redlock.Redlock, name: str, body: Body, entry: str) -> None:
         self.client, self.name, self.body, self.entry = client, name, body, entry
@@ -39,12 +41,12 @@ class Holder:
             self.cancelling = asyncio.current_task().cancelling()  # type: ignore[union-attr]
 
     def lose(self) -> None:
-        """The lease is over; the loop does not know yet."""
+        """Ends the lease without informing the loop yet."""
         self.client.force_release(self.name)
         eventually(lambda: not self.lease.held)
 
     async def asked(self) -> None:
-        """Until the body has been asked to cancel itself; it has not run since."""
+        """Waits until cancellation of the body has been requested. The body has not run since."""
         while self.task.cancelling() == 0:
             await asyncio.sleep(0)
         assert self.task.cancelling() == 1
@@ -55,7 +57,7 @@ async def waits() -> None:
 
 
 async def steps() -> None:
-    """So many steps of the loop that a second cancellation arrives meanwhile."""
+    """Yields to the loop often enough that a second cancellation arrives meanwhile."""
     for _ in range(100):
         await asyncio.sleep(0)
 
@@ -68,7 +70,7 @@ async def cleans_up() -> None:
 
 
 async def swallows() -> None:
-    """Every one: the second may still be on its way."""
+    """Swallows every cancellation. The second may still be pending."""
     with contextlib.suppress(asyncio.CancelledError):
         await forever()
     with contextlib.suppress(asyncio.CancelledError):
@@ -102,7 +104,7 @@ async def loss_then_outer(holder: Holder) -> None:
 
 async def outer_then_loss(holder: Holder) -> None:
     holder.lose()
-    holder.task.cancel()  # the task runs before the word of the loss does
+    holder.task.cancel()  # the task runs before the loss notification
 
 
 async def loss_then_timeout(holder: Holder) -> None:
@@ -113,7 +115,7 @@ async def loss_then_timeout(holder: Holder) -> None:
 
 CANCELLED, LOST = asyncio.CancelledError, redlock.LockLost
 
-#: What comes out, by what cancelled (rows) and what the body did (columns).
+#: The outcomes, by cause of cancellation (rows) and action of the body (columns).
 BODIES = [waits, cleans_up, swallows, raises]
 OUTCOMES: list[tuple[Cause, list[type[BaseException] | None]]] = [
     (outer, [CANCELLED, CANCELLED, None, KeyError]),
@@ -121,7 +123,7 @@ OUTCOMES: list[tuple[Cause, list[type[BaseException] | None]]] = [
     (loss, [LOST, LOST, LOST, KeyError]),
     (loss_then_outer, [CANCELLED, CANCELLED, LOST, KeyError]),
     (outer_then_loss, [CANCELLED, CANCELLED, LOST, KeyError]),
-    # The last body is in its exit by the time of the timeout, whose CancelledError then replaces the KeyError.
+    # At the time of the timeout, the last body is in its exit. The timeout's CancelledError then replaces the KeyError.
     (loss_then_timeout, [TimeoutError, TimeoutError, LOST, TimeoutError]),
 ]
 CASES = [
@@ -150,7 +152,7 @@ def test_what_comes_out(
         if outcome is KeyError:
             notes = getattr(result, "__notes__", [])
             assert any(f"lock:{name}" in note for note in notes) == lost
-        # Ours is taken back, whatever happened; nobody else's is.
+        # Our own cancellation request is withdrawn in every case, and no other is.
         assert holder.cancelling == (cause in (outer, loss_then_outer, outer_then_loss))
 
     asyncio.run(main())

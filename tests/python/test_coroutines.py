@@ -1,4 +1,4 @@
-"""Every verb for asyncio is a coroutine function: it acts when it first runs, wherever that is."""
+"""Every async verb is a coroutine function: it acts when it first runs, wherever that is."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ VERBS: dict[str, list[str]] = {
 NAMED = [(owner, verb) for owner, verbs in VERBS.items() for verb in verbs]
 
 
-#: A call of each verb that would change something, or send something.
+#: One call of each verb that would change state or send a command.
 CALLS: dict[str, Callable[[redlock.Redlock, redlock.Lease, str], Any]] = {
     "Lock.aacquire": lambda client, _, name: client.lock(f"{name}-1").aacquire(),
     "Lock.atry_acquire": lambda client, _, name: client.lock(f"{name}-2").atry_acquire(),
@@ -57,7 +57,7 @@ def test_is_a_coroutine_function(client: redlock.Redlock, name: str, owner: str,
 
 
 def test_every_verb_with_an_a_is_one() -> None:
-    """A verb that is added later must be one as well."""
+    """Verbs that are added later must be coroutine functions too."""
     for owner in (redlock.Redlock, redlock.Lock, redlock.Lease):
         for verb in vars(owner):
             if verb.startswith("a") and hasattr(owner, verb[1:]):
@@ -137,7 +137,7 @@ def test_runs_in_every_way_of_asyncio(
 
 @pytest.mark.parametrize("host", ["asyncio", "trio"])
 def test_start_soon_takes_it(client: redlock.Redlock, name: str, host: str) -> None:
-    """The function itself, and no `lambda`."""
+    """Passes the function itself, without a `lambda`."""
 
     async def main() -> None:
         lock = client.lock(name)
@@ -204,7 +204,7 @@ def test_a_signal_handler_of_the_loop_ends_a_client(redis_server: Server, name: 
 
 @pytest.mark.parametrize("enters", ["lock", "lease", "aacquire"])
 def test_an_isolated_test_case_releases(client: redlock.Redlock, name: str, enters: str) -> None:
-    """It runs `__aexit__` in another task than `__aenter__`, if that is a coroutine function."""
+    """If `__aexit__` is a coroutine function, it runs in a different task than `__aenter__`."""
     leases: list[redlock.Lease] = []
 
     class Case(unittest.IsolatedAsyncioTestCase):
@@ -244,7 +244,7 @@ def test_an_exit_stack_calls_what_it_was_given(client: redlock.Redlock, name: st
 
 @pytest.mark.parametrize("verb", ["aacquire", "atry_acquire"])
 def test_a_task_shows_the_line_that_called(client: redlock.Redlock, name: str, verb: str) -> None:
-    """Not the line in asyncio that runs it."""
+    """A task shows the caller's line, not the line in asyncio that runs the coroutine."""
 
     async def main() -> None:
         lock = client.lock(name)

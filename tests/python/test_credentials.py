@@ -1,4 +1,4 @@
-"""Credentials that change: who is asked, on which thread, and what becomes of those who give none."""
+"""Changing credentials: when the callback runs, on which thread, and what happens if it returns none."""
 
 import gc
 import os
@@ -63,7 +63,7 @@ def test_the_open_connection_logs_in_again(server: Server, call: Call) -> None:
         eventually(
             lambda: server.client.info("commandstats").get("cmdstat_auth", {}).get("calls", 0) > 1
         )
-        # Another one may have come since, which only listens.
+        # A second connection may exist by now, which only receives notifications.
         assert ids()[0] == before[0]
         assert lease.held
         call(lease, "release")
@@ -150,7 +150,7 @@ def test_a_function_that_refers_to_its_client_is_collected_with_it(server: Serve
     app = App()
     app.lock.acquire().release()
     gone = weakref.ref(app)
-    # What is left of it still asks.
+    # The remaining lock still calls the callback.
     lock = app.lock
     del app
     gc.collect()

@@ -1,4 +1,4 @@
-"""Who holds thousands of leases takes and gives back the next one as fast as the first."""
+"""A holder of thousands of leases acquires and releases the next one as fast as the first."""
 
 import time
 
@@ -11,7 +11,7 @@ HELD = 20_000
 
 
 def pairs(client: redlock.Redlock) -> float:
-    """The processor's time for a hundred pairs, of several tries the best: other work takes from each."""
+    """Returns the CPU time for a hundred pairs. It is the best of several runs, because other load slows each of them."""
 
     def once() -> float:
         before = time.thread_time()
@@ -30,5 +30,5 @@ def test_who_holds_thousands_takes_and_gives_back_as_fast_as_ever(server: Server
         crowded = pairs(client)
         for lease in held:
             lease.release()
-    # Looked for one by one among those of this thread it was ten times as slow.
+    # A linear search through the leases of this thread was ten times as slow.
     assert crowded < 4 * alone, f"{crowded * 1e4:.0f} us a pair, {alone * 1e4:.0f} us alone"

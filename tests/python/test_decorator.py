@@ -1,4 +1,4 @@
-"""`@lock` over every kind of callable: held while the call runs, or refused, and never silently without."""
+"""`@lock` over every kind of callable: each call runs with the lock held, or is refused, and never runs without it."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,13 @@ from tests.waiting import aeventually, eventually, forever
 
 Held = Callable[[], bool]
 
-#: What is called looks like a plain function, so the lock has to be acquired before it is known better.
+#: The callable looks like a plain function, so the lock is acquired before the coroutine is known.
 blocks = pytest.mark.filterwarnings("ignore:.*waiting here blocks the event loop:RuntimeWarning")
 
 
 @pytest.fixture
 def held(client: redlock.Redlock, name: str) -> Held:
-    """Whether somebody holds the lock."""
+    """Returns whether the lock is held."""
     return lambda: client.lock(name).inspect().held
 
 
@@ -75,7 +75,7 @@ def marked(held: Held) -> Callable[..., Any]:
 
 
 class Owner:
-    """Methods of every kind, over a lock that its user gives."""
+    """Methods of every kind, with a lock that the caller provides."""
 
     held: Held
 
@@ -140,7 +140,7 @@ def test_a_future_s_result_comes_by_itself(client: redlock.Redlock, name: str, h
         await asyncio.sleep(0)
         assert held()
         future.set_result(5)
-        await aeventually(answer.done)  # nobody awaits it
+        await aeventually(answer.done)  # nothing awaits it
         assert answer.result() == 5
         assert not held()
 
@@ -220,7 +220,7 @@ def test_what_was_never_awaited_is_given_back(
     with pytest.warns(RuntimeWarning, match="never awaited") as warned:
         forgets()
     assert len(warned) == 1
-    warned.clear()  # a warning keeps what it warns of alive
+    warned.clear()  # a warning keeps its subject alive
     eventually(lambda: not held())
 
 

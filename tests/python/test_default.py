@@ -1,4 +1,4 @@
-"""The default client: looked up at each acquire. In processes of their own, as it is the process's."""
+"""The default client is looked up at each acquire. The tests use separate processes, because each process has one."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def output(code: str, **environment: str) -> str:
     return done.stdout
 
 
-#: How a lock is held, and looked at.
+#: Code that holds and inspects a lock.
 BLOCKING = """
 import redlock
 def held(lock):

@@ -1,4 +1,4 @@
-"""Every public item has a docstring with an example, and each example says what is true."""
+"""Every public item has a docstring with an example, and each example prints what it claims."""
 
 import ast
 import asyncio
@@ -16,7 +16,7 @@ import pytest
 import redlock
 
 CLASSES = [redlock.Redlock, redlock.Lock, redlock.Lease]
-#: The examples of these have a lease to work with that they do not make themselves.
+#: The examples of these use a lease that they do not create themselves.
 HOLDS = {
     f"Redlock.{prefix}{verb}"
     for prefix in ("", "a")
@@ -37,7 +37,7 @@ ITEMS = dict(sorted(public(), key=lambda item: item[0]))
 
 
 def play(text: str, globs: dict[str, Any], runner: asyncio.Runner) -> None:
-    """Runs the examples of a docstring as `python -m asyncio` would."""
+    """Runs the examples of a docstring like `python -m asyncio`."""
 
     async def awaited(code: Any) -> Any:
         coroutine = eval(code, globs)
@@ -77,13 +77,13 @@ def test_what_the_docstring_shows_is_true(name: str) -> None:
         globs["lease"] = client.lock("job").acquire()
     with asyncio.Runner() as runner:
         play(text, globs, runner)
-    # An example may have ended a lease the hard way.
+    # An example may have lost a lease on purpose.
     with contextlib.suppress(redlock.LockLost):
         client.shutdown(0)
 
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_it_says_first_what_one_gets(name: str) -> None:
-    """One sentence, or several, before anything else."""
+    """A docstring starts with one or more sentences."""
     text = inspect.getdoc(ITEMS[name]) or ""
     assert text.partition("\n\n")[0].endswith((".", ":")), text

@@ -1,4 +1,4 @@
-"""How clients and leases end: in order, in a hurry, given back under a body; who is told."""
+"""How clients and leases end: in order, in a hurry, released under a body, and the notifications."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ def gone(lease: redlock.Lease) -> None:
 
 
 def the_next_loss_is_the_first_told(client: redlock.Redlock, told: list[Any]) -> None:
-    """Nothing was told before, nor is about to be: losses are told in their order."""
+    """Checks that no notification came before and none is pending. Losses are reported in order."""
     lease = client.lock("the-next").acquire()
     lease.on_lost(told.append)
     client.force_release("the-next")
@@ -56,7 +56,7 @@ def test_on_lost_is_called_once_whatever_becomes_of_the_lease(
     lease = client.lock(name).acquire()
     lease.on_lost(lambda _: told.append(20))
     client.force_release(name)
-    # Losses are told in their order: a second word of an earlier one would stand before this.
+    # Losses are reported in order, so a second report of an earlier one would come before this.
     eventually(lambda: 20 in told)
     gone(lease)
     assert told == list(range(21))
@@ -73,7 +73,7 @@ def test_on_lost_is_called_by_the_loop_though_the_lease_is_gone(
             await client.aforce_release(name)
             gone(lease)
             del lease
-        # In their order: a second word of an earlier one would stand before the last.
+        # In order: a second report of an earlier one would come before the last.
         await aeventually(lambda: 20 in told)
         assert told == list(range(21))
 
@@ -155,7 +155,7 @@ def test_shutdown_gives_bodies_time(redis_server: Server, name: str, call: Call)
         with lock as lease:
             entered.set()
             waiting.wait()
-            # As soon as the client takes no one in any more, its shutdown waits for this body.
+            # Once the client accepts no new callers, its shutdown waits for this body.
             eventually(closing)
             return lease.held
 

@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 from .test_vectors import ERRORS
 
-#: The ways to enter a lease: each calls `body` inside of the with statement.
+#: The ways to enter a lease. Each calls `body` inside the with statement.
 Enter = Callable[[redlock.Lease, Callable[[], object]], object]
 
 
@@ -53,7 +53,7 @@ def enter(request: pytest.FixtureRequest) -> Iterator[Enter]:
 
 
 def end(client: redlock.Redlock, lease: redlock.Lease, verb: str) -> None:
-    """Has the lease end in the way that the row names."""
+    """Ends the lease in the way that the row names."""
     if verb == "force_release":
         client.force_release(lease.key.removeprefix("lock:"))
         eventually(lambda: not lease.held)
@@ -132,7 +132,7 @@ def test_an_async_scope_is_not_left_by_an_inner_one(
 def test_a_decorated_call_whose_lease_was_lost_does_not_run(
     client: redlock.Redlock, name: str
 ) -> None:
-    """What the function returned is awaited later, when another client may hold the lock."""
+    """The returned object is awaited later, when another client may hold the lock."""
     ran = []
 
     async def body() -> None:

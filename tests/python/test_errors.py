@@ -1,4 +1,4 @@
-"""Errors: classes, pickles, and what a Lock is not."""
+"""Errors: classes, pickles, and the messages about methods that a Lock does not have."""
 
 import copy
 import pickle

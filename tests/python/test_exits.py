@@ -1,4 +1,4 @@
-"""An interpreter that ends while daemon threads use locks ends well, every time."""
+"""An interpreter that exits while daemon threads use locks exits cleanly, every time."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 from .servers import Server
 
 PROGRAM = Path(__file__).with_name("programs") / "exits.py"
-#: How often each program is run; more often against what is shipped.
+#: Repetitions of each program. The tests of the shipped wheel use more.
 RUNS = int(os.environ.get("REDLOCK_TEST_EXITS", "3"))
 
 
@@ -26,12 +26,13 @@ def test_daemon_threads_at_the_end(redis_server: Server, name: str, what: str) -
     for number in range(RUNS):
         done = run(PROGRAM, redis_server.url, f"{name}-{number}", what)
         assert (done.stdout, done.returncode) == ("done\n", 0), (number, done.stderr)
-        # Python's own words about daemon threads, and about a loop that ends under one, are not ours to prevent.
+        # Python prints messages about daemon threads, and about a loop that ends under one. redlock cannot prevent
+        # them.
         assert "panicked" not in done.stderr
         assert "redlock" not in done.stderr.replace("redlock-dispatch", ""), done.stderr
 
 
-#: How the main thread ends in the body of a `with`, and what the process then gives.
+#: How the main thread ends in the body of a `with`, and the exit code of the process.
 ENDS = {
     "return": 0,
     "sys.exit": 3,
@@ -53,7 +54,7 @@ def test_the_main_thread_ends_in_a_body(
         assert (done.stdout, done.returncode) == ("done\n", ENDS[how]), (number, done.stderr)
         assert "panicked" not in done.stderr
         assert "Fatal" not in done.stderr, done.stderr
-        # Whoever is given no turn to give it back leaves it to its ttl.
+        # If the main thread gets no turn to release, the lock expires when its TTL ends.
         left = redis_server.client.exists(f"lock:{name}-{number}-main")
         assert left == (how == "sigterm"), (number, done.stderr)
 
@@ -71,7 +72,7 @@ def test_a_signal_in_the_middle(redis_server: Server, name: str, end: signal.Sig
         assert process.returncode in (0, -end, 1 if end == signal.SIGINT else 0), err
 
 
-#: More than can be told in the time that an exit takes.
+#: More than the exit has time to report.
 SLOW = """
 import logging, sys, time, redlock
 

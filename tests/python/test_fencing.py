@@ -1,4 +1,4 @@
-"""Fencing tokens and TLS, as Python shows them."""
+"""Fencing tokens and TLS in Python."""
 
 import subprocess
 from collections.abc import Callable

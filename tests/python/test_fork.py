@@ -1,4 +1,4 @@
-"""A forked child starts anew and owns nothing."""
+"""A forked child starts without a connection and owns no lease."""
 
 import json
 import os
@@ -85,7 +85,7 @@ print("done")
 
 
 def test_forks_while_another_thread_locks(redis_server: Server, name: str) -> None:
-    """A mutex of ours that is held at the fork would hang the child."""
+    """If a mutex of redlock were held at the fork, the child would hang."""
     code = "import warnings; warnings.simplefilter('ignore')\n" + FORKED_LOOP
     out, err = run(code, redis_server.url, name).communicate(timeout=60)
     assert out == "done\n", err
@@ -95,9 +95,9 @@ def test_forks_while_another_thread_locks(redis_server: Server, name: str) -> No
 @pytest.mark.parametrize("each", [12, 150])
 @pytest.mark.slow("hundreds of forks under load")
 def test_forks_under_load(redis_server: Server, name: str, each: int) -> None:
-    """Whatever a thread of ours was doing at the fork, the child's first acquire does not hang.
+    """Whatever a redlock thread was doing at the fork, the child's first acquire does not hang.
 
-    Many that fork a few times, for what threads make at their first use; few that fork often, for all else.
+    Many processes fork a few times, for the first use of threads. A few processes fork often, for everything else.
     """
     forks = int(os.environ.get("FORKS", "150"))
     code = (Path(__file__).with_name("programs") / "forks.py").read_text()

@@ -1,4 +1,4 @@
-"""`Redlock.from_client`: what redis-py's clients know of their servers, taken over, refused or named."""
+"""`Redlock.from_client`: the server settings of a redis-py client are adopted, refused or named."""
 
 import inspect
 import ssl
@@ -28,7 +28,7 @@ HOST = "127.0.0.1"
 
 
 def seen(server: Server, client: Redlock, call: Call) -> list[dict[str, str]]:
-    """What the server has of a client that holds a lock there: its connection, without the one that only listens."""
+    """Returns the connection of a client that holds a lock on the server, without the one for notifications."""
     lease = call(client.lock("job", wait=1), "acquire")
     found = [each for each in server.client.client_list() if each["name"] != ""][:1]
     call(lease, "release")

@@ -1,4 +1,4 @@
-"""As whom `Redlock.from_client` logs in: as redis-py's client does, or it is refused; and never is a password shown."""
+"""The login of `Redlock.from_client`: the same as for redis-py's client, or refused. A password is never shown."""
 
 import asyncio
 import pickle
@@ -20,7 +20,7 @@ Call = Callable[..., Any]
 
 
 def said(error: BaseException) -> str:
-    """All that a log has of it, but for the program's own lines."""
+    """Returns everything that a log contains of the error, except the program's own lines."""
     return f"{error!r} " + "".join(
         str(each) for each in (error, error.__cause__, error.__context__) if each is not None
     )
@@ -55,7 +55,7 @@ class AsList(Provider):
 
 @pytest.fixture(scope="module")
 def odd_users() -> Iterator[Server]:
-    """Those whom redis-py can be, by text in another encoding, bytes and numbers."""
+    """Starts a server with users that redis-py accepts: text in another encoding, bytes and numbers."""
     server = Server()
     for user, password in {
         "utf": "p\u00e4".encode(),
@@ -210,7 +210,7 @@ def test_the_places_of_sentinels_and_clusters_are_not_shown(library: Any) -> Non
     ]
     for own in ({"username": "s3cret\udcff", "password": "x"}, {"password": "s3cret\udcff"}):
         given.append((sentinel([("a", 1)], sentinel_kwargs=own), {"service": "svc"}))
-    if asynchronous:  # redis-py's other one connects as it is made
+    if asynchronous:  # redis-py's sync client connects when it is created
         given.append((redis.asyncio.RedisCluster(host="app:s3cret@h", port=1), {}))
     for client, options in given:
         with pytest.raises(redlock.InvalidOption) as caught:

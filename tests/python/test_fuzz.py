@@ -1,6 +1,6 @@
-"""URLs and options made of pieces: InvalidOption or a client, never a panic, and never the password shown.
+"""URLs and options made of pieces result in InvalidOption or a client, never in a panic or an exposed password.
 
-`make fuzz` tries FUZZ_URLS of them, anew each time; what fails is shrunk, and tried first the next time.
+`make fuzz` tries FUZZ_URLS new ones each time. A failing one is shrunk, and tried first the next time.
 """
 
 import math
@@ -49,11 +49,11 @@ def options(names: list[str]) -> st.SearchStrategy[dict[str, Any]]:
 
 def check(error: BaseException, about: object) -> None:
     assert isinstance(error, redlock.InvalidOption | TypeError), (about, error)
-    # No secret: the name of an option, what stands where a number belongs, and the host of a URL in order.
+    # Not secret: the name of an option, a value in the place of a number, and the host of a valid URL.
     plain = (
         r"option 's3cret'|(ttl|wait|renew|max_hold|timeout|restart_guard|fencing) is b?'s3cret'"
         r"|node \w+://[^/@ ]*s3cret[^/@ ]*:\d+(/\d+)? is given twice"
-        # What follows is a name in this process, whatever it looks like.
+        # Any text after it is a name in this process.
         r"|node memory://[^@ ]*s3cret[^@ ]* is given twice"
     )
     assert "s3cret" not in re.sub(plain, "", str(error)), (about, error)
@@ -63,7 +63,7 @@ def check(error: BaseException, about: object) -> None:
 @pytest.mark.limit(120 + int(MOST or 0) / 300)
 @settings(
     max_examples=int(MOST or 300),
-    # The same ones in every run of the suite; `make fuzz` finds new ones.
+    # The test suite always uses the same ones. `make fuzz` finds new ones.
     derandomize=MOST is None,
     database=None,
     deadline=None,
@@ -83,7 +83,7 @@ def test_urls_and_options(
     except Exception as error:
         check(error, (nodes, client_options))
         return
-    # A name or a host may be anything, but what stands before an @ is none of it.
+    # A name or a host may contain any text, but never the text before an @.
     for given_url, shown in zip(nodes, client.nodes, strict=True):
         assert "s3cret" not in shown or "s3cret" in given_url.rpartition("@")[2], (given_url, shown)
     try:

@@ -1,4 +1,4 @@
-"""Nodes that restart, and what is said about nodes one should know about: over five real servers."""
+"""Nodes that restart, and the warnings about nodes, over five real servers."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def test_a_young_node_says_when_it_votes(
 
 
 def test_rolling_restarts_leave_the_lease_on_every_node(five: list[Server], name: str) -> None:
-    # Without the guard the servers need not grow old first; a ttl that a busy machine does not miss.
+    # Without the guard, the servers may be young. The TTL is long enough for a busy machine.
     with redlock.Redlock([server.url for server in five], restart_guard=0) as client:
         lock = client.lock(name, ttl=30)
         lease = lock.acquire(wait=20)
@@ -49,7 +49,7 @@ def test_rolling_restarts_leave_the_lease_on_every_node(five: list[Server], name
         def healed(server: Server) -> None:
             eventually(lambda: server.client.get(lease.key) == lease.token, "a node was not healed")
 
-        for server in five:  # the vote is over when three have it
+        for server in five:  # the vote is over after three grants
             healed(server)
         for server in five:
             server.restart()
@@ -73,7 +73,7 @@ def test_one_server_twice_is_no_quorum(
         call(client.lock(name, wait=1), "acquire")
     caplog.clear()
     caplog.set_level(logging.WARNING, "redlock")
-    # With a third one there is a quorum without the second; somebody should know.
+    # With a third URL there is a quorum without the second one. A warning is logged.
     with (
         redlock.Redlock([*twice, five[1].url], restart_guard=0) as client,
         client.lock(name, ttl=5),

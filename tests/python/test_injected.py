@@ -1,4 +1,4 @@
-"""An exception that another thread raises in a waiting one, as time limits and stop buttons do, ends the wait."""
+"""An exception that another thread raises in a waiting thread ends the wait. Time limits and stop buttons do this."""
 
 import ctypes
 import threading
@@ -13,11 +13,11 @@ from .servers import Server
 
 
 class Stop(Exception):
-    """What is raised in the thread."""
+    """The exception that is raised in the thread."""
 
 
 def stopped(wait: Callable[[], object], waits: Callable[[], bool]) -> None:
-    """Runs `wait` in a thread, raises `Stop` in it once it waits, and returns when it has ended by that."""
+    """Runs `wait` in a thread, raises `Stop` in it once it waits, and returns when that has ended it."""
     ended: list[BaseException | None] = []
 
     def run() -> None:
@@ -58,7 +58,7 @@ def test_it_ends_an_acquire_that_waits(client: redlock.Redlock, name: str, way: 
 @pytest.mark.parametrize("verb", ["release", "extend", "shutdown", "inspect"])
 def test_it_ends_every_call_that_waits(name: str, verb: str) -> None:
     server = Server()
-    # Longer than this test: nothing else ends the call.
+    # Longer than this test, so that nothing else ends the call.
     client = redlock.Redlock(server.url, node_timeout=600)
     lock = client.lock(name, ttl=6000)
     lease = lock.acquire()

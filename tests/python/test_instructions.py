@@ -1,7 +1,8 @@
-"""What an acquire and its release cost in instructions of the native module: a regression shows without a stopwatch.
+"""The cost of an acquire and its release in instructions of the native module, which shows a regression without a
+stopwatch.
 
-Python's own, the allocator's and the kernel's are not counted, so that the figures are the same with another Python.
-callgrind runs the program; `tests/rust/allocations.rs` counts allocations.
+Python, the allocator and the kernel are not counted, so the figures do not depend on the Python version. callgrind runs
+the program. `tests/rust/allocations.rs` counts allocations.
 """
 
 import os
@@ -19,9 +20,9 @@ if sys.platform != "linux":
 
 PROGRAM = Path(__file__).parent / "programs" / "pairs.py"
 FEW, MANY = 640, 1920
-#: 21,800 and 29,000 on a quiet machine; some hundred more beside other work, and compilers differ by more.
+#: 21,800 and 29,000 on an idle machine, and some hundred more under load. Compilers differ by more.
 MOST = {"one": 26_000, "many": 33_000}
-#: Without optimisation over all crates, as developers may build, it is half as much again.
+#: Without link-time optimisation, as developers may build, the count is half as much again.
 SLACK = 1.6 if os.environ.get("CARGO_PROFILE_RELEASE_LTO") == "off" else 1.0
 
 
@@ -39,7 +40,7 @@ def test_a_pair_costs_no_more_instructions_than_it_did(
         subprocess.run([*tool, *program], env=environment, check=True, timeout=120)
         return own(out, "redlock/_native")
 
-    # What a busy machine adds is turns of the background thread, so the least of three is nearest.
+    # A busy machine adds turns of the background thread, so the least of three is closest.
     found = []
     while len(found) < 3 and (not found or min(found) > MOST[kind] * SLACK):
         found.append((counted(MANY) - counted(FEW)) // (MANY - FEW))
@@ -48,7 +49,7 @@ def test_a_pair_costs_no_more_instructions_than_it_did(
 
 
 def own(out: Path, module: str) -> int:
-    """The instructions of this file's functions, without what they call (callgrind's format has both)."""
+    """Returns the instructions of this file's functions without their callees. callgrind's format has both."""
     names: dict[str, str] = {}
     total, here, inclusive = 0, False, False
     for line in out.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Who waits reads by itself: the background thread is not woken for it, and goes on with all that nobody waits for."""
+"""A waiting thread reads its own reply. The background thread is not woken for it, and does all other work."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ if sys.platform != "linux":
 
 PAIRS = 1000
 
-#: Prints how often the background thread had to wait, and so was woken, while PAIRS pairs were made.
+#: Prints how often the background thread was blocked, and then woken, during PAIRS pairs.
 COUNTED = """
 import asyncio, sys, time, redlock
 from pathlib import Path
@@ -72,19 +72,19 @@ def test_a_pair_wakes_no_other_thread(kind: str, redis_server: Server) -> None:
     counted = run(COUNTED, kind, redis_server.url, str(PAIRS))
     out, err = counted.communicate(timeout=60)
     assert counted.returncode == 0, err
-    # Its own rhythm, a few times a second; it was 2,000 and more as long as it did the reading.
+    # Its regular wake-ups are a few per second. There were 2,000 and more when it did the reading.
     assert int(out) < PAIRS // 4
 
 
 def own(server: Server, prefix: str) -> "list[dict[str, Any]]":
-    """The connections that a client of this name has there."""
+    """Returns the connections of a client with this name on the server."""
     with redis.Redis(port=server.port) as admin:
         listed: list[dict[str, Any]] = admin.client_list()
     return [row for row in listed if row["name"].startswith(prefix)]
 
 
 def used(client: redlock.Redlock, server: Server, name: str) -> None:
-    """Until there is a connection that only listens."""
+    """Waits until a connection for notifications exists."""
     while len(own(server, name)) < 2:
         client.lock(f"{name}-warm").acquire().release()
 
@@ -133,7 +133,7 @@ def test_one_connection_is_enough(redis_server: Server) -> None:
 
 @pytest.mark.slow("a loop that is blocked for seconds")
 def test_a_blocked_loop_ends_no_connection(redis_server: Server) -> None:
-    """Its answers are read meanwhile: silence is the server's, not ours."""
+    """Replies are read meanwhile, so silence is the server's and not ours."""
 
     async def main() -> None:
         with redlock.Redlock([redis_server.url]) as client:
@@ -176,7 +176,7 @@ def test_a_grant_that_a_blocked_loop_reads_too_late_is_asked_for_again(
 @pytest.mark.limit(60)
 @pytest.mark.slow("seconds of load, and how long each acquire takes")
 def test_threads_and_loops_share_one_client(redis_server: Server) -> None:
-    """Whoever wants the seat while another has it is read for, and nobody waits for long."""
+    """Another thread reads for a thread that cannot become the reader, and no thread waits long."""
     with redlock.Redlock([redis_server.url]) as client:
         slowest: list[float] = []
         end = time.monotonic() + 4
@@ -205,7 +205,7 @@ def test_threads_and_loops_share_one_client(redis_server: Server) -> None:
         for one in loops + threads:
             one.join()
         assert len(slowest) == 6 + 2 * 8
-        # What nobody reads waits for the next quarter of a second, or for ever: a vote's own limit is 50 ms and more.
+        # An unread reply waits for the next quarter of a second, or forever. The limit of a vote is 50 ms and more.
         assert max(slowest) < 2
         assert client.stats().reconnects == 0
 
@@ -239,7 +239,7 @@ def test_a_child_has_nothing_of_its_parents_seat(redis_server: Server) -> None:
 
 
 def test_descriptors_and_threads_do_not_grow(redis_server: Server) -> None:
-    """Threads and loops that come and go leave nothing open."""
+    """Threads and loops that come and go leave no descriptor open."""
 
     async def once(client: redlock.Redlock) -> None:
         await (await client.lock("grows").aacquire()).arelease()
@@ -265,7 +265,9 @@ def test_descriptors_and_threads_do_not_grow(redis_server: Server) -> None:
 @pytest.mark.parametrize("kind", ["selector", "uvloop"])
 @pytest.mark.slow("the processor's time of an idle second")
 def test_a_loop_may_go_on_in_another_thread(kind: str, redis_server: Server) -> None:
-    """Set up on one and run on another, as programs do that keep a loop in a thread; with an acquire under way, too."""
+    """The loop is set up on one thread and runs on another, as in programs with a loop thread. An acquire may be in
+    progress.
+    """
     if kind == "uvloop":
         import uvloop
 
@@ -313,7 +315,7 @@ def test_a_loop_may_go_on_in_another_thread(kind: str, redis_server: Server) -> 
 
 @pytest.mark.slow("a loop that stands still for a second")
 def test_a_cut_is_seen_though_a_loop_that_stopped_has_the_seat(redis_server: Server) -> None:
-    """Nobody else would hear of a loss: what was read over that connection is not told of any more."""
+    """Losses are still reported, although the stopped loop was the reader of the connection that is cut."""
     name = "stopped"
     with redlock.Redlock([redis_server.url], client_name=name) as client:
         loop = asyncio.new_event_loop()

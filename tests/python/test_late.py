@@ -1,4 +1,4 @@
-"""Where a process, or a run, is barely there: in atexit handlers, in subinterpreters, at the end of a trio run."""
+"""Processes and runs near their end: atexit handlers, subinterpreters, and the end of a trio run."""
 
 import time
 from typing import Any
@@ -91,7 +91,7 @@ def test_a_subinterpreter_is_refused_or_ends_cleanly(when: str) -> None:
 def test_what_is_granted_as_the_run_ends_is_given_back(
     redis_client: redlock.Redlock, name: str
 ) -> None:
-    """Nobody is left to whom it could be given, though something still keeps the run."""
+    """The run is over, so no task can receive the grant, although an object still refers to the run."""
     from redlock import _trio
 
     kept: list[Any] = []

@@ -1,4 +1,4 @@
-"""Tens of thousands of calls, cancelled, refused and lost ones among them, leave nothing behind in the process."""
+"""Tens of thousands of calls leave no resource behind in the process, including cancelled, refused and lost ones."""
 
 import json
 import os
@@ -29,7 +29,9 @@ def test_nothing_grows(redis_server: Server, kind: str) -> None:
     warm, *bursts = ended["seen"]
 
     def growth(what: str) -> int:
-        """A leak shows in every burst, an allocator's habits only in some: the least one counts."""
+        """Returns the least growth of all bursts. A leak shows in every burst, while the allocator's behaviour shows
+        only in some.
+        """
         sizes = [warm[what], *(burst[what] for burst in bursts)]
         return min(after - before for before, after in pairwise(sizes))
 

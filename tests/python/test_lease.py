@@ -1,4 +1,4 @@
-"""A lease that is forgotten or lost, and who is told."""
+"""A lease that is forgotten or lost, and the notifications."""
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ def test_a_collected_lease_is_not_released(
     redis_client: redlock.Redlock, redis_server: Server, name: str
 ) -> None:
     with pytest.warns(ResourceWarning, match=rf"lock:{name}.*test_lease\.py:\d+") as warned:
-        # Longer than it takes to collect what a thousand tests have left, on a machine that does other things.
+        # Longer than it takes to collect the objects of a thousand tests on a busy machine.
         redis_client.lock(name, ttl=3).acquire()
         gc.collect()
     assert len(warned) == 1
@@ -30,7 +30,7 @@ def test_a_collected_lease_is_not_released(
 
 
 def test_a_collected_lease_with_a_callback_is_collected(client: redlock.Redlock, name: str) -> None:
-    """The callback may refer to the lease without keeping it for ever."""
+    """The callback may refer to the lease without keeping it alive."""
 
     def forget() -> None:
         lease = client.lock(name, ttl=0.5).acquire()
@@ -54,7 +54,7 @@ def test_on_lost_on_the_dispatcher(client: redlock.Redlock, name: str) -> None:
     client.force_release(name)
     assert event.wait(60)
     event.clear()
-    lease.on_lost(callback)  # lost already: soon
+    lease.on_lost(callback)  # lost already, so it is called soon
     assert event.wait(60)
     assert told == [("missing", "redlock-dispatch")] * 2
     other = client.lock(name).acquire()
@@ -64,7 +64,7 @@ def test_on_lost_on_the_dispatcher(client: redlock.Redlock, name: str) -> None:
     last = client.lock(name).acquire()
     last.on_lost(callback)
     client.force_release(name)
-    # In their order: what was told of the other one would stand before this.
+    # In order: a notification of the other one would come before this.
     assert event.wait(60)
     assert len(told) == 3
     assert not last.held

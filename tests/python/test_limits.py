@@ -1,4 +1,4 @@
-"""The tests' own time limit, and what they start where SIGINT is ignored."""
+"""The time limit of the tests, and child processes where SIGINT is ignored."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def test_a_test_that_hangs_fails_by_name(tmp_path: Path) -> None:
     assert done.returncode == 1
     said = done.stdout + done.stderr
     assert "test_hangs.py::test_in_python (call)\n" in said
-    # The one in native code ends the run, and is named in the stack; those before it were through.
+    # The test in native code ends the run, and the stack names it. The tests before it had finished.
     assert "in test_in_native_code" in said
     assert "F." in said
 

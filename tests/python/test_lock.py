@@ -1,4 +1,4 @@
-"""Acquire, extend, release: each once, in both worlds, over memory and over a server."""
+"""Acquire, extend, release: each once, sync and async, over memory and over a server."""
 
 import asyncio
 import threading
@@ -72,7 +72,8 @@ def test_wait_elapses(client: redlock.Redlock, name: str, call: Call) -> None:
 
 def test_a_waiter_gets_it_after_the_release(client: redlock.Redlock, name: str, call: Call) -> None:
     lease = client.lock(name, ttl=5).acquire()
-    # Another owner than the first: no warning of waiting for oneself, as errors they are.
+    # A different owner than the first one, because an owner that waits for itself gets a warning, which is an error
+    # here.
     with_other_owner: list[Any] = []
     thread = threading.Thread(
         target=lambda: with_other_owner.append(call(client.lock(name, ttl=5), "acquire", wait=60))
@@ -110,7 +111,7 @@ def test_without_renewal_it_ends(client: redlock.Redlock, name: str, call: Call)
 def test_renewal_outlives_the_ttl(client: redlock.Redlock, name: str, call: Call) -> None:
     with client.lock(name, ttl=1).acquire() as lease:
         before = client.stats().renewed
-        # By then its ttl is over.
+        # Its TTL is over by then.
         eventually(lambda: client.stats().renewed >= before + 4)
         assert lease.held
         assert call(client.lock(name), "try_acquire") is None
@@ -186,7 +187,7 @@ def test_detach_ends_it_here_and_leaves_the_key(
         call(lease, "release")
         assert redis_server.client.get(lease.key) == lease.token
         assert client.leases() == []
-        # Nobody renews it any more, and its end is no loss.
+        # It is not renewed any more, and its end is not a loss.
         call(client.lock(name, wait=5), "acquire").release()
         assert told == []
 
@@ -202,10 +203,10 @@ def test_a_cancelled_attach_leaves_the_lease_alone(
     async def main() -> None:
         before = asked()
         attaching: Any = redis_client.lock(name)._attach((__file__, 1), lease.token)
-        eventually(lambda: asked() > before)  # the reply comes while the loop is blocked
+        eventually(lambda: asked() > before)  # the reply arrives while the loop is blocked
         assert asyncio.isfuture(attaching)
         attaching.cancel()
-        # Behind whatever would be sent for it.
+        # Ordered after every command for it.
         await (await redis_client.lock(f"{name}-next").aacquire()).arelease()
 
     asyncio.run(main())

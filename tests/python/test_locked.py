@@ -1,4 +1,6 @@
-"""What is installed here is locked: every tool by version and hash, every crate by Cargo.lock; no registry is named."""
+"""Everything that is installed here is locked: every tool by version and hash, every crate by Cargo.lock. No registry
+is named.
+"""
 
 import re
 import subprocess
@@ -16,7 +18,7 @@ WANTED = {f"scripts/{group}-requirements.txt": names for group, names in GROUPS.
 
 
 def plain(requirement: str) -> str:
-    """A distribution's name, as every list may write it in its own way."""
+    """Returns the normalized name of a distribution."""
     (name,) = re.findall(r"^[\w.-]+", requirement)
     return re.sub(r"[-_.]+", "-", name).lower()
 

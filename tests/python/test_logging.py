@@ -1,4 +1,4 @@
-"""Events reach `logging`: each step where somebody wants it, from the moment that it is wanted, with its values."""
+"""Events reach `logging`: each step with its values, as soon as a logger enables it."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ LOGGERS = ["redlock", *(f"redlock.{topic}" for topic in ("acquire", "lease", "no
 
 
 class Kept(logging.Handler):
-    """Keeps what it is given."""
+    """Keeps its records."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -57,7 +57,7 @@ def kept() -> Iterator[Kept]:
 
 
 def flush(kept: Kept) -> None:
-    """What was said by now is there: a warning goes the same way, behind all of it."""
+    """Waits until every earlier event is logged. A warning uses the same queue, behind all of them."""
     said = len(kept.of("the flush"))
     client = redlock.Redlock("memory://")
     with client.lock("flush", ttl=2 * 3600 + said):
@@ -148,7 +148,9 @@ def test_a_level_holds_from_the_moment_that_it_is_set(way: str, kept: Kept) -> N
 def test_a_level_that_is_set_while_a_record_is_handled_is_not_undone(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread of the log tells core what is wanted, too: it may ask before, and tell behind whoever sets it."""
+    """The log thread also tells the core which levels are enabled. It may read a level before a change and report it
+    afterwards.
+    """
     tell, asked, changed = _log._log_from, threading.Event(), threading.Event()
 
     def late(topic: str, level: int) -> None:
@@ -210,11 +212,11 @@ def test_who_switches_a_logger_off_and_on_is_obeyed_at_once(
     for name, off in [("off", True), ("on", False), ("off again", True), ("on again", False)]:
         told.clear()
         logger.disabled = off
-        # Core makes nothing that nobody hears.
+        # The core creates no events for disabled loggers.
         assert told == [_log.NEVER if off else logging.DEBUG]
         with client.lock(name):
             pass
-        # Behind it on the same way.
+        # Ordered after it in the same queue.
         kept.until(f"released key=lock:{name} ")
         assert bool(kept.of(f"granted key=lock:{name} ")) is not off
 
@@ -404,7 +406,7 @@ def test_levels_that_change_under_load_and_handlers_that_fail_harm_no_lease(
 
 
 def test_a_handler_that_holds_a_lock_which_the_program_holds_delays_no_lease(kept: Kept) -> None:
-    """The program logs under its own lock, and locks under it."""
+    """The program logs under its own lock, and acquires that lock in a handler."""
     mine = threading.Lock()
 
     class Locks(logging.Handler):
@@ -418,7 +420,7 @@ def test_a_handler_that_holds_a_lock_which_the_program_holds_delays_no_lease(kep
     client = redlock.Redlock("memory://")
     try:
         with mine, client.lock("mine", ttl=0.5) as lease:
-            # By then its ttl is over twice.
+            # Its TTL is over twice by then.
             eventually(lambda: client.stats().renewed >= 6)
             assert lease.held
     finally:
@@ -453,7 +455,7 @@ def test_a_forked_child_logs_and_what_waits_at_the_end_is_said() -> None:
     steps = [line.split()[:3] for line in out.splitlines() if "lock:after" in line]
     for process in (forked, str(child.pid)):
         assert [process, "redlock.acquire", "granted"] in steps, out
-        # Said as the process ends.
+        # Logged while the process exits.
         assert [process, "redlock.lease", "released"] in steps, out
 
 
@@ -461,7 +463,7 @@ def test_a_forked_child_logs_and_what_waits_at_the_end_is_said() -> None:
 def test_a_lease_that_the_program_gave_up_is_no_warning(
     client: redlock.Redlock, name: str, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A loss by anything else is one."""
+    """A loss by any other cause is an error."""
     caplog.set_level("INFO", "redlock")
     lease = client.lock(name).acquire()
     ends = {

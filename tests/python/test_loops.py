@@ -49,7 +49,7 @@ def test_one_wake_up_per_batch(client: redlock.Redlock, name: str) -> None:
 
 
 class NoReaders(asyncio.SelectorEventLoop):
-    """As loops that cannot watch file descriptors."""
+    """An event loop that cannot watch file descriptors."""
 
     def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> Any:
         if type(callback).__name__ == "Reader":
@@ -90,7 +90,7 @@ def test_every_kind_of_loop(client: redlock.Redlock, name: str, kind: str) -> No
 def test_what_is_granted_to_a_loop_that_was_closed_is_given_back(
     redis_client: redlock.Redlock, name: str, kind: str, granted: str
 ) -> None:
-    """Nobody resumes there, though somebody still has the loop and what was asked."""
+    """The loop never runs again, although an object still refers to it and to the request."""
     loop = new_loop(kind)()
     redis_client.lock(name).acquire().release()
 
@@ -110,7 +110,7 @@ def test_what_is_granted_to_a_loop_that_was_closed_is_given_back(
 
 @kinds
 def test_a_loop_that_was_closed_is_asked_no_more(redis_client: redlock.Redlock, kind: str) -> None:
-    """Others at its address, and its own lease's loss, find nothing of it."""
+    """Another loop at the same address is not affected, nor is the loss of its lease."""
     for _ in range(50):
         loop = new_loop(kind)()
         told: list[object] = []
@@ -147,7 +147,7 @@ def test_dead_loops_are_not_kept(client: redlock.Redlock, name: str, kind: str) 
         return not any(loop() for loop in loops)
 
     eventually(collected)
-    assert len(os.listdir("/proc/self/fd")) <= before + 2  # uvloop's own come with the first
+    assert len(os.listdir("/proc/self/fd")) <= before + 2  # uvloop opens some with its first loop
 
 
 def test_loops_in_many_threads(client: redlock.Redlock, name: str) -> None:

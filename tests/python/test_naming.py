@@ -1,4 +1,4 @@
-"""A decorated function's lock: its name by the arguments of each call, and what a call gives that cannot have it."""
+"""A decorated function's lock: its name from the arguments of each call, and the errors of a call without a valid name."""
 
 import asyncio
 import functools
@@ -27,7 +27,7 @@ def held_under(client: redlock.Redlock) -> list[str]:
 
 
 def over(client: redlock.Redlock, name: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its lock, which gives the keys that are held during a call."""
+    """Returns the function decorated with its lock. It returns the keys that are held during a call."""
 
     @functools.wraps(function)
     def runs(*args: Any, **kwargs: Any) -> list[str]:
@@ -111,7 +111,7 @@ def test_braces_that_name_no_parameter_are_refused_at_once(
 ) -> None:
     with pytest.raises(redlock.InvalidOption, match=said):
         client.lock(name)(pay)
-    # A lock that decorates nothing has what it says, as always.
+    # Without a decorated function, the name is used literally, as always.
     assert client.lock(name).key == f"lock:{name}"
 
 

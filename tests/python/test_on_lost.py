@@ -1,4 +1,4 @@
-"""Who is told of a loss: in which context, as a task, and until when."""
+"""The notification of a loss: in which context, as a task, and until when."""
 
 import asyncio
 import contextvars
@@ -82,7 +82,7 @@ def test_its_task_is_not_collected_and_its_error_is_reported(
 
         async def fails(error: redlock.LockLost) -> None:
             going.set()
-            # Nobody but the loop's caller has a reference to what this waits for.
+            # Only the caller of the loop has a reference to this wait.
             await asyncio.get_running_loop().run_in_executor(None, collected.wait)
             done.set()
             raise ZeroDivisionError
@@ -160,7 +160,7 @@ def test_what_it_returns_unregisters_it(client: redlock.Redlock, name: str, way:
 
 
 def test_one_callback_unregisters_the_next(client: redlock.Redlock, name: str) -> None:
-    """Also one that the loop has scheduled already."""
+    """Includes a callback that the loop has already scheduled."""
 
     async def main() -> None:
         told: list[int] = []
@@ -213,7 +213,7 @@ def test_a_context_that_holds_the_lease_is_collected_with_it(
 def test_a_loop_that_ends_by_the_loss_has_told_everybody(
     client: redlock.Redlock, name: str
 ) -> None:
-    """The cancellation of the body is word of the loss, too, and may be the last thing that the loop has time for."""
+    """The cancellation of the body also reports the loss, and may be the last step of the loop."""
     told: list[str] = []
 
     async def body(key: str) -> None:
@@ -223,7 +223,7 @@ def test_a_loop_that_ends_by_the_loss_has_told_everybody(
             while True:
                 await asyncio.sleep(0)
 
-    # Told apart, a quarter of these losses was not heard of.
+    # When both were separate, a quarter of these losses was not reported.
     for number in range(40):
         with pytest.raises(redlock.LockLost):
             asyncio.run(asyncio.wait_for(body(f"{name}-{number}"), LIMIT))

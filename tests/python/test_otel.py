@@ -1,4 +1,4 @@
-"""Spans and metrics of `redlock.otel`, by the real SDK; and that the dashboard asks for what is exported."""
+"""Spans and metrics of `redlock.otel` with the real SDK. The dashboard uses only exported metrics."""
 
 import json
 import os
@@ -58,7 +58,7 @@ otel.instrument(client, tracer_provider=tracers, meter_provider=meters)
 
 
 def ran(program: str, *flags: str) -> Any:
-    """What the program prints, as JSON: a process of its own, as providers are."""
+    """Returns the JSON output of the program in a separate process, because providers are global."""
     done = subprocess.run(
         [sys.executable, *flags, "-c", PRELUDE + program],
         capture_output=True,
@@ -129,7 +129,7 @@ def test_an_acquire_and_a_hold_are_spans_below_whoever_acquires() -> None:
         ("redlock.acquire", None, "timeout", "ERROR"),
         ("redlock.hold", None, "lost", "ERROR"),
     ]
-    # A hold ends on the thread of the log.
+    # A hold ends on the log thread, so the order varies.
     assert sorted(found, key=str) == sorted(expected, key=str)
     [held] = [
         span for span in spans if (span["name"], span["parent"]) == ("redlock.hold", "request")
@@ -171,7 +171,7 @@ print(json.dumps([
 
 def test_a_twin_that_ends_ends_no_hold_but_its_own() -> None:
     spans = [each for each in ran(TWINS) if each[0] != "lock:flush"]
-    # One for each acquire, as that lease ended.
+    # One for each acquire, at the end of its lease.
     assert spans == [["lock:detached", "released"], ["lock:released", "lost"]]
 
 
@@ -291,7 +291,7 @@ def test_under_load_and_beside_a_handler_that_raises_each_hold_ends() -> None:
 
 @pytest.fixture
 def scraped() -> Iterator[Callable[[], str]]:
-    """What Prometheus gets of the example."""
+    """Yields what Prometheus receives from the example."""
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         port = place.getsockname()[1]
@@ -323,7 +323,7 @@ def test_the_dashboard_and_the_alerts_ask_for_what_is_exported(
     names = {name for expression in asked for name in re.findall(r"redlock_\w+", expression)}
     assert len(names) >= 8
     assert names <= exported, names - exported
-    # And what is exported is on it.
+    # The dashboard also shows every exported counter.
     counts = {name for name in exported if name.endswith("_total")}
     assert counts <= names, counts - names
 

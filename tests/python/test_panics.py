@@ -1,4 +1,4 @@
-"""A panic in the native part is an exception, whichever way it would leave, and the process goes on."""
+"""A panic in the native part becomes an exception on every path, and the process continues."""
 
 import json
 
@@ -60,5 +60,5 @@ def test_a_panic_is_an_exception_and_nothing_else_stops() -> None:
         assert "internal error" in text
     assert len(seen["batch"]) == 4
     assert [seen[what] for what in ("other", "callback", "renewed", "next")] == [True] * 4
-    # Their own text is for whoever reads the log.
+    # The log has the panic's own text.
     assert err.count("a deliberate panic in") >= 6, err

@@ -1,4 +1,4 @@
-"""What other lock libraries get wrong and no other file here shows: docs/faults.md has the list."""
+"""Errors of other lock libraries that no other file here tests. docs/faults.md has the list."""
 
 import asyncio
 import threading
@@ -78,7 +78,7 @@ def test_a_body_does_not_run_without_the_lock(client: redlock.Redlock, name: str
 
 @pytest.mark.slow("a server that is frozen while renewals are due")
 def test_a_missed_renewal_is_made_up_for(name: str) -> None:
-    """One that fails ends neither the renewing nor the lease."""
+    """A failed renewal ends neither the renewals nor the lease."""
     server = Server()
     try:
         with redlock.Redlock(server.url) as client:

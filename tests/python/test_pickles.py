@@ -1,4 +1,6 @@
-"""Locks and clients only describe: they are copied, pickled, and come back as what they were, also elsewhere."""
+"""Locks and clients are only descriptions. They can be copied and pickled, and are equal when restored, also in another
+process.
+"""
 
 import copy
 import gc
@@ -36,7 +38,7 @@ def test_a_lock_comes_back_as_it_was(client: redlock.Redlock, name: str, protoco
     assert (other.names, other.keys, other.ttl, other.wait) == (lock.names, lock.keys, 5.0, 0.5)
     with other.acquire() as lease:
         assert lock.try_acquire() is None
-        # The same client, as it is known here: its leases are this one's.
+        # It is the same client, which is known here, so its leases are the same.
         assert [each.key for each in client.leases()] == [lease.key]
 
 
@@ -45,14 +47,14 @@ def test_one_client_s_locks_share_a_client_elsewhere(redis_server: Server, name:
     locks = pickle.dumps([client.lock(f"{name}-{number}") for number in range(5)])
     identity = re.search(rb"[0-9a-f]{32}", locks)
     assert identity is not None
-    # As in another process: nobody knows the client.
+    # As in another process, where the client is unknown.
     locks = locks.replace(identity[0], identity[0][::-1])
     others = pickle.loads(locks)
     leases = [lock.acquire() for lock in others]
     called = [
         each for each in redis_server.client.client_list() if each["name"] == f"pickled-{name}"
     ]
-    # One, and one that only listens; a client each would be five and more.
+    # One connection, and one for notifications. Separate clients would need five and more.
     assert 1 <= len(called) <= 2
     assert client.leases() == []
     assert sorted(lease.key for lease in leases) == [f"p:{name}-{number}" for number in range(5)]
@@ -86,7 +88,7 @@ def test_credentials_come_along_by_reference(redis_server: Server) -> None:
     lock = again(client.lock("job"))
     del client
     gc.collect()
-    # Nothing but this lock keeps the function now.
+    # Only this lock refers to the function now.
     assert lock.__reduce__()[1][0].__reduce__()[1][2] == {"credentials": ask}
 
 

@@ -1,4 +1,4 @@
-"""`min_replicas` and `fsync`: a vote counts once replicas and disks have it, and not before."""
+"""`min_replicas` and `fsync`: a vote counts only once replicas and disks have it."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ def test_a_primary_without_its_replica_grants_and_renews_nothing(
 
 
 def knows_waitaof(server: Server) -> bool:
-    """Redis since 7.2, Valkey."""
+    """Returns whether the server is Valkey, or Redis 7.2 or later."""
     with contextlib.suppress(redis.ResponseError):
         server.client.execute_command("WAITAOF", 0, 0, 0)
         return True

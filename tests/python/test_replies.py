@@ -1,4 +1,4 @@
-"""What a sick or hostile server says is a fault with its cause, in time, whatever was asked."""
+"""A broken or hostile reply is an error with its cause, in time, for every command."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,17 +19,17 @@ MB = 1 << 20
 
 
 def patience(row: Row) -> float:
-    """More than an answer takes on a busy machine; less where there will be none."""
+    """Longer than a reply takes on a busy machine. Shorter where no reply will come."""
     return 9.0 if row["cause"] else 0.4
 
 
 Verb = Callable[..., Any]
-#: Does something with each row's client: verdicts, of which none may be left.
+#: Applies a function to each row's client. No errors may remain.
 Each = Callable[[Fakes, list[Row], Callable[..., Any]], None]
 
 
 def blame(row: Row, error: BaseException | None, words: list[str]) -> str | None:
-    """What is wrong with the outcome of a call, if anything is."""
+    """Returns the error in the outcome of a call, if there is one."""
     if not isinstance(error, redlock.QuorumUnavailable):
         return f"{row['about']}: {error!r}"
     (node,) = error.nodes
@@ -41,7 +41,7 @@ def blame(row: Row, error: BaseException | None, words: list[str]) -> str | None
 
 @pytest.fixture(params=["sync", "async"])
 def each(request: pytest.FixtureRequest) -> Each:
-    """Plays all rows at once: on a thread each, or as tasks of one loop."""
+    """Plays all rows at once, each on a thread or as a task of one loop."""
 
     def play(fakes: Fakes, rows: list[Row], scene: Callable[..., Any]) -> None:
         def client(row: Row) -> redlock.Redlock:

@@ -64,7 +64,7 @@ def test_ctrl_c_interrupts_a_wait_and_leaves_no_key(
     assert out == "interrupted\n", err
     assert lease.held
     lease.release()
-    # A grant to the one that was interrupted would keep the next one out.
+    # A grant to the interrupted caller would keep the next one out.
     redis_client.lock(name).acquire(wait=10).release()
     assert redis_server.client.get(lease.key) is None
 
@@ -126,7 +126,7 @@ def test_an_exit_right_after_a_cancellation_leaves_no_key(redis_server: Server, 
 
 
 def imported() -> list[list[str]]:
-    """The seconds that an import takes, and which of some modules it imports, five times."""
+    """Returns the seconds of an import, and which of some modules it imports, for five runs."""
     code = (
         "import sys, time; b = time.perf_counter(); import redlock; e = time.perf_counter();"
         "print(e - b, *(m for m in ('asyncio', 'logging', 'threading', 'inspect') if m in sys.modules))"
@@ -142,7 +142,7 @@ def test_importing_imports_no_asyncio() -> None:
 @pytest.mark.slow("measures the time that an import takes")
 def test_importing_is_cheap() -> None:
     runs = imported()
-    # Cheap is 5 ms; the rest is for a machine that does other things (`make bench`).
+    # 5 ms is the goal. The rest is for a busy machine (`make bench`).
     assert min(float(words[0]) for words in runs) < 0.050
 
 

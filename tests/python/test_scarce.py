@@ -1,4 +1,4 @@
-"""Where there is no room: no more files or threads, and a clear error at the first use; a log that is too slow."""
+"""Exhausted resources: a clear error at the first use without files or threads, and a slow log handler."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ PROGRAMS = Path(__file__).with_name("programs")
 def test_the_first_use_says_what_is_scarce(redis_server: Server, what: str) -> None:
     environment = dict(os.environ)
     if what == "threads":
-        # So large a stack that no thread of ours can have one.
+        # A stack size that no thread of redlock can have.
         environment["RUST_MIN_STACK"] = str(1 << 47)
     done = subprocess.run(
         [sys.executable, PROGRAMS / "scarce.py", redis_server.url, what],

@@ -1,4 +1,4 @@
-"""With statements, decorators, and whose lease an exit releases."""
+"""With statements, decorators, and which lease an exit releases."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 
 def lose(client: redlock.Redlock, lease: redlock.Lease) -> None:
-    """Has it released by force, and waits until its holder knows."""
+    """Releases the lease by force, and waits until its holder knows."""
     client.force_release(lease.key.removeprefix("lock:"))
     eventually(lambda: not lease.held)
 
@@ -123,7 +123,7 @@ def test_one_lock_entered_by_many_threads(client: redlock.Redlock, name: str) ->
 
 
 def test_out_of_order_generators(client: redlock.Redlock, name: str) -> None:
-    """Each exit releases the lease of its own with statement, although both share a Lock and a thread."""
+    """Each exit releases the lease of the matching with statement, although both share a Lock and a thread."""
     lock = client.lock(name)
 
     def hold() -> Iterator[redlock.Lease]:
@@ -184,7 +184,7 @@ def test_exit_stack(client: redlock.Redlock, name: str) -> None:
 
 
 def test_exit_stack_beside_a_with(client: redlock.Redlock, name: str) -> None:
-    """The stack's entry has no frame of its own; its exit must not take the with statement's."""
+    """The stack's entry has no frame. Its exit must not release the lease of the with statement."""
     lock = client.lock(name)
     stack = contextlib.ExitStack()
     one = stack.enter_context(lock)
@@ -233,7 +233,7 @@ def test_the_body_s_exception_stands(
     assert any(f"lock:{name}" in note for note in caught.value.__notes__)
 
 
-#: How LockTimeout names the holder, in the core's words.
+#: How LockTimeout names the holder, in the core's text.
 OWN = (
     r"this (thread|task) holds it itself, acquired at .*test_scope\.py:\d+: a lock is not reentrant"
 )
@@ -278,7 +278,7 @@ def test_another_thread_that_waits_is_not_called_the_holder(
 def test_a_thread_that_handed_its_lease_over_is_not_called_the_holder(
     client: redlock.Redlock, name: str
 ) -> None:
-    """As a dependency of FastAPI does: a generator that enters in one thread of a pool, and is left in another one."""
+    """Like a FastAPI dependency: a generator enters in one thread of a pool and exits in another."""
     lock = client.lock(name)
 
     @contextlib.contextmanager
@@ -293,7 +293,7 @@ def test_a_thread_that_handed_its_lease_over_is_not_called_the_holder(
 
     with ThreadPoolExecutor(1) as pool:
         first = dependency(10)
-        # In the same thread: a warning is an error here.
+        # In the same thread, because a warning is an error here.
         pool.submit(first.__enter__).result(10)
         assert "reentrant" not in pool.submit(second).result(10)
     first.__exit__(None, None, None)
@@ -313,7 +313,7 @@ def test_a_thread_whose_exit_stack_holds_it_is_warned_of(
             lock.acquire()
 
 
-#: What a notebook runs in its event loop; `get_ipython` is there in every cell.
+#: Code that a notebook runs in its event loop. `get_ipython` exists in every cell.
 CELLS = {
     "a cell": ("with lock: pass", False),
     "a function of a cell": ("def f():\n    with lock: pass\nf()", False),
@@ -352,7 +352,7 @@ def test_a_task_that_waits_for_itself_is_warned_of(client: redlock.Redlock, name
 
             async def other() -> None:
                 with pytest.raises(redlock.LockTimeout, match=ANOTHERS) as caught:
-                    await lock.aacquire(wait=0.1)  # without a warning: those are errors
+                    await lock.aacquire(wait=0.1)  # no warning, which would be an error
                 assert "reentrant" not in str(caught.value)
 
             await asyncio.create_task(other())
@@ -388,7 +388,7 @@ def test_a_client_closes_in_async_with(client: redlock.Redlock, name: str) -> No
 
 
 def test_a_signal_between_the_grant_and_the_body(client: redlock.Redlock, name: str) -> None:
-    """A handler that raises finds nothing held, or is inside of the with statement that gives it back."""
+    """If a handler raises, no lock is held yet, or the with statement releases it."""
     lock, main, done = client.lock(name), threading.get_ident(), threading.Event()
     armed, raised = False, 0
 
@@ -407,7 +407,7 @@ def test_a_signal_between_the_grant_and_the_body(client: redlock.Redlock, name: 
     thread.start()
     try:
         rounds, until = 0, time.monotonic() + 30
-        # On a busy machine the other thread may have no turn for long.
+        # On a busy machine the other thread may get no turn for a long time.
         while rounds < 400 or (not raised and time.monotonic() < until):
             rounds += 1
             try:

@@ -1,4 +1,4 @@
-"""Passwords, keys and other people's texts (vectors/secrets.toml): what never shows, and what is shown harmless."""
+"""Passwords, keys and foreign texts (vectors/secrets.toml): what is never shown, and what is shown only escaped."""
 
 import pickle
 import re
@@ -20,7 +20,7 @@ OBEYED = {*map(chr, range(32)), *map(chr, range(127, 160)), "\u2028", "\u202e"}
 
 
 def check(error: BaseException, words: list[str]) -> None:
-    """The error says this much, and in no form more than it may."""
+    """Checks that the error contains the required text, and that no format of it contains a secret."""
     text = str(error)
     for word in words:
         assert word in text

@@ -1,4 +1,4 @@
-"""Rules that users of other libraries trip over; tests/README.md lists which test has which."""
+"""Rules that surprise users of other libraries. tests/README.md lists the tests."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ def test_a_lease_that_a_task_forgets_is_not_released(client: redlock.Redlock, na
     async def main() -> None:
         with pytest.warns(ResourceWarning, match=rf"lock:{name}.*test_semantics\.py:\d+") as warned:
             await client.lock(name, ttl=20).aacquire()
-            await asyncio.sleep(0)  # the step that brought it has it still
+            await asyncio.sleep(0)  # the step that received it still has a reference
             gc.collect()
         assert len(warned) == 1
         assert await client.lock(name).atry_acquire() is None
@@ -47,7 +47,7 @@ def test_a_lease_that_a_task_forgets_is_not_released(client: redlock.Redlock, na
 def test_a_stale_threads_exit_leaves_the_next_holder_alone(
     client: redlock.Redlock, name: str
 ) -> None:
-    """Both entered the same Lock; the first lost its lease and leaves after the second has entered."""
+    """Both entered the same Lock. The first one lost its lease, and leaves after the second has entered."""
     lock = client.lock(name)
     entered, leave = threading.Event(), threading.Event()
 
@@ -82,7 +82,7 @@ def test_a_stale_tasks_exit_leaves_the_next_holder_alone(
                     await client.aforce_release(name)
                     try:
                         await aeventually(lambda: not lease.held)
-                        await forever()  # until it is told
+                        await forever()  # until it is notified
                     finally:
                         entered.set()
                         await leave.wait()
@@ -158,7 +158,7 @@ def test_a_busy_gil_does_not_hand_out_an_expired_lease(client: redlock.Redlock, 
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(client.lock(name, ttl=1, renew=False).acquire)
         time.sleep(0.1)
-        # No other thread runs meanwhile: the first lease ends, the second is granted, and over too.
+        # No other thread runs meanwhile. The first lease ends, and the second is granted and ends too.
         ctypes.PyDLL(None).usleep(1_600_000)
         lease = waiting.result(10)
     assert lease.held
@@ -174,7 +174,7 @@ def test_extend_sets_the_ttl_of_later_renewals(
     call(lease, "extend", 1.2)
     before = client.stats().renewed
     eventually(lambda: client.stats().renewed >= before + 2)
-    assert lease.remaining > 0.35  # more than renewals by 0.3 s could give
+    assert lease.remaining > 0.35  # more than renewals by 0.3 s could add
     call(lease, "release")
 
 
@@ -190,7 +190,7 @@ def test_after_a_loss_every_release_raises(client: redlock.Redlock, name: str, c
 def test_one_round_never_overtakes_a_local_waiter(
     client: redlock.Redlock, name: str, call: Call
 ) -> None:
-    """In the line of the name that refused the waiter; what else that one wants is free for others."""
+    """In the queue of the name that refused the waiter. The other name that it wants is free for others."""
     begun = threading.Event()
 
     def wait_for_both() -> redlock.Lease:
@@ -208,7 +208,7 @@ def test_one_round_never_overtakes_a_local_waiter(
             return "others in this process were first" in str(refused.value)
 
         eventually(stands_in_line)
-        # The waiter gives back what it got in the round that refused it.
+        # The waiter releases what it acquired in the round that refused it.
         free = eventually(lambda: call(client.lock(f"{name}-free"), "try_acquire"))
         call(free, "release")
         assert call(lock, "try_acquire") is None
@@ -226,7 +226,7 @@ def test_on_lost_of_a_lost_lease_is_called_soon_by_the_loop(
         lose(client, lease)
         told = asyncio.get_running_loop().create_future()
         lease.on_lost(lambda error: told.set_result((error.reason, threading.current_thread())))
-        assert not told.done()  # soon, not inside of the call
+        assert not told.done()  # soon, but not inside the call
         assert await asyncio.wait_for(told, 5) == ("missing", threading.current_thread())
 
     asyncio.run(main())
@@ -237,7 +237,7 @@ def test_a_lease_held_for_long_is_warned_of_once_with_its_place(
 ) -> None:
     with redlock.Redlock("memory://") as client:
         lease = call(client.lock(name, ttl=4.5), "acquire")
-        call(lease, "extend", 0.1)  # never shortens: it stays held, however busy the machine is
+        call(lease, "extend", 0.1)  # never shortens, so it stays held on a busy machine
         found = eventually(
             lambda: [record for record in caplog.records if name in record.getMessage()]
         )

@@ -1,4 +1,4 @@
-"""A service under Sentinel, by its URL alone: found, and followed to its next primary."""
+"""A service under Sentinel with only its URL. The client finds it and follows it to its next primary."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Real servers that are sick: each is a fault with its own cause within `wait`, and no key is left behind."""
+"""Real servers in bad states. Each is an error with a separate cause within `wait`, and no key is left behind."""
 
 import asyncio
 import os
@@ -73,7 +73,7 @@ def full(stack: ExitStack) -> str:
 
 
 def busy(stack: ExitStack) -> str:
-    """A script that loops: refused with BUSY from then on."""
+    """Starts a server with an endless script, which then refuses with BUSY."""
     server = started(stack, "--lua-time-limit", "1")
 
     def loop() -> None:
@@ -89,19 +89,19 @@ def busy(stack: ExitStack) -> str:
 
 
 def old() -> bool:
-    """Redis 6.2 lets everybody debug it, and starts with no option that it does not know."""
+    """Redis 6.2 allows everyone to debug it, and does not start with an unknown option."""
     program = os.environ.get("REDLOCK_TEST_SERVER", "redis-server")
     return "v=6." in subprocess.check_output([program, "--version"], text=True)
 
 
 def loading(stack: ExitStack) -> str:
-    """It reads a file of keys, for longer than the test takes."""
+    """Starts a server that loads a file of keys for longer than the test takes."""
     debug = [] if old() else ["--enable-debug-command", "yes"]
     server = started(stack, "--rdbcompression", "no", *debug)
-    # An old one looks up from its file every 2 MB only.
+    # An old server replies only every 2 MB of its file.
     size = 40_000 if old() else 100
     server.client.execute_command("DEBUG", "POPULATE", 10_000, "key", size)
-    server.client.config_set("key-load-delay", 2000)  # us
+    server.client.config_set("key-load-delay", 2000)  # µs
     with suppress(redis.ResponseError):
         server.client.config_set("loading-process-events-interval-bytes", 1024)
 
@@ -118,7 +118,7 @@ def loading(stack: ExitStack) -> str:
 
 
 def moved(stack: ExitStack) -> str:
-    """One of two nodes of a cluster: the other one has all keys."""
+    """Starts one of two nodes of a cluster. The other node has all keys."""
     one, two = (started(stack, "--cluster-enabled", "yes") for _ in range(2))
     two.client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
     one.client.execute_command("CLUSTER", "MEET", "127.0.0.1", two.port)
@@ -127,7 +127,7 @@ def moved(stack: ExitStack) -> str:
 
 
 def until(ask: Callable[[], Any], word: str) -> None:
-    """Until it is refused for that reason."""
+    """Repeats the call until it is refused for that reason."""
     said = ""
 
     def refused() -> bool:
@@ -157,9 +157,9 @@ SICK = {
     full: "OOM",
     busy: "BUSY",
     loading: "LOADING",
-    frozen: "no ",  # answer, or connection
+    frozen: "no ",  # reply, or connection
 }
-#: They read, so that what only reads is answered truly: there is no lock.
+#: These servers serve reads. A read-only verb correctly returns that no lock exists.
 READ = [replica, full]
 
 
@@ -200,8 +200,8 @@ def test_every_verb_says_the_cause_in_time(
                 (node,) = caught.value.nodes
                 assert SICK[sick] in str(node.error), verb
                 assert "s3cret" not in f"{caught.value!r} {client!r} {node!r}"
-            if sick in READ:  # it says who holds it, and no other does
-                # Who asks at once, when the connection has just been given up for what was refused, is told so.
+            if sick in READ:  # the server can report the holder, and the others cannot
+                # A request right after a refused one may still see its closed connection.
                 def free() -> bool:
                     with suppress(redlock.QuorumUnavailable):
                         return not call(lock, "inspect").held
@@ -230,7 +230,7 @@ def test_a_cluster_is_named_at_once(stack: ExitStack, name: str, call: Call, ver
 def test_a_lease_on_a_server_that_falls_ill(
     stack: ExitStack, name: str, call: Call, verb: str
 ) -> None:
-    """The verb fails in time with its cause; the lease itself is held for as long as it is sure."""
+    """The verb fails in time with its cause. The lease itself stays held for as long as it is certain."""
     server = started(stack)
     with redlock.Redlock(server.url) as client:
         lease = call(client.lock(name, ttl=5, renew=False), "acquire")
@@ -247,7 +247,7 @@ def test_a_lease_on_a_server_that_falls_ill(
 def test_a_short_lease_does_not_cost_a_long_one_anything(
     stack: ExitStack, name: str, call: Call
 ) -> None:
-    """Both on one connection; the server stalls for longer than the short one lives."""
+    """Both leases use one connection. The server stalls for longer than the TTL of the short one."""
     server = started(stack)
     with redlock.Redlock(server.url) as client:
         long = call(client.lock(f"{name}-long", ttl=30), "acquire")

@@ -1,4 +1,4 @@
-"""`redlock.testing` and the pytest plugin: held by another, lost now, unavailable, in one test alone."""
+"""`redlock.testing` and the pytest plugin: held by another, lost now, unavailable, in one test only."""
 
 import asyncio
 import subprocess
@@ -185,7 +185,7 @@ def test_its_end_is_that_of_all_that_it_made(end: str) -> None:
     assert not theirs.held
     with pytest.raises(redlock.ClientClosed):
         client.lock("job").acquire()
-    # Failing was for the time of the test.
+    # The failure applied only during the test.
     redlock.Redlock(client.nodes).lock("other", wait=0).acquire().release()
 
 
@@ -262,7 +262,7 @@ def test_the_plugin_in_a_run_of_its_own(tmp_path: Path) -> None:
 def test_time_passes_although_the_program_s_clock_stands_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As under freezegun. The loop that would notify the holder is blocked by the call itself."""
+    """As with freezegun. The call itself blocks the loop that would notify the holder."""
 
     async def main() -> None:
         client = TestRedlock()

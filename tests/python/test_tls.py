@@ -1,4 +1,4 @@
-"""`rediss://` and `unix://` against real servers: who is trusted, and who is not."""
+"""`rediss://` and `unix://` against real servers: which certificates are trusted, and which are not."""
 
 import asyncio
 import pickle
@@ -51,7 +51,7 @@ def strict(folder: Path) -> Iterator[Secured]:
 
 
 def locks(call: Call, url: str, wait: float = 10, **options: Any) -> None:
-    """Takes a lock there and gives it back."""
+    """Acquires and releases a lock on the server."""
     with redlock.Redlock(url, **options) as client:
         call(call(client.lock("job", wait=wait), "acquire"), "release")
 

@@ -1,4 +1,4 @@
-"""trio, and anyio over both: the same locks, with cancellation by their rules."""
+"""trio, and anyio over both: the same locks, with their cancellation rules."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ Main = Callable[[], Awaitable[Any]]
 
 @pytest.fixture(params=["trio", "anyio-trio", "anyio-asyncio"])
 def run(request: pytest.FixtureRequest) -> Callable[[Main], Any]:
-    """`run(main)`, by each host and each way to it; `main` uses anyio."""
+    """`run(main)` for each host and each way to run it. `main` uses anyio."""
     if request.param == "trio":
         return lambda main: trio.run(main)
     backend = request.param.removeprefix("anyio-")
@@ -30,7 +30,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Main], Any]:
 
 
 async def nothing_is_left(client: redlock.Redlock) -> None:
-    """A cancellation that is still on its way to this task would end it here."""
+    """Checks that no cancellation is pending for this task, which would end it here."""
     async with client.lock("nothing-is-left", wait=60):
         await anyio.sleep(0)
 
@@ -117,7 +117,7 @@ def test_a_cancelled_wait_leaves_no_key(run: Any, client: redlock.Redlock, name:
         with pytest.raises(TimeoutError), anyio.fail_after(0.05):
             await lock.aacquire()
         await held.arelease()
-        # Nobody stands in the line for it.
+        # No waiter is in its queue.
         async with client.lock(name, wait=0):
             pass
 
@@ -164,7 +164,7 @@ def test_loss_cancels_the_body(run: Any, client: redlock.Redlock, name: str) -> 
             async with lease:
                 await client.aforce_release(name)
                 await anyio.sleep_forever()
-        # Nothing of the cancellation is left.
+        # No cancellation is pending.
         await nothing_is_left(client)
 
     run(main)
@@ -269,7 +269,7 @@ def test_a_blocked_loop_does_not_get_an_expired_lease(run: Any, name: str) -> No
     lock = client.lock(name, ttl=0.2, renew=False)
 
     async def block() -> None:
-        # The acquire is under way. The loop is blocked until its lease was granted and has expired.
+        # The acquire is in progress. The loop is blocked until its lease was granted and has expired.
         eventually(lambda: client.stats().granted == 1)
         eventually(lambda: not lock.inspect().held)
         blocked.append(True)
@@ -331,7 +331,7 @@ def test_a_callback_that_raises_is_logged_and_ends_nothing(
 
 
 def test_tasks_are_told_apart(run: Any, client: redlock.Redlock, name: str) -> None:
-    """A task that waits for itself is warned of; one that waits for another is not."""
+    """A task that waits for itself gets a warning. A task that waits for another one does not."""
     lock = client.lock(name, wait=0.05)
 
     async def other() -> None:
@@ -359,7 +359,7 @@ def test_blocking_in_a_run_is_warned_of(run: Any, client: redlock.Redlock, name:
 
     run(main)
 
-    # And not in one of its worker threads.
+    # Not in one of its worker threads.
     async def threads() -> None:
         def work() -> bool:
             with client.lock(name) as lease:

@@ -1,4 +1,4 @@
-"""What type checkers and readers of annotations find."""
+"""The results of type checkers and of code that reads annotations."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ STUB = Path(redlock.__file__).with_name("_native.pyi").read_text()
     "owner", [redlock.Redlock, redlock.Lock, redlock.Lease, redlock.testing.TestRedlock]
 )
 def test_every_method_has_type_hints_that_can_be_read(owner: Any) -> None:
-    """As frameworks read them of what they inject. The types are in the stubs."""
+    """Frameworks read them for injected objects. The types are in the stubs."""
     for name in dir(owner):
         method = getattr(owner, name)
         if callable(method) and hasattr(method, "__annotations__"):
@@ -26,7 +26,7 @@ def test_every_method_has_type_hints_that_can_be_read(owner: Any) -> None:
 
 @pytest.mark.parametrize("module", ["__init__", "errors", "otel", "testing"])
 def test_every_public_attribute_has_a_declared_type(module: str) -> None:
-    """As `pyright --verifytypes` asks: what it infers may differ between type checkers."""
+    """Required by `pyright --verifytypes`, because inferred types may differ between type checkers."""
     tree = ast.parse(Path(redlock.__file__).with_name(f"{module}.py").read_text())
     attributes = [
         target.attr

@@ -1,4 +1,4 @@
-"""Values of odd classes where options and names belong: one error, InvalidOption, and nothing is sent."""
+"""Values of unusual classes for options and names raise only InvalidOption, and no command is sent."""
 
 import asyncio
 import datetime
@@ -18,7 +18,7 @@ Use = Callable[[Any], object]
 
 
 class Raises:
-    """Every question about it fails, its repr too."""
+    """Every operation on it fails, including its repr."""
 
     def fails(self, *_: object) -> Any:
         raise RuntimeError("a question")

@@ -1,4 +1,4 @@
-"""What type checkers say of the package as it stands here; `packages/` asks the same of what is published."""
+"""The result of type checkers for the package in this tree. `packages/` checks the published one."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Node URLs as other clients write them (vectors/urls.toml), and options that go with them."""
+"""Node URLs in the formats of other clients (vectors/urls.toml), and options beside them."""
 
 import logging
 import re
@@ -64,7 +64,7 @@ def test_a_server_that_proves_nothing_is_believed_where_that_was_asked_for_and_s
         with redlock.Redlock(server.tls_url, tls_verify=False) as client:
             for _ in range(3):
                 client.lock("job").acquire().release()
-            # The connection is made anew: nothing is said again.
+            # After a reconnect, the message is not repeated.
             server.client.client_kill_filter(_type="normal", skipme=True)
             client.lock("job", wait=5).acquire().release()
         said = [record for record in caplog.records if "tls_verify is off" in record.getMessage()]

@@ -1,4 +1,4 @@
-"""The option limits, error codes and foreign keys that every language has in common: tests/vectors."""
+"""The option limits, error codes and foreign keys that all languages share: tests/vectors."""
 
 import logging
 import tomllib
@@ -28,7 +28,7 @@ def about(case: dict[str, Any]) -> str:
 
 
 def verify(case: dict[str, Any], make: Callable[[], object]) -> None:
-    """What the row says, of one call."""
+    """Checks one call against its row."""
     if "error" not in case:
         make()
         return
@@ -52,7 +52,7 @@ def names(case: dict[str, Any]) -> list[str]:
 
 
 def in_seconds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row for milliseconds only is not about this language."""
+    """Returns the rows without those that apply only to milliseconds."""
     mine = [row for row in rows if "seconds" in row or "milliseconds" not in row]
     return [{"seconds": {}} | row for row in mine]
 
@@ -91,7 +91,7 @@ def test_client_options_are_checked_before_anything_is_sent(
 
 
 def test_options_in_order_reach_the_node() -> None:
-    """The proof that the tests above could fail."""
+    """Proves that the tests above can fail."""
     node = Silent()
     with (
         redlock.Redlock(node.url) as client,

@@ -1,6 +1,7 @@
-"""Whoever frees a lock wakes the waiter: by the server's push, by the connection's end, at the holder's ttl.
+"""A lock that becomes free wakes the waiter: by a push of the server, by the end of the connection, or at the holder's
+TTL.
 
-Where the server cannot push, waiters poll.
+If the server cannot push, waiters poll.
 """
 
 import logging
@@ -16,12 +17,12 @@ import redlock
 
 from .servers import Server
 
-#: The tests of the first tier wait for a release, too, and measure nothing.
+#: Tests of the first tier also wait for a release, but measure nothing.
 pytestmark = pytest.mark.slow("measures how soon a waiter is woken")
 
 Call = Callable[..., Any]
 
-#: A waiter that is not told asks again half a second after it asked first, at the earliest.
+#: A waiter without a notification retries half a second after its first attempt at the earliest.
 ASLEEP = 0.15
 SOON = 0.25
 HELD_MS = 60_000
@@ -29,14 +30,14 @@ HELD_MS = 60_000
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[Server]:
-    """Of these tests alone: they flush it."""
+    """Starts a server for these tests only, because they flush it."""
     server = Server()
     yield server
     server.close()
 
 
 def delay(call: Call, lock: redlock.Lock, wake: Callable[[], object]) -> float:
-    """Waits, is woken by `wake` on another thread, and says how long after."""
+    """Returns how long after `wake`, called on another thread, the waiter acquires."""
 
     def later() -> float:
         time.sleep(ASLEEP)
@@ -52,7 +53,7 @@ def delay(call: Call, lock: redlock.Lock, wake: Callable[[], object]) -> float:
 
 
 def best_of_three(call: Call, lock: redlock.Lock, hold: Callable[[], Any]) -> float:
-    """One may be late on a busy machine; none is this early without being told."""
+    """Returns the best of three. One may be late on a busy machine, but none is this early without a notification."""
     return min(delay(call, lock, hold()) for _ in range(3))
 
 
@@ -134,7 +135,7 @@ def test_a_waiter_wakes_when_the_holders_ttl_ends(
             lease = call(client.lock(name), "acquire", wait=30)
             took.append(time.monotonic() - began)
             call(lease, "release")
-    assert ttl - 0.05 < min(took) < 0.45, took  # asked again without a reason: 0.5 at the earliest
+    assert ttl - 0.05 < min(took) < 0.45, took  # an unnotified retry takes at least 0.5
 
 
 def test_a_waiter_goes_on_when_the_server_restarts_without_its_data(name: str, call: Call) -> None:
@@ -142,7 +143,7 @@ def test_a_waiter_goes_on_when_the_server_restarts_without_its_data(name: str, c
     try:
         with redlock.Redlock(server.url) as client:
             assert server.client.set(f"lock:{name}", "somebody", px=HELD_MS)
-            # Reconnects within a second, far below the holder's ttl.
+            # Reconnects within a second, far below the holder's TTL.
             assert delay(call, client.lock(name), lambda: server.restart()) < 5
     finally:
         server.close()
@@ -150,7 +151,7 @@ def test_a_waiter_goes_on_when_the_server_restarts_without_its_data(name: str, c
 
 @pytest.fixture(params=["no CLIENT command", "no RESP3"])
 def mute(request: pytest.FixtureRequest) -> Iterator[tuple[Server, str]]:
-    """A server that cannot push to us, and its URL."""
+    """Yields a server that cannot push to this client, and its URL."""
     resp2 = request.param == "no RESP3"
     server = Server(*(("--rename-command", "HELLO", "") if resp2 else ()))
     url = server.url
@@ -170,8 +171,8 @@ def test_where_the_server_cannot_push_waiters_poll_and_the_log_says_so_once(
         seconds = best_of_three(call, client.lock(name), lambda: redis_py(server, name))
         server.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         call(call(client.lock(name), "acquire", wait=10), "release")
-        time.sleep(0.1)  # the log has a thread of its own
-    assert seconds < SOON  # by asking often
+        time.sleep(0.1)  # the log has a separate thread
+    assert seconds < SOON  # by frequent polling
     said = [record for record in caplog.records if "no client tracking" in record.message]
     assert [record.levelno for record in said] == [logging.WARNING], caplog.text
     assert f"127.0.0.1:{server.port}" in said[0].message

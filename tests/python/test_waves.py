@@ -1,4 +1,4 @@
-"""Waves of requests to the example server: of a hundred at once, exactly one gets the lock."""
+"""Waves of requests to the example server: of a hundred at once, exactly one acquires the lock."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ PATHS = ("/job", "/report")
 
 @contextmanager
 def listening(redis_url: str) -> Iterator[int]:
-    """The example under uvicorn in a process of its own; ends it as an operator would."""
+    """Runs the example under uvicorn in a separate process, and ends it as an operator would."""
     command = [sys.executable, "-m", "uvicorn", "server:app", "--port", "0", "--no-access-log"]
     process = subprocess.Popen(
         command,
@@ -61,7 +61,7 @@ async def post(port: int, path: str) -> int:
 
 
 async def waves(ports: list[int], path: str) -> list[tuple[Counter[int], float]]:
-    """Sends each a second after the one before; counts the answers."""
+    """Sends each wave a second after the one before. Returns the counts of the responses."""
     answers = []
     for _ in range(WAVES):
         began = time.monotonic()
@@ -75,7 +75,7 @@ async def waves(ports: list[int], path: str) -> list[tuple[Counter[int], float]]
 
 @pytest.mark.slow("five waves, a second each")
 def test_one_of_a_hundred_gets_the_lock_in_each_wave(redis_server: Server) -> None:
-    """On two servers at once, in an async handler and in one that runs in a thread."""
+    """On two servers at once, in an async handler and in a handler that runs in a thread."""
 
     async def main(ports: list[int]) -> list[list[tuple[Counter[int], float]]]:
         return await asyncio.gather(*(waves(ports, path) for path in PATHS))

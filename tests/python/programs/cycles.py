@@ -1,4 +1,4 @@
-"""Acquires and releases many times, in every way a call can end, and reports what the process holds on to."""
+"""Acquires and releases many times, with every way for a call to end, and reports the remaining resources."""
 
 import sys
 
@@ -38,7 +38,7 @@ async def async_call(thing: Any, verb: str, *args: Any, **options: Any) -> Any:
 
 
 async def cycle(at: int, call: Call) -> str:
-    """Most are plain, some are refused, lost, collected, cancelled, or the client's only one."""
+    """Runs one cycle. Most are plain, and some are refused, lost, collected, cancelled, or the client's only one."""
     match at % 50:
         case 3 | 13 | 23 | 33 | 43:
             return await CANCELLED[KIND](at) if KIND in CANCELLED else await refused(call)
@@ -136,7 +136,7 @@ CANCELLED = {"async": cancelled, "trio": cancelled_in_trio, "gevent": killed}
 
 
 async def pause() -> None:
-    """Whatever loop runs here gets its turn."""
+    """Gives the running event loop a turn."""
     if KIND == "async":
         await asyncio.sleep(0)
     elif KIND == "trio":
@@ -160,7 +160,7 @@ def play() -> None:
 
         trio.run(burst, async_call)
     else:
-        with contextlib.suppress(StopIteration):  # nothing in it waits
+        with contextlib.suppress(StopIteration):  # it contains no wait
             burst(sync_call).send(None)
 
 
@@ -179,7 +179,7 @@ def measure() -> dict[str, int]:
     }
 
 
-# A loss is a warning each; what is measured here is not the console.
+# Each loss logs a warning. The console output is not part of the measurement.
 logging.getLogger("redlock").addHandler(logging.NullHandler())
 logging.getLogger("redlock").propagate = False
 warnings.simplefilter("ignore", ResourceWarning)

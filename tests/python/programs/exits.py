@@ -1,4 +1,4 @@
-"""Ends while threads, loops and callbacks are in the middle of something: URL NAME WHAT [HOW], as WHAT and HOW say."""
+"""Exits while threads, loops and callbacks are active: URL NAME WHAT [HOW], as WHAT and HOW specify."""
 
 import asyncio
 import os
@@ -76,7 +76,7 @@ print("done", flush=True)
 
 
 def leave(how: str) -> None:
-    """In the body of a `with` of the main thread."""
+    """Exits in the body of a `with` of the main thread."""
     match how:
         case "sys.exit":
             sys.exit(3)

@@ -1,4 +1,4 @@
-"""More losses than there is room for in the log, whose handler takes its time: COUNT."""
+"""More losses than the log queue can hold, with a slow handler: COUNT."""
 
 import logging
 import sys
@@ -37,7 +37,7 @@ for number in range(COUNT):
 go_on.set()
 while len(told) < COUNT or not any("dropped" in text for text in records):
     pass
-# Behind all of it.
+# Ordered after all of them.
 lose(COUNT)
 while len(told) <= COUNT:
     pass

@@ -1,4 +1,7 @@
-"""Forks while threads lock: URL NAME FORKS. Every child locks anew, sync and in asyncio, and its exit code says so."""
+"""Forks while threads lock: URL NAME FORKS.
+
+Every child locks again, sync and in asyncio, and reports the result in its exit code.
+"""
 
 import asyncio
 import os
@@ -16,12 +19,12 @@ client = redlock.Redlock(url)
 stop = threading.Event()
 #: Children at a time.
 MANY = 8
-#: Seconds after which a child counts as hanging: SIGALRM ends it.
+#: Seconds after which a child counts as hanging. SIGALRM ends it.
 HANGS = 30
 
 
 def hammer(number: int) -> None:
-    """New keys and one that all want, and every third with a callback, so that every thread of ours has work."""
+    """Locks new keys and one shared key, with a callback on every third, so that every thread of redlock is active."""
     at = 0
     while not stop.is_set():
         at += 1
@@ -61,7 +64,7 @@ def reap(running: dict[int, int], most: int) -> None:
             sys.exit(f"child {number} ended with {status}")
 
 
-# asyncio makes it under a lock of its own, which a child that was forked meanwhile would wait for in vain.
+# asyncio creates it under its own lock. A child that was forked meanwhile would wait for that lock forever.
 asyncio.get_event_loop_policy()
 held = client.lock(f"{name}-held", ttl=60).acquire()
 threads = [threading.Thread(target=hammer, args=(number,), daemon=True) for number in range(3)]

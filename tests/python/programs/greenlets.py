@@ -1,4 +1,4 @@
-"""Takes locks in a process that gevent or eventlet has patched: LIBRARY before|after URL works|waits."""
+"""Acquires locks in a process that gevent or eventlet has patched: LIBRARY before|after URL works|waits."""
 
 import sys
 import time

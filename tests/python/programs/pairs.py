@@ -1,4 +1,4 @@
-"""Takes and gives back: pairs.py one|many URL PAIRS, by one thread or by 64 asyncio tasks."""
+"""Acquires and releases: pairs.py one|many URL PAIRS, in one thread or in 64 asyncio tasks."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""The first use where no file can be opened, or no thread started: URL files|threads."""
+"""The first use if no file can be opened, or no thread started: URL files|threads."""
 
 import asyncio
 import logging

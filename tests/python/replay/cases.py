@@ -1,4 +1,4 @@
-"""Each test here is a case of another library's own tests, by meaning; rows.toml says how each meaning fares."""
+"""The test cases of other libraries, reproduced by meaning. rows.toml has the verdict on each."""
 
 import tomllib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ VERDICTS = ("same", "better", "differs", "none", "worse")
 
 @dataclass
 class Source:
-    """A library's test files, each with the number of its cases; a case may be in several of them."""
+    """The test files of a library, each with the number of its cases. A case may be in several of them."""
 
     library: str
     files: dict[str, int]
@@ -21,7 +21,7 @@ class Source:
     cases: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def asks(self, row: str, *files: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """The test that it decorates is a case of these files, of all if none is named."""
+        """Marks the decorated test as a case of these files, or of all files if none is named."""
 
         def note(test: Callable[..., Any]) -> Callable[..., Any]:
             name = test.__name__

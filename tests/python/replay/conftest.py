@@ -1,4 +1,4 @@
-"""Two clients that know nothing of each other, a look from outside, and three servers."""
+"""Two independent clients, a redis-py client, and three servers."""
 
 import gc
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from ..servers import Server
 def ours(redis_server: Server) -> Iterator[redlock.Redlock]:
     with redlock.Redlock(redis_server.url, key_prefix="") as client:
         yield client
-    gc.collect()  # a lease that the test forgot warns here, and a warning is a failure
+    gc.collect()  # a forgotten lease warns here, and a warning is a failure
 
 
 @pytest.fixture
 def another(redis_server: Server) -> Iterator[redlock.Redlock]:
-    """Somebody else: as another process would be."""
+    """Yields a second client, which acts like another process."""
     with redlock.Redlock(redis_server.url, key_prefix="") as client:
         yield client
     gc.collect()
@@ -28,7 +28,7 @@ def another(redis_server: Server) -> Iterator[redlock.Redlock]:
 
 @pytest.fixture
 def r(redis_server: Server) -> Any:
-    """The server as redis-py sees it."""
+    """Yields the server as redis-py sees it."""
     return redis_server.client
 
 
@@ -43,7 +43,7 @@ def three_servers() -> Iterator[list[Server]]:
 
 @pytest.fixture
 def trio_of_nodes(three_servers: list[Server]) -> Iterator[list[Server]]:
-    """Three servers, which a test may freeze."""
+    """Yields three servers that a test may freeze."""
     yield three_servers
     for server in three_servers:
         server.thaw()

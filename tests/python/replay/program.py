@@ -1,4 +1,4 @@
-"""A process of its own: `program.py URL NAME WHAT EFFECT [HOW_MANY]` does one thing and says what it saw."""
+"""A separate process: `program.py URL NAME WHAT EFFECT [HOW_MANY]` performs one action and prints what it saw."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ if effect == "gevent":
 
     monkey.patch_all()
 elif effect == "eventlet":
-    # It warns of itself.
+    # It emits a warning.
     warnings.simplefilter("ignore")
     import eventlet
 
@@ -24,7 +24,7 @@ outside = redis.Redis(port=int(url.rpartition(":")[2]), decode_responses=True, p
 
 
 def hold(ttl: float, seconds: float) -> None:
-    """A `with`, what the server has meanwhile, and afterwards."""
+    """Runs a `with`, and prints the server's state during and after it."""
     with redlock.Redlock(url, key_prefix="") as client:
         with client.lock(name, ttl=ttl) as lease:
             time.sleep(seconds)
@@ -36,7 +36,7 @@ def hold(ttl: float, seconds: float) -> None:
 
 
 def crowd(how_many: int, keeps: bool) -> None:
-    """So many children at once; each says how many hold it, itself among them."""
+    """Starts this many children at once. Each prints how many hold the lock, including itself."""
     start = time.monotonic() + 2
     children = []
     for _ in range(how_many):

@@ -23,7 +23,7 @@ asks = THEIRS.asks
 
 
 def clients(stack: ExitStack, servers: list[Server]) -> list[redlock.Redlock]:
-    """Two that know nothing of each other."""
+    """Creates two independent clients."""
     urls = [server.url for server in servers]
     options: dict[str, Any] = {"key_prefix": "", "restart_guard": 0}
     return [stack.enter_context(redlock.Redlock(urls, **options)) for _ in range(2)]
@@ -37,7 +37,7 @@ def pair(redis_server: Server) -> Any:
 
 @pytest.fixture
 def pair_of_two(redis_server: Server) -> Any:
-    """Over two servers: both must grant."""
+    """Yields a pair of clients over two servers, both of which must grant."""
     with ExitStack() as stack:
         second = Server()
         stack.callback(second.close)
@@ -193,7 +193,7 @@ def test_lock_one_retry(pair: Any, name: str, call: Call) -> None:
 def gives_up_and_leaves_nothing(
     servers: list[Server], name: str, call: Call, error: type[redlock.LockError]
 ) -> None:
-    """Two of three say no or nothing: what the third one granted is taken back."""
+    """Two of three nodes refuse or do not reply. The grant of the third one is cancelled."""
     with redlock.Redlock(
         [server.url for server in servers], key_prefix="", restart_guard=0, node_timeout=0.2
     ) as client:
@@ -235,7 +235,7 @@ def test_lock_expire_retries_for_timeouts(
 
 @asks("too_short", ALGORITHM)
 def test_lock_expire_retries_because_drift(ours: redlock.Redlock, name: str, call: Call) -> None:
-    # One per cent and 2 ms are off at once: what is left is less than the servers have.
+    # One percent and 2 ms are subtracted immediately, so less remains than the servers report.
     lease = call(ours.lock(name, ttl=10), "acquire")
     assert lease.remaining < 10 - 0.1
     call(lease, "release")
@@ -310,7 +310,7 @@ def test_destroy_lock_manager(redis_server: Server, r: Any, name: str, call: Cal
     lease = call(client.lock(name, ttl=1), "acquire")
     assert call(client, "shutdown", 0.1) == 1
     assert (lease.held, r.exists(name)) == (False, 0)
-    # What ended with it is the last that knows of the connection.
+    # The ended lease holds the last reference to the connection.
     del lease
     eventually(lambda: not any(each["name"] == name for each in r.client_list()))
 
@@ -318,7 +318,7 @@ def test_destroy_lock_manager(redis_server: Server, r: Any, name: str, call: Cal
 @asks("renewal", ALGORITHM)
 def test_auto_extend(ours: redlock.Redlock, r: Any, name: str, call: Call) -> None:
     lease = call(ours.lock(name, ttl=1), "acquire")
-    # By then its ttl is over.
+    # Its TTL is over by then.
     eventually(lambda: ours.stats().renewed >= 4)
     assert (lease.held, r.get(name)) == (True, lease.token)
     call(lease, "release")

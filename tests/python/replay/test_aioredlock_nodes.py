@@ -18,7 +18,7 @@ ONE, MORE = "tests/ut/test_redis.py::TestInstance", "tests/ut/test_redis.py::Tes
 SENTINEL, UTILITY = "tests/ut/test_sentinel.py", "tests/ut/test_utility.py"
 THEIRS = Source("aioredlock", {ONE: 12, MORE: 8, SENTINEL: 2, UTILITY: 6})
 asks = THEIRS.asks
-#: What a node does that is asked: grants, says no, or is away.
+#: The behaviours of a node: it grants, refuses, or is down.
 OK, HELD, AWAY = "ok", "held", "away"
 GOOD = [(OK, OK, OK), (OK, OK, HELD), (OK, OK, AWAY)]
 BAD = [
@@ -31,7 +31,7 @@ BAD = [
 
 
 def over(servers: list[Server], nodes: tuple[str, ...], name: str) -> redlock.Redlock:
-    """A client of servers that do so."""
+    """Creates a client for nodes with these behaviours."""
     urls = []
     for server, does in zip(servers, nodes, strict=True):
         urls.append(f"redis://127.0.0.1:{free_port()}" if does == AWAY else server.url)
@@ -192,7 +192,7 @@ def test_three_instances_combination_errors(
     nodes: tuple[str, ...],
     error: type[redlock.LockError],
 ) -> None:
-    # It is over as soon as a quorum is impossible: on a busy machine a refusal may be heard before a second fault.
+    # It ends as soon as a quorum is impossible. On a busy machine a refusal may arrive before a second error.
     first = (redlock.LockTimeout,) if HELD in nodes else ()
     with over(trio_of_nodes, nodes, name) as client:
         with pytest.raises((error, *first)) as caught:

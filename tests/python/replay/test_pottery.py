@@ -24,7 +24,7 @@ asks = THEIRS.asks
 
 @pytest.fixture
 def broken() -> redlock.Redlock:
-    """A client whose node is away."""
+    """Yields a client whose node is down."""
     return redlock.Redlock(f"redis://127.0.0.1:{free_port()}", key_prefix="")
 
 
@@ -42,7 +42,7 @@ def test_context_manager_fails_within_auto_release_time(
         client.lock(f"{name}-first").acquire().release()
         redis_server.freeze()
         try:
-            # No answer in time, and so no lock.
+            # No reply arrives in time, so the lock is not acquired.
             with pytest.raises(redlock.QuorumUnavailable):
                 within(client.lock(name, ttl=0.1, wait=0), lambda _: pytest.fail("too late"))
         finally:
@@ -95,7 +95,7 @@ def test_acquire_same_lock_twice_non_blocking_without_timeout(
 
 
 def one_option(ours: redlock.Redlock, name: str, call: Call) -> None:
-    """Whether and how long to wait are one: they cannot contradict each other."""
+    """A single option says whether and how long to wait, so no contradiction is possible."""
     with pytest.raises(ValueError, match="0 tries once"):
         call(ours.lock(name), "acquire", blocking=False, timeout=0)
     call(call(ours.lock(name), "acquire", wait=0), "release")
@@ -148,7 +148,7 @@ def extends_without_count(lock: redlock.Lock, call: Call) -> None:
     lease = call(lock, "acquire")
     for _ in range(5):
         call(lease, "extend", 60)
-    # Not the number of extensions ends it, but its time.
+    # The time limits the lease, not the number of extensions.
     assert 0 < lease.remaining <= 2
     call(lease, "release")
 
@@ -312,7 +312,7 @@ def test_locked_quorumisimpossible(broken: redlock.Redlock, name: str, call: Cal
 
 
 def fails(redis_server: Server, name: str, call: Call, verb: str) -> None:
-    """The server stops answering: what is asked of a lease raises, and the lease is still held."""
+    """The server stops replying. Operations on a lease raise an error, and the lease is still held."""
     with redlock.Redlock(redis_server.url, key_prefix="", node_timeout=0.3) as client:
         lease = call(client.lock(name, ttl=20), "acquire")
         redis_server.freeze()
@@ -357,7 +357,7 @@ def test_contention(name: str, call: Call, how_many: int) -> None:
     assert how_many > 1 or leases
     for lease in leases:
         call(lease, "release")
-    # Nobody's votes are left to keep the next one out.
+    # No remaining vote keeps the next client out.
     call(call(clients[0].lock(name), "acquire", wait=20), "release")
 
 
@@ -366,7 +366,7 @@ def test_synchronize(ours: redlock.Redlock, name: str) -> None:
     @ours.lock(name)
     def work() -> tuple[float, float]:
         begin = time.monotonic()
-        # For as long as the others wait.
+        # Runs for as long as the others wait.
         eventually(lambda: ours.stats().waiting + len(worked) == 2)
         worked.append(None)
         return begin, time.monotonic()

@@ -27,7 +27,7 @@ effects = pytest.mark.parametrize("effect", ["", "gevent", "eventlet"])
 
 
 def said(*words: str) -> list[str]:
-    """What a process of its own says that does `program.py`."""
+    """Returns the output of a separate process that runs `program.py`."""
     with processes.run(PROGRAM, *words) as process:
         out, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
@@ -35,7 +35,7 @@ def said(*words: str) -> list[str]:
 
 
 def waits(lock: redlock.Lock, wait: float = 20) -> float:
-    """How long somebody else waits for it, in a thread of their own."""
+    """Returns how long another client waits for the lock, in a separate thread."""
 
     def acquire() -> None:
         lock.acquire(wait=wait).release()
@@ -270,7 +270,7 @@ def test_reset(ours: redlock.Redlock, another: redlock.Redlock, name: str, call:
 
 
 def nobody_resets_all(ours: redlock.Redlock, another: redlock.Redlock, name: str) -> None:
-    """`release_all` is for a client's own."""
+    """`release_all` affects only the leases of the calling client."""
     lease = ours.lock(f"{name}-1").acquire()
     mine = another.lock(f"{name}-2").acquire()
     assert another.release_all() == 1
@@ -348,7 +348,7 @@ def test_auto_renewal(ours: redlock.Redlock, r: Any, name: str, call: Call) -> N
     ours.lock(f"{name}-first").acquire().release()
     before = threading.active_count()
     lease = call(ours.lock(name, ttl=1), "acquire")
-    # By then its ttl is over.
+    # Its TTL is over by then.
     renewed = ours.stats().renewed
     eventually(lambda: ours.stats().renewed >= renewed + 4)
     assert r.get(name) == lease.token
@@ -375,7 +375,7 @@ def test_reset_signalizes(ours: redlock.Redlock, another: redlock.Redlock, name:
     lease = ours.lock(name, ttl=60).acquire()
     timer = threading.Timer(0.3, ours.force_release, [name])
     timer.start()
-    # Below the ttl: it was told.
+    # Less than the TTL, so the waiter was notified.
     assert waits(another.lock(name)) > 0.2
     timer.join()
     eventually(lambda: not lease.held)

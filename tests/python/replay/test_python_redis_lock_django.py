@@ -23,7 +23,7 @@ def test_reset_all(ours: redlock.Redlock, another: redlock.Redlock, name: str) -
 
 @asks("django")
 def test_django_works(r: Any, name: str, within: Call) -> None:
-    # What django-redis' cache gives by `get_client()`.
+    # The result of `get_client()` of django-redis' cache.
     with redlock.Redlock.from_client(r, key_prefix="") as client:
         assert within(client.lock(name), lambda lease: r.get(name) == lease.token)
 

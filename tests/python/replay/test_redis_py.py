@@ -244,7 +244,7 @@ def extended(ours: redlock.Redlock, r: Any, name: str, call: Call, ttl: float) -
     lease = call(ours.lock(name, ttl=ttl, renew=False), "try_acquire")
     eventually(lambda: r.pttl(name) < ttl * 1000 - 90)
     call(lease, "extend", ttl)
-    # From now on, and not beyond.
+    # Counted from now, and not longer.
     assert ttl * 1000 - 90 < r.pttl(name) <= ttl * 1000
     call(lease, "release")
 
@@ -322,7 +322,7 @@ def test_release_cancellation_preserves_lock_state(
         async def give_back() -> None:
             await lease.arelease()
 
-        # Cancelled before it has begun: still held. Cancelled while under way: it goes.
+        # Cancelled before it begins, it leaves the lease held. Cancelled later, it releases.
         for turns, held in ((0, True), (1, False)):
             releasing = asyncio.create_task(give_back())
             for _ in range(turns):

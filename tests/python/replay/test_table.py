@@ -1,4 +1,4 @@
-"""The table of docs/migrating-from.md is what was played here; UPDATE_TABLE=1 writes it anew."""
+"""The table of docs/migrating-from.md matches these tests. UPDATE_TABLE=1 rewrites it."""
 
 import os
 from collections import defaultdict
@@ -44,7 +44,7 @@ def counts() -> dict[str, dict[str, int]]:
 
 
 def table() -> str:
-    """How many of each library fare how; then each row with the names of its cases."""
+    """Returns the number of cases per library and verdict, and then each row with its cases."""
     lines = [
         "| | cases | same | better | differs | no equivalent | worse |",
         "|---|---|---|---|---|---|---|",
