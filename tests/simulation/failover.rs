@@ -15,7 +15,7 @@ impl World {
         self.at(at, Event::Broken { client, node, epoch });
     }
 
-    /// Promotes the node's replica.
+    /// The node's replica becomes the primary.
     pub(super) fn switch(&mut self, node: usize, stale: Time, down: Time) {
         let now = self.now;
         let count = self.servers[node].replicas.len();
