@@ -1,5 +1,6 @@
-// A wall clock that is off by WALL_OFFSET_S seconds, for the process into which this is preloaded; or by as many as
-// the file WALL_OFFSET_FILE has at that moment, a long. With SLEWED, every clock that NTP slews runs slower by a twelfth.
+// A wall clock with an offset of WALL_OFFSET_S seconds, for the process into which this is preloaded. WALL_OFFSET_FILE
+// names a file with a changeable offset instead, a long. With SLEWED, every clock that NTP slews runs slower by a
+// twelfth.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -36,7 +36,7 @@ def library(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """Starts a server with a user whose password has characters with a meaning in a URL. A test module may override it."""
+    """Starts a server with a user whose password has special characters of a URL. Test modules may override it."""
     server = Server("--user", "app", "on", ">s3c/r:e@t", "~*", "&*", "+@all")
     yield server
     server.close()

@@ -1,4 +1,4 @@
-"""The futures that redlock's coroutines await: they have what asyncio requires, and their task continues immediately."""
+"""The futures that redlock's coroutines await: asyncio accepts them, and their task continues immediately."""
 
 import asyncio
 import gc

@@ -11,7 +11,7 @@ HELD = 20_000
 
 
 def pairs(client: redlock.Redlock) -> float:
-    """Returns the CPU time for a hundred pairs. It is the best of several runs, because other load slows each of them."""
+    """Returns the CPU time for a hundred pairs. It is the best of several runs, because other load slows them."""
 
     def once() -> float:
         before = time.thread_time()

@@ -1,4 +1,4 @@
-"""A decorated function's lock: its name from the arguments of each call, and the errors of a call without a valid name."""
+"""A decorated function's lock: its name from the arguments of each call, and the errors without a valid name."""
 
 import asyncio
 import functools
