@@ -1,4 +1,4 @@
-// AbortSignal: before anything is sent, while waiting, afterwards.
+// AbortSignal: before any command is sent, while waiting, afterwards.
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { Redlock } from "redlock-native";

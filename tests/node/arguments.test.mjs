@@ -1,4 +1,4 @@
-// Other libraries' options, wrong types, values in the wrong place: tests/vectors/arguments.toml.
+// Options of other libraries, wrong types, and misplaced values: tests/vectors/arguments.toml.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
 import {
@@ -17,7 +17,9 @@ const rows = table("arguments");
 const client = () => new Redlock(`redis://127.0.0.1:${silent.ports[0]}`);
 const body = () => assert.fail("the body must not run");
 
-/** What a row calls; what is needed before options; whether it rejects instead of throwing. */
+/**
+ * For each call of a row: the function, its arguments before the options, and whether it rejects rather than throws.
+ */
 const CALLS = {
   client: { calls: [(...args) => new Redlock(...args)], needed: ["memory://"] },
   configure: { calls: [configure], needed: ["memory://"] },

@@ -1,4 +1,4 @@
-// Many callers at once, and a thread that is blocked while its calls are answered.
+// Many callers at once, and a thread that is blocked while its calls complete.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
 import { block, fresh, serverForSuite } from "./helper.mjs";
@@ -28,7 +28,7 @@ test("more calls and outcomes at once than fit into one crossing all arrive", as
   assert.equal(new Set(leases.map(({ token }) => token)).size, 2000);
   for (const { token } of leases) assert.match(token, /^[0-9a-f]{32}$/);
   assert.equal(redlock.leases().length, 2000);
-  // By now the outcomes of one turn make calls in the next: a whole round of both directions.
+  // By now the outcomes of one turn make calls in the next one: a full round in both directions.
   const again = async (lease) => {
     await lease.release();
     const next = await redlock.lock(fresh("crowd")).acquire();
@@ -43,7 +43,7 @@ test("the outcome of a cancelled call never passes for that of the call after it
   for (let round = 0; round < 20; round++) {
     const controller = new AbortController();
     const cancelled = redlock.lock(fresh()).acquire({ signal: controller.signal });
-    block(3); // Its lease is on its way by now.
+    block(3); // Its lease is in flight by now.
     controller.abort();
     const lock = redlock.lock(fresh());
     const next = lock.acquire();
@@ -64,7 +64,7 @@ test("a lease whose caller is cancelled by another lease's caller is given back"
     const first = redlock.lock(fresh())[acquire]();
     const aborting = first.then(() => controller.abort());
     const second = lock.acquire({ signal: controller.signal });
-    block(50); // Both outcomes are there by now, and are delivered one after the other.
+    block(50); // Both outcomes have arrived, and are delivered one after the other.
     const third = aborting.then(() => redlock.lock(fresh()).acquire());
     await assert.rejects(second, { name: "AbortError" });
     await (await first).release();
@@ -127,7 +127,8 @@ test("an acquire that is tried again has one budget of wait, and ends with LockT
   block(400);
   // Its lease has expired. Another holder has the key when this thread runs again.
   const foreign = server.cli("SET", lock.key, "x", "NX", "PX", "60000");
-  // After this the budget is used up: the new attempt is one round. A budget of its own would outlast the second call's.
+  // After this the wait budget is used up, so the new attempt is one round. With a separate budget it would outlast the
+  // second call.
   block(900);
   await Promise.all([first, call("second", { wait: 800 }), foreign]);
   assert.deepEqual(ended, ["first", "second"]);

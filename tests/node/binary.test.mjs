@@ -1,4 +1,4 @@
-// What is said where the binary cannot be used: each case made for real, in a copy of the package without it.
+// The messages for an unusable binary. Each case is reproduced in a copy of the package without the binary.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -30,7 +30,7 @@ before(async () => {
 
 after(() => rm(folder, { recursive: true, force: true }));
 
-/** What was said in each case, without what differs from one machine to another. */
+/** The message of each case, without the parts that depend on the machine. */
 const messages = new Map();
 
 function kept(what, message) {
@@ -49,7 +49,7 @@ function kept(what, message) {
   messages.set(what, plain);
 }
 
-/** A folder with the package as npm would install it, and these packages of platforms beside it. */
+/** A folder with the package as npm would install it, and these platform packages beside it. */
 async function installed({ platforms = {}, as = version } = {}) {
   const place = await mkdtemp(join(folder, "case-"));
   const modules = join(place, "node_modules");
@@ -71,7 +71,7 @@ async function installed({ platforms = {}, as = version } = {}) {
   return place;
 }
 
-/** What a program there is told; `flags` are Node's, `first` runs before it. */
+/** Returns the output of a program there. `flags` are Node's, and `first` runs before it. */
 async function told(place, { flags = [], first = "", program = 'require("redlock-native")' } = {}) {
   const text = `${first};
     try { ${program}; console.log(JSON.stringify({ loaded: true })); }
@@ -119,7 +119,7 @@ describe("a missing binary says what is wrong:", () => {
   test("to a program that catches the import, and goes on", async () => {
     const place = await installed();
     for (const entry of ["redlock-native", "redlock-native/testing"]) {
-      // Node 20 reported the exception of a statically imported module a second time, as uncaught.
+      // Node.js 20 reported the exception of a statically imported module a second time, as uncaught.
       await writeFile(join(place, "library.mjs"), `export * from "${entry}";`);
       for (const imported of [entry, "./library.mjs"]) {
         const program = `
@@ -257,7 +257,7 @@ test("docs/node.md has each of these messages, word by word", async () => {
   const page = await readFile(join(root, "docs", "node.md"), "utf8");
   const rows = page.matchAll(/^\| ([^|]+) \| `([^|`]+)` \|$/gm);
   const there = [...rows].filter(([, , text]) => /^redlock-native (VERSION|0\.0\.9) /.test(text));
-  // `node --test tests/node/binary.test.mjs` prints the table to copy where they differ.
+  // If the tables differ, `node --test tests/node/binary.test.mjs` prints the one to copy.
   const table = [...messages].map(([what, text]) => `| ${what} | \`${text}\` |`).join("\n");
   assert.equal(there.map(([row]) => row).join("\n"), table, table);
 });

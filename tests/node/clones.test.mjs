@@ -1,4 +1,4 @@
-// What copies an object's properties, or hands them to another thread, refuses ours by name.
+// Code that copies an object's properties, or transfers them to another thread, gets an error that names the class.
 import assert from "node:assert/strict";
 import { serialize } from "node:v8";
 import { MessageChannel, Worker } from "node:worker_threads";

@@ -1,4 +1,4 @@
-// Copies of the package: what loaded one and let it go - a test runner's file, a reloaded server - keeps nothing of it.
+// Copies of the package: a test runner's file or a reloaded server that drops a copy keeps nothing of it.
 import assert from "node:assert/strict";
 import { fresh, program, serverForSuite } from "./helper.mjs";
 import { describe, slow, test } from "./testing.mjs";
@@ -7,7 +7,7 @@ const shared = serverForSuite();
 const COPIES = 50;
 
 describe("copies that are let go are collected, and nobody renews what they held:", () => {
-  // The newest copy stays in require.cache, and the one before it may be on the stack.
+  // The newest copy stays in require.cache, and the previous one may be on the stack.
   for (const [how, most] of [
     ["context", 0],
     ["reloaded", 2],
@@ -27,12 +27,12 @@ describe("copies that are let go are collected, and nobody renews what they held
           context.diagnostic(lines.at(-1));
           assert.ok(alive <= most, `${alive} of ${COPIES} copies are still there`);
           assert.ok(stuck <= most, `${stuck} locks are still held`);
-          // A connection for each copy that is still there.
+          // One connection for each remaining copy.
           assert.ok(
             Math.max(files, threads, handles) <= 5,
             `${files} files, ${threads} threads, ${handles} handles more`,
           );
-          // A binary that is loaded anew leaves about 22 kB with Node; a copy of the code is ten times as large.
+          // A reloaded binary leaves about 22 kB in Node.js. A copy of the code is ten times as large.
           assert.ok(heap < COPIES * 64 * 1024, `${heap} bytes`);
         },
       );

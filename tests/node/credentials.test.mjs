@@ -1,4 +1,4 @@
-// Credentials that change: who is asked, and what becomes of those who give none.
+// Changing credentials: when the callback runs, and what happens if it returns none.
 import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Redlock } from "redlock-native";

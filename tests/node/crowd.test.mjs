@@ -1,4 +1,4 @@
-// Crowds of waiters on one client of whom some leave: the others are served, in the order in which they came.
+// Many waiters on one client, of which some leave. The others are served in the order of their arrival.
 import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Redlock } from "redlock-native";
@@ -15,8 +15,8 @@ const ascending = (order) => order.toSorted((a, b) => a - b);
 const shuffled = (some) => some.toSorted(() => Math.random() - 0.5);
 
 /**
- * Starts the crowd behind a holder of `all`. Half of it is aborted in random order: some while the holder still holds, and
- * one with each caller that is served. Returns the order of those who were served, and the times between them.
+ * Starts the crowd behind a holder of `all`. Half of it is aborted in random order: some while the holder still holds,
+ * and one with each caller that is served. Returns the order of the served callers, and the times between them.
  */
 async function crowd(redlock, all, choices) {
   const [order, inside, gaps] = [[], new Map(), []];

@@ -1,4 +1,4 @@
-// Error classes: codes, details, and stacks that lead to the caller's line.
+// Error classes: codes, details, and stacks that include the caller's line.
 import assert from "node:assert/strict";
 import * as redlock from "redlock-native";
 import { freePort, fresh } from "./helper.mjs";

@@ -1,4 +1,5 @@
-// Redlock.fromClient over older releases of ioredis and node-redis, installed beside the newest: the same is taken over.
+// Redlock.fromClient with older releases of ioredis and node-redis, installed beside the newest: the same settings are
+// adopted.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import Redis from "ioredis";
@@ -35,7 +36,7 @@ test("they are what their names say", () => {
   }
 });
 
-/** Takes a lock by what was taken over, and looks at the connection that does. */
+/** Acquires a lock with the adopted settings, and inspects its connection. */
 async function taken(theirs) {
   const client = Redlock.fromClient(theirs);
   const lease = await client.lock(fresh(), { wait: 5_000 }).acquire();
@@ -47,7 +48,7 @@ async function taken(theirs) {
   assert.match(line, / user=app /);
 }
 
-/** Takes a lock in the cluster by what was taken over. */
+/** Acquires a lock in the cluster with the adopted settings. */
 async function takenInCluster(theirs) {
   const client = Redlock.fromClient(theirs);
   const lease = await client.lock(fresh(), { wait: 5_000 }).acquire();
@@ -57,7 +58,7 @@ async function takenInCluster(theirs) {
   client.close();
 }
 
-/** What is said while a body runs of settings that were left out. */
+/** Returns the warnings about ignored settings while a body runs. */
 async function said(body) {
   const heard = [];
   const hear = ({ message }) => message.includes("fromClient") && heard.push(message);
@@ -138,7 +139,7 @@ for (const [major, { createClient, createCluster }] of Object.entries(NODE_REDIS
       const given = { rootNodes: [{ url: "redis://a:1" }, { socket: { host: "b" } }] };
       const nodes = ["redis+cluster://a:1,b:6379"];
       const made = () => Redlock.fromClient(createCluster(given)).nodes;
-      // The oldest keeps to itself what it was given.
+      // The oldest release does not expose the given settings.
       if (major === "4")
         assert.throws(made, refusal(["version 4", "what createSentinel, createCluster"]));
       else assert.deepEqual(made(), nodes);

@@ -1,4 +1,4 @@
-// Redlock.fromClient: what it refuses, and what it says to give instead.
+// Redlock.fromClient: refused settings, and the replacements that it suggests.
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import Redis from "ioredis";
@@ -9,7 +9,7 @@ import { describe, test } from "./testing.mjs";
 
 const lazy = (options) => new Redis({ lazyConnect: true, ...options });
 const cluster = (roots, options) => new Redis.Cluster(roots, { lazyConnect: true, ...options });
-/** As an object of ioredis: its constructor would make something else of some of these. */
+/** Like an object of ioredis, whose constructor would change some of these. */
 const raw = (options) => ({ isCluster: false, options });
 const nodesOf = (client, options) => Redlock.fromClient(client, options).nodes;
 
@@ -121,7 +121,7 @@ test("a way out is a way out", () => {
 });
 
 const lazyUrl = (url) => new Redis(url, { lazyConnect: true });
-/** To whoever asks it to be a text, it says a secret. */
+/** Returns a secret when it is converted to a string. */
 const says = new Proxy({}, { get: () => "s3cret" });
 const oddities = [
   ["half a character", () => "s3cret\udcff"],

@@ -1,4 +1,4 @@
-// Redlock.fromClient: what clients of ioredis and node-redis know of their servers, taken over, or named.
+// Redlock.fromClient: the server settings of ioredis and node-redis clients are adopted or named.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:net";
@@ -21,7 +21,7 @@ describe("over a server with a user", () => {
   });
   after(() => server?.stop());
 
-  /** What the server has of the connection of a client that holds a lock there. */
+  /** Returns the server's data on the connection of a client that holds a lock there. */
   async function seen(client) {
     const lease = await client.lock(fresh(), { wait: 2_000 }).acquire();
     const list = (await server.cli("CLIENT", "LIST")).split("\n");

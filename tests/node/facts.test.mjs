@@ -1,4 +1,4 @@
-// What a lock and a lease know of themselves: names, keys, ttl.
+// The properties of a lock and a lease: names, keys, TTL.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock } from "redlock-native";
 import { block, fresh } from "./helper.mjs";
@@ -25,7 +25,7 @@ test("a lock knows its names, as they were given", () => {
 test("names of a lock of the default client are known before there is one", () => {
   const described = lock(["a", "b"]);
   assert.deepEqual(described.names, ["a", "b"]);
-  // That was no use of it.
+  // The default client was not used by that.
   configure("memory://", { keyPrefix: "q:" });
   assert.deepEqual(described.keys, ["q:a", "q:b"]);
 });

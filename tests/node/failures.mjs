@@ -1,9 +1,10 @@
-// A reporter for scripts/test: a line of JSON for each test that failed or took long, and one with how many passed.
+// A reporter for scripts/test: a line of JSON for each test that failed or was slow, and one with the number of passed
+// tests.
 
-/** Milliseconds from which on a test's duration is reported. */
+/** Minimum duration in milliseconds of a test that is reported as slow. */
 const LONG = 500;
 
-/** The error and its causes, as text. */
+/** The error and its causes as text. */
 function text(error) {
   const parts = [];
   for (let at = error; at !== undefined && at !== null; at = at.cause)
@@ -12,7 +13,7 @@ function text(error) {
 }
 
 export default async function* failures(source) {
-  // Failed tests whose enclosing test or suite is still to be reported.
+  // Failed tests whose enclosing test or suite is not reported yet.
   let open = [];
   let passed = 0;
   for await (const { type, data } of source) {

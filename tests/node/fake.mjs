@@ -1,4 +1,4 @@
-// A server that is polite up to the command that a row of vectors/replies.toml gives a sick answer to.
+// A server that behaves well until the command for which a row of vectors/replies.toml specifies a broken reply.
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -7,7 +7,7 @@ import { parse } from "smol-toml";
 const TABLE = new URL("../vectors/replies.toml", import.meta.url);
 export const { reply: rows, attempt: attempts } = parse(readFileSync(TABLE, "utf8"));
 
-/** The words of one command after the other. */
+/** Yields the arguments of one command after the other. */
 async function* commands(socket) {
   let unread = Buffer.alloc(0);
   const chunks = socket[Symbol.asyncIterator]();
@@ -34,7 +34,7 @@ async function* commands(socket) {
   }
 }
 
-/** What a script's answer ends with. */
+/** The last element of a script's reply. */
 function bulk(words) {
   const echo = words[4] ?? words[3] ?? "";
   return `$${echo.length}\r\n${echo}\r\n`;
@@ -59,7 +59,7 @@ function politely({ to }, words) {
       return "$2\r\nok\r\n";
     case "EVALSHA":
       return `*4\r\n:1\r\n:60000\r\n$0\r\n\r\n${bulk(words)}`;
-    case "GETRANGE": // nobody's: the script is asked
+    case "GETRANGE": // no owner, so the client sends the script
       return "$0\r\n\r\n";
     case "TIME":
       return "*2\r\n$10\r\n1790000000\r\n$1\r\n0\r\n";
@@ -68,7 +68,7 @@ function politely({ to }, words) {
   }
 }
 
-/** The server of a row; while `sick` is false, it grants whatever is asked. */
+/** The server of a row. While `sick` is false, it grants every request. */
 export class Fake {
   #server = createServer((socket) => this.#converse(socket).catch(() => socket.destroy()));
   #sockets = new Set();
@@ -91,7 +91,7 @@ export class Fake {
     socket.on("close", () => this.#sockets.delete(socket));
     if (this.row.to === "connect" && this.sick) await say(this.row, [], socket);
     for await (const words of commands(socket)) {
-      // Whether the user may do this is asked at connect; the rows are about what follows.
+      // The client checks this right when it connects. The rows apply to the later commands.
       const trial = words.some((word) => word.includes("redlock-rights"));
       if (words[0] === this.row.to && !trial && this.sick) {
         this.said = true;

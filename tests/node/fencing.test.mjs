@@ -1,4 +1,4 @@
-// Fencing tokens: each later lease has a larger one, whoever acquires it.
+// Fencing tokens: each later lease has a larger one, whichever client acquires it.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
 import { fresh, serverForSuite } from "./helper.mjs";

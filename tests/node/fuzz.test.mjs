@@ -1,5 +1,5 @@
-// URLs and options made of pieces: InvalidOption or a client, never a panic, and never the password shown. `make fuzz`
-// tries FUZZ_URLS of them, others each time; what fails is shrunk, and its seed printed.
+// URLs and options made of pieces result in InvalidOption or a client, never in a panic or an exposed password. `make
+// fuzz` tries FUZZ_URLS new ones each time. A failing one is shrunk, and its seed printed.
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import fc from "fast-check";
@@ -24,7 +24,7 @@ const options = (names) => fc.dictionary(fc.constantFrom(...names), value, { max
 
 function refused(error, about) {
   assert.equal(error.name, "InvalidOption", inspect([about, error]));
-  // The text of a string that stands where a number belongs is shown; nodes and paths are not.
+  // The text of a string in the place of a number is shown. Nodes and paths are not.
   const shown = error.message.replaceAll('is "s3cret"', "");
   assert.ok(!shown.includes("s3cret"), inspect([about, error.message]));
 }
@@ -50,7 +50,7 @@ function tries(nodes, clientOptions, name, lockOptions) {
 test("URLs and options of pieces", { timeout: MOST ? 3_600_000 : 90_000 }, () => {
   const nodes = fc.array(url, { minLength: 1, maxLength: 3 });
   const name = fc.oneof(fc.constantFrom("job", "", "a\nb"), fc.string({ unit: "binary" }));
-  // The same ones in every run of the suite.
+  // The test suite always uses the same ones.
   const runs = MOST ? { numRuns: Number(MOST) } : { numRuns: 500, seed: 1 };
   fc.assert(fc.property(nodes, options(CLIENT), name, options(LOCK), tries), runs);
 });

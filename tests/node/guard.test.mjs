@@ -1,4 +1,4 @@
-// Nodes that restart, and what is said about nodes one should know about: over five real servers.
+// Nodes that restart, and the warnings about nodes, over five real servers.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
 import { eventually, fresh, Server, unlessLeast } from "./helper.mjs";
@@ -41,13 +41,13 @@ test("a young node says when it votes", async () => {
 
 test("rolling restarts leave the lease on every node", async () => {
   const urls = five.map((server) => server.url);
-  // Without the guard the servers need not grow old first; a ttl that a busy machine does not miss.
+  // Without the guard, the servers may be young. The TTL is long enough for a busy machine.
   const redlock = new Redlock(urls, { restartGuard: 0 });
   const lock = redlock.lock(fresh(), { ttl: 30_000, wait: 20_000 });
   const lease = await lock.acquire();
   const healed = (server) =>
     eventually(async () => assert.equal(await server.cli("GET", lease.key), lease.token), 40_000);
-  await Promise.all(five.map(healed)); // the vote is over when three have it
+  await Promise.all(five.map(healed)); // the vote is over after three grants
   for (const server of five) {
     await server.restart();
     await healed(server);
@@ -65,7 +65,7 @@ test("one server twice is no quorum", unlessLeast("+select, for a database"), as
   const twice = [five[0].url, `${five[0].url}/1`];
   const lock = new Redlock(twice, { restartGuard: 0 }).lock(fresh(), { wait: 1000 });
   await assert.rejects(lock.acquire(), { name: "InvalidOption", message: /same server/ });
-  // With a third one there is a quorum without the second; somebody should know.
+  // With a third URL there is a quorum without the second one. A warning is logged.
   warnings.length = 0;
   const redlock = new Redlock([...twice, five[1].url], { restartGuard: 0 });
   await redlock.using(fresh(), () => undefined);

@@ -1,4 +1,4 @@
-// What the tests share: throw-away servers, a look at their keys, programs in a process of their own.
+// Shared helpers: throw-away servers, a view of their keys, and programs in separate processes.
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
@@ -18,13 +18,13 @@ import { after, before } from "./testing.mjs";
 const run = promisify(execFile);
 
 const rights = readFileSync(new URL("../vectors/rights.txt", import.meta.url), "utf8");
-/** A user who has no right but those that docs/security.md lists; `make test-acl` has clients log in as that one. */
+/** A user with only the rights that docs/security.md lists. `make test-acl` makes clients log in as this user. */
 const USER = ["--user", "least", "on", ">s3cret-word", ...rights.trim().split(" ")];
 const LOGIN = "REDLOCK_TEST_ACL" in process.env ? "least:s3cret-word@" : "";
 /** For a test that needs a right which that user does not have. */
 export const unlessLeast = (right) => ({ skip: LOGIN !== "" && `it needs ${right}` });
 
-/** Whether nobody listens there. */
+/** Whether no program listens on the port. */
 async function isFree(port) {
   const server = createServer().listen(port, "127.0.0.1");
   const free = await once(server, "listening").then(
@@ -36,8 +36,8 @@ async function isFree(port) {
 }
 
 /**
- * A port nobody listens on. It is below those that connections are given: none of the many that tests open takes it
- * before its server starts, or while that is down.
+ * Returns a port on which no program listens. It is below the ephemeral range, so that no connection of a test takes it
+ * before its server starts or while the server is down.
  */
 export async function freePort() {
   for (;;) {
@@ -46,7 +46,7 @@ export async function freePort() {
   }
 }
 
-/** The same for a server of a cluster, to which the others talk at its port and 10,000 more. */
+/** The same for a server of a cluster. The others connect to it at its port plus 10,000. */
 async function clusterPort() {
   for (;;) {
     const port = await freePort();
@@ -54,7 +54,7 @@ async function clusterPort() {
   }
 }
 
-/** Nodes that accept connections and never answer; `called()` is how many connections there were. */
+/** Nodes that accept connections and never reply. `called()` is the number of connections. */
 export async function silentNodes(count = 1) {
   const sockets = new Set();
   let calls = 0;
@@ -75,14 +75,14 @@ export async function silentNodes(count = 1) {
   };
 }
 
-/** Nodes for a suite which nobody may have called by its end. */
+/** Nodes for a suite that must not receive a connection by its end. */
 export function silentNodesForSuite(count) {
   const silent = {};
   before(async () => {
     Object.assign(silent, await silentNodes(count));
   });
   after(async () => {
-    // What was sent in the background would be under way.
+    // A background request would be in flight by now.
     await sleep(50);
     silent.stop();
     assert.equal(silent.called(), 0, "something was sent");
@@ -90,15 +90,15 @@ export function silentNodesForSuite(count) {
   return silent;
 }
 
-/** A table that every language reads, of tests/vectors. */
+/** A table of tests/vectors, which every language reads. */
 export function table(name) {
   return parse(readFileSync(new URL(`../vectors/${name}.toml`, import.meta.url), "utf8"));
 }
 
-/** Options are written the JavaScript way here, in arguments as in messages. */
+/** Options are spelled the JavaScript way here, in arguments and in messages. */
 export const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
 
-/** Whether an error is InvalidOption and has these words and not those. */
+/** Returns a check that an error is InvalidOption and contains these words and not those. */
 export function refusal(words, never = []) {
   return (thrown) => {
     assert.equal(thrown.name, "InvalidOption", String(thrown));
@@ -109,10 +109,10 @@ export function refusal(words, never = []) {
   };
 }
 
-/** The server that the tests are run on. */
+/** The server program that the tests use. */
 export const PROGRAM = process.env.REDLOCK_TEST_SERVER ?? "redis-server";
 
-/** A Redis server in a folder of its own; `stop()` ends it at once. */
+/** A Redis server in a separate folder. `stop()` ends it immediately. */
 export class Server {
   static async start(more = []) {
     const server = new Server();
@@ -129,7 +129,7 @@ export class Server {
     await eventually(async () => assert.equal(await this.cli("PING"), "PONG"));
   }
 
-  /** Kills it and starts it again, empty, on the same port. */
+  /** Kills it and starts it again without data on the same port. */
   async restart() {
     this.process.kill("SIGKILL");
     await once(this.process, "exit");
@@ -140,7 +140,7 @@ export class Server {
     return `redis://${LOGIN}127.0.0.1:${this.port}`;
   }
 
-  /** As texts have it. */
+  /** As it appears in messages. */
   get shown() {
     return `redis://127.0.0.1:${this.port}`;
   }
@@ -171,7 +171,7 @@ export function serverForSuite() {
   return shared;
 }
 
-/** Tries again until it holds, or fails with the last error after `patience` ms. */
+/** Repeats the check until it succeeds, or fails with the last error after `patience` ms. */
 export async function eventually(check, patience = 10_000) {
   const deadline = performance.now() + patience;
   for (;;) {
@@ -228,13 +228,13 @@ export function block(ms) {
 
 let names = 0;
 
-/** A name that no other test uses. */
+/** Returns a name that no other test uses. */
 export function fresh(about = "node") {
   names += 1;
   return `${about}-${process.pid}-${names}`;
 }
 
-/** Runs programs/NAME.mjs to its end: its lines, its warnings, its exit code. */
+/** Runs programs/NAME.mjs to its end. Returns its lines, its warnings and its exit code. */
 export async function program(name, args = [], { flags = [], env = {}, timeout = 20_000 } = {}) {
   const file = fileURLToPath(new URL(`programs/${name}.mjs`, import.meta.url));
   const child = spawn(process.execPath, [...flags, file, ...args], {

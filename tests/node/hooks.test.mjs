@@ -1,4 +1,4 @@
-// Hooks and globals of the program that throw, are frozen or return something odd: locks work as ever.
+// If hooks and globals of the program throw, are frozen or return unexpected values, locks work unchanged.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
 import { eventually, fresh, program } from "./helper.mjs";
@@ -23,7 +23,7 @@ const HOOKS = {
   emitWarning: KNOWN,
   stderr: KNOWN,
 };
-/** The hooks whose exceptions become uncaught ones, as those of listeners do. */
+/** The hooks whose exceptions become uncaught ones, like those of listeners. */
 const THROWN = { emitWarning: ["from emitWarning"], stderr: ["from stderr"] };
 
 async function check(how, line, flags) {

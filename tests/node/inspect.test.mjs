@@ -1,4 +1,4 @@
-// inspect(): what a quorum says, and nothing where none can be asked.
+// inspect(): the view of a quorum, and an error if no quorum replies.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
 import { freePort, fresh, Server } from "./helper.mjs";

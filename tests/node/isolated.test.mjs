@@ -1,4 +1,4 @@
-// redlock-native/testing: a client of a test's own, and what it has go wrong.
+// redlock-native/testing: a separate client for a test, and the failures that it simulates.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { configure, lock, Redlock } from "redlock-native";
@@ -8,7 +8,7 @@ import { describe, test } from "./testing.mjs";
 
 const require = createRequire(import.meta.url);
 
-/** A test with a client of its own. */
+/** A test with a separate client. */
 function isolated(name, body, options) {
   test(name, async () => {
     const redlock = new TestRedlock(options);

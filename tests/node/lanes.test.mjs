@@ -1,5 +1,5 @@
-// The event loop's own thread reads what it waits for: the background thread is not woken for it, and goes on with all that
-// the loop does not come to.
+// The event loop's own thread reads its replies. The background thread is not woken for that, and does the work that
+// the loop does not reach.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -16,7 +16,7 @@ function block(time) {
   while (performance.now() < end);
 }
 
-/** Until the connection is this thread's to read. */
+/** Runs until this thread reads the connection. */
 async function warm(client) {
   for (let turn = 0; turn < 200; turn += 1) await (await client.lock("warm").acquire()).release();
 }
@@ -29,7 +29,7 @@ slow(
     const pairs = 1000;
     const { code, stderr, lines } = await program("lanes", [shared.server.url, pairs]);
     assert.equal(code, 0, stderr);
-    // The thread wakes a few times a second on its own. If it reads the replies, it wakes 2,000 times and more.
+    // The thread wakes a few times a second on a timer. If it reads the replies, it wakes 2,000 times and more.
     assert.ok(Number(lines[0]) < pairs / 4, lines[0]);
   },
 );
@@ -113,7 +113,7 @@ slow(
       await once(worker, "message");
       await sleep(after);
       await worker.terminate();
-      // What it held, if it did, goes with its ttl.
+      // If it held the lock, the key expires when its TTL ends.
       await (await client.lock(name, { wait: 5000 }).acquire()).release();
     };
     for (let round = 0; round < 5; round += 1) {

@@ -1,15 +1,15 @@
-// Tens of thousands of calls, aborted, refused and lost ones among them, leave nothing behind in the process.
+// Tens of thousands of calls leave no resource behind in the process, including aborted, refused and lost ones.
 import assert from "node:assert/strict";
 import { fresh, program, serverForSuite } from "./helper.mjs";
 import { slow } from "./testing.mjs";
 
 const shared = serverForSuite();
 const ROUNDS = Number(process.env.ROUNDS ?? 30_000);
-/** In a longer run what is allowed for each call is as much. */
+/** A longer run has the same limit for each call. */
 const LONGER = Math.max(1, ROUNDS / 30_000);
 const MB = 2 ** 20;
 
-/** A leak shows in every burst, an allocator's habits only in some: the least growth counts. */
+/** A leak shows in every burst, while the allocator's behaviour shows only in some. So the least growth counts. */
 const growth = ({ before, between, after }, what) =>
   Math.min(between[what] - before[what], after[what] - between[what]);
 

@@ -1,4 +1,4 @@
-// Every way to load the package gives the same package.
+// Every way to load the package returns the same package.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";

@@ -1,4 +1,4 @@
-// The verbs, over both kinds of node.
+// The methods over both kinds of node.
 import assert from "node:assert/strict";
 import { Lease, Redlock } from "redlock-native";
 import { assertRefused, eventually, fresh, serverForSuite, waiting } from "./helper.mjs";
@@ -128,7 +128,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       const lease = await lock.acquire();
       await lease.release();
       assert.equal(lease.held, false);
-      // The wait ends before the ttl would.
+      // The wait ends before the TTL would.
       await redlock.using(lock.names, { wait: 20_000 }, () => {
         const after = performance.now() - begun;
         assert.ok(after > 980, `${after}`);
@@ -215,7 +215,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.deepEqual(redlock.leases(), []);
       await lease.release();
       assert.equal(await redlock.lock(name).tryAcquire(), null);
-      // Nobody renews it any more, and its end is no loss.
+      // It is not renewed any more, and its end is not a loss.
       await (await redlock.lock(name).acquire({ wait: 5000 })).release();
       assert.deepEqual(told, []);
     });

@@ -1,4 +1,4 @@
-// The committed lock file: `npm ci` takes it as it is, and it names no registry.
+// The committed lock file: `npm ci` accepts it unchanged, and it names no registry.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { copyFile, mkdtemp, rm } from "node:fs/promises";
@@ -22,7 +22,8 @@ test("npm ci accepts it without asking anybody", async () => {
     }
     const quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--cache", join(folder, "cache")];
     const args = ["ci", "--dry-run", "--offline", ...quiet];
-    // It refuses a file that lacks a package, one of another platform too: what `npm ci` would install is all here.
+    // It refuses a file that lacks a package, even one for another platform. Everything that `npm ci` would install is
+    // present here.
     const { stdout } = await run("npm", args, { cwd: folder, timeout: 60_000 });
     assert.match(stdout, /added \d+ packages/);
   } finally {
@@ -38,7 +39,7 @@ test("every package has a fixed version and the hash of its tarball, and no regi
     assert.equal(entry.resolved, undefined, place);
     if (!/^sha512-[\w+/]{86}==$/.test(entry.integrity)) unhashed.push([place, entry]);
   }
-  // The registry that the file was made with carries no other platform's binary of these three tools.
+  // The registry that created the file has no binaries of these three tools for other platforms.
   for (const [place, { optional, dev, os, cpu, libc }] of unhashed) {
     assert.match(place, /^node_modules\/(@biomejs\/cli|@napi-rs\/(lzma|tar|wasm-tools))-/);
     assert.ok(optional && dev, place);

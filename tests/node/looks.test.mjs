@@ -1,4 +1,4 @@
-// What errors and objects look like where a program prints them: whose line, which code, which cause, and no secret.
+// The printed form of errors and objects: the caller's line, the code, the cause, and no secret.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
@@ -60,14 +60,14 @@ describe("errors", () => {
   });
 
   describe("have no node's address in their message, which frameworks send to whoever asked:", () => {
-    /** Their words are the whole message; the address is elsewhere, and where a program prints the error. */
+    /** The native text is the whole message. The address is in a property, and in the printed error. */
     const without = (error, port, words) => {
       assert.match(error.message, words);
       for (const text of [error.message, error.stack, `${error}`, JSON.stringify(error.message)]) {
         assert.ok(!text.includes(port) && !text.includes("127.0.0.1"), text);
       }
       const { state } = error.nodes.find(({ url }) => url.includes(port));
-      // The first failure may settle it, before the other node has said anything.
+      // The first failure may decide the result before the other node has replied.
       const waited = state === "pending" || error.cause.errors?.length > 1;
       assert.ok(waited || error.cause.message.includes(port), inspect(error));
       assert.ok(inspect(error).includes(port));
@@ -76,7 +76,7 @@ describe("errors", () => {
     test("nodes that failed", async () => {
       const [one, two] = [`${await freePort()}`, `${await freePort()}`];
       const nodes = [one, two].map((port) => `redis://127.0.0.1:${port}`);
-      // A key that is cut in messages, and one that reads like the rest of them.
+      // A key that is shortened in messages, and one that resembles the rest of a message.
       for (const [name, key] of [
         ["job", "job"],
         ["n".repeat(500), "n+…"],
@@ -268,7 +268,7 @@ describe("the line that acquired, in messages,", () => {
     first?.detach();
     return lease;
   };
-  // Each on a line of its own, in a function of its own name.
+  // Each on a separate line, in a function with a unique name.
   const WAYS = {
     async acquire(name) {
       return hold(client.lock(name).acquire());

@@ -1,11 +1,11 @@
-// Twenty thousand leases at once: what is asked about all of them takes time in proportion.
+// Twenty thousand leases at once: operations on all of them take proportional time.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
 import { fresh } from "./helper.mjs";
 import { slow, test } from "./testing.mjs";
 
 const MANY = 20_000;
-/** Leases that nobody has would be collected, and given up. */
+/** Unreferenced leases would be collected, and their locks would be given up. */
 const kept = [];
 
 async function holding(count) {
@@ -16,7 +16,7 @@ async function holding(count) {
   return redlock;
 }
 
-/** The least of several: what else the machine does takes time in some only. */
+/** The least of several runs, because other load affects only some. */
 function milliseconds(redlock, count) {
   const times = Array.from({ length: 5 }, () => {
     const started = performance.now();

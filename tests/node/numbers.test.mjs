@@ -1,11 +1,11 @@
-// Numbers of calls, leases and credentials functions: one that is in use is never given out again.
+// Numbers of calls, leases and credentials functions. A number in use is never assigned again.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { eventually, fresh } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const require = createRequire(import.meta.url);
-// The hook is not exported, so the modules are loaded themselves.
+// The hook is not exported, so the modules are loaded directly.
 const { Redlock } = require("../../bindings-node/dist/client.js");
 const { native } = require("../../bindings-node/dist/runtime.js");
 
@@ -18,7 +18,7 @@ for (const limit of [2 ** 31, 2 ** 32, 2 ** 33]) {
     test("a new lease does not replace one that is held", async () => {
       const client = new Redlock(`memory://${fresh()}`);
       const acquire = () => client.lock(fresh()).acquire();
-      // The numbers that a counter would give out again after it wraps.
+      // The numbers that a counter would assign again after it wraps.
       setLastNumber(0);
       const first = [await acquire(), await acquire(), await acquire(), await acquire()];
       setLastNumber(limit - 3);

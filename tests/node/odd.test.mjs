@@ -1,4 +1,4 @@
-// Odd values where options, names, tokens and signals belong: InvalidOption, with what was thrown as its cause.
+// Unusual values for options, names, tokens and signals: InvalidOption, with the thrown value as its cause.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
 import { eventually, fresh, refusal } from "./helper.mjs";
@@ -16,7 +16,7 @@ const revoked = () => {
   return proxy;
 };
 
-/** What takes options; each name is an option that it has. */
+/** Functions that take options. Each name is one of their options. */
 const TAKERS = {
   "new Redlock()": ["nodeTimeout", (options) => new Redlock("memory://", options)],
   "configure()": ["nodeTimeout", (options) => configure("memory://", options)],
@@ -27,7 +27,7 @@ const TAKERS = {
   "withLock()": ["ttl", (options) => withLock(fresh(), options, () => assert.fail())],
   "lock.using()": ["wait", (options) => redlock.lock(fresh()).using(options, () => assert.fail())],
 };
-/** What takes names. */
+/** Functions that take names. */
 const NAMED = {
   "new Redlock()": (nodes) => new Redlock(nodes),
   "client.lock()": (names) => redlock.lock(names),
@@ -172,7 +172,7 @@ test("tokens, functions and times", async () => {
     await assert.rejects(redlock.using("odd", {}, body), refusal(["using()"]));
     await assert.rejects(withLock("odd", {}, body), refusal(["withLock()"]));
   }
-  // Nothing was acquired for a body that is none.
+  // No lock was acquired for an invalid body.
   const lease = await described.tryAcquire();
   for (const callback of [undefined, null, 5, {}, revoked()]) {
     assert.throws(() => lease.onLost(callback), refusal(["onLost()"]));

@@ -1,4 +1,4 @@
-// What arguments may be; what is refused is in arguments.test.mjs and vectors.test.mjs.
+// Accepted arguments. arguments.test.mjs and vectors.test.mjs have the refused ones.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
 import { assertRefused, fresh } from "./helper.mjs";

@@ -1,5 +1,5 @@
-// What the types' documentation and docs/node.md show is run: each example of the first, and the second's TypeScript.
-// The page's JavaScript is run by tests/cross/test_pages.py.
+// Runs each example of the types' documentation and the TypeScript of docs/node.md. tests/cross/test_pages.py runs the
+// page's JavaScript.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
@@ -16,7 +16,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const AsyncFunction = (async () => {}).constructor;
 const FILES = ["default", "client", "lock", "lease", "errors", "testing"];
 const CLASSES = ["Redlock", "Lock", "Lease"];
-/** These are of the default client. */
+/** Functions of the default client. */
 const FUNCTIONS = { configure: 1, lock: 1, withLock: 1 };
 /** Before these run, `lease` holds the lock. */
 const HOLD = /\b(attach|forceRelease|leases|releaseAll|shutdown)\(/;
@@ -62,7 +62,7 @@ describe("the documentation in the types", () => {
       if (makesNone && (owner === "Lease" || HOLD.test(example))) {
         scope.lease = await client.lock("job").acquire();
       }
-      // A wait for a loss keeps no process alive; whatever else a program does, does.
+      // Waiting for a loss does not keep a process alive. Other work does.
       const alive = setInterval(() => undefined, 1_000);
       try {
         const body = `{ ${asserted(example)} }`;
@@ -93,7 +93,7 @@ test("the TypeScript of docs/node.md compiles and does what it says", async () =
   const page = await readFile(join(root, "docs", "node.md"), "utf8");
   const blocks = [...page.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, code]) => code);
   assert.ok(blocks.length > 0);
-  // Within this tree: the package is found by its own name.
+  // Inside this tree, the package is found by its own name.
   const folder = await mkdtemp(join(root, "bindings-node", "dist", "pages-"));
   try {
     const files = blocks.map((_, at) => join(folder, `block${at}.mts`));

@@ -1,11 +1,11 @@
-// A panic in the native part is an exception, and the process goes on.
+// A panic in the native part becomes an exception, and the process continues.
 import assert from "node:assert/strict";
 import * as redlock from "redlock-native";
 import { program } from "./helper.mjs";
 import { test } from "./testing.mjs";
 
 test("a panic is an exception, in a call as in a future, and nothing else stops", async () => {
-  // A backtrace of Node takes longer than the lease beside it lives.
+  // A backtrace of Node.js takes longer than the TTL of the other lease.
   const env = { RUST_BACKTRACE: "0" };
   const { code, stderr, lines } = await program("panics", [], { env });
   assert.equal(code, 0, stderr);
@@ -18,7 +18,7 @@ test("a panic is an exception, in a call as in a future, and nothing else stops"
   }
   assert.deepEqual(onceMore[0], sync);
   assert.deepEqual([renewed, next], [true, true]);
-  // All six panics were really had; their own text is for whoever reads the log.
+  // All six panics occurred. The log has their own text.
   assert.equal(stderr.match(/panicked at/g)?.length, 6, stderr);
 });
 

@@ -1,4 +1,4 @@
-// What other lock libraries get wrong and no other file here shows: docs/faults.md has the list.
+// Errors of other lock libraries that no other file here tests. docs/faults.md has the list.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";

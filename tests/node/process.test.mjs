@@ -1,4 +1,4 @@
-// What a process sees of the binding: when it ends, when it stays, what it is warned of.
+// The effects of the binding on a process: when it ends, when it stays alive, and its warnings.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { Redlock } from "redlock-native";
@@ -32,7 +32,7 @@ slow(
     assert.ok(performance.now() - started < 10_000);
     assert.equal(await server.cli("GET", "lock:held"), lines[0]);
     assert.equal(lines.length, 1);
-    // Not renewed by anybody: it goes with its ttl.
+    // It is not renewed any more, so it expires when its TTL ends.
     const next = await new Redlock(server.url).lock("held", { wait: 10_000 }).acquire();
     await next.release();
   },
@@ -43,8 +43,8 @@ test("an unresolved acquire keeps the process, and so does an unresolved release
   const options = { ttl: 60_000, renew: false };
   const lease = await new Redlock(server.url).lock("waited", options).acquire();
   const running = program("waits", [server.url]);
-  // It runs three scripts as it begins to wait, and the next one half a second later at least. A process that nothing
-  // keeps has ended by then.
+  // It runs three scripts when it begins to wait, and the next one half a second later at least. A process without
+  // pending work has ended by then.
   const scripts = async () => {
     const stats = await server.cli("INFO", "commandstats");
     return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)[1]);

@@ -1,4 +1,4 @@
-// `minReplicas` and `fsync`: a vote counts once replicas and disks have it, and not before.
+// `minReplicas` and `fsync`: a vote counts only once replicas and disks have it.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
 import { eventually, fresh, refusal, Server } from "./helper.mjs";

@@ -1,4 +1,4 @@
-// What a sick or hostile server says is a fault with its cause, whatever was asked.
+// A broken or hostile reply is an error with its cause, for every command.
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
@@ -8,15 +8,15 @@ import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const MB = 2 ** 20;
-/** The fakes of the tests that run beside each other share this thread, and a client gives up on a connection after 2 s. */
+/** The fakes of concurrent tests share this thread, and a client gives up on a connection after 2 s. */
 const FEW = 4;
 const calm = rows.filter((row) => row.then !== "again");
 assert.ok(calm.length > 40 && calm.length < rows.length);
 
-/** More than an answer takes on a busy machine; less where there will be none. */
+/** Longer than a reply takes on a busy machine. Shorter where no reply will come. */
 const patience = ({ cause }) => (cause.length > 0 ? 9000 : 400);
 
-/** The call fails as the row says. */
+/** The call fails with the cause in the row. */
 async function faults(call, cause) {
   await assert.rejects(call(), (error) => {
     assert.equal(error.name, "QuorumUnavailable", String(error));
@@ -63,10 +63,10 @@ each(
   "a plain attempt that is answered oddly is not believed, and a script asked instead",
   attempts,
   async (_, redlock, fake) => {
-    // On a busy machine the first connection may outlast its vote, and then the script is what is asked first.
+    // On a busy machine the first connection may outlast its vote. Then the client sends the script first.
     for (let times = 0; times < 20 && !fake.said; times++) {
       const lease = await redlock.lock("job").acquire();
-      // It never says otherwise to a SET and a read, so this is the script's grant.
+      // Its reply to a SET and a read never changes, so the script granted this.
       assert.ok(lease.held);
       lease.detach();
     }

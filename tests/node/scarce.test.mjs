@@ -1,4 +1,4 @@
-// Processes that may open no more files, or start no more threads: a clear error at the first use.
+// Processes that may open no more files, or start no more threads. The first use returns a clear error.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -13,7 +13,7 @@ const program = fileURLToPath(new URL("programs/scarce.mjs", import.meta.url));
 describe("the first use says what is scarce", { skip: process.platform === "win32" }, () => {
   for (const [what, command, env] of [
     ["files", "ulimit -n 64;", {}],
-    // So large a stack that no thread of ours can have one.
+    // A stack size that no thread of redlock can have.
     ["threads", "", { RUST_MIN_STACK: String(2n ** 47n) }],
   ]) {
     test(what, async () => {

@@ -1,4 +1,4 @@
-// Scopes: using(), Symbol.asyncDispose, and how a loss is told.
+// Scopes: using(), Symbol.asyncDispose, and how a loss is reported.
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { transformSync } from "esbuild";
@@ -172,7 +172,7 @@ describe("Symbol.asyncDispose", () => {
   });
 
   const KNOWN = {
-    // The node has deleted the key; the word of it is on its way.
+    // The node has deleted the key. The notification is in flight.
     ensureHeld: (lease) =>
       eventually(() => assert.throws(() => lease.ensureHeld(), { kind: "lost" })),
     extend: (lease) => assert.rejects(lease.extend(), { kind: "lost" }),
@@ -190,7 +190,7 @@ describe("Symbol.asyncDispose", () => {
       assert.equal(lease.held, false);
       const body = async (held) => {
         await redlock.forceRelease(name);
-        // Told first: a release that finds the key gone by itself is the end that the body wanted.
+        // The notification comes first. If a release finds the key missing, that is the end that the body wanted.
         await eventually(() => assert.equal(held.held, false));
         await fails(held);
       };

@@ -1,4 +1,4 @@
-// Passwords, keys and other people's texts (vectors/secrets.toml): what never shows, and what is shown harmless.
+// Passwords, keys and foreign texts (vectors/secrets.toml): what is never shown, and what is shown only escaped.
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
@@ -8,10 +8,10 @@ import { test } from "./testing.mjs";
 
 const shared = serverForSuite();
 const secrets = table("secrets");
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the test looks for them
 const OBEYED = /[\u0000-\u001f\u007f-\u009f\u2028\u202e]/;
 
-/** The error says this much, and in no form more than it may. */
+/** Checks that the error contains the required text, and that no format of it contains a secret. */
 function check(error, words) {
   for (const word of words) assert.ok(error.message.includes(word), error.message);
   const forms = [error.message, inspect(error, { depth: null }), error.stack];

@@ -1,4 +1,4 @@
-// Rules that users of other libraries trip over; tests/README.md lists which test has which.
+// Rules that surprise users of other libraries. tests/README.md lists the tests.
 import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { configure, lock, Redlock } from "redlock-native";
@@ -93,7 +93,7 @@ for (const [kind, url] of Object.entries(kinds)) {
     test("extend sets the ttl of later renewals", async () => {
       const lease = await new Redlock(url()).lock(fresh(), { ttl: 1000 }).acquire();
       await lease.extend(4000);
-      // A renewal lengthens it, by more than the ttl of the acquire could.
+      // A renewal lengthens it by more than the TTL of the acquire could.
       let least = lease.remaining;
       await eventually(() => {
         const { remaining } = lease;
@@ -125,7 +125,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       const first = redlock.lock([free, taken]).acquire();
       const described = redlock.lock(taken);
       await waiting(redlock);
-      // What else the waiter wants is free for others, once the waiter was refused.
+      // The other name that the waiter wants is free for others, once the waiter was refused.
       const other = await eventually(async () => {
         const lease = await redlock.lock(free).tryAcquire();
         assert.ok(lease);
@@ -153,18 +153,18 @@ for (const [kind, url] of Object.entries(kinds)) {
       await eventually(() => assert.deepEqual(told, ["missing"]));
     });
 
-    // Once for each place, which this one is for all nodes.
+    // It runs once for each place, and this one covers all nodes.
     if (kind !== "memory://") return;
     test("a lease held for long is warned of once, with its place", async (context) => {
       const warned = context.mock.method(process, "emitWarning", () => undefined);
       const redlock = new Redlock(url());
       const lease = await redlock.lock(fresh(), { ttl: 4500 }).acquire();
-      // Never shortens: it stays held, however busy the machine is.
+      // Never shortens, so it stays held on a busy machine.
       await lease.extend(100);
       const texts = () => warned.mock.calls.map((call) => call.arguments[0].message);
       const mine = () => texts().filter((text) => text.includes(lease.key));
       await eventually(() => assert.equal(mine().length, 1, texts().join("\n")));
-      // Each renewal looks whether it is held for long.
+      // Each renewal checks whether it has been held for long.
       const { renewed } = redlock.stats();
       await eventually(() => assert.ok(redlock.stats().renewed >= renewed + 3));
       assert.equal(mine().length, 1, texts().join("\n"));

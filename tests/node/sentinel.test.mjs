@@ -1,4 +1,4 @@
-// A service under Sentinel, by its URL alone: found, and followed to its next primary.
+// A service under Sentinel with only its URL. The client finds it and follows it to its next primary.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -15,7 +15,7 @@ let primary;
 let replica;
 let sentinel;
 
-/** One sentinel, which decides by itself. */
+/** One sentinel, which decides alone. */
 async function startSentinel(watched) {
   const folder = await mkdtemp(join(tmpdir(), "redlock-test-"));
   const port = await freePort();

@@ -1,5 +1,4 @@
-// Locks are made of names and a set of options that they share: each has its own names all the same, and what is checked is
-// checked for each.
+// Locks that share one set of options. Each still has its own names, and each is checked separately.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock } from "redlock-native";
 import { fresh, refusal } from "./helper.mjs";
@@ -7,7 +6,7 @@ import { describe, test } from "./testing.mjs";
 
 const client = new Redlock(`memory://${fresh()}`);
 
-/** Whatever is special in a name, for core or on the way to it. */
+/** Names with characters that are special in the core or in the binding. */
 const NAMES = {
   "of one character": "a",
   "with a hash tag": "{user:7}:cart",
@@ -21,7 +20,7 @@ const NAMES = {
   "with a null character": "a\0b",
   "that ends as a fence": "a:fence",
 };
-/** What core refuses, whatever was made with the same options before. */
+/** Names that the core refuses, whatever was created with the same options before. */
 const REFUSED = {
   empty: ["", "a name is empty"],
   "too long": ["x".repeat(65_537), "65537 bytes"],

@@ -1,4 +1,4 @@
-// The orderly end: who runs under a lease that is given back is told, and no key is left behind.
+// Orderly shutdown: the holder of a released lease is notified, and no key is left behind.
 import assert from "node:assert/strict";
 import { LockLost, Redlock } from "redlock-native";
 import {
@@ -16,7 +16,7 @@ import { describe, test } from "./testing.mjs";
 const shared = serverForSuite();
 const kinds = { "memory://": () => `memory://${fresh()}`, "redis://": () => shared.server.url };
 
-/** Runs a body under the lock until it is told to end; what became of it. */
+/** Runs a body under the lock until it is told to end. Returns its outcome. */
 function running(redlock, name, options = {}) {
   const { promise: entered, resolve: enter } = deferred();
   const { promise: left, resolve: leave } = deferred();
@@ -158,7 +158,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       assert.equal(lease.held, false);
       await eventually(() => assert.equal(told.length, 1));
       assert.equal(told[0].reason, "revoked");
-      // At once, not after a ttl.
+      // Immediately, not after a TTL.
       await (await new Redlock(node).lock(name).tryAcquire()).release();
       leave();
       assert.equal((await scope).reason, "revoked");

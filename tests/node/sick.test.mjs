@@ -1,4 +1,4 @@
-// Real servers that are sick: each is a fault with its own cause.
+// Real servers in bad states. Each is an error with a separate cause.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { inspect } from "node:util";
@@ -23,7 +23,7 @@ async function protectedServer() {
   return server;
 }
 
-/** Redis 6.2 lets everybody debug it, and starts with no option that it does not know. */
+/** Redis 6.2 allows everyone to debug it, and does not start with an unknown option. */
 const old = /v=6\./.test(execFileSync(PROGRAM, ["--version"]));
 
 const sick = {
@@ -58,15 +58,15 @@ const sick = {
   LOADING: async () => {
     const debug = old ? [] : ["--enable-debug-command", "yes"];
     const server = await started("--rdbcompression", "no", ...debug);
-    // An old one looks up from its file every 2 MB only.
+    // An old server replies only every 2 MB of its file.
     await server.cli("DEBUG", "POPULATE", 10_000, "key", old ? 40_000 : 100);
-    await server.cli("CONFIG", "SET", "key-load-delay", 2000); // us
+    await server.cli("CONFIG", "SET", "key-load-delay", 2000); // µs
     await server.cli("CONFIG", "SET", "loading-process-events-interval-bytes", 1024);
     void server.cli("DEBUG", "RELOAD").catch(() => undefined);
     await eventually(async () => assert.match(await server.cli("PING"), /LOADING/));
     return server.url;
   },
-  // A frozen one has no words.
+  // A frozen server sends no text.
   "no ": async () => {
     const server = await started();
     server.process.kill("SIGSTOP");
@@ -82,7 +82,7 @@ for (const [cause, start] of Object.entries(sick)) {
     async () => {
       const redlock = new Redlock(await start(), { connectTimeout: 2000 });
       const lock = redlock.lock(fresh(), { wait: 1000 });
-      // Some may still be read: they say who holds it.
+      // Some can still be read, and report the holder.
       const reads = ["READONLY", "OOM"].includes(cause);
       if (reads) assert.equal((await lock.inspect()).held, false);
       for (const verb of ["acquire", "tryAcquire", ...(reads ? [] : ["inspect"])]) {
@@ -109,10 +109,10 @@ test("a wrong password ends an acquire that waits without a limit", async () => 
 });
 
 test("a cluster ends an acquire that waits without a limit", async () => {
-  // One of two nodes: the other one has all keys.
+  // One of two nodes. The other one has all keys.
   const cluster = () => started("--cluster-enabled", "yes");
   const [one, two] = await Promise.all([cluster(), cluster()]);
-  // Redis 6.2 knows no ranges.
+  // Redis 6.2 does not support ranges.
   await two.cli("CLUSTER", "ADDSLOTS", ...Array(16384).keys());
   await one.cli("CLUSTER", "MEET", "127.0.0.1", two.port);
   await eventually(async () => assert.match(await one.cli("GET", "key"), /MOVED/), 20_000);

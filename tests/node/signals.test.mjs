@@ -1,4 +1,4 @@
-// A caller's signal, wherever one is taken: using, withLock, tryAcquire. Where none is: arguments.test.mjs.
+// A caller's signal in every function that takes one: using, withLock, tryAcquire. arguments.test.mjs has the others.
 import assert from "node:assert/strict";
 import { getEventListeners, once } from "node:events";
 import { configure, Redlock, withLock } from "redlock-native";
@@ -119,7 +119,7 @@ test("an abort between grant and body gives the lease back", async () => {
   const controller = new AbortController();
   const first = redlock.lock(fresh()).acquire();
   const body = () => assert.fail("the body must not run");
-  // Both outcomes are there once the thread looks: the first one's caller aborts the second.
+  // Both outcomes have arrived when the thread runs. The first caller aborts the second.
   const aborting = first.then(() => controller.abort());
   const call = redlock.using(name, { signal: controller.signal }, body);
   block(30);
@@ -190,7 +190,7 @@ describe("tryAcquire with a signal", () => {
       assert.equal(listeners(controller.signal), 0);
       server.process.kill("SIGCONT");
       await otherEnds;
-      // Its answer comes late, and the grant in it is given back.
+      // Its reply comes late, and its grant is released.
       await (await described.acquire({ wait: 10_000 })).release();
       assert.equal(await server.cli("EXISTS", described.key), "0");
     } finally {

@@ -1,4 +1,4 @@
-// Whatever the core says, it names options and methods as they are written here: errors, nodes' faults, warnings.
+// The core names options and methods in the JavaScript spelling: in errors, nodes' errors and warnings.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
 import { eventually, fresh, Server } from "./helper.mjs";
@@ -13,7 +13,9 @@ before(async () => {
 });
 after(() => Promise.all(three.map((server) => server.stop())));
 
-/** The names of Rust and Python, as words of a text; `reason=max_hold` is a value, the same in every language. */
+/**
+ * The names of Rust and Python as words of a text. `reason=max_hold` is a value, which is the same in every language.
+ */
 const FOREIGN =
   /(?<!reason=)\b(key_prefix|node_timeout|restart_guard|max_hold|tls_\w+|release_all|force_release|try_acquire|on_lost)\b/;
 

@@ -1,4 +1,4 @@
-// A short and a long lease side by side on one connection, to a server that stalls.
+// A short and a long lease side by side on one connection to a server that stalls.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";

@@ -1,4 +1,4 @@
-// What a client says of itself in numbers, and that an unnamed node in memory is its own.
+// The statistics of a client. An unnamed node in memory belongs to one client only.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
 import { assertRefused, eventually, fresh, serverForSuite } from "./helper.mjs";

@@ -1,4 +1,4 @@
-// node:test, with a time limit of its own for every test: one that hangs fails by name, however it was started.
+// node:test with a time limit for every test. A test that hangs fails by name, however it was started.
 import * as runner from "node:test";
 
 export { afterEach, beforeEach } from "node:test";
@@ -6,7 +6,9 @@ export { afterEach, beforeEach } from "node:test";
 /** Milliseconds. */
 const LIMIT = Number(process.env.REDLOCK_TEST_PATIENCE ?? 90_000);
 
-/** What a test that hung left open keeps its process: once nothing has ended for so long, that is ended too. */
+/**
+ * An open resource of a hanging test keeps its process alive. The process is ended if no test has ended for this long.
+ */
 const silence = setTimeout(
   () => {
     console.error("the tests of this file ended, or hung, and the process did not");
@@ -15,15 +17,15 @@ const silence = setTimeout(
   LIMIT + Number(process.env.REDLOCK_TEST_SILENCE ?? 30_000),
 ).unref();
 
-/** Which tests run: those of the "first" tier, of the "slow" one, or "all". */
+/** The tests to run: those of the "first" tier, of the "slow" one, or "all". */
 const TIER = process.env.REDLOCK_TEST_TIER ?? "first";
 
-/** As node:test has it. */
+/** As in node:test. */
 export function test(name, ...rest) {
   if (TIER !== "slow") register(name, ...rest);
 }
 
-/** A test of the slow tier, and why it is there. */
+/** A test of the slow tier, and the reason for the tier. */
 export function slow(_reason, name, ...rest) {
   if (TIER !== "first") register(name, ...rest);
 }
@@ -31,7 +33,10 @@ export function slow(_reason, name, ...rest) {
 /** The file's hooks, until its first test or suite is registered. */
 let hooks = [];
 
-/** Node.js 20 runs a `before` at once. In a file without a test of this tier, a server that it starts would keep the process. */
+/**
+ * Node.js 20 runs a `before` immediately. In a file without a test of this tier, a server that it starts would keep the
+ * process alive.
+ */
 const hook =
   (add) =>
   (...args) => {
@@ -47,7 +52,7 @@ function addHooks() {
   for (const add of added) add();
 }
 
-/** As node:test has it. */
+/** As in node:test. */
 export function describe(...args) {
   addHooks();
   runner.describe(...args);

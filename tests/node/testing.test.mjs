@@ -1,4 +1,4 @@
-// The tests' own limits: whatever hangs fails by name, and no test goes without.
+// The limits of the tests: a test that hangs fails by name, and every test has a limit.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,4 +1,5 @@
-// `rediss://` against a real server with an authority of its own: who is trusted, and who is not.
+// `rediss://` against a real server with its own certificate authority: which certificates are trusted, and which are
+// not.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -65,7 +66,7 @@ after(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** Takes a lock there and lets it go. */
+/** Acquires and releases a lock there. */
 async function locks({ tlsUrl }, options) {
   const redlock = new Redlock(tlsUrl, options);
   const lease = await redlock.lock(fresh(), { wait: 1000 }).acquire();
@@ -144,7 +145,7 @@ describe("rediss://", () => {
   });
 
   test("who is asked not to look believes it, and says so once", async () => {
-    // On a server of its own for the warnings: no other client of this test believes it.
+    // A separate server for the warnings, which no other client of this test trusts.
     const strangers = new Redlock(strict.tlsUrl, { tlsCa: file("other-ca.crt"), tlsVerify: true });
     await assert.rejects(strangers.lock(fresh(), { wait: 0 }).acquire(), { kind: "unavailable" });
     const own = { tlsCert: file("client.crt"), tlsKey: file("client.key") };

@@ -1,4 +1,4 @@
-// What happens to locks, told on channels and by NODE_DEBUG.
+// Lock events on channels and in NODE_DEBUG.
 import assert from "node:assert/strict";
 import { AsyncLocalStorage } from "node:async_hooks";
 import diagnostics from "node:diagnostics_channel";
@@ -19,7 +19,7 @@ import { describe, slow, test } from "./testing.mjs";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const client = () => new Redlock(`memory://${fresh()}`);
 
-/** What is told on the channel of these calls, until `end`. */
+/** Collects the messages on the channel of these calls until `end`. */
 function hear(name) {
   const told = [];
   const events = ["start", "end", "asyncStart", "asyncEnd", "error"];
@@ -93,7 +93,7 @@ describe("channels", () => {
     const told = [];
     const listen = (renewal) => told.push(renewal);
     diagnostics.subscribe("redlock:renew", listen);
-    // Heard from the next call on.
+    // Received from the next call on.
     redlock.stats();
     await redlock.using("other", () => undefined);
     const ours = () => told.filter(({ key }) => key === "lock:kept");
@@ -111,7 +111,7 @@ describe("channels", () => {
     const told = [];
     const listen = (renewal) => told.push(renewal);
     const server = await Server.start();
-    // A lease keeps no process alive.
+    // A lease does not keep a process alive.
     const work = setInterval(() => undefined, 1_000);
     try {
       const redlock = new Redlock(server.url);
@@ -194,10 +194,10 @@ test("the spans of docs/node.md are OpenTelemetry's", async () => {
   );
   const page = await readFile(join(root, "docs", "node.md"), "utf8");
   const [, block] = /```ts\n([^`]*@opentelemetry[^`]*`redlock:\$\{name\}`[\s\S]*?)```/.exec(page);
-  // As JavaScript, which this is but for a few types.
+  // As JavaScript, after removing a few types.
   const types = [/<unknown, LockCall>/, /type LockCall, /, /<object, ReturnType.*?>>/, / as Error/];
   const code = types.reduce((text, type) => text.replace(type, ""), block);
-  // Within this tree: the package is found by its own name.
+  // Inside this tree, the package is found by its own name.
   const folder = await mkdtemp(join(root, "bindings-node", "dist", "trace-"));
   try {
     await writeFile(join(folder, "spans.mjs"), code.replace(/^console.*$/m, ""));

@@ -1,4 +1,4 @@
-// Node URLs as other clients write them (vectors/urls.toml), and options that go with them.
+// Node URLs in the formats of other clients (vectors/urls.toml), and options beside them.
 import assert from "node:assert/strict";
 import { Redlock } from "redlock-native";
 import { camel, refusal, serverForSuite, silentNodesForSuite, table } from "./helper.mjs";

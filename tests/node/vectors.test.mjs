@@ -1,5 +1,5 @@
-// The same tables in every language: which values are refused in which words, which kind belongs to which class,
-// and what a key may hold that is no lock.
+// The tables that all languages share: refused values with their texts, the kind of each class, and foreign values of a
+// key.
 import assert from "node:assert/strict";
 import * as redlock from "redlock-native";
 import { LockError, lock, Redlock } from "redlock-native";
@@ -20,7 +20,7 @@ const number = (value) => ({ nan: Number.NaN, inf: Infinity })[value] ?? value;
 const options = (given) =>
   Object.fromEntries(Object.entries(given).map(([name, value]) => [camel(name), number(value)]));
 
-/** A row for seconds only is not about this language. */
+/** Removes the rows that apply only to seconds. */
 const ours = (rows) => rows.filter(({ seconds, milliseconds }) => milliseconds || !seconds);
 
 function check(call, { error, never }) {

@@ -1,4 +1,4 @@
-// What objects show where a program prints, logs or copies them: no secret, however they are nested and printed.
+// Objects that a program prints, logs or copies show no secret, however they are nested and printed.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { Console } from "node:console";
@@ -34,7 +34,7 @@ before(async () => {
 });
 after(() => rm(folder, { recursive: true, force: true }));
 
-/** What a console prints. */
+/** The output of a console. */
 function printed(print) {
   let text = "";
   const stream = new Writable({
@@ -47,7 +47,7 @@ function printed(print) {
   return text;
 }
 
-/** Every text that a program may make of an object. */
+/** Every text that a program may make from an object. */
 function texts(value) {
   const all = [JSON.stringify(value) ?? "", String(value), JSON.stringify({ ...value })];
   const options = [{}, { depth: null }, { showHidden: true, depth: null }, { showProxy: true }];
@@ -67,7 +67,7 @@ function texts(value) {
   return all;
 }
 
-/** An object alone, and where a log has it. */
+/** An object alone, and inside the data of a log. */
 function everywhere(value) {
   const nested = [value, { context: { value } }, [value], new Map([["a", value]])];
   nested.push(new Error("a", { cause: value }), Object.assign(new Error("a"), { value }));
@@ -75,10 +75,10 @@ function everywhere(value) {
   return nested.flatMap(texts);
 }
 
-/** The bytes in any form that printing has for them, and the texts. */
+/** The bytes in every printed form, and the texts. */
 function formsOf(secret) {
   const bytes = Buffer.from(secret);
-  // From the middle: the first line of a key is the same for all.
+  // From the middle, because the first line of a key is the same for all.
   const part = bytes.subarray(Math.floor(bytes.length / 2));
   const numbers = [...part.subarray(0, 6)];
   const hex = numbers.map((byte) => byte.toString(16).padStart(2, "0"));
@@ -93,7 +93,7 @@ function assertHidden(value, secrets) {
 }
 
 describe("a client shows no secret", () => {
-  /** The ways to give a certificate or a key. */
+  /** The ways to pass a certificate or a key. */
   const WAYS = {
     "a Buffer": (bytes) => bytes,
     "a Uint8Array": (bytes) => new Uint8Array(bytes),
@@ -167,7 +167,7 @@ test("a lease, its errors and what channels and warnings tell of it do not show 
   await client.forceRelease(lease.key.slice("lock:".length));
   await client.forceRelease(other.key.slice("lock:".length));
   await eventually(() => assert.equal(lost.length, 1));
-  // Nobody listens to the loss of the other one: it is warned of.
+  // The loss of the other lease has no listener, so a warning is emitted.
   await eventually(() => assert.ok(told.some((message) => message instanceof Error)));
   await assert.rejects(lease.release(), (error) => told.push(error) > 0);
   assertHidden(lease, [token]);

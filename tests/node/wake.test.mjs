@@ -1,5 +1,5 @@
-// Whoever frees a lock wakes the waiter: by the server's push, by the connection's end, at the holder's ttl. Where the
-// server cannot push, waiters poll.
+// A lock that becomes free wakes the waiter: by a push of the server, by the end of the connection, or at the holder's
+// TTL. If the server cannot push, waiters poll.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -11,12 +11,12 @@ import { slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 
-/** A waiter that is not told asks again half a second after it asked first, at the earliest. */
+/** A waiter without a notification retries half a second after its first attempt at the earliest. */
 const ASLEEP = 150;
 const SOON = 250;
 const HELD = 60_000;
 
-/** How long (ms) after `wake` a waiter has the lock. For the slow tier: it has to be asleep before. */
+/** How long (ms) after `wake` a waiter has the lock. For the slow tier, because the waiter must be asleep first. */
 async function delay(lock, wake) {
   const waiting = lock.acquire({ wait: 30_000 }).then((lease) => [lease, performance.now()]);
   await sleep(ASLEEP);
@@ -27,7 +27,7 @@ async function delay(lock, wake) {
   return at - woken;
 }
 
-/** One may be late on a busy machine; none is this early without being told. */
+/** One may be late on a busy machine, but none is this early without a notification. */
 async function bestOfThree(lock, hold) {
   const delays = [];
   for (let turn = 0; turn < 3; turn += 1) delays.push(await delay(lock, await hold()));
@@ -82,7 +82,7 @@ slow("it compares durations", "a waiter wakes when the holder's ttl ends", async
     took.push(performance.now() - began);
     await lease.release();
   }
-  // Asked again without a reason: 500 at the earliest.
+  // A retry without a notification takes at least 500.
   assert.ok(Math.min(...took) < 450, String(took));
 });
 
@@ -92,7 +92,7 @@ test("a waiter goes on when the server restarts without its data", async () => {
     const name = fresh();
     await held(server, name);
     const redlock = new Redlock(server.url);
-    // The wait ends before the holder's ttl would.
+    // The wait ends before the holder's TTL would.
     const acquiring = redlock.lock(name).acquire({ wait: HELD / 2 });
     await waiting(redlock);
     await server.restart();
@@ -102,7 +102,7 @@ test("a waiter goes on when the server restarts without its data", async () => {
   }
 });
 
-/** Waits three times where no push comes, and once more on a new connection. Returns the warnings of that. */
+/** Waits three times without pushes, and once more on a new connection. Returns the warnings. */
 async function poll(server, url) {
   const warnings = [];
   const listen = (warning) => warnings.push(String(warning));
@@ -120,7 +120,7 @@ async function poll(server, url) {
     }
     await server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
     const lease = await lock.acquire({ wait: 10_000 });
-    // The client warns of this loss after whatever it warned of before.
+    // The client warns of this loss after all its earlier warnings.
     redlock.close();
     await eventually(() => assert.ok(warnings.some((warning) => warning.includes(lease.key))));
     return warnings.filter((warning) => warning.includes("no client tracking"));

@@ -1,4 +1,4 @@
-// Warnings: where they go, what is said once, and what is not said at all.
+// Warnings: their destination, those that appear once, and those that never appear.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { onWarning, Redlock } from "redlock-native";
@@ -6,7 +6,7 @@ import { eventually, fresh, refusal, Server } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const heard = [];
-/** The warnings of the losses of this name. */
+/** The warnings about losses of this name. */
 const losses = (name) => heard.filter(({ message }) => message.includes(`key=lock:${name} `));
 
 before(() => onWarning((warning) => heard.push(warning)));
@@ -14,7 +14,7 @@ after(() => onWarning(null));
 
 const client = () => new Redlock(`memory://${fresh()}`);
 
-/** Resolves once a loss was warned of that happened after this call: earlier ones were warned of before. */
+/** Resolves when a loss after this call has been warned of. Warnings about earlier losses come first. */
 async function laterWarning() {
   const [redlock, name] = [client(), fresh()];
   await redlock.lock(name).acquire();
@@ -82,7 +82,7 @@ describe("a loss", () => {
   });
 });
 
-// The tests before this one had few losses: all of them were warned of.
+// The tests before this one had few losses, and all of them were warned of.
 test("of thousands of a kind a few are said, and how many more there were", async () => {
   const lost = () => heard.filter(({ message }) => message.startsWith("lease lost "));
   const before = lost().length;
@@ -95,7 +95,8 @@ test("of thousands of a kind a few are said, and how many more there were", asyn
       const [, count] = / and (\d+) more such warnings within 1 s$/.exec(message) ?? [];
       return count === undefined ? [] : [Number(count)];
     });
-  // In each second ten are said, then the last one with the count of the others. On a busy machine it takes several seconds.
+  // Each second has ten warnings, then the last one with the count of the others. On a busy machine it takes several
+  // seconds.
   const counted = () => more().reduce((sum, count) => sum + count, lost().length);
   await eventually(() => assert.equal(counted(), before + 2_000));
   const seconds = more().length;
@@ -117,7 +118,7 @@ test("an outage is one warning, however many acquires fail", async () => {
   };
   while (ours().length === 0) await fail();
   for (let round = 0; round < 5; round += 1) await fail();
-  // Behind all that was to be warned of.
+  // Ordered after all other warnings.
   await laterWarning();
   const [{ message }] = ours();
   assert.equal(ours().length, 1, ours().join("\n"));
@@ -131,18 +132,18 @@ test("an outage is one warning, however many acquires fail", async () => {
 
 test("a long hold is warned of once for each place", async () => {
   const redlock = client();
-  // Acquires with the same options, one soon after the other, are taken to come from one place.
+  // Acquires with the same options within a short time count as one call site.
   const lock = (name, ttl = 4_500) => redlock.lock(name, { ttl });
   const leases = [];
   for (const name of ["a", "b", "c"]) leases.push(await lock(name).acquire());
   leases.push(await lock("d", 4_600).acquire());
-  // Never shortens: they stay held, however busy the machine is.
+  // Never shortens, so they stay held on a busy machine.
   await Promise.all(leases.map((lease) => lease.extend(100)));
   const places = () =>
     heard.flatMap(({ message }) => /^held for more than ten times.*:(\d+):\d+/.exec(message) ?? []);
   const lines = () => places().filter((_, at) => at % 2 === 1);
   await eventually(() => assert.equal(lines().length, 2, places().join("\n")));
-  // A later hold is warned of after whatever was to be said of these.
+  // The warning about a later hold comes after all warnings about these.
   const later = await lock("e").acquire();
   await later.extend(100);
   leases.push(later);

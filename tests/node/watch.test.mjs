@@ -1,4 +1,4 @@
-// Which objects stand for a lease, and who is told of its loss: everybody who asked, once; nobody after a release.
+// Which objects represent a lease, and who receives its loss: every registered listener once, and none after a release.
 import assert from "node:assert/strict";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { once } from "node:events";
@@ -15,7 +15,7 @@ async function heldLease() {
 
 test("leases() gives the objects that were handed out, young and old", async () => {
   const { redlock, name, lease } = await heldLease();
-  // Its line is known once it is no longer young.
+  // Its line is known once it is not new any more.
   const refused = () => redlock.lock(name).acquire({ wait: 0 });
   await eventually(() => assert.rejects(refused(), { message: /acquired at .*watch\.test/ }));
   assert.equal(redlock.leases()[0], lease);
@@ -39,7 +39,7 @@ test("leases() has no lease that its caller does not have yet", async () => {
     seen.push([redlock.leases(), [...handedOut]]);
   };
   const acquiring = [acquire(), acquire(), acquire()];
-  // All outcomes are there by then, and are delivered one after the other.
+  // All outcomes have arrived by then, and are delivered one after the other.
   block(50);
   await Promise.all(acquiring);
   for (const [listed, known] of seen) assert.deepEqual(new Set(listed), new Set(known));
@@ -85,7 +85,7 @@ describe("AsyncLocalStorage", () => {
     await told;
     return told;
   };
-  // A wait for a loss keeps no process alive.
+  // Waiting for a loss does not keep a process alive.
   const alive = async (work) => {
     const timer = setInterval(() => undefined, 1000);
     try {

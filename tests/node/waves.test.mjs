@@ -1,4 +1,4 @@
-// Waves of requests to the example server: of a hundred at once, exactly one gets the lock.
+// Waves of requests to the example server: of a hundred at once, exactly one acquires the lock.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { Agent, createServer, request } from "node:http";
@@ -14,7 +14,7 @@ const REQUESTS = 100;
 const agent = new Agent({ keepAlive: true, maxSockets: REQUESTS });
 const servers = [];
 
-/** The example's handler under plain HTTP; what it rejects with is a 500, as it is under Express. */
+/** The example's handler under plain HTTP. A rejection is a 500, as under Express. */
 async function listen(nodes, name) {
   const redlock = new Redlock(nodes);
   const handle = jobHandler(redlock, name);
@@ -42,7 +42,7 @@ async function post(port) {
   return response.statusCode;
 }
 
-/** Sends the waves, each after the last has ended and a second has gone by; counts the answers of each. */
+/** Sends each wave a second after the last one has ended. Returns the counts of the responses. */
 async function waves(ports) {
   const answers = [];
   for (let wave = 0; wave < WAVES; wave += 1) {

@@ -1,4 +1,4 @@
-// Worker threads: each has its own state, and may be terminated at any moment.
+// Worker threads: each has separate state, and may be terminated at any time.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -38,7 +38,7 @@ describe("a worker thread", () => {
     const connected = async () => (await server.cli("CLIENT", "LIST")).includes(` name=${name} `);
     await eventually(async () => assert.ok(await connected()));
     await worker.terminate();
-    // Without a connection it takes no lock that is released later.
+    // Without a connection, it takes no lock that is released later.
     await eventually(async () => assert.ok(!(await connected())));
     await lease.release();
     assert.equal(await server.cli("EXISTS", lock.key), "0");
@@ -86,7 +86,7 @@ describe("a worker thread", () => {
       for (const what of ["files", "threads", "handles"]) {
         assert.ok(after[what] <= before[what], `${what}: ${JSON.stringify(seen)}`);
       }
-      // The least growth of two bursts: an allocator's habits show in some only.
+      // The least growth of two bursts, because the allocator's behaviour shows only in some.
       const growth = Math.min(between.rss - before.rss, after.rss - between.rss);
       assert.ok(growth < 8 * 2 ** 20, JSON.stringify(seen));
     },

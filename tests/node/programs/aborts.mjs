@@ -1,4 +1,4 @@
-// Gives up its only pending call: nothing is left to keep the process.
+// Aborts its only pending call, so that nothing keeps the process alive.
 import { Redlock } from "redlock-native";
 
 const lock = new Redlock(process.argv[2]).lock("given-up");

@@ -1,5 +1,5 @@
-// Loads copies of the package, each within an async context of its own, and prints how many of the contexts' stores are
-// still there once nobody uses the copies. Run with --expose-gc. The argument: how many.
+// Loads copies of the package, each within a separate async context. Prints how many of the contexts' stores remain
+// after the copies are dropped. Run with --expose-gc. The argument is the number of copies.
 import { AsyncLocalStorage } from "node:async_hooks";
 import { createRequire } from "node:module";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -8,7 +8,7 @@ const require = createRequire(import.meta.url);
 const entry = require.resolve("redlock-native");
 const stores = [];
 
-/** As a test runner does whose tests load the package, or a server whose first request does. */
+/** Like a test runner whose tests load the package, or a server whose first request does. */
 function load() {
   const store = { request: stores.length };
   stores.push(new WeakRef(store));
@@ -19,7 +19,8 @@ function load() {
   });
 }
 
-// The first one loads the binary, too, and all but the last are let go; the last is in use, its context is over.
+// The first copy also loads the binary. All but the last copy are dropped. The last one is in use, and its context has
+// ended.
 for (let at = 0; at < Number(process.argv[2]); at += 1) load();
 const left = () => stores.filter((store) => store.deref() !== undefined).length;
 for (let round = 0; round < 50 && left() > 0; round += 1) {

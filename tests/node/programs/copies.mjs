@@ -1,5 +1,5 @@
-// Loads copies of the package, uses them and lets them go; prints how many are still there, and what else is. Run with --expose-gc.
-// The arguments: how a copy is loaded, how many, the node.
+// Loads copies of the package, uses them and drops them. Prints how many copies and other resources remain. Run with
+// --expose-gc. The arguments are the way to load a copy, the number of copies, and the node.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, resolve } from "node:path";
@@ -12,7 +12,7 @@ const copies = Number(count);
 const require = createRequire(import.meta.url);
 const entry = require.resolve("redlock-native");
 
-/** As test runners do: every file anew, in a context of its own; only the binary is the process's. */
+/** Like test runners, which load every file again in a separate context. Only the binary is shared by the process. */
 function inContext() {
   const context = createContext({ process, performance, AbortController });
   const loaded = new Map();
@@ -31,9 +31,9 @@ function inContext() {
   return load(entry);
 }
 
-/** As servers do that reload their code, with the binary or without. */
+/** Like servers that reload their code, with the binary or without. */
 function reloaded() {
-  // Another parent each time: it would keep all its children.
+  // A different parent each time, because a parent keeps all its children.
   const require = createRequire(import.meta.url);
   const old = Object.keys(require.cache).filter((file) => file.startsWith(dirname(entry)));
   for (const file of old) {
@@ -42,7 +42,7 @@ function reloaded() {
   return require(entry);
 }
 
-/** Every kind of thing that a copy can be left with, a held and watched lease among them. */
+/** Leaves a copy with every kind of resource, including a held and watched lease. */
 async function use({ Redlock }, at) {
   const redlock = new Redlock(node);
   const name = `copy-${process.pid}-${at}`;
@@ -65,7 +65,7 @@ async function turn(at) {
   await use(copy, at);
 }
 
-/** Open files, threads and what keeps a process alive; none of them where there is no /proc. */
+/** Open files, threads, and handles that keep a process alive. Empty on a system without /proc. */
 function resources() {
   const count = (folder) => (existsSync(folder) ? readdirSync(folder).length : 0);
   const handles = process.getActiveResourcesInfo().length;
@@ -83,7 +83,7 @@ for (let round = 0; round < 50 && alive > 0; round += 1) {
   global.gc();
   alive = refs.filter((ref) => ref.deref() !== undefined).length;
 }
-// Nobody renews what a collected copy held.
+// The lease of a collected copy is not renewed.
 await sleep(1000);
 const last = resources();
 const grown = Object.fromEntries(

@@ -1,4 +1,4 @@
-// Acquires and releases many times, in every way a call can end, and reports what the process holds on to.
+// Acquires and releases many times, with every way for a call to end, and reports the remaining resources.
 import { getEventListeners } from "node:events";
 import { readdirSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -9,11 +9,11 @@ const CALLERS = 10;
 const redlock = new Redlock(node);
 const free = Array.from({ length: CALLERS }, (_, at) => redlock.lock(`free-${at}`));
 const shared = redlock.lock("shared", { ttl: 5000 });
-/** As of a service that is to end once: every call may hear of it, and none goes on listening. */
+/** Like the signal of a service that ends once. Every call listens to it, and none keeps its listener. */
 const end = new AbortController();
 const counts = { released: 0, aborted: 0, refused: 0, lost: 0 };
 
-/** One cycle: most are plain, some fence, some are refused, lost, or aborted at another moment each. */
+/** One cycle. Most are plain, and some are fenced, refused, lost, or aborted at different times. */
 async function cycle(at, lock) {
   if (at % 10 === 3) return await abortedCycle(at);
   if (at % 50 === 7) return await refusedCycle();
@@ -64,13 +64,13 @@ async function burst(cycles) {
   await Promise.all(free.map(caller));
 }
 
-/** Of what lives as long as the process. */
+/** Of objects that live as long as the process. */
 function listeners() {
   const own = process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0);
   return own + getEventListeners(end.signal, "abort").length;
 }
 
-/** Once all that is due has been told and collected. */
+/** Waits until every notification is delivered and garbage is collected. */
 async function measure() {
   for (let turn = 0; turn < 5; turn += 1) {
     await sleep(50);
@@ -87,7 +87,7 @@ async function measure() {
   };
 }
 
-// A loss is a warning each; what is measured here is not the console.
+// Each loss emits a warning. The console output is not part of the measurement.
 process.removeAllListeners("warning");
 process.on("warning", () => undefined);
 

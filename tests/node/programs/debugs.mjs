@@ -1,4 +1,4 @@
-// What NODE_DEBUG=redlock shows.
+// The output of NODE_DEBUG=redlock.
 import { Redlock } from "redlock-native";
 
 const client = new Redlock("memory://");
@@ -11,7 +11,7 @@ await lease.release();
 const other = await lock.acquire();
 const told = new Promise((resolve) => other.onLost(resolve));
 await client.forceRelease("job");
-// Whoever listens for a loss does not keep the process.
+// A listener for a loss does not keep the process alive.
 const stays = setTimeout(() => undefined, 60_000);
 await told;
 clearTimeout(stays);

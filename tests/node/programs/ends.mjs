@@ -1,4 +1,4 @@
-// Ends in order while a lease is held, and nothing else keeps the process.
+// Shuts down while a lease is held and nothing else keeps the process alive.
 import { Redlock } from "redlock-native";
 
 const redlock = new Redlock(process.argv[2]);

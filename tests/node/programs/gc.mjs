@@ -1,4 +1,4 @@
-// Drops a lease on the floor. Run with --expose-gc; the argument is the node.
+// Drops a lease without a release. Run with --expose-gc. The argument is the node.
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 
@@ -17,7 +17,7 @@ for (let round = 0; round < 10; round++) {
   await sleep(50);
   global.gc();
 }
-// Neither unlocked at once nor renewed for ever; what is still referenced is renewed.
+// It is neither released immediately nor renewed forever. A lease that is still referenced is renewed.
 const early = await redlock.lock("collected").tryAcquire();
 const later = await redlock.lock("collected", { wait: 5000 }).acquire();
 console.log(JSON.stringify({ early, later: later.held, kept: kept.held }));

@@ -1,4 +1,4 @@
-// Tests of which one hangs and leaves something open.
+// Tests of which one hangs and leaves a resource open.
 import { test } from "../testing.mjs";
 
 test("this one hangs", async () => {

@@ -1,4 +1,4 @@
-// Holds a lease with renewal, a watched signal and nothing else: the process ends.
+// Holds a lease with renewal, a watched signal and nothing else. The process ends.
 import { Redlock } from "redlock-native";
 
 const lease = await new Redlock(process.argv[2]).lock("held", { ttl: 4000 }).acquire();

@@ -52,7 +52,7 @@ const hooks = {
   },
 };
 
-/** Returns the first answer that is true. The caller limits the time of the whole process. */
+/** Returns the first true result. The caller limits the time of the whole process. */
 async function eventually(ask) {
   for (;;) {
     const answer = await ask();
@@ -89,7 +89,7 @@ losing.onLost((error) => {
 });
 await client.forceRelease("job");
 await eventually(() => reason);
-// Nobody listens for this loss: it is warned of.
+// This loss has no listener, so a warning is emitted.
 await client.lock("warned").acquire();
 await client.forceRelease("warned");
 await eventually(() => warnings.length > 0 || thrown.includes("from emitWarning"));

@@ -1,4 +1,5 @@
-// Makes pairs and says how often the background thread was woken meanwhile. The arguments: the node, how many pairs.
+// Makes pairs and prints how often the background thread was woken meanwhile. The arguments are the node and the number
+// of pairs.
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";

@@ -1,10 +1,10 @@
-// Ends in the middle of a call, with nothing awaited. The arguments: the node, the way.
+// Ends in the middle of a call, with nothing awaited. The arguments are the node and the way.
 import { Redlock } from "redlock-native";
 
 const [node, way] = process.argv.slice(2);
 const client = new Redlock(node, { clientName: `left-${way}` });
 const lock = client.lock(`left-${way}`, { ttl: 60_000 });
-// From here on there is a connection that this thread may read.
+// From now on there is a connection that this thread may read.
 for (let turn = 0; turn < 200; turn += 1) await (await lock.acquire()).release();
 
 if (way === "released") {

@@ -1,4 +1,4 @@
-// Listeners of what happens in the background: one throws, one blocks the thread for longer than there is room.
+// Listeners for background events. One throws, and one blocks the thread until the queue is full.
 import diagnostics from "node:diagnostics_channel";
 import { Redlock } from "redlock-native";
 

@@ -1,9 +1,9 @@
-// Panics in the native part, many times, beside a lease that must not notice. Prints what came of it.
+// Panics in the native part, many times, beside a lease that must stay unaffected. Prints the results.
 import { createRequire } from "node:module";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 
-// The package's own connection to the native part: it is no export, so its file is loaded.
+// The package's own connection to the native part is not exported, so its file is loaded directly.
 const require = createRequire(import.meta.url);
 const { attempt, settled, unwrap } = require("../../../bindings-node/dist/calls.js");
 const { native } = require("../../../bindings-node/dist/runtime.js");

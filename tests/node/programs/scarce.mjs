@@ -1,4 +1,4 @@
-// The first use where no file can be opened, or no thread started: URL files|threads.
+// The first use if no file can be opened, or no thread started: URL files|threads.
 import assert from "node:assert/strict";
 import { closeSync, openSync } from "node:fs";
 import { Redlock } from "redlock-native";
@@ -15,7 +15,7 @@ function allFiles() {
   }
 }
 
-/** Refused, once and again. */
+/** Refused twice. */
 async function refused(lock) {
   for (const use of [() => lock.acquire(), () => lock.acquire(), () => lock.inspect()]) {
     await assert.rejects(use(), (error) => {
@@ -33,7 +33,7 @@ if (what === "files") {
   for (const file of files) closeSync(file);
   await (await lock.acquire()).release();
   const more = allFiles();
-  // Connected now; another client finds no descriptor for its connection.
+  // This client is connected now. Another client finds no descriptor for its connection.
   await refused(new Redlock(url).lock("job", { wait: 0 }));
   for (const file of more) closeSync(file);
 }

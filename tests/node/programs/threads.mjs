@@ -1,5 +1,5 @@
-// Starts worker threads that load the package, use it in every way and end in every way; reports what the process holds
-// on to. Run with --expose-gc. The arguments: the node, how many threads a burst has.
+// Starts worker threads that load the package, use it in every way and end in every way. Reports the remaining
+// resources. Run with --expose-gc. The arguments are the node and the number of threads in a burst.
 import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -11,7 +11,7 @@ const file = new URL("worker.mjs", import.meta.url);
 const redlock = new Redlock(node);
 const ends = { exit: 0, terminated: 0 };
 
-/** Ends by itself, at once in the middle of something, or from outside while it waits or holds. */
+/** Ends normally, immediately in the middle of a call, or by termination while it waits or holds. */
 async function thread(at) {
   const task = ["use", "exit", "hold", "wait"][at % 4];
   const name = task === "wait" ? "taken" : `thread-${at}`;

@@ -1,4 +1,4 @@
-// Waits for a lock that somebody else holds: the process stays until it has it.
+// Waits for a lock that another client holds. The process stays alive until it has acquired it.
 import { Redlock } from "redlock-native";
 
 const lock = new Redlock(process.argv[2]).lock("waited");

@@ -1,4 +1,4 @@
-// A worker thread: does what it is told and reports.
+// A worker thread that runs commands and reports results.
 import { parentPort, workerData } from "node:worker_threads";
 import { Redlock } from "redlock-native";
 
@@ -19,7 +19,7 @@ if (task === "use") {
   setInterval(() => lease.held, 50);
 } else if (task === "flood") {
   const pair = async () => (await lock.acquire()).release();
-  // From here on there is a connection that this thread may read.
+  // From now on there is a connection that this thread may read.
   for (let turn = 0; turn < 200; turn += 1) await pair();
   parentPort.postMessage("reads");
   for (;;) await Promise.all([pair(), pair(), pair()]);

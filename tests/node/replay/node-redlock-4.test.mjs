@@ -1,4 +1,4 @@
-// node-redlock 4.2.0, test.js: 56 cases, each over one server by either client package, and over three.
+// node-redlock 4.2.0, test.js: 56 cases, each over one server with either client package, and over three.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
@@ -17,7 +17,7 @@ const servers = serversForSuite(3);
 const ONE_OR_SEVERAL = ["one name", "two names"];
 const EACH_WAY = [...ONE_OR_SEVERAL, "one name, callbacks", "two names, callbacks"];
 
-/** The places, one after the other: what a case needs at each. */
+/** The places, one after the other, with the setup of a case for each. */
 async function everywhere(variant, body) {
   const names = variant.startsWith("two") ? 2 : 1;
   const call = variant.endsWith("callbacks") ? byCallback : (use) => use();
@@ -32,7 +32,7 @@ async function everywhere(variant, body) {
   }
 }
 
-/** The key's values, on the servers of the place. */
+/** The key's values on the servers of the place. */
 const values = async (key, every) => (await servers.get(key)).slice(0, every ? 3 : 1);
 
 replay("locks a resource", "same", EACH_WAY, (variant) =>
@@ -41,7 +41,7 @@ replay("locks a resource", "same", EACH_WAY, (variant) =>
     assert.ok(lease.held && lease.remaining > 0 && lease.remaining <= 1_000);
     for (const key of resources) {
       const found = await values(key, every);
-      // A quorum answered; the last server may be a moment behind.
+      // A quorum replied. The last server may be slightly later.
       assert.ok(found.filter((value) => value === lease.token).length > found.length / 2);
     }
     await call(() => lease.release());
@@ -73,7 +73,7 @@ replay("unlocking twice fails", "differs", EACH_WAY, (variant) =>
     await lease.release();
     const next = await lock().acquire();
     await call(() => lease.release());
-    // And it leaves alone who came after.
+    // It does not affect the next holder.
     assert.ok((await values(key, every)).includes(next.token));
     await next.release();
   }),
@@ -132,7 +132,7 @@ replay(
       const error = await failed(call(() => lock({ wait: 100 }).acquire()));
       assert.equal(error.kind, "timeout");
       assert.ok(error.waited >= 90 && error.remaining > 0);
-      // What each server's vote was.
+      // The vote of each server.
       const { nodes } = await lock().inspect();
       assert.ok(
         nodes.some(({ state, token }) => state === "held" && lease.token.startsWith(token)),

@@ -18,7 +18,7 @@ function at(kind, count = 1) {
   const { servers, made } = KINDS[kind];
   return { client: over(servers.all.slice(0, count).map(made)), servers };
 }
-/** In one slot, as theirs are. */
+/** In one slot, as in node-redlock's tests. */
 const tagged = () => `{redlock}${fresh()}`;
 
 async function lives({ client, servers }, names, count) {
@@ -26,7 +26,7 @@ async function lives({ client, servers }, names, count) {
   const left = async (key) => (await servers.ttl(key)).slice(0, count);
   const all = (value) => Array(count).fill(value);
   const lease = await client.lock(names, { ttl: DAY, wait: 5_000, renew: false }).acquire();
-  // Where the answer came after the quorum, a moment later.
+  // A reply that comes after the quorum is slightly later.
   await sleep(50);
   for (const key of names) {
     assert.deepEqual(await seen(key), all(lease.token));
@@ -41,7 +41,7 @@ async function lives({ client, servers }, names, count) {
   await lease.release();
   await sleep(50);
   for (const key of names) assert.deepEqual(await seen(key), all(""));
-  // Theirs last for 28,000 years.
+  // In node-redlock they last for 28,000 years.
   const ages = () => client.lock(names, { ttl: Number.MAX_SAFE_INTEGER / 10 });
   assert.throws(ages, refusal(["ttl"]));
   client.close();
@@ -81,7 +81,7 @@ replay("one name has one holder", "differs", EACH, async (kind) => {
   const name = tagged();
   const lease = await client.lock(name, { ttl: DAY }).acquire();
   const error = await failed(client.lock(name, { wait: 200 }).acquire());
-  // By whom it is held, and for how long still; no number of attempts, as nobody polls.
+  // The current holder and the remaining time. No number of attempts is given, because clients do not poll.
   assert.ok(error.kind === "timeout" && error.remaining > 0);
   await lease.release();
   assert.equal((await servers.get(name))[0], "");
@@ -105,7 +105,7 @@ replay("several names that overlap have one holder", "differs", EACH, async (kin
   client.close();
 });
 
-/** Held for longer than its ttl, by one at a time. */
+/** Held for longer than its TTL, by one at a time. */
 async function routine({ client, servers }, name, inside) {
   return client.using(name, { ttl: 300, wait: 10_000 }, async (lease) => {
     assert.equal(inside.now, 0);
@@ -170,7 +170,7 @@ replay(
     await servers.all[2].cli("SET", name, "other2");
     const error = await failed(client.lock(name, { wait: 200 }).acquire());
     assert.equal(error.kind, "timeout");
-    // What each server's vote was.
+    // The vote of each server.
     const { nodes } = await client.lock(name).inspect();
     assert.deepEqual(
       nodes.map(({ state }) => state),

@@ -1,11 +1,11 @@
-// Where the other libraries' tests run: one server, three, clusters, by the clients that they are given.
+// The set-ups of the other libraries' tests: one server, three, clusters, with the clients that they use.
 import Redis from "ioredis";
 import { createClient } from "redis";
 import { Redlock } from "redlock-native";
 import { Server } from "../helper.mjs";
 import { after, before } from "../testing.mjs";
 
-/** Servers for a suite: `all`, and a look at a key on each of them. */
+/** Servers for a suite: `all`, and a view of a key on each of them. */
 export function serversForSuite(count, more = []) {
   const shared = { all: [] };
   before(async () => {
@@ -21,7 +21,7 @@ export function serversForSuite(count, more = []) {
   return shared;
 }
 
-/** A cluster of one server: it has every slot. */
+/** A cluster of one server, which has every slot. */
 export async function allSlots(server) {
   const slots = Array.from({ length: 16_384 }, (_, slot) => slot);
   await server.cli("CLUSTER", "ADDSLOTS", ...slots);
@@ -31,7 +31,7 @@ export async function allSlots(server) {
   }
 }
 
-/** Our client for their keys, over the clients that they would be given. */
+/** Our client for their keys, made from the clients that they would receive. */
 export const over = (theirs, options) =>
   Redlock.fromClient(theirs, { keyPrefix: "", restartGuard: 0, ...options });
 

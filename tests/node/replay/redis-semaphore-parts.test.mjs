@@ -1,4 +1,4 @@
-// redis-semaphore 5.8.0, what its tests ask of the parts of its mutexes: acquire, refresh, release, and their helpers.
+// redis-semaphore 5.8.0, the cases for the parts of its mutexes: acquire, refresh, release, and their helpers.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as redlock from "redlock-native";
@@ -82,7 +82,7 @@ replay("acquire: each name waits separately", "same", EACH, async (where) => {
   await taken();
   const begun = performance.now();
   const second = await taken();
-  // One after the other would be twice that, and more.
+  // One after the other would take twice that, and more.
   assert.ok(performance.now() - begun >= 100);
   await Promise.all(second.map((lease) => lease.release()));
 });
@@ -98,7 +98,7 @@ replay(
   EACH,
   async (where) => {
     const name = fresh();
-    // Of three, two have it.
+    // Two of three servers have it.
     await set(name, where === "three" ? [TOKEN, TOKEN] : [TOKEN]);
     const lease = await client(where).attach(name, TOKEN, { ttl: 20_000 });
     assert.ok(lease.held && lease.remaining > 10_000);
@@ -138,7 +138,7 @@ replay("release: does nothing without a key", "differs", EACH, async (where) => 
   const lease = await lockOf(where, { ttl: 5_000 }).acquire();
   await Promise.all(chosen(where).map((server) => server.cli("DEL", lease.key)));
   await eventually(() => assert.equal(lease.held, false));
-  // Whoever relied on it is told.
+  // The caller that relied on it is notified.
   assert.equal((await failed(lease.release())).kind, "lost");
   const other = client(where);
   assert.equal(await other.forceRelease(fresh()), false);
@@ -149,7 +149,7 @@ replay("a refresh during a release does not report a loss", "same", [""], async 
   const told = [];
   const lease = await over(ioredis(one)).lock(fresh(), { ttl: 3_000 }).acquire();
   lease.onLost((error) => told.push(error));
-  // It is refreshed a second after it was acquired, and not answered then.
+  // The refresh is due a second after the acquire, and gets no reply then.
   await sleep(900);
   await one.cli("CLIENT", "PAUSE", 300, "ALL");
   await sleep(150);

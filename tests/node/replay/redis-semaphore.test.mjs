@@ -1,4 +1,4 @@
-// redis-semaphore 5.8.0's Mutex and RedlockMutex: what its own tests ask of them, once over one server, once over three.
+// redis-semaphore 5.8.0, the cases for Mutex and RedlockMutex, over one server and over three.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { onWarning, Redlock } from "redlock-native";
@@ -12,7 +12,7 @@ const EACH = ["Mutex", "RedlockMutex"];
 const PREFIX = { keyPrefix: "mutex:" };
 const SHORT = { ttl: 300, wait: 100 };
 
-/** What a test has of a mutex of theirs. */
+/** The interface of redis-semaphore's mutex that a test uses. */
 function mutex(kind, options = SHORT, name = fresh()) {
   const count = kind === "Mutex" ? 1 : 3;
   const client = over(servers.all.slice(0, count).map(ioredis), PREFIX);
@@ -24,7 +24,7 @@ function mutex(kind, options = SHORT, name = fresh()) {
       .map((server) => server.cli(words[0], lock.key, ...words.slice(1)));
     return Promise.all(told);
   };
-  /** That all servers have it; a late answer comes a moment after the quorum's. */
+  /** Waits until all servers have it, because a late reply comes slightly after the quorum's. */
   const has = (value) =>
     eventually(async () => assert.deepEqual(await values(), Array(count).fill(value)), 2_000);
   return { client, lock, name, has, write, values };
@@ -183,7 +183,7 @@ async function tells(kind, ...words) {
   const told = [];
   lease.onLost((error) => told.push([error.kind, lease.held]));
   await write(...words);
-  // Not a third of its ttl later, when it would be refreshed.
+  // Not a third of its TTL later, when the refresh would be due.
   await eventually(() => assert.deepEqual(told, [["lost", false]]), 10_000);
 }
 replay("taken over by another client: onLockLost is called", "better", EACH, (kind) =>
@@ -214,7 +214,7 @@ replay("one object can be used many times", "better", EACH, async (kind) => {
     await lease.release();
     await has("");
   }
-  // And many at once.
+  // Many at once as well.
   assert.deepEqual(await Promise.all([1, 2, 3].map((each) => lock.using(() => each))), [1, 2, 3]);
 });
 
@@ -228,7 +228,7 @@ replay(
     await servers.all[0].restart();
     await eventually(() => assert.equal(lease.held, false));
     assert.throws(() => lease.ensureHeld(), { kind: "lost" });
-    // Whoever comes next has it at once.
+    // The next caller acquires it immediately.
     const next = await lock.acquire();
     await next.release();
   },
@@ -282,7 +282,7 @@ replay(
     lease.onLost((error) => told.push(error.kind));
     for (const server of servers.all.slice(0, 2)) server.process.kill("SIGKILL");
     await eventually(() => assert.deepEqual(told, ["lost"]));
-    // On the third it lives out its ttl.
+    // On the third server it expires when its TTL ends.
     await eventually(async () => assert.equal(await servers.all[2].cli("GET", lock.key), ""));
     assert.equal((await failed(client.lock(fresh(), { wait: 300 }).acquire())).kind, "unavailable");
     for (const server of servers.all.slice(0, 2)) await server.begin();

@@ -1,4 +1,4 @@
-// redlock-universal 0.8.5: what its tests of batches, of partitions and of states add to the other libraries'.
+// redlock-universal 0.8.5, its cases for batches, partitions and states that the other libraries do not have.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { LockLost, LockTimeout, QuorumUnavailable, Redlock } from "redlock-native";
@@ -15,7 +15,7 @@ const EACH = Object.keys(CLIENTS);
 const single = (kind) => over(CLIENTS[kind](five.all[0]));
 const names = (count) => Array.from({ length: count }, () => fresh());
 const get = (key) => five.all[0].cli("GET", key);
-/** Over all five; those that are frozen are on the other side of a partition. */
+/** A client over all five. The frozen ones are on the other side of a partition. */
 const quorum = (name, options) =>
   over(five.all.map(ioredis)).lock(name ?? fresh(), {
     ttl: 5_000,
@@ -115,7 +115,7 @@ replay("batches are counted", "differs", ["acquired", "failed"], async (variant)
       .lock(batch, { wait: 50 })
       .acquire()
       .catch(() => undefined);
-  // By leases, not by their names.
+  // Counts leases, not their names.
   const { granted, timedOut, held } = client.stats();
   assert.deepEqual([granted, timedOut, held], [1, variant === "failed" ? 1 : 0, 1]);
   await lease.release();
@@ -195,7 +195,7 @@ replay("a key released during a partition stays on the lost server", "better", [
   freeze(0, 1);
   await lease.release();
   thaw();
-  // Theirs leaves it there for its ttl.
+  // redlock-universal leaves it there for its TTL.
   await eventually(
     async () => assert.deepEqual(await five.get(lock.key), Array(5).fill("")),
     4_000,
@@ -215,7 +215,7 @@ replay(
     assert.equal(lease.held, true);
     freeze(2);
     await eventually(() => assert.equal(lease.held, false));
-    // Theirs says that it is not locked, as if somebody could have it.
+    // redlock-universal reports it as not locked, as if it could be acquired.
     const error = await failed(lock.inspect());
     assert.ok(error instanceof QuorumUnavailable);
     thaw();

@@ -1,4 +1,4 @@
-// Cases of other libraries' own tests, by meaning: one test for each, and what docs/migrating-from.md says of it.
+// The test cases of other libraries, reproduced by meaning: one test for each, with its row in docs/migrating-from.md.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { callbackify, promisify } from "node:util";
@@ -23,11 +23,14 @@ function rowsOf(library) {
   });
 }
 
-/** What a library's tests ask for, and a last test that holds the page's table against it. `apart`: variants with a row of their own. */
+/**
+ * The cases of a library, and a last test that compares them with the page's table. `apart` has the variants with a
+ * separate row.
+ */
 export function replaying(library, apart = { has: () => false }) {
   const cases = [];
   const others = { what: apart.what, cases: 0, verdict: apart.verdict };
-  /** One case of theirs for each of `variants`; `body` gets the variant. */
+  /** One case for each of `variants`. `body` receives the variant. */
   function replay(what, verdict, variants, body) {
     const usual = variants.filter((variant) => !apart.has(variant)).length;
     if (usual > 0) cases.push({ what, cases: usual, verdict });
@@ -44,10 +47,10 @@ export function replaying(library, apart = { has: () => false }) {
   return { replay, told };
 }
 
-/** Calls an async function as a program does that has callbacks alone. */
+/** Calls an async function from a program that uses only callbacks. */
 export const byCallback = (call) => promisify(callbackify(call))();
 
-/** How a call was refused. */
+/** Returns the error of a refused call. */
 export const failed = (promise) =>
   promise.then(
     () => assert.fail("it did not fail"),

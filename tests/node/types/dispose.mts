@@ -1,4 +1,4 @@
-// `await using`, lowered by the compiler for a Node that does not know it yet.
+// `await using`, compiled for a Node.js version without it.
 import { Redlock } from "redlock-native";
 
 const lock = new Redlock("memory://").lock("scoped");

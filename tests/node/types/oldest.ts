@@ -1,4 +1,4 @@
-// What the oldest compiler that is promised, TypeScript 5.0, must take: no `using` declarations.
+// Code that the oldest supported compiler, TypeScript 5.0, must accept: no `using` declarations.
 import { LockError, type LockLost, Redlock, withLock } from "redlock-native";
 
 const redlock = new Redlock("memory://", { keyPrefix: undefined });

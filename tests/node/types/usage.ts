@@ -76,7 +76,7 @@ export function errors(error: unknown): string | undefined {
 
 configure("redis://a", { replace: true });
 
-/** With `exactOptionalPropertyTypes`: what a program has not set is passed on as it is. */
+/** With `exactOptionalPropertyTypes`: an unset value can be passed on unchanged. */
 export async function unset(ttl?: number, signal?: AbortSignal, url?: string): Promise<void> {
   const lockOptions = { ttl, wait: ttl, renew: undefined, maxHold: ttl, fencing: undefined };
   const tls = { tlsCa: url, tlsCert: url, tlsKey: url, tlsServerName: url, tlsVerify: undefined };
@@ -91,7 +91,7 @@ export async function unset(ttl?: number, signal?: AbortSignal, url?: string): P
   throw new LockError("text", { resource: url, waited: ttl, reason: undefined, cause: undefined });
 }
 
-/** The help for tests. */
+/** The helpers for tests. */
 export async function forced(): Promise<boolean> {
   const isolated: Redlock = new TestRedlock({ keyPrefix: "app:" });
   const test = new TestRedlock();
@@ -102,7 +102,7 @@ export async function forced(): Promise<boolean> {
   return (await test.lose("a")) && theirs.held;
 }
 
-/** Only a lock with `fencing: true` has leases with a token; each may stand where any lease may. */
+/** Only a lock with `fencing: true` has leases with a token. Each of them can be used as any lease. */
 export async function fencing(given: LockOptions): Promise<number> {
   const anyLease = (lease: Lease): string => lease.token;
   const token: number = await lock("a", { fencing: true }).using((lease) => lease.fencingToken);
@@ -110,11 +110,11 @@ export async function fencing(given: LockOptions): Promise<number> {
   await redlock.using("a", { ttl: 5, fencing: true }, (lease) => anyLease(lease));
   await redlock.using("a", (lease) => anyLease(lease));
   await redlock.lock("a").using(anyLease);
-  // @ts-expect-error nobody asked for a token
+  // @ts-expect-error without fencing, no token
   const none: number = await redlock.lock("a", { ttl: 5 }).using((lease) => lease.fencingToken);
   // @ts-expect-error an attached lease has none
   const theirs: number = (await redlock.attach("a", "token")).fencingToken;
-  // @ts-expect-error whether somebody asked is not known
+  // @ts-expect-error the value of fencing is not known
   const perhaps: number = (await redlock.lock("a", given).acquire()).fencingToken;
   return token + none + theirs + perhaps;
 }
@@ -123,9 +123,9 @@ export async function fencing(given: LockOptions): Promise<number> {
 redlock.lock("a", 1000);
 // @ts-expect-error another library's option
 redlock.lock("a", { retryCount: 3 });
-// @ts-expect-error a signal is one acquire's
+// @ts-expect-error a signal belongs to one acquire
 redlock.lock("a", { signal: AbortSignal.timeout(5) });
-// @ts-expect-error one round waits for nobody
+// @ts-expect-error one round has no wait
 described.tryAcquire({ wait: 5 });
 // @ts-expect-error nodes are needed
 new Redlock();
@@ -133,5 +133,5 @@ new Redlock();
 described.release();
 // @ts-expect-error a lease is read-only
 export const write = (lease: Lease) => (lease.key = "b");
-// @ts-expect-error and so is its ttl
+// @ts-expect-error its ttl is read-only too
 export const writeTtl = (lease: Lease) => (lease.ttl = 1);
