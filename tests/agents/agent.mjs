@@ -1,4 +1,5 @@
-// A holder in Node: one JSON command a line on stdin, one JSON reply a line on stdout. README.md has the protocol.
+// A lock holder in Node.js that reads one JSON command per line on stdin and writes one JSON reply per line on stdout.
+// README.md describes the protocol.
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { LockError, Redlock } from "redlock-native";
@@ -10,7 +11,8 @@ const client = new Redlock(nodes.split(" "), {
 });
 let lease;
 
-// Node's clock does not count suspend; the difference to the clock that does is fixed while nothing suspends.
+// The clock of Node.js does not count suspend. Its offset to the clock that does is constant while the machine is not
+// suspended.
 const offset = BigInt(process.env.BOOTTIME_OFFSET_NS ?? 0);
 const now = () => Number(process.hrtime.bigint() + offset);
 

@@ -1,6 +1,6 @@
-"""A holder in Python: one JSON command a line on stdin, one JSON reply a line on stdout.
+"""A lock holder in Python that reads one JSON command per line on stdin and writes one JSON reply per line on stdout.
 
-README.md has the protocol.
+README.md describes the protocol.
 """
 
 import contextlib

@@ -1,4 +1,5 @@
-//! A holder in Rust: one JSON command a line on stdin, one JSON reply a line on stdout. `README.md` has the protocol.
+//! A lock holder in Rust that reads one JSON command per line on stdin and writes one JSON reply per line on stdout.
+//! `README.md` describes the protocol.
 
 use redlock::ffi::{self, Unit};
 use redlock::{Error, Lease, LeaseHandle, Lock, Redlock};
@@ -81,7 +82,7 @@ impl Agent {
         Ok(json!({}))
     }
 
-    /// The signal itself is what is measured: `held` is asked only once `lost` has spoken.
+    /// Measures the notification itself. `held` is read only after `lost` has completed.
     async fn lost(&mut self, command: &Value) -> Value {
         let patience = Duration::from_millis(command["timeout_ms"].as_u64().expect("timeout_ms"));
         let hold = self.hold();
@@ -149,7 +150,7 @@ fn now() -> i64 {
     let clock = libc::CLOCK_BOOTTIME;
     #[cfg(not(target_os = "linux"))]
     let clock = libc::CLOCK_MONOTONIC;
-    // SAFETY: `time` is a valid place for the answer.
+    // SAFETY: the pointer to `time` is valid.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

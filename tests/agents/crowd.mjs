@@ -1,6 +1,5 @@
-// Many callers of one process who want one name, once each: a line for each hold. README.md has the lines.
-//
-// crowd.mjs promises NODES NAME CALLERS TTL_MS
+// Many callers in one process that each acquire the same name once. Prints a line for each hold. README.md describes
+// the lines. crowd.mjs promises NODES NAME CALLERS TTL_MS
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 

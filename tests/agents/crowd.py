@@ -1,6 +1,8 @@
-"""Many callers of one process who want one name, once each: a line for each hold. README.md has the lines.
+"""Many callers in one process that each acquire the same name once. Prints a line for each hold.
 
 crowd.py tasks|threads NODES NAME CALLERS TTL_MS
+
+README.md describes the lines.
 """
 
 import asyncio

@@ -1,5 +1,4 @@
-// One lease in Node, and a line for each way in which its holder hears of the loss. README.md has the lines.
-//
+// One lease in Node.js, with a line for each way in which its holder learns of the loss. README.md describes the lines.
 // witness.mjs using NODES NAME TTL_MS PACE_MS
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { LockLost, Redlock } from "redlock-native";
@@ -32,10 +31,10 @@ try {
       await (Number(pace) ? sleep(Number(pace)) : turn());
     }
     say("last_held", { at: last });
-    await sleep(20); // the word comes between two turns of the loop
+    await sleep(20); // the notification arrives between two turns of the loop
   });
 } catch (error) {
   if (!(error instanceof LockLost)) throw error;
   say("raised", { reason: error.reason, held: client.leases().length > 0 });
 }
-await sleep(100); // a second word, or a second warning, would come by now
+await sleep(100); // a second notification or warning would arrive by now

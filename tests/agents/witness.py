@@ -1,6 +1,8 @@
-"""One lease in Python, and a line for each way in which its holder hears of the loss. README.md has the lines.
+"""One lease in Python, with a line for each way in which its holder learns of the loss.
 
 witness.py sync|asyncio NODES NAME TTL_MS PACE_MS
+
+README.md describes the lines.
 """
 
 import asyncio
@@ -77,7 +79,7 @@ def main() -> None:
     except redlock.LockLost as error:
         cause = type(error.__cause__).__name__
         say("raised", reason=error.reason, cause=cause, held=any(client.leases()))
-    time.sleep(0.1)  # a second word, or a second line in the log, would come by now
+    time.sleep(0.1)  # a second notification or log line would arrive by now
 
 
 main()

@@ -1,4 +1,6 @@
-"""A service as a group of processes of its own: started, killed in parts or as a whole, asked to end, started again."""
+"""A service in a separate process group. Tests start it, kill parts of it or all of it, ask it to end, and start it
+again.
+"""
 
 import contextlib
 import os
@@ -8,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-#: For what was asked to end.
+#: Time limit for an orderly end.
 PATIENCE = 20.0
 
 
@@ -28,7 +30,7 @@ class Group:
             )
 
     def ready(self) -> None:
-        """Until it answers."""
+        """Waits until it answers."""
         end = time.monotonic() + 3 * PATIENCE
         while not self.answers():
             assert self.process.poll() is None, f"it ended: {self.said()}"
@@ -50,7 +52,7 @@ class Group:
         return found
 
     def kill_one(self, chosen: Callable[[list[int]], int]) -> bool:
-        """SIGKILL for one of the children; false if there is none now."""
+        """Sends SIGKILL to one of the children. Returns false if none exists now."""
         if children := self.children():
             try:
                 os.kill(chosen(children), signal.SIGKILL)
@@ -59,13 +61,13 @@ class Group:
         return bool(children)
 
     def kill(self) -> None:
-        """SIGKILL for all at once, as a machine that dies."""
+        """Sends SIGKILL to all at once, like a machine that crashes."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def end(self) -> float:
-        """SIGTERM for the first of them, and how long it takes to end; what is left of it then is killed."""
+        """Sends SIGTERM to the first process and returns how long it takes to end. Kills the remaining processes."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:

@@ -1,4 +1,4 @@
-"""What the recipes' work is replaced by: it records how many are in it at once. Copied beside each recipe."""
+"""Replaces the work of the recipes and records how many run it at once. Copied beside each recipe."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""The recipes of docs/frameworks.md, as they stand, under the servers and pools that people use."""
+"""The recipes of docs/frameworks.md, unchanged, under the usual servers and worker pools."""
 
 import os
 import re
@@ -25,12 +25,12 @@ RECIPES: dict[str, str] = dict(
         r"^```python (\S+)\n(.*?)^```$", (ROOT / "docs/frameworks.md").read_text(), re.M | re.S
     )
 )
-#: For what starts, and what ends.
+#: Time limit for a start or an end.
 PATIENCE = 30.0
 
 
 class Place:
-    """A folder with the recipes in it, a server, and the programs that run there."""
+    """A folder with the recipes, a server, and the programs that run there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class Place:
         return out
 
     def most(self) -> int:
-        """How many were inside at once, at most."""
+        """Returns the largest number of jobs that ran at once."""
         return max(int(str(each)) for each in self.client.lrange("seen", 0, -1))  # type: ignore[union-attr]
 
     def seen(self) -> int:
@@ -143,7 +143,7 @@ fastapi_app.charge = charge
     urls = [f"http://127.0.0.1:{port}/sync/2"] * 8
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(post, urls)] == [200] * 8
-    # uvicorn ends by the signal itself once it has ended in order.
+    # After an orderly shutdown, uvicorn ends with the signal itself.
     ends(process, -signal.SIGTERM)
     assert not place.client.keys("lock:*")
 
@@ -212,7 +212,8 @@ print(again.get(timeout=25))
 """
     said = place.ran("python", "-c", sender)
     first, last = said.splitlines()[-2:]
-    # Both kinds at a time, and each of them once at a time: whoever came too late for the first may be the second.
+    # Both kinds run at the same time, and each of them once. A caller that is too late for the first run may get the
+    # second.
     assert first.endswith("worked")
     assert first.count("skipped") >= 3
     assert last == "worked"
@@ -246,7 +247,7 @@ def test_a_cron_script_on_three_hosts(place: Place) -> None:
     said = [host.communicate(timeout=PATIENCE)[0] for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0, 0]
     assert sorted(said) == ["", "", "backup\n"]
-    # It is kept for the hosts whose clocks are late.
+    # The key stays for hosts with late clocks.
     assert 0 < place.client.pttl("lock:cron:backup") <= 31_000  # type: ignore[operator]
 
 
@@ -268,7 +269,7 @@ while kept.held: pass
     (place.folder / "nightly" / "__init__.py").touch()
     out = place.ran("python", "-c", program, DJANGO_SETTINGS_MODULE="django_settings")
     assert "lock::1:job None\n" in out
-    # What was logged after django.setup() is not silenced by `disable_existing_loggers`.
+    # Logging after django.setup() is not silenced by `disable_existing_loggers`.
     assert "lease lost" in out
 
 
@@ -289,7 +290,7 @@ def test_a_django_command_that_one_host_runs(place: Place) -> None:
 
 
 def test_every_recipe_is_run() -> None:
-    """By the tests above, or by what they run."""
+    """Every recipe is run by the tests above, or by a program that they run."""
     used = {"fastapi_app", "flask_app", "celery_app", "apscheduler_jobs", "cron_job"}
     used |= {"django_cache", "django_command", "django_settings"}
     assert {name.removesuffix(".py") for name in RECIPES} == used

@@ -1,4 +1,6 @@
-"""A FastAPI service of three workers and a Celery pool of four over one Redis, killed and restarted at random."""
+"""A FastAPI service of three workers and a Celery pool of four share one Redis. They are killed and restarted at
+random.
+"""
 
 import itertools
 import os
@@ -23,14 +25,14 @@ from .test_frameworks import BIN
 HERE = Path(__file__).parent / "services"
 SECONDS = float(os.environ.get("SOAK_SECONDS", "25"))
 NAMES = ["cart", "stock", "mail"]
-#: As services/stints.py has them: the ttl, how long an acquire waits, the longest work.
+#: As in services/stints.py: the TTL, how long an acquire waits, and the longest work.
 TTL, WAIT, LONGEST = 1.5, 2.0, 1.0
-#: What a busy machine may add to any of them.
+#: The time that a busy machine may add to any of them.
 SLACK = 5.0
 
 
 class Callers:
-    """Threads that ask the service for work; one whose answer takes too long has found a hang."""
+    """Threads that request work from the service. A thread whose reply takes too long has found a hang."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -65,7 +67,7 @@ class Callers:
 
 
 class Looker:
-    """What the server has, all the time: each key has an end, and no token outlives its work."""
+    """Watches the server continuously. Each key has a TTL, and no token outlives its work."""
 
     def __init__(self, server: Server) -> None:
         self.client = redis.Redis(port=server.port, decode_responses=True)
@@ -96,7 +98,7 @@ class Looker:
         self.client.close()
 
     def stuck(self) -> list[str]:
-        """What is still there once everybody is dead and every ttl is over."""
+        """Returns the keys that remain after all processes are dead and every TTL has ended."""
         end = time.monotonic() + TTL + SLACK
         while left := [name for name in NAMES if self.client.exists(f"svc:{name}")]:
             if time.monotonic() > end:
@@ -106,7 +108,7 @@ class Looker:
 
 
 def overlaps(lines: list[str]) -> tuple[int, list[str]]:
-    """How many stints there were, and which of them were not one after the other with growing tokens."""
+    """Returns the number of stints, and those that overlap or whose tokens do not grow."""
     stints: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for line in lines:
         name, token, _, at = line.split()
@@ -123,7 +125,7 @@ def overlaps(lines: list[str]) -> tuple[int, list[str]]:
 
 
 def strike(chance: random.Random, group: Group, which: str) -> str:
-    """One death, and what it was."""
+    """Kills a process or a group. Returns a description."""
     how = chance.choice(("child", "child", "all", "term"))
     if how == "child":
         return f"{which}: a child killed" if group.kill_one(chance.choice) else ""
@@ -163,7 +165,7 @@ def looker(server: Server) -> Iterator[Looker]:
 
 @pytest.fixture
 def services(server: Server, tmp_path: Path) -> Iterator[dict[str, Group]]:
-    """Both, and who sends tasks."""
+    """Starts both services and the program that sends tasks."""
     port = free_port()
     environment = {**os.environ, "REDIS_URL": server.url, "STINTS": str(tmp_path / "stints")}
     place = {"cwd": HERE, "env": environment}
@@ -189,7 +191,7 @@ def services(server: Server, tmp_path: Path) -> Iterator[dict[str, Group]]:
 
 
 def struck(services: dict[str, Group]) -> Counter[str]:
-    """What died for SECONDS; in the end everything."""
+    """Kills for SECONDS, and everything at the end. Returns what was killed."""
     chance = random.Random(os.environ.get("SOAK_SEED", "7"))
     deaths: Counter[str] = Counter()
     end = time.monotonic() + SECONDS
@@ -223,7 +225,7 @@ def test_killed_at_random_no_two_hold_and_nothing_stays(
     print(f"slowest answer {callers.slowest:.2f} s, oldest token {looker.oldest:.2f} s")
     assert not wrong, wrong[:5]
     assert not looker.wrong, looker.wrong[:5]
-    # Acquired at once, worked as long as any, killed, and lived out its ttl.
+    # Acquired immediately, worked for the longest time, killed, and expired after its TTL.
     assert looker.oldest < LONGEST + TTL + SLACK
     assert callers.slowest < WAIT + LONGEST + 2 * SLACK
     assert set(callers.answers) <= {"200", "409", "cut"}, callers.answers

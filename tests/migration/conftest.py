@@ -1,4 +1,4 @@
-"""Servers, and every library with as many of them as it can use."""
+"""Servers, and every library with as many of them as it supports."""
 
 import os
 import uuid
@@ -19,7 +19,7 @@ CASES = [
 
 @pytest.fixture(scope="session")
 def rust_agent() -> None:
-    """Builds the Rust agent before any test's clock runs."""
+    """Builds the Rust agent before the time limit of a test starts."""
     built("agent")
 
 
@@ -33,7 +33,7 @@ def servers() -> Iterator[list[Server]]:
 
 @pytest.fixture
 def name() -> str:
-    """A lock name of this test alone."""
+    """Returns a lock name for this test only."""
     return f"test-{uuid.uuid4().hex[:8]}"
 
 
@@ -52,7 +52,7 @@ def peer(nodes: tuple[Library, list[Server]]) -> Iterator[Peer]:
 
 @pytest.fixture(scope="module")
 def ours(nodes: tuple[Library, list[Server]]) -> Iterator[redlock.Redlock]:
-    """Our client for the same keys. Fresh servers are younger than the default restart guard."""
+    """Creates a redlock client for the same keys. New servers are younger than the default restart guard."""
     library, servers = nodes
     urls = [server.url for server in servers]
     with redlock.Redlock(urls, key_prefix=library.prefix, restart_guard=0) as client:

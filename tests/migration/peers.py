@@ -1,4 +1,4 @@
-"""The other end of programs/: starts a holder that uses another library and talks to it."""
+"""Starts a holder of programs/ that uses another library, and communicates with it."""
 
 import queue
 import subprocess
@@ -15,19 +15,19 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Library:
-    """What the tests must know of a library: its program, its keys, its habits."""
+    """What the tests must know of a library: its program, its keys, its behaviour."""
 
     name: str
     command: tuple[str | Path, ...]
-    #: What it puts before a name; our `key_prefix`, for the same key.
+    #: Its prefix before a name. redlock uses it as `key_prefix` for the same key.
     prefix: str = ""
     #: Votes over several nodes.
     quorum: bool = True
-    #: The shortest ttl it can ask for.
+    #: The shortest TTL that it supports.
     least_ttl_ms: int = 300
-    #: A waiter asks again by itself, whoever releases.
+    #: A waiter retries automatically, whichever library releases.
     polls: bool = True
-    #: Says so when what it releases is not its own any more.
+    #: Reports if it releases a lock that it no longer holds.
     tells: bool = True
 
 
@@ -61,7 +61,7 @@ def named(name: str) -> Library:
 
 
 class Peer:
-    """One holder process. `send` and `receive` are apart: an acquire can be left to wait."""
+    """One lock holder process. `send` and `receive` are separate, so that an acquire can wait meanwhile."""
 
     def __init__(self, library: Library, urls: list[str]) -> None:
         command = [*map(str, library.command), library.name, ",".join(urls)]

@@ -1,4 +1,4 @@
-"""A rolling migration: on the same keys, redlock and each library it replaces exclude each other."""
+"""A rolling migration: on the same keys, redlock and each library that it replaces exclude each other."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +16,11 @@ Nodes = tuple[Library, list[Server]]
 
 
 def values(nodes: Nodes, name: str) -> list[bytes]:
-    """What the nodes have at the key, read by a client that is not ours."""
+    """Returns the values of the key on the nodes, through a client other than redlock."""
     library, servers = nodes
     found = []
     for server in servers:
-        with redis.Redis(port=server.port) as client:  # rslock's tokens are no text
+        with redis.Redis(port=server.port) as client:  # rslock's tokens are binary
             found.append(client.get(library.prefix + name))
     return [value for value in found if value is not None]
 
@@ -70,7 +70,7 @@ def test_their_waiters_find_our_release(
     answer, waited = peer.receive(), time.monotonic() - began
     assert answer == "yes"
     assert waited > 0.25, waited
-    # python-redis-lock's waiters sleep until its own release pushes to a list, or their timeout is over.
+    # A waiter of python-redis-lock sleeps until that library's release pushes to a list, or until its timeout.
     assert library.polls or waited > 1.5, waited
     assert peer.release()
 
@@ -134,7 +134,7 @@ def test_two_names_as_one_lease_move_a_lock_to_another_key(
 def test_a_lock_of_another_type_is_an_error_at_once(
     servers: list[Server], name: str, command: str
 ) -> None:
-    """Redisson locks are hashes, Symfony's sorted sets."""
+    """Redisson uses hashes for locks, and Symfony uses sorted sets."""
     servers[0].command(*command.replace("NAME", name).split())
     with (
         redlock.Redlock(servers[0].url, key_prefix="") as ours,

@@ -1,4 +1,4 @@
-"""The days of a migration on which every library is there at once. Wants all of them installed."""
+"""The time of a migration in which all libraries run at once. Requires all of them to be installed."""
 
 import subprocess
 import time
@@ -52,7 +52,7 @@ def test_reset_all_of_python_redis_lock_deletes_our_locks_and_we_are_told(name: 
 
 
 def test_all_at_once_never_overlap(servers: list[Server], name: str) -> None:
-    """The last day of a migration: every library that can use a key named lock:NAME, and ours, for two seconds."""
+    """redlock and every library that can use a key named lock:NAME contend for two seconds."""
     key, url = f"lock:{name}", servers[0].url
     inside = most = 0
     holds: dict[str, int] = {}
@@ -75,7 +75,7 @@ def test_all_at_once_never_overlap(servers: list[Server], name: str) -> None:
         while time.monotonic() < end:
             with suppress(redlock.LockTimeout), client.lock(name, wait=1).acquire():
                 critical("redlock")
-            time.sleep(0.02)  # who is told at once would leave nothing to those who poll
+            time.sleep(0.02)  # a notified client would otherwise leave nothing to those that poll
 
     with ExitStack() as stack:
         libraries = [library for library in LIBRARIES if key.startswith(library.prefix)]

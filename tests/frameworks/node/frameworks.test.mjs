@@ -1,5 +1,5 @@
-// The recipes of docs/frameworks.md for Node, as they stand: each in two processes over one Redis.
-// Not among the other tests, as it fetches the frameworks: run `make test-frameworks-node`.
+// Runs the Node.js recipes of docs/frameworks.md unchanged, each in two processes over one Redis. They are separate
+// from the other tests because they download the frameworks. Run `make test-frameworks-node`.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ afterEach(() => place.end());
 
 const both = (file) => Promise.all([place.serve(file), place.serve(file)]);
 
-/** Of requests to both servers one is inside at a time, and who waits too long is told that it is busy. */
+/** Serves one request at a time across both servers. A caller that waits too long gets the busy response. */
 async function servesOneAtATime(servers, path, well = 200) {
   const urls = [0, 1, 0, 1, 0, 1, 0, 1].map((at) => `${servers[at].url}/${path}/1`);
   const answers = await Promise.all(urls.map((url) => post(url)));
@@ -36,14 +36,14 @@ async function saysThatItIsBusy(url, name) {
   await held.release();
 }
 
-/** Told of by both servers at once, again and again: booked once. */
+/** Both servers receive the event repeatedly and book it once. */
 async function booksOnce(servers) {
   const payment = { id: "p1", amount: 7 };
   const told = [0, 1, 0, 1, 0, 1].map((at) => post(`${servers[at].url}/payments`, payment));
   for (const { body } of await Promise.all(told)) assert.deepEqual(body, { ...payment, number: 1 });
 }
 
-/** A request that runs is answered; the server takes no other, and ends with nothing left. */
+/** A request in progress is answered. The server accepts no other, and ends without a remaining lock. */
 async function endsInOrder(servers, well = 200, by = [0, null]) {
   const running = post(`${servers[0].url}/orders/2`);
   await eventually(async () => assert.equal(await place.server.cli("GET", "inside"), "1"));
@@ -97,7 +97,7 @@ test("Express: whoever goes away gives its lock back", async () => {
 });
 
 describe("NestJS", () => {
-  /** What it answers to a POST. */
+  /** Its response to a POST. */
   const CREATED = 201;
   const file = join("out", "nest_app.js");
   beforeEach(() => place.compile("nest_app.ts", "redlock.module.ts"));
@@ -116,7 +116,7 @@ describe("NestJS", () => {
 
   test("ends in order while a request runs", async () => {
     const servers = await Promise.all([place.serve(file, { WORK: "1000" }), place.serve(file)]);
-    // By the signal itself, once it has ended in order.
+    // Ends with the signal itself after an orderly shutdown.
     await endsInOrder(servers, CREATED, [null, "SIGTERM"]);
   });
 });
@@ -126,7 +126,7 @@ test("BullMQ: one job of an account at a time, over two workers", async () => {
   await Promise.all(
     workers.map((worker) => eventually(() => assert.match(worker.said, /working/), 30_000)),
   );
-  // As the recipe has it.
+  // As in the recipe.
   const from = createRequire(pathToFileURL(join(import.meta.dirname, "place.mjs")));
   const { Queue } = from("bullmq");
   const { Redis } = from("ioredis");
@@ -152,14 +152,14 @@ test("a cron job on two hosts runs each tick once", async () => {
   const before = ticks()[0] + ticks()[1];
   await sleep(3_000);
   const after = ticks()[0] + ticks()[1];
-  // As many as there were seconds, and not twice.
+  // At most one run per second.
   assert.ok(after - before <= (performance.now() - begun) / 1_000 + 1, `${after - before}`);
   assert.equal((await place.seen()).most, 1);
   await Promise.all(hosts.map((host) => ends(host)));
 });
 
 test("every recipe of the page is run by some test", () => {
-  // Next's by the bundlers' tests, which build it.
+  // The bundlers' tests build and run the recipe for Next.js.
   const run = [
     "express_app.mjs",
     "redlock_plugin.mjs",

@@ -31,7 +31,7 @@ export class Place {
     return place;
   }
 
-  /** Starts a program there; what it says, as it says it, is in `said`. */
+  /** Starts a program there. Its output so far is in `said`. */
   start(file, env = {}) {
     const child = spawn(process.execPath, [file], {
       cwd: this.folder,
@@ -46,7 +46,7 @@ export class Place {
     return child;
   }
 
-  /** Starts a server there; the URL it listens on. */
+  /** Starts a server there. Returns the URL it listens on. */
   async serve(file, env) {
     const child = this.start(file, env);
     const url = await eventually(() => {
@@ -66,7 +66,7 @@ export class Place {
     );
   }
 
-  /** How many were inside at once, of those that were. */
+  /** Returns how many jobs ran at once, for each job. */
   async seen() {
     const seen = (await this.server.cli("LRANGE", "seen", 0, -1)).split("\n").filter(Boolean);
     return { most: Math.max(0, ...seen.map(Number)), count: seen.length };
@@ -84,7 +84,7 @@ export class Place {
   }
 }
 
-/** As a service's manager ends it: it ends by itself, and in order. */
+/** Ends it as a service manager would. It must end in order and without a second signal. */
 export async function ends(child, by = [0, null]) {
   child.kill("SIGTERM");
   assert.deepEqual(await child.ended, by, child.said);

@@ -1,5 +1,6 @@
-// A cluster of four workers and a BullMQ worker over one Redis, killed and started again at random: no two holders, no
-// key that outlives its ttl, no hang. For a moment here; `make soak-services-node` does it for MINUTES.
+// A cluster of four workers and a BullMQ worker share one Redis and are killed and restarted at random. No two holders
+// overlap, no key outlives its TTL, and nothing hangs. The test is short. `make soak-services-node` runs it for
+// MINUTES.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -19,7 +20,7 @@ const pick = (list) => list[Math.floor(Math.random() * list.length)];
 
 class Services {
   async begin() {
-    // Whoever was granted a lock finds it there after a crash: else one server promises nothing.
+    // A granted lock must survive a crash of the server. Otherwise one server guarantees nothing.
     this.server = await Server.start(["--appendonly", "yes", "--appendfsync", "always"]);
     this.witness = await Witness.listen();
     this.programs = new Map();
@@ -48,7 +49,7 @@ class Services {
     this.programs.set(kind, child);
   }
 
-  /** A key of a process that was killed must be gone, or another's, once its ttl is over. */
+  /** After its TTL, a key of a killed process must be deleted or have another owner. */
   expects(tokens) {
     const check = async () => {
       await sleep(TTL + 1_000);
@@ -77,12 +78,12 @@ class Services {
     const child = this.programs.get(kind);
     child.kill("SIGKILL");
     await child.ended;
-    // Those of a cluster end by themselves without its first process, and give nothing back.
+    // The workers of a cluster end without its first process, and release nothing.
     for (const [, { tokens }] of dying) this.expects(tokens);
     this.start(kind);
   }
 
-  /** Sometimes for longer than a ttl: whoever holds a lock then has lost it before the next one gets it. */
+  /** Sometimes longer than a TTL. The holder of a lock must lose it before the next one acquires it. */
   async outage() {
     this.server.process.kill("SIGKILL");
     await once(this.server.process, "exit");
@@ -90,7 +91,7 @@ class Services {
     await this.server.begin();
   }
 
-  /** How the programs end when they are asked to. */
+  /** Checks how the programs end when they are asked to. */
   async end() {
     await Promise.all(this.checks);
     const ended = [...this.programs.values()].map(async (child) => {
@@ -114,7 +115,7 @@ class Services {
   }
 }
 
-/** Jobs, as fast as the worker does them, through whatever happens to the server. */
+/** Adds jobs as fast as the worker runs them, whatever happens to the server. */
 function jobs(services) {
   const { Queue } = from("bullmq");
   const { Redis } = from("ioredis");
@@ -137,7 +138,7 @@ function jobs(services) {
 }
 
 async function chaos(services, until) {
-  // Most of what dies are workers; the server, which all wait for, now and then.
+  // Mostly workers are killed, and sometimes the server, which all wait for.
   const kinds = ["worker", "worker", "worker", "worker", "bull", "bull", "cluster", "redis"];
   for (let turn = 0; performance.now() < until; turn += 1) {
     await sleep(300 + Math.random() * 1_500);
@@ -148,7 +149,7 @@ async function chaos(services, until) {
 test("the witness sees two who hold one name at once, and only those", async () => {
   const witness = await Witness.listen();
   const holder = connect(witness.port, "127.0.0.1");
-  // One after the other; then within another; and of another name.
+  // Holds one after the other, then one within another, and one of another name.
   const lines = ["hello 1 cluster", "in a t1 100", "at a t1 200", "in a t2 300", "at a t2 900"];
   lines.push("in a t3 500", "in b t4 500", "at a t3 60");
   holder.end(`${lines.join("\n")}\n`);
@@ -169,7 +170,7 @@ test(`${MINUTES} minutes of kills`, { timeout: limit }, async (context) => {
     await eventually(() => assert.ok(witness.holds.size > 20), 30_000);
     const granted = witness.holds.size;
     await chaos(services, performance.now() + MINUTES * 60_000);
-    // Whoever is left goes on.
+    // The remaining processes continue.
     const before = witness.holds.size;
     await eventually(() => assert.ok(witness.holds.size > before + 20), 30_000);
     const failed = await stopJobs();
@@ -198,7 +199,7 @@ test(`${MINUTES} minutes of kills`, { timeout: limit }, async (context) => {
       TTL + 1_000,
     );
     for (const kind of Object.keys(services.kills)) assert.ok(services.kills[kind] > 0, kind);
-    // A ttl of whoever died, the server's start, and what the machine does beside.
+    // The TTL of a killed holder, the server's start, and the load of the machine.
     assert.ok(witness.longestGap() < 15_000);
   } finally {
     await stopJobs?.();

@@ -1,11 +1,11 @@
-// What the recipes do under their locks, while the tests count who is inside.
+// The work of the recipes under their locks, while the tests count concurrent executions.
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 
 const redis = new Redis(process.env.REDIS_URL);
 const WORK = Number(process.env.WORK ?? 50);
 
-/** Whoever is inside says how many they are. */
+/** Counts the concurrent executions. */
 async function inside(body) {
   await redis.rpush("seen", await redis.incr("inside"));
   try {
@@ -28,7 +28,7 @@ export const work = (what) =>
     return `worked ${what}`;
   });
 
-/** A store without any exclusion of its own: what is asked twice at once is booked twice. */
+/** A store without any exclusion. Two concurrent requests are booked twice. */
 export const payments = {
   async find(id) {
     const found = await redis.get(`payment:${id}`);
@@ -42,5 +42,5 @@ export const payments = {
   },
 };
 
-/** The last of it: a connection keeps its process alive. */
+/** The last call, because an open connection keeps its process alive. */
 export const end = () => redis.quit();

@@ -1,4 +1,4 @@
-"""A service of both kinds of endpoints, under uvicorn."""
+"""A service under uvicorn with both kinds of endpoints."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Work under a lock that writes down each moment at which it was held for sure: also of who is killed in the midst."""
+"""Work under a lock that records each time at which it certainly held the lock, even if the process is killed."""
 
 import os
 import random
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import redlock
 
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-#: In both services; the test knows them, too.
+#: In both services, and known to the test.
 TTL, WAIT, LONGEST = 1.5, 2.0, 1.0
-#: Made before any fork, as programs do.
+#: Created before any fork, as programs do.
 client = redlock.Redlock(os.environ["REDIS_URL"], key_prefix="svc:")
 FILE = os.open(os.environ["STINTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -20,10 +20,10 @@ def lock(name: str) -> redlock.Lock:
 
 
 def stint(name: str, lease: redlock.Lease) -> Iterator[float]:
-    """Seconds to pause between two looks, until the work is done or the lease is lost."""
+    """Yields the seconds to pause between two checks, until the work is done or the lease is lost."""
     end = time.monotonic() + random.choice((0, 0.02, 0.2, LONGEST))
     while True:
-        # `held` never turns true again: what is held later was held now.
+        # `held` never becomes true again, so a lock that is held later was held now.
         asked = time.clock_gettime_ns(CLOCK)
         if not lease.held:
             return

@@ -1,4 +1,4 @@
-"""The same work as tasks of a Celery prefork pool; run as a program, it sends them."""
+"""The same work as tasks of a Celery prefork pool. Run as a program, it sends the tasks."""
 
 import os
 import random
@@ -11,7 +11,7 @@ from stints import lock, stint
 
 app = Celery("tasks", broker=os.environ["REDIS_URL"])
 app.conf.task_ignore_result = True
-#: Tasks that wait in the queue: more would be a backlog that nobody looks at.
+#: Maximum number of queued tasks, to avoid a growing backlog.
 BACKLOG = 20
 
 

@@ -1,4 +1,5 @@
-// A holder that uses a lock library of Node: one command a line on stdin, one answer a line on stdout. See ../README.md.
+// A holder with a Node.js lock library that reads one command per line on stdin and writes one reply per line on
+// stdout. See ../README.md.
 import { createInterface } from "node:readline";
 import Redis from "ioredis";
 
@@ -6,7 +7,7 @@ const [library, urls] = process.argv.slice(2);
 const theirs = await import(library);
 const PAUSE = 100;
 const clients = urls.split(",").map((url) => new Redis(url));
-/** Releases what was acquired last. */
+/** Releases the last acquired lock. */
 let release;
 
 /** node-redlock 4 and 5. */
@@ -15,12 +16,12 @@ async function redlock(name, ttl, retryCount) {
   const redlock = new theirs.default(clients, { ...settings, retryCount });
   const names = library === "redlock-4" ? name : [name];
   const held = await redlock.acquire(names, ttl);
-  // Releases are not tried again: of a lock that is gone, each would fail.
+  // Releases are not retried, because each retry for a lock that no longer exists would fail.
   held.redlock = new theirs.default(clients, settings);
   release = () => (library === "redlock-4" ? held.unlock() : held.release());
 }
 
-/** redis-semaphore: over several servers another class. */
+/** redis-semaphore, which has another class for several servers. */
 async function semaphore(name, lockTimeout, retries) {
   const options = {
     lockTimeout,

@@ -1,6 +1,7 @@
-"""A holder that uses another Python lock library: one command a line on stdin, one answer a line on stdout.
+"""A holder with another Python lock library that reads one command per line on stdin and writes one reply per line on
+stdout.
 
-See ../README.md. Each library is imported where it is used: no environment has them all.
+See ../README.md. Each library is imported where it is used, because no environment has them all.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 import redis
 
 PAUSE = 0.1
-#: Gives back what was acquired; raises, or answers False, if it was not ours any more.
+#: Releases the lock. Raises or returns False if this process does not hold it any more.
 Release = Callable[[], object]
 
 
@@ -24,7 +25,7 @@ def redis_py(urls: list[str]) -> Library:
     client = redis.Redis.from_url(urls[0])
 
     def acquire(name: str, ttl: float, wait: float) -> Release | None:
-        """A ttl of 0 is the library's default: none."""
+        """Acquires the lock. A TTL of 0 is the library's default: none."""
         lock = client.lock(name, timeout=ttl or None, sleep=PAUSE, blocking_timeout=wait)
         return lock.release if lock.acquire() else None
 

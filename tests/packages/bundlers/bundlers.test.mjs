@@ -1,5 +1,6 @@
-// What bundlers make of a program that takes a lock, by the one line for each in docs/node.md: started, it takes one.
-// Not among the other tests, as it fetches them: run `make test-bundlers`, which packs the package first.
+// Bundles a program that takes a lock with each bundler and its one line in docs/node.md. The bundled program must take
+// a lock. They are separate from the other tests because they download the bundlers. Run `make test-bundlers`, which
+// packs the package first.
 import assert from "node:assert/strict";
 import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -29,7 +30,7 @@ const BUNDLERS = {
     "bun build app.mjs --target=node --external redlock-native --outfile out/bun.mjs",
     "bun.mjs",
   ],
-  // By default: it bundles no packages for a server.
+  // By default it bundles no packages for a server.
   vite: ["vite build --ssr app.mjs --outDir out/vite", "vite/app.mjs"],
 };
 

@@ -1,5 +1,6 @@
-// Next's route handler of docs/frameworks.md, built by webpack and by Turbopack, started both ways: it takes its locks.
-// Not among the other tests, as it fetches Next: run `make test-bundlers`, which packs the package first.
+// The Next.js route handler of docs/frameworks.md, built by webpack and by Turbopack and started both ways, takes its
+// locks. This is separate from the other tests because it downloads Next.js. Run `make test-bundlers`, which packs the
+// package first.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -31,7 +32,7 @@ after(async () => {
   await server.stop();
 });
 
-/** A project with the recipe in it, built; its folder. */
+/** Builds a project with the recipe. Returns its folder. */
 async function built(bundler) {
   const place = join(folder, bundler);
   const handler = join(place, "app", "orders", "[number]");
@@ -42,7 +43,7 @@ async function built(bundler) {
   const layout = fileURLToPath(new URL("next/layout.jsx", import.meta.url));
   await cp(layout, join(place, "app", "layout.jsx"));
   await writeFile(join(place, "package.json"), "{}");
-  // What is installed lies beside the projects.
+  // The installed packages are beside the projects.
   const roots = `outputFileTracingRoot: "${folder}", turbopack: { root: "${folder}" }`;
   const config = `module.exports = { ${LINE}, output: "standalone", ${roots} };`;
   await writeFile(join(place, "next.config.js"), config);
@@ -53,7 +54,7 @@ async function built(bundler) {
   return place;
 }
 
-/** Starts what was built, and takes locks through it. */
+/** Starts the built project, and takes locks through it. */
 async function takesLocks(place, ...command) {
   const port = await freePort();
   const own = { ...env, REDIS_URL: server.url, PORT: String(port), HOSTNAME: "127.0.0.1" };
@@ -92,7 +93,7 @@ for (const bundler of ["webpack", "turbopack"]) {
         modules.some((name) => name.startsWith("redlock-native-")),
         String(modules),
       );
-      // Nothing but that: no node_modules above it.
+      // Only the build, without a node_modules above it.
       const alone = await mkdtemp(join(tmpdir(), "redlock-next-alone-"));
       leftovers.push(alone);
       await cp(output, alone, { recursive: true, verbatimSymlinks: true });

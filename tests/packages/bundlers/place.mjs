@@ -1,4 +1,4 @@
-// An empty folder with the package, as `make test-bundlers` packed it, and the tools that a package.json names.
+// An empty folder with the package that `make test-bundlers` packed, and the tools of a package.json.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { cp, mkdtemp, readdir } from "node:fs/promises";
@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 export const run = promisify(execFile);
 export const root = fileURLToPath(new URL("../../..", import.meta.url));
 
-/** The folder, with these files or folders of this one in it. */
+/** The folder, with copies of these files or folders. */
 export async function installed(...files) {
   const folder = await mkdtemp(join(tmpdir(), "redlock-bundlers-"));
   for (const file of files) {

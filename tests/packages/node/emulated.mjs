@@ -1,4 +1,4 @@
-// What a binary for another processor must do, under emulation, without a test runner: emulated.mjs PACKAGE URL.
+// Checks a binary for another processor under emulation, without a test runner: emulated.mjs PACKAGE URL.
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
@@ -19,7 +19,7 @@ for (let turn = 0; turn < 2; turn++) {
 }
 assert.ok(tokens[0] < tokens[1]);
 
-// Renewed for longer than its ttl.
+// Renewed for longer than its TTL.
 await client.using("renewed", { ttl: 3000 }, async (held) => {
   await sleep(4000);
   assert.ok(held.held);
@@ -36,7 +36,7 @@ const one = () =>
 await Promise.all(Array.from({ length: 8 }, one));
 assert.equal(done, 8);
 
-// Waiting for a loss keeps no process alive; work does.
+// Waiting for a loss does not keep a process alive. Work does.
 const work = setInterval(() => {}, 1000);
 const taken = await client.lock("lost", { ttl: 5000 }).acquire();
 const told = new Promise((resolve) => taken.signal.addEventListener("abort", resolve));
@@ -45,7 +45,7 @@ await told;
 clearInterval(work);
 assert.equal(taken.signal.reason.reason, "missing");
 
-// One that is held and one that waits, as the program ends.
+// One held lock and one waiter when the program ends.
 await client.lock("kept", { ttl: 5000 }).acquire();
 client
   .lock("kept")

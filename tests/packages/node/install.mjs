@@ -1,4 +1,4 @@
-// An empty folder with what is in dist/ installed as a stranger would.
+// An empty folder with the packages of dist/, installed as a new user would.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { cp, mkdtemp, readdir } from "node:fs/promises";
@@ -11,7 +11,7 @@ export const run = promisify(execFile);
 export const root = fileURLToPath(new URL("../../..", import.meta.url));
 export const quiet = ["--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline"];
 
-/** The tarballs that `make wheels` left: the package, and the one of this platform. */
+/** The tarballs that `make wheels` left: the package, and the one for this platform. */
 export async function tarballs() {
   const dist = join(root, "dist");
   const names = await readdir(dist).catch(() => assert.fail("there is no dist/: run make wheels"));
@@ -21,7 +21,7 @@ export async function tarballs() {
   return { main, platform: packed.find((name) => name !== main) };
 }
 
-/** Copies this folder beside nothing of the tree, and installs the tarballs and the tools in package.json there. */
+/** Copies this folder outside the tree, and installs the tarballs and the tools of package.json there. */
 export async function install() {
   const folder = await mkdtemp(join(tmpdir(), "redlock-packages-"));
   const { main, platform } = await tarballs();

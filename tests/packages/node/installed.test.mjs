@@ -1,5 +1,5 @@
-// The suite's own tests of exits, threads, copies and ends against the installed tarballs: they are another binary than
-// the development build. What ends a process, or a thread, is run again and again.
+// The suite's tests of exits, threads, copies and ends against the installed tarballs, whose binary differs from the
+// development build. Tests that end a process or a thread run repeatedly.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -23,7 +23,10 @@ before(async () => {
 
 after(() => rm(folder, { recursive: true, force: true }));
 
-/** Runs test files of the suite in the folder; how many tests passed. Without NODE_TEST_CONTEXT, or they would not report. */
+/**
+ * Runs test files of the suite in the folder. Returns the number of passed tests. With NODE_TEST_CONTEXT they would not
+ * report.
+ */
 async function suite(...files) {
   const env = { ...process.env };
   delete env.NODE_TEST_CONTEXT;
@@ -42,7 +45,7 @@ async function suite(...files) {
   return counted("pass");
 }
 
-/** So many runs at once: most of their time they wait. */
+/** Number of concurrent runs, which mostly wait. */
 const ABREAST = 4;
 
 describe(`${RUNS} times`, () => {
@@ -98,7 +101,7 @@ describe("a bundle", () => {
   test("that renames everything names each error as it is", async () => {
     await writeFile(join(folder, "bundled.cjs"), program);
     const flags = ["--bundle", "--minify", "--platform=node", "--external:*.node"];
-    // The platform's package is found at run time, as it is without a bundler.
+    // The platform's package is found at run time, as without a bundler.
     const args = ["bundled.cjs", ...flags, "--external:@*", "--external:redlock-native-*"];
     await run(join(folder, "node_modules", ".bin", "esbuild"), [...args, "--outfile=out/app.cjs"], {
       cwd: folder,

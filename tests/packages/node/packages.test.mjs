@@ -1,5 +1,5 @@
-// The packages as a stranger meets them: installed from their tarballs into an empty folder, and used in every way.
-// Not among the other tests, as it fetches the tools in package.json: run `npm run test:packages`.
+// The packages from a new user's view: installed from their tarballs into an empty folder, and used in every way. They
+// are separate from the other tests because they download the tools of package.json. Run `npm run test:packages`.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -23,7 +23,7 @@ before(async () => {
 
 after(() => rm(folder, { recursive: true, force: true }));
 
-/** Runs a tool of the folder; what it printed, if it ended well. */
+/** Runs a tool of the folder. Returns its output if it succeeded. */
 async function tool(name, ...args) {
   const file = name.includes("node_modules") ? name : join("node_modules", ".bin", name);
   const options = { cwd: folder, env: { ...process.env, NODE_OPTIONS: "--expose-gc" } };
@@ -33,7 +33,7 @@ async function tool(name, ...args) {
   return stdout + stderr;
 }
 
-/** Runs a program of the folder, which takes a lock and says so. */
+/** Runs a program of the folder, which takes a lock and reports it. */
 async function takesLock(...args) {
   const { stdout } = await run(process.execPath, args, { cwd: folder, timeout: 20_000 });
   assert.equal(stdout, "lock:job true\n");
@@ -66,7 +66,7 @@ describe("TypeScript", () => {
   test("5.0, the oldest that is promised", { timeout: 180_000 }, async () => {
     const types = ["tests", "node", "types"];
     await cp(join(root, ...types), join(folder, ...types), { recursive: true });
-    // In a folder of its own: its command is called as the newer one's.
+    // In a separate folder, because its command has the same name as the newer one's.
     const place = join(folder, "oldest");
     await mkdir(place);
     await run("npm", ["install", "--prefix", place, ...quiet, "typescript@5.0.4"], { cwd: place });

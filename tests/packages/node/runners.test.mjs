@@ -1,4 +1,4 @@
-// Test runners over the installed tarballs and a server: no leak, no open handle, whatever a test leaves behind.
+// Test runners over the installed tarballs and a server: no leak and no open handle, whatever a test leaves behind.
 import assert from "node:assert/strict";
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ before(async () => {
 
 after(() => rm(folder, { recursive: true, force: true }));
 
-/** What a command of the folder printed; it ends by itself, and in time. */
+/** Returns the output of a command of the folder, which must end in time without help. */
 async function printed(command, ...args) {
   return printedWith({}, command, ...args);
 }
@@ -47,8 +47,8 @@ const jestWith = (more, ...flags) => {
 };
 
 /**
- * By how many MB the heap has grown from the first file on. Now and then up to three sandboxes are still there as Jest
- * looks, whatever is tested: the least of all but the first two counts, as what leaks is in all of them.
+ * By how many MB the heap has grown since the first file. Sometimes up to three sandboxes still exist when Jest
+ * measures, regardless of the test. So the least of all but the first two counts, because a leak is in all of them.
  */
 async function growth(context, more) {
   const said = await jestWith(more, "--logHeapUsage");
@@ -74,7 +74,7 @@ describe("Jest", () => {
 
   test("the heap stays as it is without the package", { timeout: 180_000 }, async (context) => {
     const control = await growth(context, { CONTROL: "1" });
-    // Each sandbox has 32 MB: not one of them may stay. What Jest keeps by itself is another one each time.
+    // Each sandbox has 32 MB, and none may stay. Jest itself keeps a different one each time.
     const least = async (times) => {
       const more = (await growth(context, {})) - control;
       return more < 16 || times === 1 ? more : Math.min(more, await least(times - 1));

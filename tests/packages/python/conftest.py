@@ -1,4 +1,4 @@
-"""Empty environments to install into."""
+"""Empty environments for installations."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from .dist import Install, run
 
 @pytest.fixture(scope="module")
 def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
-    """Installs one file into an empty environment and answers with its Python."""
+    """Installs one file into an empty environment and returns its Python."""
 
     def into_empty(file: Path, python: Path, *options: str, **environment: str) -> Path:
         venv = tmp_path_factory.mktemp("venv")

@@ -1,4 +1,4 @@
-"""What is in dist/, the Pythons to install it into, and how to run them."""
+"""The files of dist/, the Pythons to install them into, and how to run them."""
 
 import os
 import re
@@ -15,13 +15,13 @@ Install = Callable[..., Path]
 
 
 def only(pattern: str) -> Path:
-    """The one file of dist/ by that pattern: `make wheels` left no other."""
+    """Returns the only file of dist/ that matches the pattern. `make wheels` leaves one."""
     (found,) = DIST.glob(pattern)
     return found
 
 
 def interpreters() -> Iterator[Path]:
-    """This Python, those on the PATH, and those installed beside it: the versions that the wheel is for."""
+    """Yields this Python, those on the PATH and those installed beside it, of the versions that the wheel supports."""
     yield Path(sys.executable)
     for minor in range(11, 20):
         if on_path := shutil.which(f"python3.{minor}"):

@@ -1,4 +1,4 @@
-"""What a wheel for another processor must do, under emulation, without pytest: emulated.py URL."""
+"""Checks a wheel for another processor under emulation, without pytest: emulated.py URL."""
 
 import asyncio
 import platform
@@ -20,7 +20,7 @@ for _ in range(2):
         tokens.append(lease.fencing_token)
 assert tokens[0] < tokens[1]
 
-# Renewed for longer than its ttl.
+# Renewed for longer than its TTL.
 with client.lock("renewed", ttl=3) as lease:
     time.sleep(4)
     assert lease.held
@@ -50,7 +50,7 @@ def wait_for_ever() -> None:
     client.lock("kept").acquire(wait=None)
 
 
-# A daemon thread that waits, and one that goes on, at the interpreter's end.
+# A waiting daemon thread and a running one at the exit of the interpreter.
 kept = client.lock("kept", ttl=5).acquire()
 threading.Thread(target=wait_for_ever, daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""A stranger's program: takes a lock in every way, with nothing but the package installed."""
+"""A new user's program, which acquires a lock in every way with only the package installed."""
 
 import asyncio
 import importlib.metadata

@@ -1,6 +1,6 @@
-"""The suite's own tests of exits, threads, signals and forks against the installed wheel, under every Python it is for.
+"""The suite's tests of exits, threads, signals and forks against the installed wheel, with every supported Python.
 
-The development build is another binary: it is linked by another linker, with another unwinder.
+The development build is a different binary, with another linker and another unwinder.
 """
 
 import os
@@ -11,12 +11,12 @@ import pytest
 
 from .dist import PYTHONS, ROOT, Install, only, run
 
-#: How often every test is run that ends a process, or is in the middle of something when one ends.
+#: Repetitions of each test in which a process ends.
 RUNS = int(os.environ.get("REDLOCK_TEST_EXITS", "20"))
 TOOLS = ("pytest", "pytest-repeat", "redis", "gevent", "eventlet", "uvloop", "hiredis")
-#: Not: what such a process costs to start, and what needs the machine to itself.
+#: Excludes the start-up cost of such a process, and tests that need the machine for themselves.
 ENDS = ("test_fork.py", "test_runtime.py", "-k", "ctrl_c or exit or interpreter or fork")
-#: What a decorated function runs under, patched processes, orderly ends, error classes, cancellation.
+#: Decorated functions, patched processes, orderly ends, error classes, cancellation.
 ONCE = (
     "test_decorator.py",
     "test_greenlets.py",
@@ -33,7 +33,7 @@ IDS = [f"{major}.{minor}" for major, minor in sorted(PYTHONS)]
 
 @pytest.fixture(scope="module", params=sorted(PYTHONS), ids=IDS)
 def python(request: pytest.FixtureRequest, install: Install) -> Path:
-    """A Python with the wheel, and with what the tests need beside it."""
+    """Returns a Python with the wheel and the test dependencies."""
     inside = install(only("*.whl"), PYTHONS[request.param], "--no-index")
     run(inside, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *TOOLS)
     where = "import redlock; print(redlock.__file__); print(hasattr(redlock._native, '_panic_for_tests'))"

@@ -1,4 +1,4 @@
-"""The wheel and the sdist of dist/ as a stranger meets them: installed into empty environments, and used."""
+"""The wheel and the sdist of dist/ from a new user's view: installed into empty environments, and used."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.cross.servers import Server
 from .dist import DIST, PYTHONS, ROOT, Install, only, run
 
 HERE = Path(__file__).parent
-#: All of it, built a second time.
+#: The second build of everything.
 TWICE = ROOT / "target" / "dist-twice"
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 #: The oldest glibc that the binaries may need.
@@ -49,7 +49,7 @@ def test_the_wheel_alone_takes_locks(
 @pytest.mark.limit(900)
 def test_the_sdist_builds_by_itself(install: Install, server: Server) -> None:
     quick = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_OPT_LEVEL": "1"}
-    # What this tree says about building must not help.
+    # The build settings of this tree must not help.
     target = str(ROOT / "target" / "sdist")
     environment = quick | {"CARGO_TARGET_DIR": target, "PYO3_PYTHON": "", "VIRTUAL_ENV": ""}
     takes_locks(install(only("*.tar.gz"), Path(sys.executable), **environment), server)
@@ -89,7 +89,7 @@ def test_the_sdist_holds_what_it_builds_from_and_no_more() -> None:
 
 
 def test_the_licences_of_what_is_inside_travel_with_it() -> None:
-    """BSD, ISC and Unicode-3.0 ask for it."""
+    """The BSD, ISC and Unicode-3.0 licences require it."""
     with zipfile.ZipFile(only("*.whl")) as wheel:
         (inside,) = [name for name in wheel.namelist() if name.endswith("/THIRD-PARTY-LICENSES")]
         text = wheel.read(inside).decode()
@@ -100,7 +100,7 @@ def test_the_licences_of_what_is_inside_travel_with_it() -> None:
 
 
 def test_what_is_built_again_is_the_same() -> None:
-    """The wheel and the platform's binary, built anew by the same tools in the same place."""
+    """Builds the wheel and the platform's binary again with the same tools in the same place."""
     if not TWICE.is_dir():
         pytest.fail("make test-packages builds everything twice")
     first = {file.name: file.read_bytes() for file in DIST.iterdir()}
@@ -129,7 +129,7 @@ def test_the_binaries_run_on_old_systems_and_name_no_folder(tmp_path: Path) -> N
         assert max(needed) <= GLIBC
         assert str(Path.home()).encode() not in content
         assert str(ROOT).encode() not in content
-        # What panics on purpose is for the tests of this tree.
+        # The deliberate panics exist only for the tests of this tree.
         assert b"deliberate panic" not in content
         assert re.search(rb"panic_?for_?tests", content, re.IGNORECASE) is None
 

@@ -1,4 +1,4 @@
-"""Read by mypy alone: the package's types are seen, and refuse what is wrong. An unused ignore is an error too."""
+"""Checked by mypy only: the package's types are found, and refuse wrong code. An unused ignore is an error too."""
 
 import asyncio
 from typing import Any, assert_type

@@ -1,4 +1,4 @@
-// What every runtime must be able to do: exclude, wait, abort, be told of a loss, end by itself. Takes a URL.
+// Required of every runtime: exclusion, waiting, aborts, loss notifications, and a normal end. Takes a URL.
 import { LockTimeout, Redlock } from "redlock-native";
 
 const [url] = (globalThis.Deno?.args ?? process.argv.slice(2)).slice(-1);
@@ -23,7 +23,7 @@ const waiting = theirs.lock("runtime", { wait: 10_000 }).acquire();
 await lease.release();
 await (await waiting).release();
 
-// Waiting for a loss keeps no process alive; work does.
+// Waiting for a loss does not keep a process alive. Work does.
 const work = setTimeout(() => process.exit(1), 20_000);
 const told = await lock
   .using(async ({ signal }) => {

@@ -1,5 +1,5 @@
-// The package under other runtimes: newer Nodes pass its whole suite; Bun and Deno can do what lock.mjs does.
-// Not among the other tests, as it fetches them: run `make test-runtimes`.
+// The package under other runtimes: newer Node.js versions pass its whole suite, and Bun and Deno run lock.mjs. They
+// are separate from the other tests because they download the runtimes. Run `make test-runtimes`.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdirSync, readdirSync } from "node:fs";
@@ -14,7 +14,10 @@ const root = fileURLToPath(new URL("../../..", import.meta.url));
 const program = fileURLToPath(new URL("lock.mjs", import.meta.url));
 const shared = serverForSuite();
 
-/** The runtime's own executable: each in a folder of its own, as two Nodes in one would exclude each other. */
+/**
+ * The runtime's own executable. Each has a separate folder, because two Node.js versions in one would exclude each
+ * other.
+ */
 async function installed(name) {
   const folder = join(root, "target", "runtimes", name.replace("@", "-"));
   mkdirSync(folder, { recursive: true });
@@ -40,7 +43,7 @@ for (const [name, ...flags] of [["node@22"], ["node@24"], ["bun", "run"], ["deno
 
     if (!name.startsWith("node")) return;
     test("passes the suite of the package", async (context) => {
-      // What is run is limited as it is elsewhere.
+      // The same time limits apply as elsewhere.
       const { NODE_TEST_CONTEXT, REDLOCK_TEST_PATIENCE, ...env } = process.env;
       const args = ["--test", "--test-reporter=tap", ...suite()];
       const ended = run(await installed(name), args, { cwd: root, env, maxBuffer: 2 ** 26 });

@@ -1,10 +1,10 @@
-// A cluster of four workers that take locks in a loop; whoever dies is replaced.
+// A cluster of four workers that take locks in a loop. A killed worker is replaced.
 import cluster from "node:cluster";
 
 const NAMES = process.env.NAMES.split(",");
 
 if (cluster.isPrimary) {
-  // Nobody is left to end it once the test is gone.
+  // Ends with the test, because no other process would end it.
   process.stdin.on("end", () => process.exit(1)).resume();
   process.stdin.unref();
   let ending = false;

@@ -1,11 +1,12 @@
-// What each program of the kill test does under a lock: say to the witness from when to when it was held for sure.
+// The work of each program of the kill test under a lock: it reports to the witness the time during which it certainly
+// held the lock.
 import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 
 export const TTL = 2_000;
-/** A call that takes longer than it may ends its process, with a word. */
+/** A call that takes longer than this ends its process with a message. */
 const PATIENCE = 30_000;
 const redlock = new Redlock(process.env.REDIS_URL);
 const witness = connect(Number(process.env.WITNESS), "127.0.0.1");
@@ -16,12 +17,12 @@ const now = () => Number(process.hrtime.bigint() / 1_000n);
 
 say("hello", process.pid, process.env.KIND);
 witness.on("error", () => process.exit(1));
-// Only the test has it open: without it nobody is watched.
+// Only the test has it open. Without the test, nothing watches the holders.
 witness.on("close", () => process.exit(1));
 
 async function body(name, lease, work) {
   const end = performance.now() + work;
-  // Taken before it is asked: what is held afterwards was held then.
+  // Read before the check, so a lock that is held afterwards was held then.
   let moment = now();
   if (lease.held) say("in", name, lease.token, moment);
   while (performance.now() < end) {
@@ -30,11 +31,11 @@ async function body(name, lease, work) {
     if (!lease.held) break;
     say("at", name, lease.token, moment);
   }
-  // The program would end its work here.
+  // A real program would stop its work here.
   if (!lease.held) say("lost", name, lease.token);
 }
 
-/** One hold, mostly short, now and then for longer than a ttl. */
+/** One hold, mostly short, sometimes longer than a TTL. */
 export async function hold(name) {
   const watchdog = setTimeout(() => {
     say("hang", name, process.pid);

@@ -1,4 +1,4 @@
-// Hears from every holder, and says whether two held one name at once.
+// Receives the reports of every holder, and detects two holders of one name.
 
 import { once } from "node:events";
 import { createServer } from "node:net";
@@ -14,9 +14,9 @@ export class Witness {
 
   constructor() {
     this.sockets = new Set();
-    /** By process: what it is, and the tokens it has held. */
+    /** By process: its kind, and the tokens that it has held. */
     this.processes = new Map();
-    /** By token: the name, and from when to when it was held for sure. */
+    /** By token: the name, and the time during which it was certainly held. */
     this.holds = new Map();
     this.counts = {};
     this.troubles = [];
@@ -52,7 +52,7 @@ export class Witness {
 
   #goesOn(_name, token, moment) {
     const hold = this.holds.get(token);
-    // A line that was cut as its process died has no number at its end.
+    // A line that was cut off by its process's death has no number at its end.
     if (hold && /^\d+$/.test(moment)) hold.to = Math.max(hold.to, Number(moment));
   }
 
@@ -71,7 +71,7 @@ export class Witness {
     return found;
   }
 
-  /** The longest time without anybody who got a lock, in ms. */
+  /** The longest time without a granted lock, in ms. */
   longestGap() {
     const begun = [...this.holds.values()]
       .map(({ from }) => from)

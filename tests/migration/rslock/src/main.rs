@@ -1,4 +1,5 @@
-//! A holder that uses rslock: one command a line on stdin, one answer a line on stdout. See `../README.md`.
+//! A holder with rslock that reads one command per line on stdin and writes one reply per line on stdout. See
+//! `../README.md`.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -27,7 +28,7 @@ fn main() {
                 }
             }
             ["release"] => {
-                // It does not say whether there was anything to release.
+                // It does not report whether there was a lock to release.
                 runtime.block_on(manager.unlock(held.as_ref().expect("a lock")));
                 "yes".to_owned()
             }

@@ -1,4 +1,4 @@
-// The same process, another copy of the package: Jest gives each file modules of its own.
+// The same process with another copy of the package, because Jest gives each file separate modules.
 const { Redlock } = require("redlock-native");
 
 test("another file's copy works beside the first", async () => {

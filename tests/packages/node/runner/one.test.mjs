@@ -1,4 +1,4 @@
-// The same for node:test, which waits for whatever keeps its process alive.
+// The same for node:test, which waits for everything that keeps its process alive.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Redlock } from "redlock-native";
@@ -11,7 +11,7 @@ test("a lock, its refusal, a loss and what is left", async () => {
   await assert.rejects(lock.acquire(), { kind: "timeout" });
   lease.onLost(() => undefined);
   assert.equal(lease.signal.aborted, false);
-  // Sockets of JavaScript's, timers, and the like: none.
+  // No JavaScript sockets, timers or similar resources.
   const open = process.getActiveResourcesInfo().filter((kind) => !/^(Pipe|TTY|FS|File)/.test(kind));
   assert.deepEqual(open, []);
 });

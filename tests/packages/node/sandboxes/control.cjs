@@ -1,4 +1,4 @@
-// In the package's place: what one.test.js uses of it, and nothing behind that.
+// Replaces the package with the functions that one.test.js uses, which do nothing.
 class Lease {
   held = true;
   onLost() {}

@@ -1,4 +1,4 @@
-// With CONTROL the same files run over a package that does nothing: what grows then is Jest's own.
+// With CONTROL, the same files run over a package that does nothing. The growth is then Jest's.
 const control = { "^redlock-native$": "<rootDir>/control.cjs" };
 module.exports = {
   testMatch: ["**/*.test.js"],

@@ -1,8 +1,8 @@
-// Uses the package in every way and leaves a lease held and watched; the sandbox is as large as an application's.
+// Uses the package in every way and leaves a lease held and watched. The sandbox is as large as an application's.
 const large = Array.from({ length: 4_000_000 }, (_, at) => at + 0.5);
 
 test("a sandbox that can be collected", async () => {
-  // Within the test, which has an async context of its own: what belongs to that must not stay, either.
+  // Within the test, which has a separate async context. The data of that context must not stay either.
   const { Redlock } = require("redlock-native");
   const redlock = new Redlock(process.env.REDIS_URL ?? "memory://");
   const name = `${__filename} ${large.length}`;

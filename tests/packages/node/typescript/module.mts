@@ -1,4 +1,4 @@
-// For the module settings that make an ES module of it.
+// For the module settings that produce an ES module.
 import { type Lease, Redlock } from "redlock-native";
 
 const lease: Lease = await new Redlock("memory://").lock("job", { ttl: 1000 }).acquire();

@@ -1,4 +1,4 @@
-// For the module settings that make CommonJS of it.
+// For the module settings that produce CommonJS.
 import { type Lease, LockTimeout, Redlock } from "redlock-native";
 
 async function main(): Promise<void> {

@@ -1,4 +1,4 @@
-// A client that nobody closes, a lease that nobody releases, a waiter: Vitest ends in spite of them.
+// An open client, an unreleased lease and a waiter do not keep Vitest from ending.
 import { Redlock } from "redlock-native";
 import { expect, test } from "vitest";
 
