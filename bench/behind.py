@@ -1,4 +1,4 @@
-"""Where peers are ahead: the page says so."""
+"""Finds the cases in which other libraries are ahead, for the benchmarks page."""
 
 from collections.abc import Iterator
 from operator import itemgetter
@@ -6,12 +6,14 @@ from operator import itemgetter
 from cases import Case, pairs
 from figures import BY_NAME, Figures, Take, p50, rate
 
-#: Less is the machine's noise.
+#: Smaller differences are noise of the machine.
 NOISE = 1.03
 
 
 def behind(figures: Figures) -> Iterator[str]:
-    """Every pairs case in which a peer of one of our languages is ahead of ours in it, or any peer of all of ours."""
+    """Yields every pairs case in which another library of one of our languages is ahead of ours in it, or any library
+    is ahead of all of ours.
+    """
     for case in pairs():
         least = case.callers == 1
         where = f"{plural(case.callers, 'caller')}, {plural(case.nodes, 'node')}, "
@@ -34,7 +36,7 @@ def plural(count: int, what: str) -> str:
 def lost(figures: Figures, case: Case, where: str, take: Take, least: bool) -> Iterator[str]:
     names = [name for name in figures.names(case) if BY_NAME[name].ours]
     for language in ("Rust", "Python", "Node", "Go", "Java"):
-        # Where we have nothing of our own, all of ours are compared.
+        # For a language without a program of ours, compare with all of ours.
         ours = [name for name in names if BY_NAME[name].language == language] or names
         values = [value for name in ours if (value := figures.median(case, name, take)) is not None]
         best = figures.best_peer(case, take, language, least)

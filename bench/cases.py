@@ -1,4 +1,4 @@
-"""What is measured: each case is one set-up that every program that can do it runs in turn."""
+"""The measured cases. Each case is one set-up that every suitable program runs in turn."""
 
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -20,17 +20,17 @@ class Case:
     mode: str = "pairs"
     nodes: int = 1
     callers: int = 1
-    #: `one` core for client and servers, or a core each: `two`.
+    #: `one` core for client and servers, or a core for each: `two`.
     placement: str = "one"
     processes: int = 1
-    #: How many nodes fail when the clients are warm, and how: frozen, dead.
+    #: How many nodes fail after the clients are warm, and how: frozen, dead.
     failing: int = 0
     fault: str = ""
     link_ms: float = 0
-    #: Instead of the run's own.
+    #: Replaces the duration of the run.
     seconds: float = 0
     rounds: int = 99
-    #: Only these programs; none: all that can.
+    #: Only these programs. Empty for all suitable ones.
     only: tuple[str, ...] = ()
     quick: bool = False
 
@@ -46,7 +46,7 @@ class Case:
             return False
         mode = self.mode in program.modes or (self.mode == "handoff" and program.floor)
         many = program.quorum or self.nodes == 1
-        # They differ from their plain sisters only when there is somebody to share a batch with.
+        # They differ from their plain variants only if several callers can share a batch.
         alone = self.callers == 1 and program.library.endswith("-autopipe")
         return (
             program.there and mode and many and not alone and not (self.failing and program.floor)
@@ -78,10 +78,10 @@ def pairs() -> list[Case]:
 
 
 def handoffs() -> list[Case]:
-    """From one process to another, and 16 or 200 waiters, spread over 2 or 8 processes."""
+    """Yields the handoff cases: from one process to another, and 16 or 200 waiters in 2 or 8 processes."""
     found = []
     for processes, each in ((2, 1), (2, 8), (8, 25), (2, 100), (8, 2)):
-        # What the last two show of peers, the others show too.
+        # The other cases show the same about other libraries as the last two.
         only = () if each in (1, 8, 25) else ("floor", *OURS)
         case = partial(
             Case,
@@ -127,7 +127,7 @@ def growth() -> list[Case]:
     found = [Case("callers", callers=count, rounds=3, only=CURVES) for count in CALLERS]
     found += [Case("nodes", nodes=count, rounds=3, only=CURVES) for count in NODES]
     held = partial(Case, "leases", "hold", seconds=12, rounds=1, only=("redlock, Rust",))
-    # Those in between are measured for all programs.
+    # The sizes in between are measured for all programs.
     return [*found, *(held(callers=count) for count in LEASES if count != 10_000)]
 
 

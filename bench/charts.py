@@ -1,12 +1,11 @@
-"""Charts as SVG, by hand: legible on a light and on a dark page, and in a README."""
+"""Draws charts as SVG that are legible on light and dark pages and in a README."""
 
 import math
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-#: Colours that keep their contrast on white and on black; the text follows the
-#: reader's theme, and is grey where nobody says which.
+#: Colours with enough contrast on white and on black. The text uses the reader's theme, or grey if none is known.
 STYLE = """<style>
 text { font: 13px system-ui, sans-serif; fill: #6e7781 }
 .title { font-weight: 600; font-size: 15px }
@@ -25,9 +24,9 @@ LINES = ("#d29922", "#2f81f7", "#3fb950", "#db61a2", "#8b949e")
 class Bar:
     name: str
     value: float
-    #: What stands behind it.
+    #: The text after the bar.
     text: str
-    #: ours, peer or floor.
+    #: One of ours, peer and floor.
     kind: str
 
 
@@ -39,7 +38,7 @@ def svg(height: int, title: str, body: list[str]) -> str:
 
 
 def bars(path: Path, title: str, rows: list[Bar], logarithmic: bool = False) -> None:
-    """Longest last; on a logarithmic scale each factor of ten is as long as the next."""
+    """Draws horizontal bars, the longest last. On a logarithmic scale each factor of ten has the same length."""
     rows = sorted(rows, key=lambda bar: bar.value)
     most = max(bar.value for bar in rows)
     least = min(bar.value for bar in rows)
@@ -48,7 +47,7 @@ def bars(path: Path, title: str, rows: list[Bar], logarithmic: bool = False) -> 
     def length(value: float) -> float:
         if not logarithmic:
             return value / most * room
-        # The shortest is still to be seen.
+        # The shortest bar stays visible.
         return (math.log10(value / least) + 0.15) / (math.log10(most / least) + 0.15) * room
 
     body = []
@@ -66,7 +65,7 @@ def bars(path: Path, title: str, rows: list[Bar], logarithmic: bool = False) -> 
 def lines(
     path: Path, title: str, series: dict[str, list[tuple[float, float]]], across: str
 ) -> None:
-    """Both axes logarithmic: what grows alike is a straight line."""
+    """Draws lines on two logarithmic axes, where proportional growth is a straight line."""
     points = [point for each in series.values() for point in each]
     low_x, high_x = (f(x for x, _ in points) for f in (min, max))
     low_y, high_y = (
@@ -99,7 +98,7 @@ def lines(
     ends = sorted((at(*each[-1])[1], name) for name, each in series.items())
     labels: dict[str, float] = {}
     for place, name in ends:
-        # One below the other, even where the lines meet.
+        # Labels do not overlap, even where the lines meet.
         labels[name] = max(place, max(labels.values(), default=0) + 15)
     for (name, each), colour in zip(series.items(), LINES, strict=False):
         path_points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in each))

@@ -1,7 +1,7 @@
-"""Runs every program of every case, round after round, and keeps what came out in out/results.json (bench/run).
+"""Runs every program of every case, round after round, and saves the results in out/results.json (bench/run).
 
-The rounds are interleaved: the floor and every program in turn, then all again, so that what the machine does
-meanwhile hits all alike. Ratios are taken within a round (page.py).
+The rounds are interleaved: the floor and every program in turn, then all again. Other load on the machine therefore
+affects all alike. Ratios are computed within a round (page.py).
 """
 
 import argparse
@@ -26,7 +26,9 @@ RESULTS, QUICK = HERE / "out" / "results.json", HERE / "out" / "quick.json"
 
 
 def wanted(options: argparse.Namespace) -> list[tuple[Case, list[Program]]]:
-    """The word is a part (cases.py) or stands in a program's name; the floor is always in it."""
+    """Returns the selected cases and programs. The pattern is a part (cases.py) or occurs in a program's name. The
+    floor is always included.
+    """
     word = options.only.lower()
     plan = []
     for case in CASES:
@@ -45,7 +47,7 @@ def wanted(options: argparse.Namespace) -> list[tuple[Case, list[Program]]]:
 
 
 def turned(programs: list[Program], number: int) -> list[Program]:
-    """Nobody is always first, or always after the same one."""
+    """Rotates the programs, so that none is always first or always after the same one."""
     return programs[number % len(programs) :] + programs[: number % len(programs)]
 
 
@@ -59,7 +61,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 continue
             entry = cases.setdefault(case.key, {"case": asdict(case), "samples": {}})
             for program in turned(programs, number):
-                # A peer that hangs with a failed node is waited for once.
+                # A peer that hangs with a failed node is measured only once.
                 if number >= program.rounds or (number and case.failing and not program.ours):
                     continue
                 say(f"round {number + 1} of {most}: {case.key}: {program.name}")
@@ -69,7 +71,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def counts(options: argparse.Namespace) -> dict[str, Any]:
-    """Commands and system calls do not depend on who else uses the machine: once is enough."""
+    """Counts commands and system calls. Once is enough, because they do not depend on other load."""
     found: dict[str, Any] = {}
     one, handoff = Case("pairs"), Case("handoff", "handoff", callers=8, processes=2)
     for program in PROGRAMS:
@@ -102,7 +104,9 @@ def version(*command: str) -> str:
 
 
 def processor() -> str:
-    """What system calls cost beside all else, which the ratios depend on, differs between them."""
+    """Returns the processor model. The relative cost of system calls, which the ratios depend on, differs between
+    models.
+    """
     known = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     family = re.search(r"cpu family\s*: (.*)\nmodel\s*: (.*)", Path("/proc/cpuinfo").read_text())
     numbers = f" (family {family[1]}, model {family[2]})" if family else ""
@@ -110,7 +114,7 @@ def processor() -> str:
 
 
 def about(options: argparse.Namespace, kept: dict[str, Any]) -> dict[str, Any]:
-    """The machine and the run. A part that is measured again later is told apart."""
+    """Returns the data of the machine and the run. A part that is measured again later is marked."""
     if options.only and kept:
         return {**kept, "apart": sorted({*kept.get("apart", []), options.only})}
     return {
@@ -149,7 +153,7 @@ def main() -> None:
         help="ours, the floor and the best peers; one round; no page",
     )
     options = reader.parse_args()
-    # As an interrupt: servers and clients are stopped on the way out.
+    # Handled like an interrupt, so that servers and clients are stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     out = QUICK if options.quick else RESULTS
     kept = json.loads(out.read_text()) if options.only and out.exists() else {}
@@ -169,7 +173,7 @@ def starting(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """A case that was measured again, for some programs, keeps the others' samples."""
+    """Merges results. If a case was measured again for some programs, the others keep their samples."""
     for key, entry in new.items():
         if key in old:
             entry["samples"] = {**old[key]["samples"], **entry["samples"]}

@@ -1,4 +1,4 @@
-"""What the samples say: medians over the rounds, and ratios that are taken within a round."""
+"""Computes medians over the rounds, and ratios within a round."""
 
 import statistics
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Figures:
     results: dict[str, Any]
 
     def samples(self, case: Case, name: str) -> list[Sample]:
-        """Those in which every call came back."""
+        """Returns the samples in which every call returned."""
         entry = self.results["cases"].get(case.key, {"samples": {}})
         return [each for each in entry["samples"].get(name, []) if "hung" not in each]
 
@@ -47,14 +47,14 @@ class Figures:
     def ratio(
         self, case: Case, name: str, take: Take, to: str = "floor", of: Case | None = None
     ) -> float | None:
-        """The median over the rounds of its figure by the other's in the same round."""
+        """Returns the median over the rounds of the ratio of two programs' figures in the same round."""
         others = {each["round"]: take(each) for each in self.samples(of or case, to)}
         mine = self.samples(case, name)
         ratios = [take(each) / others[each["round"]] for each in mine if each["round"] in others]
         return statistics.median(ratios) if ratios else None
 
     def spread(self, case: Case, name: str, take: Take) -> str:
-        """Smallest and largest ratio to the floor of the rounds."""
+        """Returns the smallest and largest ratio to the floor over the rounds."""
         floor = {each["round"]: take(each) for each in self.samples(case, "floor")}
         ratios = [
             take(each) / floor[each["round"]]
@@ -66,7 +66,7 @@ class Figures:
     def best_peer(
         self, case: Case, take: Take, language: str = "", least: bool = True
     ) -> str | None:
-        """Of a language, or of all."""
+        """For a language, or for all."""
         found = {
             name: value
             for name in self.names(case)

@@ -1,4 +1,4 @@
-"""What the project set itself (issue 14), and whether this run met it."""
+"""The goals of the project (issue 14), and whether this run met them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ HANDOFF = Case("handoff", "handoff", processes=2)
 HOLD = Case("hold", "hold", callers=10_000)
 RUST, SYNC, ASYNCIO, NODE = "redlock, Rust", "redlock, Python", "redlock, asyncio", "redlock, Node"
 OURS = (RUST, SYNC, ASYNCIO, NODE)
-#: min(1 s, ttl / 5), in us.
+#: min(1 s, ttl / 5), in µs.
 NODE_DEADLINE = 1e6
 
 
 @dataclass
 class Goal:
-    """One line: at most, or at least, so much."""
+    """One line: an upper or a lower limit."""
 
     what: str
     limit: float
@@ -47,7 +47,7 @@ class Goal:
 
 
 def number(value: float) -> str:
-    """Two digits behind the point, below one three."""
+    """Formats with two decimals, or three below one."""
     form = ",.3f" if abs(value) < 1 else ",.2f" if abs(value) < 1000 else ",.0f"
     text = format(value, form)
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -114,7 +114,7 @@ def of_handoff(figures: Figures) -> Iterator[Goal]:
             f"Handoff between two processes: {name}, relative to the wake-up floor", 1.5, ratio
         )
         sent = figures.count(name, "handoff", "sent")
-        # The run ends in the middle of a hold, whose commands are counted and the hold is not.
+        # The run ends in the middle of a hold. Its commands are counted, but the hold is not.
         yield Goal(f"Handoff: commands sent by {name}", 4, None if sent is None else round(sent, 1))
 
 
@@ -159,7 +159,7 @@ def of_links(figures: Figures) -> Iterator[Goal]:
             for name in OURS:
                 median = figures.median(case, name, p50)
                 floor = figures.median(case, "floor", p50)
-                # The floor's pair is two round trips, and what the link itself adds.
+                # The floor's pair is two round trips plus the link's own overhead.
                 trips = 2 * median / floor if median and floor else None
                 where = f"{link:g} ms link, {nodes} node{'s' * (nodes > 1)}"
                 yield Goal(f"{where}: {name}, round trips per pair", 2.5, trips)

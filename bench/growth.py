@@ -1,4 +1,4 @@
-"""The shape of each curve, in words that are made from the figures."""
+"""Describes the shape of each curve in words that are derived from the figures."""
 
 from itertools import pairwise
 

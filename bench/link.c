@@ -1,5 +1,7 @@
-/* A slow link: link MS PORT... listens on a port for each, says which, and passes on what it reads MS later, both ways.
- * What is under way does not delay what comes behind it: each chunk has its own time to leave. */
+/*
+ * A slow link: link MS PORT... listens on a port for each given one, prints it, and forwards data MS later in both
+ * directions. Data in transit does not delay later data, because each chunk has its own departure time.
+ */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <pthread.h>

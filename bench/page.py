@@ -1,6 +1,6 @@
-"""Writes docs/benchmarks.md and its charts from the results of a run, and says which goals it met.
+"""Writes docs/benchmarks.md and its charts from the results of a run, and prints which goals it met.
 
-`--dry`: only says so, of a quick run.
+`--dry`: only prints the goals of a quick run.
 """
 
 import json

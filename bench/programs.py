@@ -1,9 +1,12 @@
-"""The programs that are measured: which library, how it is started, what it can do.
+"""The measured programs: their library, their command line, and their abilities.
 
-All of them take the same arguments, LIBRARY MODE PORT[,PORT...] CALLERS SECONDS, print `ready` when they are warm,
-wait for a line, work for so many seconds, and print one JSON object. MODE: `pairs` (acquire and release in a closed
-loop, each caller a name of its own), `fenced` (the same with fencing tokens), `handoff` (all on one name, held 5 ms),
-`hold` (so many renewed leases).
+All of them take the same arguments, LIBRARY MODE PORT[,PORT...] CALLERS SECONDS. They print `ready` when they are warm,
+wait for a line, work for SECONDS, and print one JSON object.The modes are:
+
+- `pairs`: acquire and release in a closed loop, with a separate name for each caller
+- `fenced`: the same with fencing tokens
+- `handoff`: all callers share one name and hold it for 5 ms
+- `hold`: CALLERS renewed leases
 """
 
 import os
@@ -13,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 CLIENTS = HERE / "clients"
-#: The benchmark's own interpreter, with the peers in it.
+#: The benchmark's own interpreter, with the other libraries installed.
 PYTHON = str(HERE / ".venv" / "bin" / "python")
 RUST = str(ROOT / "target" / "release" / "examples" / "callers")
 BLOCKING, TASKS = str(CLIENTS / "blocking.py"), str(CLIENTS / "tasks.py")
@@ -35,10 +38,10 @@ class Program:
     modes: frozenset[str] = BOTH
     #: Whether it locks over several independent nodes.
     quorum: bool = True
-    #: Part of `--quick`: ours, the floor, and what is known to be the best peer of a language.
+    #: Part of `--quick`: our programs, the floor, and the best known other library of each language.
     quick: bool = False
     words: tuple[str, ...] = ()
-    #: Those that need seconds to warm up are measured in fewer rounds.
+    #: Programs with a warm-up of seconds are measured in fewer rounds.
     rounds: int = 99
 
     @property
@@ -51,7 +54,7 @@ class Program:
 
     @property
     def there(self) -> bool:
-        """Whether its tool chain is on this machine and it was built."""
+        """Whether its tool chain is installed and it was built."""
         return all(
             Path(word).exists()
             for word in self.command
@@ -59,7 +62,9 @@ class Program:
         )
 
     def environment(self) -> dict[str, str]:
-        """Ours is found in the tree; redlock-py has the same import name and must not see it."""
+        """Returns the environment. It finds our package in the tree, but hides it from redlock-py, which has the same
+        import name.
+        """
         folder = {"PYTHONPATH": str(ROOT / "bindings-python" / "python")} if self.ours else {}
         return {**os.environ, **folder, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": ""}
 

@@ -1,6 +1,7 @@
-"""What it costs that a node finds its server by Sentinel or is a Cluster: pairs over each, beside a fixed server.
+"""Measures the cost of finding a node's server by Sentinel or in a Cluster: pairs over each, beside a fixed server.
 
-routes.py [ROUNDS [SECONDS]]: the three in turn, client and server on one core; the ratio of each round is taken in it.
+routes.py [ROUNDS [SECONDS]]: runs the three in turn, with client and server on one core, and computes the ratio within
+each round.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ class Member(Server):
 
 
 class Sentinel(Server):
-    """One that watches over a server."""
+    """A sentinel that monitors a server."""
 
     def __init__(self, primary: Server) -> None:
         self.primary = primary
@@ -47,7 +48,7 @@ class Sentinel(Server):
 
 
 def median(url: str, seconds: str) -> float:
-    """Of a pair over this node, in us."""
+    """Returns the median duration of a pair over this node, in µs."""
     lines = tool("pairs", url, seconds).communicate()[0].splitlines()
     return statistics.median(int(line.split()[1]) / 1e3 for line in lines[20:])
 

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 
 @contextmanager
 def pinned(cores: Iterable[int]) -> Iterator[None]:
-    """What is started in here runs on these cores."""
+    """Pins the processes that start in this block to these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -49,12 +49,12 @@ class Server:
                 time.sleep(0.003)
 
     def arguments(self) -> list[str]:
-        """How it is started."""
+        """Returns its command line."""
         fixed = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly"]
         return [*fixed, "no", "--dir", self.folder, "--maxclients", "20000", *self.options]
 
     def info(self, section: str) -> str:
-        """A section of INFO."""
+        """Returns a section of INFO."""
         with socket.create_connection(("127.0.0.1", self.port)) as stream:
             stream.sendall(f"INFO {section}\r\n".encode())
             text = b""
@@ -63,19 +63,20 @@ class Server:
         return text.decode()
 
     def calls(self, command: str) -> int:
-        """How often it ran the command, inside scripts or by itself."""
+        """Returns how often it ran the command, inside scripts or directly."""
         found = re.search(rf"cmdstat_{command}:calls=(\d+)", self.info("commandstats"))
         return int(found[1]) if found else 0
 
     def requests(self) -> int:
-        """How many commands clients sent for acquires and releases, while nothing was extended.
+        """Returns how many commands clients sent for acquires and releases, if none was extended.
 
-        Each acquire by script runs one SET and one PTTL; a SET without is one of the two commands of a plain attempt.
+        Each acquire by script runs one SET and one PTTL. A SET without a PTTL is one of the two commands of a plain
+        attempt.
         """
         return self.calls("evalsha") + 2 * (self.calls("set") - self.calls("pttl"))
 
     def cpu(self) -> float:
-        """CPU seconds so far."""
+        """Returns the CPU seconds so far."""
         return sum(
             float(each) for each in re.findall(r"used_cpu_(?:sys|user):(\S+)", self.info("cpu"))
         )
@@ -89,7 +90,7 @@ class Server:
 
 @contextmanager
 def servers(count: int) -> Iterator[list[Server]]:
-    """So many of them for as long as the block runs."""
+    """Runs this many servers during the block."""
     started: list[Server] = []
     try:
         for _ in range(count):
@@ -102,7 +103,9 @@ def servers(count: int) -> Iterator[list[Server]]:
 
 @contextmanager
 def links(ports: list[int], round_trip_ms: float) -> Iterator[list[int]]:
-    """Ports that lead to these ports, each way half a round trip later; without a delay the ports themselves."""
+    """Yields ports that lead to these ports with half a round trip of delay in each direction. Without a delay, yields
+    the ports themselves.
+    """
     if not round_trip_ms:
         yield ports
         return
@@ -117,7 +120,7 @@ def links(ports: list[int], round_trip_ms: float) -> Iterator[list[int]]:
 
 
 class Monitor:
-    """Counts the commands that a server runs: those that clients sent, and all, with those inside scripts."""
+    """Counts the commands that a server runs: those sent by clients, and all including those inside scripts."""
 
     def __init__(self, server: Server) -> None:
         self.sent = self.executed = 0
@@ -135,7 +138,9 @@ class Monitor:
             self.sent += b" lua] " not in line.split(b'"', 1)[0]
 
     def stop(self, server: Server) -> None:
-        """What was sent before this is counted; a server tells of each command before it answers the next one."""
+        """Stops the count. Everything sent before this is counted, because a server reports each command before its
+        next reply.
+        """
         with socket.create_connection(("127.0.0.1", server.port)) as last:
             last.sendall(b"ECHO bench-monitor-end\r\n")
             last.recv(100)

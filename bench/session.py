@@ -1,4 +1,4 @@
-"""One run of one program in one case: servers, links, clients on their cores, and what came out."""
+"""One run of one program in one case: servers, links, clients on their cores, and the result."""
 
 import contextlib
 import json
@@ -15,20 +15,20 @@ from programs import CLIENTS, HERE, Program
 from servers import Monitor, Server, links, pinned, servers
 
 Sample = dict[str, Any]
-#: A peer that gives no call back when a node fails is given up so long after its time.
+#: Seconds after the end of its time until a hanging client is killed. Some other libraries hang when a node fails.
 PATIENCE = 4.0
 WARM_UP_LIMIT = 90.0
 
 
 def cores(placement: str) -> tuple[set[int], set[int]]:
-    """Those of the servers and those of the clients."""
+    """Returns the cores of the servers and those of the clients."""
     there = sorted(os.sched_getaffinity(0))
     return {there[-1]}, {there[0] if placement == "two" else there[-1]}
 
 
 @dataclass
 class Client:
-    """A program that runs."""
+    """A running program."""
 
     process: "subprocess.Popen[str]"
 
@@ -50,7 +50,7 @@ class Client:
         )
 
     def line(self, limit: float) -> str:
-        """What it prints next; nothing if it takes longer than that."""
+        """Returns its next line, or an empty string after the time limit."""
         timer = threading.Timer(limit, self.process.kill)
         timer.start()
         try:
@@ -78,13 +78,13 @@ class Client:
 
 
 def fail(case: Case, nodes: list[Server]) -> None:
-    """The first ones: an order that asks them first gains nothing."""
+    """Fails the first nodes, so that a program that prefers the first nodes has no advantage."""
     for node in nodes[: case.failing]:
         node.process.send_signal(signal.SIGSTOP if case.fault == "frozen" else signal.SIGKILL)
 
 
 def sample(case: Case, program: Program, seconds: float, counted: bool = False) -> Sample:
-    """Everything is made for this run and gone after it. `counted`: commands and system calls, and no times."""
+    """Runs one sample with new servers and clients. With `counted`, measures commands and system calls but no times."""
     for_servers, for_clients = cores(case.placement)
     with contextlib.ExitStack() as ending:
         with pinned(for_servers):
@@ -115,21 +115,21 @@ def sample(case: Case, program: Program, seconds: float, counted: bool = False) 
 
 
 def handed_over(results: list[Sample]) -> Sample:
-    """From when each holder had the lock and gave it back: how long it lay about, and whether two had it."""
+    """Computes, from the times of each hold, how long the lock stayed free and whether two holders overlapped."""
     if any("hung" in result for result in results):
         return {"hung": True}
-    # Taken, given, asked, by which process.
+    # Acquired, released, requested, by which process.
     holds = sorted(
         (each[1], each[2], each[0], which)
         for which, one in enumerate(results)
         for each in one["stamps"]
     )
-    # Who asked after it was given back did not wait for it.
+    # A caller that requested the lock after its release did not wait for it.
     waited = [(b[0] - a[1], a[3] != b[3]) for a, b in pairwise(holds) if b[2] < a[1]]
     gaps = sorted(gap / 1e3 for gap, _ in waited)
     between = sorted(gap / 1e3 for gap, other in waited if other)
     if not gaps:
-        # Whoever gave it back took it again, or nobody did.
+        # Only the releasing caller acquired it again, or none did.
         return {"hung": True, "holds": len(holds)}
     return {
         "handoffs": len(gaps),
@@ -143,7 +143,7 @@ def handed_over(results: list[Sample]) -> Sample:
 
 
 def count(server: Server, clients: list[Client], seconds: float) -> Sample:
-    """Commands by MONITOR, system calls by strace where it is."""
+    """Counts commands by MONITOR, and system calls by strace if it is installed."""
     out = HERE / "out" / "strace"
     out.unlink(missing_ok=True)
     tracer = None
@@ -174,7 +174,7 @@ def count(server: Server, clients: list[Client], seconds: float) -> Sample:
 
 
 def system_calls(table: str) -> int | None:
-    """The sum that strace -c ends with."""
+    """Returns the total in the last line of strace -c."""
     for line in table.splitlines():
         words = line.split()
         if words[-1:] == ["total"]:

@@ -1,4 +1,4 @@
-"""How long a program needs to start: the bare runtime, an import of each library, and up to its first lock."""
+"""Measures start-up times: the bare runtime, an import of each library, and the time to the first lock."""
 
 import os
 import statistics
@@ -11,7 +11,7 @@ from servers import pinned, servers
 from session import cores
 
 TIMES = 15
-#: What is imported, and what takes a lock once and gives it back; PORT is the server's.
+#: The import, and the code that acquires and releases a lock once. PORT is the server's port.
 PYTHONS = {
     "bare Python": ("pass", ""),
     "redlock, Python": (
@@ -73,10 +73,10 @@ def commands(port: int) -> dict[tuple[str, str], list[str]]:
 
 
 def timed(name: str, command: list[str]) -> float:
-    """Milliseconds until it has ended."""
+    """Returns the milliseconds until it has ended."""
     tree = ROOT / "bindings-python" / "python"
     folder = {"PYTHONPATH": str(tree)} if name.startswith("redlock,") else {}
-    # Node looks for what is installed here from this folder on. Python's compiled modules are kept, as they are in use.
+    # Node.js resolves packages from this folder on. Python keeps its compiled modules, as in normal use.
     environment = {
         **{k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
         **folder,

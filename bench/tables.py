@@ -1,4 +1,4 @@
-"""The page's tables: one function each, from the figures to Markdown."""
+"""The tables of the page: one function each, from the figures to Markdown."""
 
 from collections.abc import Iterable
 from operator import itemgetter

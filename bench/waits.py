@@ -25,7 +25,7 @@ def tool(*arguments: str | int) -> subprocess.Popen[str]:
 
 
 def together(processes: list[subprocess.Popen[str]]) -> list[list[str]]:
-    """Starts all at once when each is ready; the lines that each prints after that."""
+    """Starts all processes at once when each is ready. Returns the lines that each prints afterwards."""
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -47,7 +47,7 @@ def handoff(servers: list[Server]) -> None:
     sent = one.requests() - before
     floor = float(tool("floor", one.url, 300).communicate()[0]) / 1e3
     stamps = sorted((int(line.split()[1]), line[0]) for each in lines for line in each)
-    # Who is left alone hands nothing over.
+    # A process that remains alone has no handoffs.
     both = min(max(int(line.split()[1]) for line in each) for each in lines)
     gaps = [
         (b[0] - a[0]) / 1e3
@@ -115,7 +115,7 @@ def frozen(servers: list[Server]) -> None:
 
 
 def spread(servers: list[Server]) -> None:
-    """As `frozen`, over all cores: with fewer servers at work, cores fall asleep, and waking one takes its time."""
+    """As `frozen`, but over all cores. With fewer busy servers, cores go idle, and waking one takes time."""
     frozen(servers)
 
 
@@ -137,7 +137,7 @@ def main() -> None:
     }
     cores = os.sched_getaffinity(0)
     for name in sys.argv[1:] or parts:
-        # Client and servers share one core: what is compared is the sum of all work and waiting.
+        # Client and servers share one core, so that the total of all work and waiting is compared.
         os.sched_setaffinity(0, {max(cores)} if name == "frozen" else cores)
         servers = [Server() for _ in range(5)]
         try:

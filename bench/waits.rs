@@ -1,5 +1,5 @@
-//! What waiting and holding cost. `waits floor|take|contend|pairs|hold URL[,URL...] ARGUMENT...`, one JSON line or
-//! stamp per line; `bench/waits.py` starts the processes and puts the figures together.
+//! Measures the cost of waiting and holding. `waits floor|take|contend|pairs|hold URL[,URL...] ARGUMENT...` prints one
+//! JSON line or stamp per line. `bench/waits.py` starts the processes and combines the figures.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are printed")]
 
@@ -33,8 +33,8 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// The least a handoff costs: one script deletes the key and pushes, which wakes another's blocked pop, which sets
-/// the key. Blocking sockets, nothing else.
+/// The minimum cost of a handoff over blocking sockets: one script deletes the key and pushes. That wakes another
+/// client's blocked pop, which sets the key.
 fn floor(url: &str, rounds: u64) {
     let place = url.trim_start_matches("redis://").to_owned();
     let connect = || {
@@ -71,7 +71,7 @@ fn floor(url: &str, rounds: u64) {
     println!("{}", took[took.len() / 2]);
 }
 
-/// So many callers take the lock so often each; every taking and giving back is stamped.
+/// Each of the callers acquires the lock `rounds` times. Prints a stamp for each acquire and release.
 async fn take(url: &str, callers: u64, rounds: u64) -> Result<(), Error> {
     let redlock = client(url)?;
     let lock = redlock.lock("handoff");
@@ -103,7 +103,8 @@ async fn take(url: &str, callers: u64, rounds: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// One caller of several processes, for so many seconds: how often it got the lock and how long it waited.
+/// One caller in each of several processes. Prints how often it acquired the lock within the time and how long it
+/// waited.
 async fn contend(url: &str, seconds: u64) -> Result<(), Error> {
     let redlock = client(url)?;
     let lock = redlock.lock("contend");
@@ -121,7 +122,7 @@ async fn contend(url: &str, seconds: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Uncontended pairs for so many seconds, each timed.
+/// Uncontended pairs for this many seconds, each timed.
 async fn pairs(url: &str, seconds: u64) -> Result<(), Error> {
     let redlock = client(url)?;
     let lock = redlock.lock("pairs");
@@ -134,7 +135,7 @@ async fn pairs(url: &str, seconds: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// So many leases held and renewed for so many seconds: what it cost this process.
+/// Holds and renews this many leases for this many seconds. Prints the cost to this process.
 async fn hold(url: &str, count: u64, seconds: u64) -> Result<(), Error> {
     let redlock = client(url)?;
     redlock.lock("first").acquire().await?.release().await?;
@@ -163,7 +164,7 @@ fn memory() -> u64 {
 
 fn cpu() -> f64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills the struct it is given.
+    // SAFETY: the kernel fills the given struct.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()

@@ -1,4 +1,4 @@
-"""Python libraries that block, a thread per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS (see ../programs.py).
+"""Blocking Python libraries with a thread per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS (see ../programs.py).
 
 MODE: pairs, fenced, handoff, hold.
 """
@@ -15,7 +15,7 @@ from measure import Held, Measured, begin, finish, in_threads
 library, mode, listed, callers, seconds = sys.argv[1:6]
 ports = [int(port) for port in listed.split(",")]
 CALLERS, SECONDS = int(callers), float(seconds)
-# Takes the lock of a name, and gives back what was taken.
+# Acquires the lock of a name, and releases what was acquired.
 Caller = tuple[Callable[[], Any], Callable[[Any], object]]
 Callers = Callable[[str], Caller]
 
@@ -63,13 +63,13 @@ def python_redis_lock() -> Callers:
 
 
 def redlock_py() -> Callers:
-    # Ours has the same import name; programs.py lets each see its own only.
+    # Our package has the same import name. programs.py makes only one of them visible to each program.
     import hiredis  # noqa: F401
 
     nodes = [
         {"host": "127.0.0.1", "port": port, "max_connections": max(CALLERS, 100)} for port in ports
     ]
-    # Zero would be its default of three tries.
+    # Zero would mean its default of three attempts.
     client = importlib.import_module("redlock").Redlock(
         nodes, retry_count=1_000_000 if mode == "handoff" else 1
     )
@@ -114,7 +114,8 @@ def pairs(of: Callers) -> None:
 def handoff(of: Callers) -> None:
     stamps: list[tuple[int, int, int]] = []
     ways = [of("handoff") for _ in range(CALLERS)]
-    # Nobody asks again before all had it: else who gives it back takes it at once, and the others only look on.
+    # A caller tries again only after all callers have had the lock. Otherwise the releasing caller would acquire it
+    # again immediately, and the others would only wait.
     wave = threading.Barrier(CALLERS)
     take, give = of("first")
     give(take())

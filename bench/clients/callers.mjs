@@ -1,5 +1,5 @@
-// Node libraries, a loop per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS (see ../programs.py).
-// MODE: pairs, fenced, handoff, hold.
+// Node.js libraries with a loop per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS (see ../programs.py). MODE:
+// pairs, fenced, handoff, hold.
 
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
@@ -11,7 +11,7 @@ const CALLERS = Number(callers);
 const SECONDS = Number(seconds);
 const now = () => Number(process.hrtime.bigint());
 
-// Each gives, for a name, how to take its lock and how to give back what was taken.
+// Each library returns, for a name, a function that acquires its lock and one that releases it.
 const LIBRARIES = {
   async redlock() {
     const client = await ours();
@@ -21,7 +21,7 @@ const LIBRARIES = {
     };
   },
 
-  /** A lock for each request, as of `order:${id}`. */
+  /** A new lock for each request, as for `order:${id}`. */
   async "redlock-new"() {
     const client = await ours();
     return (name) => {
@@ -66,7 +66,7 @@ const LIBRARIES = {
   async "node-redlock-5"() {
     const { default: Redlock } = await import("redlock");
     const client = new Redlock(await connected(), { retryCount: mode === "handoff" ? -1 : 0 });
-    // Without a listener an error of a single node ends the process.
+    // Without a listener, an error of a single node ends the process.
     client.on("error", () => {});
     return (name) => ({
       take: () => (mode === "hold" ? renewed(client, name) : client.acquire([name], 10_000)),
@@ -87,7 +87,7 @@ const LIBRARIES = {
   async "redis-semaphore"() {
     const { Mutex, RedlockMutex } = await import("redis-semaphore");
     const clients = await connected();
-    // Its renewal is a timer per lock: pairs do without.
+    // It uses one renewal timer per lock, which pairs do not need.
     const options = { lockTimeout: 10_000, acquireTimeout: Infinity };
     if (mode !== "hold") options.refreshInterval = 0;
     return (name) => {
@@ -124,7 +124,7 @@ async function connected() {
   });
 }
 
-/** node-redlock 5 renews in a routine only. */
+/** node-redlock 5 renews only inside a routine. */
 function renewed(client, name) {
   return new Promise((taken) => {
     client.using([name], 10_000, async (signal) => {
@@ -138,7 +138,7 @@ function renewed(client, name) {
   });
 }
 
-/** Says that all is warm; what follows is measured. */
+/** Reports that everything is warm. The measurement starts then. */
 async function begin() {
   process.stdout.write("ready\n");
   await once(process.stdin, "data");
@@ -207,7 +207,8 @@ async function handoff(of) {
     stamps.push([asked, taken, now()]);
     await give(lease);
   };
-  // Nobody asks again before all had it: else who gives it back takes it at once, and the others only look on.
+  // A caller tries again only after all callers have had the lock. Otherwise the releasing caller would acquire it
+  // again immediately, and the others would only wait.
   const waves = async () => {
     for (;;) await Promise.all(ways.map(work));
   };
@@ -219,7 +220,7 @@ async function handoff(of) {
 const threads = () => readdirSync("/proc/self/task").length;
 const memory = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync("/proc/self/status", "utf8"))[1]);
 
-/** What is there once, however many leases there are, comes with the first tenth. */
+/** The first tenth includes everything that is allocated once, however many leases there are. */
 async function hold(of) {
   const [empty, count, start] = [memory(), threads(), performance.now()];
   const [leases, tenth] = [[], CALLERS / 10];

@@ -1,5 +1,8 @@
-//! The core: `callers LIBRARY MODE PORT[,PORT...] CALLERS SECONDS` (bench/programs.py). LIBRARY: redlock (tasks of one thread's runtime,
-//! which the client is told of), redlock-background (which it is not told of) or redlock-blocking (a thread per caller, no runtime); MODE: pairs, fenced, handoff, hold, once.
+//! Benchmarks the core: `callers LIBRARY MODE PORT[,PORT...] CALLERS SECONDS` (bench/programs.py).
+//!
+//! LIBRARY is redlock (tasks of one thread's runtime, which the client uses), redlock-background (the client does not
+//! use the runtime) or redlock-blocking (a thread per caller, no runtime). MODE is pairs, fenced, handoff, hold or
+//! once.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are printed")]
 #![allow(unreachable_pub, reason = "`measure` is shared with a program of its own")]
@@ -112,7 +115,8 @@ async fn handoff(client: &Redlock, arguments: &Arguments) -> Result<(), Error> {
         noted.borrow_mut().push([asked, taken, stamp()]);
         lease.release().await.expect("released");
     };
-    // Nobody asks again before all had it: else who gives it back takes it at once, and the others only look on.
+    // A caller tries again only after all callers have had the lock. Otherwise the releasing caller would acquire it
+    // again immediately, and the others would only wait.
     let waves = async {
         loop {
             join_all((0..arguments.callers).map(work)).await;
@@ -124,8 +128,8 @@ async fn handoff(client: &Redlock, arguments: &Arguments) -> Result<(), Error> {
     }
 }
 
-/// So many leases held and renewed: what it costs this process. What is there once, however many there are, comes with the first
-/// tenth.
+/// Measures the cost of this many held and renewed leases to this process. The first tenth includes everything that is
+/// allocated once, however many there are.
 async fn hold(client: &Redlock, arguments: &Arguments) -> Result<(), Error> {
     let (empty, alone, start) = (memory_kb(), threads(), Instant::now());
     let (mut leases, first) = (Vec::with_capacity(arguments.callers), arguments.callers / 10);
@@ -147,7 +151,7 @@ async fn hold(client: &Redlock, arguments: &Arguments) -> Result<(), Error> {
     ))
 }
 
-/// As many at once as a busy server has: the time this takes is told, too.
+/// Acquires as many at once as a busy server has, and measures the time.
 async fn take(client: &Redlock, these: Range<usize>, leases: &mut Vec<Lease>) -> Result<(), Error> {
     for part in these.collect::<Vec<_>>().chunks(1000) {
         let asked = part.iter().map(|number| client.lock(format!("held-{number}")).acquire());

@@ -1,7 +1,10 @@
-/* The floor: what any lock has to pay, over blocking sockets and nothing else. The arguments are those of every program
- * here (bench/programs.py): floor floor MODE PORT[,PORT...] CALLERS SECONDS, with MODE pairs or handoff.
- * pairs: all callers' SETs are written to every node at once, all replies read, then so their compare-and-delete scripts.
- * With one caller and one node this is the raw blocking socket, with five nodes the N sockets, with 64 callers the pipeline. */
+/*
+ * The floor: the minimum cost of any lock, with blocking sockets and nothing else. The arguments are those of every
+ * program here (bench/programs.py): floor floor MODE PORT[,PORT...] CALLERS SECONDS, with MODE pairs or handoff. In
+ * pairs, it writes the SETs of all callers to every node at once, reads all replies, and does the same with their
+ * compare-and-delete scripts. One caller and one node measure the raw blocking socket, five nodes measure N sockets,
+ * and 64 callers measure the pipeline.
+ */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -52,7 +55,7 @@ static void send_all(int fd, const char *bytes, size_t length) {
     }
 }
 
-/* So many bytes: each reply's length is known, as each has to be a success. */
+/* Reads exactly this many bytes. Each reply has a known length, because each must be a success. */
 static void expect(int fd, size_t length, char first) {
     static char reply[65536];
     for (size_t had = 0; had < length;) {
@@ -120,7 +123,10 @@ static void pairs(double seconds) {
            count * callers, (last - begin) / 1e6, took[count / 2], took[count * 99 / 100], cpu(&after) - cpu(&before), switches);
 }
 
-/* The least a handoff costs: one script deletes and pushes, which wakes another's blocked pop, which sets the key. */
+/*
+ * The minimum cost of a handoff: one script deletes and pushes. That wakes another client's blocked pop, which sets the
+ * key.
+ */
 static int taken[2];
 
 static void *wait_and_take(void *port) {

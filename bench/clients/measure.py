@@ -1,4 +1,4 @@
-"""What every Python program here does alike: wait for the word to start, and say what it took."""
+"""The common part of every Python program here: it waits for the start signal and prints the measured values."""
 
 import json
 import os
@@ -10,26 +10,26 @@ from collections.abc import Callable
 
 
 def begin() -> None:
-    """Says that all is warm; what follows is measured."""
+    """Reports that everything is warm. The measurement starts then."""
     print("ready", flush=True)
     sys.stdin.readline()
 
 
 def finish(result: dict[str, object]) -> None:
-    # At once: nobody measures how long a library needs to close.
+    # Ends immediately, because the time that a library needs to close is not measured.
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
     os._exit(0)
 
 
 def used() -> tuple[float, int]:
-    """CPU seconds and switches between threads of this process so far."""
+    """Returns the CPU seconds and context switches of this process so far."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime, usage.ru_nvcsw + usage.ru_nivcsw
 
 
 class Measured:
-    """A stretch of pairs, timed by their callers."""
+    """A series of pairs, timed by their callers."""
 
     def __init__(self, seconds: float) -> None:
         self.took: list[float] = []
@@ -58,7 +58,7 @@ def memory_kb() -> int:
 
 
 class Held:
-    """What so many leases cost. What is there once, however many there are, comes with the first tenth."""
+    """The cost of many leases. The first tenth includes everything that is allocated once, however many there are."""
 
     def __init__(self, count: int) -> None:
         self.count, self.tenth = count, count // 10

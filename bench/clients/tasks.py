@@ -1,4 +1,4 @@
-"""asyncio libraries, a task per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS [uvloop] (see ../programs.py).
+"""asyncio libraries with a task per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS [uvloop] (see ../programs.py).
 
 MODE: pairs, fenced, handoff, hold.
 """
@@ -14,7 +14,7 @@ from measure import Held, Measured, begin, finish
 library, mode, listed, callers, seconds = sys.argv[1:6]
 ports = [int(port) for port in listed.split(",")]
 CALLERS, SECONDS = int(callers), float(seconds)
-# Takes the lock of a name, and gives back what was taken.
+# Acquires the lock of a name, and releases what was acquired.
 Caller = tuple[Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[object]]]
 Callers = Callable[[str], Caller]
 
@@ -38,7 +38,7 @@ def redis_py() -> Callers:
     client = redis.asyncio.Redis(port=ports[0], max_connections=max(CALLERS, 100))
 
     def of(name: str) -> Caller:
-        # Not thread local: tasks are of one thread.
+        # Not thread-local, because all tasks run in one thread.
         lock = client.lock(name, timeout=10, thread_local=False)
         return lock.acquire, lambda _: lock.release()
 
@@ -90,7 +90,8 @@ async def handoff(of: Callers) -> None:
         await give(lease)
 
     async def waves() -> None:
-        # Nobody asks again before all had it: else who gives it back takes it at once, and the others only look on.
+        # A caller tries again only after all callers have had the lock. Otherwise the releasing caller would acquire it
+        # again immediately, and the others would only wait.
         while True:
             await asyncio.gather(*(work(way) for way in ways))
 

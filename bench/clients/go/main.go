@@ -1,5 +1,6 @@
-// Go libraries, a goroutine per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS (see ../../programs.py).
-// LIBRARY: redsync, bsm, and either with -autopipe: go-redis packs what many callers send. MODE: pairs, handoff.
+// Go libraries with a goroutine per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS (see ../../programs.py).
+// LIBRARY: redsync, bsm, and either with -autopipe, where go-redis batches the commands of many callers. MODE: pairs,
+// handoff.
 package main
 
 import (
@@ -36,7 +37,7 @@ var (
 	input    = bufio.NewReader(os.Stdin)
 )
 
-// Takes a name's lock; what it gives back releases it.
+// Acquires the lock of a name and returns the function that releases it.
 type take func() (func() error, error)
 
 func number(text string) float64 {
@@ -70,7 +71,7 @@ func bsm() func(name string) take {
 	locker := redislock.New(connect(ports[0]))
 	var options *redislock.Options
 	if mode == "handoff" {
-		// The strategy and interval of its own documentation.
+		// The strategy and interval of the library's documentation.
 		options = &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)}
 	}
 	ctx := context.Background()
@@ -120,7 +121,7 @@ func stamp() int64 {
 	return now.Nano()
 }
 
-// Says that all is warm; what follows is measured.
+// Reports that everything is warm. The measurement starts then.
 func begin() {
 	fmt.Println("ready")
 	_, err := input.ReadString('\n')
@@ -190,7 +191,8 @@ func handoff(way take) {
 		check(give())
 	}
 	go func() {
-		// Nobody asks again before all had it: else who gives it back takes it at once, and the others only look on.
+		// A caller tries again only after all callers have had the lock. Otherwise the releasing caller would acquire it
+  // again immediately, and the others would only wait.
 		for {
 			var wave sync.WaitGroup
 			for range callers {

@@ -1,4 +1,4 @@
-//! rslock: the arguments of ../../../programs.py; MODE: pairs, handoff.
+//! Benchmarks rslock with the arguments of ../../../programs.py. MODE: pairs, handoff.
 
 #[path = "../../measure.rs"]
 #[allow(dead_code, reason = "shared with the core's program")]
@@ -17,7 +17,7 @@ async fn main() {
     let arguments = Arguments::read();
     let mut manager = LockManager::new(arguments.urls.clone());
     if arguments.mode == "handoff" {
-        // Its default is three tries; the delay between them stays its own.
+        // Its default is three attempts. The delay between them stays unchanged.
         manager.set_retry(u32::MAX, Duration::from_millis(200));
         return handoff(manager, arguments).await;
     }

@@ -12,7 +12,10 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Redisson, a thread per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS (see ../../../../../programs.py). MODE: pairs, handoff, hold. */
+/**
+ * Redisson with a thread per caller: LIBRARY MODE PORT[,PORT...] CALLERS SECONDS (see ../../../../../programs.py).
+ * MODE: pairs, handoff, hold.
+ */
 public final class Callers {
   private static final List<RedissonClient> CLIENTS = new ArrayList<>();
   private static int callers;
@@ -90,7 +93,8 @@ public final class Callers {
     first.unlock();
     begin();
     List<String> stamps = new ArrayList<>();
-    // Nobody asks again before all had it: else who gives it back takes it at once, and the others only look on.
+    // A caller tries again only after all callers have had the lock. Otherwise the releasing caller would acquire it
+    // again immediately, and the others would only wait.
     CyclicBarrier wave = new CyclicBarrier(callers);
     for (int i = 0; i < callers; i++) {
       start(
@@ -120,7 +124,7 @@ public final class Callers {
     int threads = threads();
     List<RLock> locks = new ArrayList<>();
     for (int i = 0; i < callers; i++) {
-      // What is there once, however many there are, comes with the first tenth.
+      // The first tenth includes everything that is allocated once, however many there are.
       if (i == callers / 10) first = status("VmRSS:");
       locks.add(lock("held-" + i));
       locks.get(i).lock();
@@ -160,7 +164,7 @@ public final class Callers {
     for (Thread thread : threads) thread.join();
   }
 
-  /** CPU seconds of this process, and switches of the threads that still live. */
+  /** CPU seconds of this process, and context switches of its running threads. */
   private static Used used() throws IOException {
     var bean = (com.sun.management.OperatingSystemMXBean) java.lang.management.ManagementFactory.getOperatingSystemMXBean();
     long switches = 0;
@@ -185,7 +189,7 @@ public final class Callers {
     return 0;
   }
 
-  /** Says that all is warm; what follows is measured. */
+  /** Reports that everything is warm. The measurement starts then. */
   private static void begin() throws IOException {
     System.out.println("ready");
     while (System.in.read() != '\n') continue;
