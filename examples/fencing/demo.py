@@ -1,6 +1,7 @@
-"""A holder is frozen for longer than its ttl, and writes when somebody else has the lock: the store refuses it.
+"""A holder is frozen for longer than its TTL and writes after another process has acquired the lock. The store refuses
+it.
 
-Starts a throw-away Redis. Fails if it is not as told.
+Starts a throw-away Redis. Fails if any step differs.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ def throw_away_redis() -> Iterator[str]:
 
 
 class Holder:
-    """A process that wants the lock. It says what it does, a line each."""
+    """A process that wants the lock. It prints each action on a line."""
 
     def __init__(self, language: str, redis: str, store: str) -> None:
         self.language = language
@@ -57,7 +58,7 @@ class Holder:
         )
 
     def expect(self, word: str) -> str:
-        """The second word of its next line; the first must be this."""
+        """Checks the first word of its next line and returns the second."""
         said = self.process.stdout.readline().split()
         check(said[:1] == [word], f"{self.language} says {said}, not {word!r}")
         return said[1]

@@ -1,4 +1,4 @@
-// Takes the lock, writes, and writes again when told to: holder.mjs REDIS STORE
+// Acquires the lock, writes, and writes again on a command: holder.mjs REDIS STORE
 import { once } from "node:events";
 import { LockLost, Redlock } from "redlock-native";
 
@@ -17,7 +17,7 @@ try {
     await write(lease);
     lease.ensureHeld();
     console.log("holds", lease.key);
-    // Whatever stops a process between its check and its write: here, one line from the demo.
+    // Stands for any pause between a check and its write. Here the process waits for one line from the demo.
     await once(process.stdin, "data");
     await write(lease);
   });

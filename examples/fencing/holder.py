@@ -1,4 +1,4 @@
-"""Takes the lock, writes, and writes again when told to: holder.py REDIS STORE"""
+"""Acquires the lock, writes, and writes again on a command: holder.py REDIS STORE"""
 
 import sys
 import urllib.error
@@ -30,7 +30,7 @@ try:
         write(lease)
         lease.ensure_held()
         say("holds", lease.key)
-        # Whatever stops a process between its check and its write: here, one line from the demo.
+        # Stands for any pause between a check and its write. Here the process waits for one line from the demo.
         sys.stdin.readline()
         write(lease)
     say("released", lease.key)

@@ -1,4 +1,4 @@
-"""The guarded resource: rows in SQLite behind HTTP, where no write with a stale fencing token gets in.
+"""The guarded resource: rows in SQLite behind HTTP. The store refuses every write with a stale fencing token.
 
 PUT /ROW with the token in the header Fencing-Token: 204, or 412 if the row has seen a larger one.
 """
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 TABLE = "CREATE TABLE guarded (row TEXT PRIMARY KEY, value TEXT, token INTEGER NOT NULL)"
-# One statement checks and writes: between a SELECT and an UPDATE somebody else could come. Not `>`: a holder
-# writes many times with the one token of its lease.
+# One statement checks and writes, because another holder could write between a SELECT and an UPDATE. Not `>`, because a
+# holder writes many times with the one token of its lease.
 WRITE = """
 INSERT INTO guarded VALUES (?, ?, ?)
 ON CONFLICT (row) DO UPDATE SET value = excluded.value, token = excluded.token
@@ -27,7 +27,7 @@ class Store:
         self.statement = WRITE if guarded else UNGUARDED
 
     def write(self, row: str, value: str, token: int) -> bool:
-        """False if the row has seen a larger token."""
+        """Writes a row. Returns false if the row has seen a larger token."""
         return self.rows.execute(self.statement, (row, value, token)).rowcount == 1
 
     def read(self, row: str) -> str:
@@ -36,7 +36,7 @@ class Store:
 
 @contextlib.contextmanager
 def serving(store: Store) -> Iterator[str]:
-    """Serves the store, one request after the other; gives its address."""
+    """Serves the store, one request after the other. Yields its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:

@@ -1,4 +1,4 @@
-"""A flash sale over a throw-away Redis, with the lock and without. Fails if it is not as told."""
+"""A flash sale over a throw-away Redis, with the lock and without. Fails if any step differs."""
 
 import contextlib
 import itertools
@@ -41,7 +41,7 @@ def throw_away_redis() -> Iterator[str]:
 
 
 class Seller:
-    """A seller process that is ready, and sells once told to."""
+    """A ready seller process, which sells on a command."""
 
     all: ClassVar[list["Seller"]] = []
 
@@ -106,7 +106,7 @@ def sale(shop: redis.Redis, url: str, guarded: bool) -> list[dict]:
 
 
 def meet(shop: redis.Redis, first: Seller, second: Seller) -> None:
-    """Two tickets, and the second seller comes when the first is in the middle of a sale."""
+    """Sells two tickets. The second seller arrives when the first one is in the middle of a sale."""
     shop.flushall()
     shop.set("stock", 2)
     first.go()

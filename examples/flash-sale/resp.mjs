@@ -1,4 +1,4 @@
-// The few lines of a Redis client that the demo's shop needs: one command at a time, simple answers.
+// The minimal Redis client that the demo's shop needs: one command at a time, simple replies.
 import { once } from "node:events";
 import { createConnection } from "node:net";
 

@@ -1,6 +1,5 @@
-// Sells tickets until none is left or LIMIT is reached: reads the stock, checks it, writes it.
-//
-// seller.mjs URL GUARDED(1|0) LIMIT TTL PAUSE    (seconds)
+// Sells tickets until none is left or LIMIT is reached: reads the stock, checks it, writes it. seller.mjs URL
+// GUARDED(1|0) LIMIT TTL PAUSE    (seconds)
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
@@ -11,7 +10,7 @@ const shop = connect(url);
 const lock = new Redlock([url]).lock("flash-sale", { ttl: Number(ttl) * 1000 });
 const now = () => Number(process.hrtime.bigint());
 
-// Sells one ticket. The pause is what a real shop needs to charge a card.
+// Sells one ticket. A real shop needs the pause to charge a card.
 async function sell() {
   const from = now();
   const stock = Number(await shop.send("GET", "stock"));

@@ -20,7 +20,7 @@ lock = redlock.Redlock([url]).lock("flash-sale", ttl=ttl)
 
 
 def sell() -> bool:
-    """Sells one ticket. The pause is what a real shop needs to charge a card."""
+    """Sells one ticket. A real shop needs the pause to charge a card."""
     begin = time.monotonic_ns()
     stock = int(shop.get("stock"))
     if stock == 0:

@@ -1,6 +1,6 @@
-"""A worker whose locks Prometheus sees: PORT is where it asks, REDIS_URL the server.
+"""A worker with lock metrics for Prometheus. PORT is the metrics port, and REDIS_URL the server.
 
-Grafana shows them by dashboard.json; prometheus.yml says where to ask.
+prometheus.yml configures the scrape, and dashboard.json is a Grafana dashboard.
 """
 
 import os

@@ -1,4 +1,4 @@
-//! A tower layer: of the requests that have the same key, one at a time is served, on all hosts together.
+//! A tower layer that serves requests with the same key one at a time, across all hosts.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use redlock::{Error, Redlock};
 use tower::{Layer, Service};
 
-/// Puts each request under the lock that it has a key for; one without a key is served as it comes.
+/// Serves each request under the lock of its key. A request without a key needs no lock.
 #[derive(Clone)]
 pub struct OneAtATime<F> {
     redlock: Redlock,
@@ -16,7 +16,7 @@ pub struct OneAtATime<F> {
 }
 
 impl<F> OneAtATime<F> {
-    /// `key` says which lock a request needs.
+    /// `key` returns the lock name of a request.
     pub fn new(redlock: Redlock, key: F) -> Self {
         Self { redlock, key: Arc::new(key) }
     }
@@ -44,7 +44,7 @@ impl<S: Clone, F> Clone for Locked<S, F> {
     }
 }
 
-/// What went wrong: the lock, or the service below.
+/// The cause of a failure: the lock, or the inner service.
 #[derive(Debug)]
 pub enum Failed<E> {
     Lock(Error),
@@ -69,7 +69,7 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        // The one that said it is ready serves this request; its copy takes its place.
+        // The service that reported readiness serves this request, and its clone takes its place.
         let copy = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, copy);
         let lock = (self.key)(&request).map(|key| self.redlock.lock(key));
@@ -78,7 +78,7 @@ where
                 return inner.call(request).await.map_err(Failed::Service);
             };
             let lease = lock.acquire().await.map_err(Failed::Lock)?;
-            // Whoever loses the lock serves nothing any more: the future of the service is dropped.
+            // A request that loses its lock is not served any further: the future of the service is dropped.
             let served = tokio::select! {
                 served = inner.call(request) => served.map_err(Failed::Service),
                 lost = lease.lost() => return Err(Failed::Lock(lost)),

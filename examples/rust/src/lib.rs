@@ -1,4 +1,4 @@
-//! What a service does under a lock: a payment that is made once, and a layer that serves one request at a time.
+//! A service under a lock: a payment that is made once, and a layer that serves one request at a time.
 
 pub mod layer;
 pub mod payments;

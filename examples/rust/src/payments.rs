@@ -1,6 +1,6 @@
-//! A payment is made once for each `Idempotency-Key`, however often it is asked for, and by however many clients at once.
+//! Makes one payment for each `Idempotency-Key`, however often and by however many clients it is requested.
 //!
-//! A client that goes away ends its request, and its lease with it: the next one waits no longer than for that.
+//! If a client disconnects, its request and its lease end. The next one need not wait longer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use redlock::{ErrorKind, Redlock};
 
-/// What the service has. The results would be in a database.
+/// The state of the service. A real service would store the results in a database.
 #[derive(Clone)]
 pub struct Payments {
     pub redlock: Redlock,
     pub results: Arc<Mutex<HashMap<String, u64>>>,
-    /// How long a payment takes.
+    /// The duration of a payment.
     pub work: Duration,
 }
 

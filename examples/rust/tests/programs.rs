@@ -1,4 +1,4 @@
-//! The examples as they run: over a node in memory, and the cron job over a server as two hosts.
+//! Runs the examples: over a node in memory, and the cron job over a server as two hosts.
 
 use std::collections::HashMap;
 use std::process::{Command, Output};
@@ -95,7 +95,7 @@ async fn the_layer_serves_one_request_at_a_time() {
     assert_eq!(seen.lock().unwrap().1, 1);
     let both = tokio::join!(ask("free"), ask("free"));
     assert!(both.0.is_ok() && seen.lock().unwrap().1 == 2);
-    // Whoever loses the lock is served no further.
+    // A request that loses its lock is not served any further.
     let (lost, _) = tokio::join!(ask("a"), async {
         tokio::time::sleep(Duration::from_millis(20)).await;
         redlock.lose("a").await.unwrap()
@@ -119,7 +119,7 @@ fn smol_runs_one_body_after_the_other() {
     assert!(number(lines[0]) == number(lines[1]) && number(lines[2]) == number(lines[3]), "{said}");
 }
 
-/// A server at a socket in a folder of its own.
+/// A server at a socket in a separate folder.
 struct Server(std::process::Child, std::path::PathBuf);
 
 impl Drop for Server {

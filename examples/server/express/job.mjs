@@ -1,9 +1,11 @@
-// What the server does: one job at a time, whoever asks and however many servers there are.
+// The server's work: one job at a time, for all callers and all servers.
 import { setTimeout as sleep } from "node:timers/promises";
 
 const WORK = 900;
 
-/** Answers 200 once the job is done, 409 at once if it is running already: here or on another server. */
+/**
+ * Responds with 200 once the job is done, or immediately with 409 if it is already running on this or another server.
+ */
 export function jobHandler(redlock, name) {
   const lock = redlock.lock(name, { ttl: 1000, wait: 0 });
   return async (_request, response) => {

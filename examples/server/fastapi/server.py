@@ -1,4 +1,4 @@
-"""One job at a time, whoever asks and however many servers there are.
+"""Runs one job at a time, for all callers and all servers.
 
 pip install -r requirements.txt && uvicorn server:app, then: curl -X POST localhost:8000/job
 """
@@ -20,7 +20,7 @@ redis = redlock.Redlock(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"))
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Requests under way end before this does, and release what they hold."""
+    """Waits for requests in progress, which release their locks."""
     async with redis:
         yield
 
@@ -30,7 +30,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.exception_handler(redlock.LockTimeout)
 async def running(request: Request, error: redlock.LockTimeout) -> PlainTextResponse:
-    """Answers 409 at once if it is running already: here or on another server. Other errors are a 500."""
+    """Responds immediately with 409 if the job is already running on this or another server. Other errors are a 500."""
     return PlainTextResponse("running already\n", 409)
 
 
@@ -43,7 +43,7 @@ async def job() -> PlainTextResponse:
 
 @app.post("/report")
 def report() -> PlainTextResponse:
-    """The same in a thread: FastAPI runs a plain function in one."""
+    """The same in a thread, because FastAPI runs a plain function in one."""
     with redis.lock("report", ttl=1, wait=0):
         time.sleep(WORK)
     return PlainTextResponse("done\n")

@@ -1,6 +1,6 @@
-//! A cron job on several hosts, without a runtime: one of them does it, the others find it taken.
+//! A cron job on several hosts, without a runtime. One of them does the work, and the others find the lock held.
 //!
-//! `REDLOCK_NODES="redis://..." cron`; exits with 0 whether it did the work or somebody else does.
+//! `REDLOCK_NODES="redis://..." cron` exits with 0 if it or another host did the work.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redlock::{Error, Redlock};
 
 fn main() -> Result<(), Error> {
     let client = Redlock::from_env()?;
-    // For longer than the hosts' clocks are apart, as one of them may be done before another begins.
+    // Longer than the clock skew between the hosts, because one host may be done before another begins.
     let tick =
         client.lock("nightly").ttl(Duration::from_secs(60)).min_hold(Duration::from_secs(30));
     let Some(lease) = tick.try_acquire_blocking()? else {
@@ -16,7 +16,7 @@ fn main() -> Result<(), Error> {
         return Ok(());
     };
     for part in 1..=3 {
-        // Before each step that others would see: a host that was suspended must not go on.
+        // Before each externally visible step, because a host that was suspended must not continue.
         lease.ensure_held()?;
         println!("part {part} of 3");
     }

@@ -1,4 +1,4 @@
-//! Another executor: the futures of the library run anywhere, and its I/O on a thread of its own.
+//! Another executor: the futures of the library run on any executor. Its I/O runs on a separate thread.
 
 use redlock::{Error, Redlock};
 
