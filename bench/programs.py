@@ -1,7 +1,7 @@
 """The measured programs: their library, their command line, and their abilities.
 
 All of them take the same arguments, LIBRARY MODE PORT[,PORT...] CALLERS SECONDS. They print `ready` when they are warm,
-wait for a line, work for SECONDS, and print one JSON object.The modes are:
+wait for a line, work for SECONDS, and print one JSON object. The modes are:
 
 - `pairs`: acquire and release in a closed loop, with a separate name for each caller
 - `fenced`: the same with fencing tokens
