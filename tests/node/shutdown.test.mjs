@@ -16,7 +16,7 @@ import { describe, test } from "./testing.mjs";
 const shared = serverForSuite();
 const kinds = { "memory://": () => `memory://${fresh()}`, "redis://": () => shared.server.url };
 
-/** Runs a body under the lock until it is told to end. Returns its outcome. */
+/** Runs a body under the lock until `leave` is called. Returns its outcome. */
 function running(redlock, name, options = {}) {
   const { promise: entered, resolve: enter } = deferred();
   const { promise: left, resolve: leave } = deferred();

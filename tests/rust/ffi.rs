@@ -89,7 +89,7 @@ async fn a_lease_that_ended_before_its_caller_ran_is_asked_for_again_within_one_
     assert!(acquire.accept(granted).is_none(), "an ended lease was handed out");
     let again = acquire.accept(acquire.ask().await).expect("a lease in time").unwrap().unwrap();
     assert!(again.is_held());
-    // The wait comes out of its own budget, not the lock's.
+    // The wait comes out of the call's budget, not the lock's.
     let short = Acquire::new(&lock, Some(30.0), Unit::Milliseconds, None).unwrap();
     let error = short.accept(short.ask().await).unwrap().unwrap_err();
     assert_eq!(error.code(), "timeout", "{error}");

@@ -1,4 +1,4 @@
-//! What no retry can change is raised at once, whatever `wait` is.
+//! Errors that no retry can change are returned immediately, whatever `wait` is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,7 +58,7 @@ async fn a_right_that_only_the_keys_lack_ends_an_acquire_without_wait() {
     let redlock = Redlock::builder([url_as(&server, "app:s3cret-word@")]).build().unwrap();
     let error = error_of(&redlock).await;
     assert!(error.to_string().contains("NOPERM"), "{error}");
-    // It is no verdict for good: the next call asks again.
+    // The refusal is not remembered. The next call tries again.
     assert_eq!(server.ask(&format!("ACL SETUSER app {RIGHTS}")), "+OK");
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
 }
@@ -98,7 +98,7 @@ async fn a_refused_login_behind_sentinels_and_in_a_cluster_ends_an_acquire_witho
 async fn in_a_quorum_only_a_majority_of_refusals_ends_an_acquire() {
     let (refusing, open) = ([with_password(), with_password()], Server::start());
     let url = |server: &Server| url_as(server, "");
-    // Of the other two one is down: no quorum, and yet it may come back.
+    // One of the other two nodes is down. No quorum is possible now, but the node may return.
     let down = Server::start();
     let urls = [url(&refusing[0]), url(&down), url(&open)];
     let redlock = builder(urls).restart_guard(millis(0)).build().unwrap();
@@ -118,7 +118,7 @@ async fn in_a_quorum_only_a_majority_of_refusals_ends_an_acquire() {
 
 #[tokio::test]
 async fn a_refusal_that_ends_is_waited_for() {
-    // One that is not about the user.
+    // An error that does not concern the user.
     let server = Server::with(&["--maxmemory", "1"]);
     let redlock = client([&server]);
     let waiting = tokio::spawn(redlock.lock("job").acquire());

@@ -86,7 +86,7 @@ async fn bursts(url: &str) {
     println!("flat: {seen:?}");
 }
 
-// Slow: memory is measured over thousands of acquires, in a process of its own.
+// Slow: memory is measured over thousands of acquires, in a separate process.
 #[tokio::test]
 async fn nothing_grows() {
     if let Ok(url) = std::env::var(URL) {
@@ -140,7 +140,7 @@ async fn hours(redlock: &Redlock, seen: bool) -> usize {
 }
 
 #[cfg(target_env = "gnu")]
-// Slow: memory is measured over thousands of acquires, in a process of its own.
+// Slow: memory is measured over thousands of acquires, in a separate process.
 #[tokio::test]
 async fn nothing_of_long_leases_waits_for_their_end() {
     let Ok(url) = std::env::var(URL) else {
