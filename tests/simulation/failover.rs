@@ -15,7 +15,7 @@ impl World {
         self.at(at, Event::Broken { client, node, epoch });
     }
 
-    /// The node's replica becomes the primary.
+    /// Promotes the node's replica.
     pub(super) fn switch(&mut self, node: usize, stale: Time, down: Time) {
         let now = self.now;
         let count = self.servers[node].replicas.len();
