@@ -94,7 +94,9 @@ def test_node_s_page_has_every_name_field_and_option() -> None:
     exported = re.findall(
         r"\b(\w+)(?=,| \})", " ".join(re.findall("{.*?}", declared("index"), re.S))
     )
-    assert {"Redlock", "lock", "withLock", "configure", "LossReason", "AcquireOptions"} <= {*exported}
+    assert {"Redlock", "lock", "withLock", "configure", "LossReason", "AcquireOptions"} <= {
+        *exported
+    }
     names = {*exported} - {"type"}
     for interface in ("RedlockOptions", "LockOptions", "NodeReport"):
         names |= node_members(interface)

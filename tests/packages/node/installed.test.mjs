@@ -107,7 +107,8 @@ describe("a bundle", () => {
       cwd: folder,
     });
     const { stdout } = await run(process.execPath, ["out/app.cjs"], { cwd: folder });
-    const own = "ClientClosed InvalidOption LockError LockLost LockReleased LockTimeout QuorumUnavailable Unsupported";
+    const own =
+      "ClientClosed InvalidOption LockError LockLost LockReleased LockTimeout QuorumUnavailable Unsupported";
     assert.equal(stdout, `LockTimeout InvalidOption ClientClosed ${own}\nLockTimeout\n`);
   });
 });
