@@ -1,15 +1,15 @@
--- KEYS: lock keys, each of a lease of its own. ARGV: of each its token and its ttl in ms. Never creates a key and never
--- shortens.
--- Returns of each its token, or nil where it is not simply ours: extend.lua tells what it is then.
--- An error, with nothing written, where the server has no GT (before Redis 7).
--- All are read at once: before Redis 7.2 each read in a script costs as much as the script has keys.
+-- KEYS: lock keys of different leases. ARGV: the token and the TTL in ms for each key. Never creates a key and never
+-- shortens a TTL.
+-- Returns the token of each key, or nil if the key is not simply ours. extend.lua then determines the result.
+-- Returns an error and writes nothing if the server has no GT (before Redis 7).
+-- Reads all keys at once. Before Redis 7.2, each read in a script takes time proportional to the script's keys.
 local owners, answers = redis.call('MGET', unpack(KEYS)), {}
 for i, key in ipairs(KEYS) do
   local token, ttl = ARGV[2 * i - 1], ARGV[2 * i]
   answers[i] = owners[i] == token and token
-  -- GT leaves keys without ttl to NX.
+  -- NX handles keys without a TTL, which GT ignores.
   if answers[i] and redis.call('PEXPIRE', key, ttl, 'GT') == 0 then redis.call('PEXPIRE', key, ttl, 'NX') end
 end
--- Has this connection told of changes; comes after the script's own writes, or it would not be.
+-- Tracks the keys. Must follow the script's own writes, which would end the tracking.
 redis.call('EXISTS', unpack(KEYS))
 return answers

@@ -1,7 +1,7 @@
-//! A command on its way: what goes into a connection's queue, and what its answer must look like.
+//! Defines a command under way: its bytes, its purpose, and the form of its reply.
 //!
-//! Plain data: it is made by [`super::commands`], queued by [`super::pipeline`] and judged by
-//! [`super::answers`].
+//! Plain data. [`super::commands`] creates it, [`super::pipeline`] queues it, and [`super::answers`] evaluates its
+//! reply.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
@@ -17,40 +17,42 @@ use crate::clock::Instant;
 use crate::exit::UnderWay;
 use crate::node::Fault;
 
-/// What a command is for decides what becomes of it when the connection dies.
+/// The purpose of a command, which determines what happens when the connection breaks.
 #[derive(Clone)]
 pub(crate) enum Purpose {
-    /// A lease's first vote: subject to the restart guard, and not sent once nobody listens for it. `sent`: this is
-    /// the second question for it.
+    /// The first vote of a lease. The restart guard applies, and it is not sent without a waiting caller. `sent` means
+    /// that this is its second command.
     FirstVote { token: Arc<str>, sent: bool },
-    /// A later one: it, too, may put its token on a key.
+    /// A later vote, which may also set its token on a key.
     Heal(Arc<str>),
-    /// What is ours is to live longer: nothing is owed for it. What is asked then, where this only asks whose it is.
+    /// Extends keys that we own, so nothing becomes pending. It contains the follow-up command if this one only reads
+    /// the owner.
     Keep(Option<Box<Command>>),
-    /// Whether replicas and disks have what was written.
+    /// Requests the confirmation of replicas and disks.
     Confirm,
-    /// Nothing is owed for it.
+    /// Nothing becomes pending.
     Plain,
-    /// Answered as soon as there is a connection, and not sent.
+    /// Gets its reply as soon as there is a connection, and is never sent.
     Ready,
-    /// If its answer was never read, it is owed on the next connection. The keys live for `owed` at most; `until` then
-    /// is set once it is owed.
+    /// A delete, which becomes pending if its reply is not read. The field after the token is the longest remaining
+    /// life of the keys. `until` is set when it becomes pending.
     Delete { token: Arc<str>, owed: Duration, until: Option<Instant> },
-    /// A delete of these keys whoever has them: how it begins, and what its first answer leads to.
+    /// Deletes these keys regardless of their owner: the first command, and the function that builds the second one
+    /// from the first reply.
     Force {
         keys: Arc<[String]>,
         begin: fn(&[String]) -> Command,
         then: fn(&[String], &Value) -> Option<Command>,
     },
-    /// How old the server is, asked for again.
+    /// Requests the server's age again.
     Age,
-    /// Whether an idle connection still leads to the server: commands wait for the reply.
+    /// Checks whether an idle connection still works. Other commands wait for the reply.
     Probe,
 }
 
 impl Purpose {
-    /// Whether it must not be carried out for nobody: a first vote, or one that was sent on from another server and may
-    /// come behind its own delete.
+    /// Whether it must not be run without a waiting caller: a first vote, or a redirected vote that may arrive after
+    /// its own delete.
     pub(crate) fn is_for_who_listens(&self, detour: Detour) -> bool {
         match self {
             Self::FirstVote { .. } => true,
@@ -59,64 +61,64 @@ impl Purpose {
         }
     }
 
-    /// Whether it asks for a lease, or for more of one.
+    /// Whether it acquires or extends a lease.
     pub(crate) fn is_vote(&self) -> bool {
         matches!(self, Self::FirstVote { .. } | Self::Heal(_) | Self::Keep(None))
     }
 }
 
-/// Which answer a command can have; another one is an answer to something else.
+/// The form of the reply. Any other reply belongs to another command.
 #[derive(Clone)]
 pub(super) enum Expects {
-    /// Whatever it is, nobody reads it.
+    /// Any reply, because no caller reads it.
     Anything,
-    /// One that ends with this.
+    /// A reply that ends with this text.
     Echo(Arc<str>),
-    /// That, or this token alone: all was ours.
+    /// Either such a reply, or this token alone if all keys were ours.
     Token(Arc<str>),
-    /// Two: that of a `SET NX`, and the owner of a key or nothing.
+    /// Two replies: to `SET NX`, and the owner of the key if any.
     Owner,
-    /// The server's own time.
+    /// The server's time.
     Time,
-    /// As many as there are commands in it.
+    /// One reply for each command in it.
     Parts(Parts),
-    /// On how many replicas and disks it is.
+    /// The number of replicas and disks.
     Durable(Durability),
 }
 
-/// Goes before a command whose reads the server is not to remember: `CLIENT CACHING NO`, under tracking by
-/// `OPTOUT`. A key that is read while it is absent stays in the server's table until somebody writes it: one entry
-/// for each name that was ever inspected, or whose delete came too late.
+/// The prefix of a command whose reads the server must not track: `CLIENT CACHING NO`, for tracking with `OPTOUT`. The
+/// server tracks an absent key that was read until it is written. Without the prefix, every inspected name and every
+/// late delete would leave an entry.
 pub(super) const UNTRACKED: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$2\r\nNO\r\n";
 
-/// Goes before a command for a key that is on its way to a cluster's other server, which serves it to whoever knows.
-/// It cannot be said together with [`UNTRACKED`]: each ends with the next command.
+/// The prefix of a command for a key in a migrating slot, which the importing server accepts only after it. It cannot
+/// be combined with [`UNTRACKED`], because each applies only to the next command.
 pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
-/// A command for the server, with all that is known of its answer.
+/// A command for the server, with the expected form of its reply.
 #[derive(Clone)]
 pub(crate) struct Command {
-    /// As it goes over the wire.
+    /// The encoded command.
     pub(super) bytes: Vec<u8>,
-    /// What its answer must look like.
+    /// The expected reply.
     pub(super) expects: Expects,
-    /// What becomes of it when its connection dies.
+    /// What happens when the connection breaks.
     pub(super) purpose: Purpose,
-    /// How long its caller listens: a server is given at least as long before it counts as dead.
+    /// How long the caller waits. The server gets at least this time before it counts as dead.
     pub(super) timeout: Duration,
-    /// The server is not to remember that these keys were read here: nobody waits to be told of them.
+    /// Whether the server must not track these keys, because no caller waits for their changes.
     pub(super) untracked: bool,
 }
 
 impl Command {
-    /// The first of its keys, which has the hash slot of all; `None`: it has none.
+    /// Returns the first key, whose slot is that of all keys. `None` without keys.
     ///
-    /// Read from the bytes, where it is wanted: that is rarely, and a key each would be much to keep.
+    /// It is parsed from the bytes, because it is rarely needed and would take memory in each command.
     pub(super) fn key(&self) -> Option<Cow<'_, str>> {
         if let Purpose::Force { keys, .. } = &self.purpose {
             return keys.first().map(|key| Cow::Borrowed(key.as_str()));
         }
-        // `EVALSHA digest count key`, `EVAL script count key`, or the first in a transaction, or `SET key`.
+        // Either `EVALSHA digest count key`, `EVAL script count key`, the first command of a transaction, or `SET key`.
         let mut words = self.words();
         let at = match words.next()? {
             b"EVALSHA" | b"EVAL" => 2,
@@ -127,54 +129,54 @@ impl Command {
         words.nth(at).map(String::from_utf8_lossy)
     }
 
-    /// Which keys it deletes whoever has them.
+    /// Returns the keys that it deletes regardless of their owner.
     pub(super) fn forced_keys(&self) -> Arc<[String]> {
         let Purpose::Force { keys, .. } = &self.purpose else { return Arc::default() };
         Arc::clone(keys)
     }
 
-    /// All its words, one command's behind the other's.
+    /// Returns all arguments, of several commands one after the other.
     pub(super) fn words(&self) -> impl Iterator<Item = &[u8]> {
         Words::of(&self.bytes)
     }
 }
 
-/// How a command came to a server that was not asked first.
+/// How a redirected command reached its server.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Detour {
-    /// The key is on its way here: the server is told that we know.
+    /// Whether it needs the `ASKING` prefix, because the key is migrating to this server.
     pub(crate) asking: bool,
-    /// How many servers have sent it on.
+    /// The number of servers that redirected it.
     pub(crate) hops: u32,
-    /// When the first one did.
+    /// When the first server redirected it.
     pub(crate) since: Option<Instant>,
 }
 
-/// A command that was given to the connection and has no answer yet.
+/// A command that was passed to the connection and has no reply yet.
 pub(crate) struct InFlight {
-    /// As it was asked: a delete may have to be asked again.
+    /// The command, which may have to be sent again.
     pub(super) command: Command,
-    /// To whoever asked. Closed once nobody listens: then a first vote is not sent any more.
+    /// Receives the reply. Closed when the caller no longer waits, and a first vote is then not sent any more.
     pub(super) answer: oneshot::Sender<Result<Value, Fault>>,
-    /// How it came here, if it was not asked here first.
+    /// The redirects so far.
     pub(super) detour: Detour,
-    /// Sent again once, after the server had forgotten the scripts.
+    /// Whether it was sent again after the server had lost the scripts. This is done once.
     pub(super) again: bool,
-    /// Whether the `SET` was carried out, once the first of two answers is there.
+    /// Whether the `SET` succeeded, after the first of two replies.
     pub(super) set: Option<bool>,
-    /// What is there of an answer in parts.
+    /// The parts of a compound reply so far.
     parts: Vec<Value>,
-    /// A grant counts only if replicas and disks have it by then.
+    /// When replicas and disks must have confirmed a grant.
     pub(super) confirm_by: Option<Instant>,
-    /// A delete that a cluster's server sent on: counted until it is done, wherever it is.
+    /// Counts a redirected delete until it is done, on any server.
     astray: Option<Arc<()>>,
-    /// The end of the process waits for it.
-    /// Only for deletes: whatever else is cut off at the end leaves nothing that these do not take away.
+    /// Makes the end of the process wait. Used for deletes only, because deletes remove whatever other commands leave
+    /// behind.
     _under_way: Option<UnderWay>,
 }
 
 impl InFlight {
-    /// A command on its way from now on, to whoever holds the other end of `answer`.
+    /// Creates a command under way. `answer` receives its reply.
     pub(super) fn new(command: Command, answer: oneshot::Sender<Result<Value, Fault>>) -> Self {
         let delete = matches!(command.purpose, Purpose::Delete { .. });
         let under_way = delete.then(UnderWay::begin);
@@ -192,35 +194,35 @@ impl InFlight {
         }
     }
 
-    /// The command that its answer leads to, for whoever asked.
+    /// Replaces the command by its follow-up, for the same caller.
     pub(super) fn followed_by(self, command: Command) -> Self {
         Self { detour: self.detour, ..Self::new(command, self.answer) }
     }
 
-    /// A command whose answer nobody waits for.
+    /// Creates a command without a waiting caller.
     pub(super) fn unheard(command: Command) -> Self {
         Self::new(command, oneshot::channel().0)
     }
 
-    /// It leaves the server that it was asked of. A delete is counted from now on.
+    /// Called when it leaves its first server. Counts a delete from now on.
     pub(super) fn goes_astray(&mut self, counter: &Weak<()>) {
         if matches!(self.command.purpose, Purpose::Delete { .. }) && self.astray.is_none() {
             self.astray = counter.upgrade();
         }
     }
 
-    /// To be asked anew, elsewhere: nothing of an answer is there.
+    /// Discards all replies, because the command is sent again to another server.
     pub(super) fn forget_answers(&mut self) {
         (self.again, self.set) = (false, None);
         self.parts.clear();
     }
 
-    /// Whether it can be the part of the answer that is due.
+    /// Whether the value can be the next part of the reply.
     pub(super) fn fits_part(&self, parts: &Parts, value: &Value) -> bool {
         parts.fits(self.parts.len(), value)
     }
 
-    /// The whole answer, once its last part is there.
+    /// Adds a part. Returns the whole reply after the last one.
     pub(super) fn whole(&mut self, value: Value) -> Option<Value> {
         if self.has_two_answers() {
             self.set = Some(value == Value::Okay);
@@ -231,7 +233,7 @@ impl InFlight {
         (self.parts.len() == parts.count()).then(|| parts.whole(std::mem::take(&mut self.parts)))
     }
 
-    /// What goes before it on the wire, and has an answer of its own.
+    /// Returns the prefix, which has a separate reply.
     pub(super) fn before(&self) -> &'static [u8] {
         match (self.detour.asking, self.command.untracked) {
             (true, _) => ASKING,
@@ -240,17 +242,17 @@ impl InFlight {
         }
     }
 
-    /// How many bytes it is on the wire.
+    /// Returns the encoded length.
     pub(super) fn length(&self) -> usize {
         self.before().len() + self.command.bytes.len()
     }
 
-    /// Nobody listens to it any more, and so nobody wants what it would make.
+    /// Whether its effect is no longer wanted, because no caller waits for it.
     pub(super) fn is_unwanted(&self) -> bool {
         self.answer.is_closed() && self.command.purpose.is_for_who_listens(self.detour)
     }
 
-    /// Whether its answer comes in two parts, of which the first is still to come.
+    /// Whether the first of its two replies is still to come.
     pub(super) fn has_two_answers(&self) -> bool {
         let two = !self.before().is_empty() || matches!(self.command.expects, Expects::Owner);
         two && self.set.is_none()

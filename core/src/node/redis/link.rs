@@ -1,6 +1,7 @@
-//! What a node may know of its connection without asking it.
+//! Shares the state of a connection with its node.
 //!
-//! Written by the connection's task, read by anybody: hence atomics and a mutex that is held for a copy only.
+//! The connection task writes it, and any thread may read it. Therefore it consists of atomics and of mutexes that are
+//! locked only briefly.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,100 +13,100 @@ use crate::clock::Instant;
 use crate::node::{Fault, Outage};
 use crate::spelling::spelled;
 
-/// After this long without a command a connection is probed before the next one.
+/// The idle time after which a connection is probed before the next command.
 const MAX_IDLE: Duration = Duration::from_secs(10);
 
-/// From when on a node may take first votes.
+/// When a server takes first votes.
 #[derive(Clone, Copy, Default)]
 pub(super) enum VotesFrom {
-    /// There is no guard, or the server is old enough.
+    /// Immediately, because the guard is off or the server is old enough.
     #[default]
     Now,
-    /// It restarted, and may have forgotten what others hold.
+    /// The server restarted, and may have lost leases.
     At(Instant),
-    /// Its age cannot be read.
+    /// Never, because its age cannot be read.
     Never,
 }
 
-/// The connection's state, for its node.
+/// The state of the connection for its node.
 #[derive(Default)]
 pub(super) struct Link {
     /// Whether there is a connection.
     open: AtomicBool,
     /// When a command was last sent over it, in nanoseconds of the client's clock.
     used: AtomicU64,
-    /// Whether the server tells of changes by itself.
+    /// Whether the server pushes changes.
     pushes: AtomicBool,
     deletes_by: Mutex<Option<Delete>>,
-    /// From when on the server takes first votes.
+    /// When the server takes first votes.
     votes_from: Mutex<VotesFrom>,
-    /// From when on the server takes first votes in hash slots that another server had before. Until then it may lack
-    /// what that server granted last.
+    /// When the server takes first votes in hash slots that another server had before. Until then it may lack the last
+    /// grants of that server.
     slots_from: Mutex<HashMap<u16, Instant>>,
-    /// Deletes that were asked over this connection and have no answer yet.
+    /// The number of deletes over this connection without a reply.
     deletes: AtomicUsize,
-    /// Some key holds more than any token has: no values are read that are not cut short.
+    /// Whether some key holds a value that is longer than any token. Values are then only read up to a limit.
     long_values: AtomicBool,
-    /// How many connections there were so far.
+    /// The number of connections so far.
     opened: AtomicU64,
-    /// Until when deletes are to be sent again: the keys expire by then.
+    /// Until when deletes must be sent again. The keys expire by then.
     owed_until: Mutex<Option<Instant>>,
-    /// What is logged while the server cannot be used.
+    /// The outage log of the server.
     pub(super) outage: Outage,
 }
 
 impl Link {
-    /// Whether there is a connection that commands may go out over now: it was not idle for long.
+    /// Whether commands can be sent immediately: there is a connection that was not idle for long.
     pub(super) fn is_ready(&self, now: impl FnOnce() -> Instant) -> bool {
         self.open.load(Ordering::Relaxed) && !self.is_idle(now())
     }
 
-    /// Whether nothing was sent for long: a NAT or a load balancer on the way may have forgotten the connection.
+    /// Whether nothing was sent for long. A NAT or a load balancer on the way may have dropped the connection.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let used = Duration::from_nanos(self.used.load(Ordering::Relaxed));
         now.since(Instant::from_start(used)) > MAX_IDLE
     }
 
-    /// The connection is in use.
+    /// Records the use of the connection.
     pub(super) fn set_used(&self, now: Instant) {
         self.used.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether changes of keys are told by push at this moment.
+    /// Whether the server currently pushes changes of keys.
     pub(super) fn pushes(&self) -> bool {
         self.pushes.load(Ordering::Relaxed)
     }
 
-    /// How many connections came after another one.
+    /// Returns how many connections replaced an earlier one.
     pub(super) fn reconnects(&self) -> u64 {
         self.opened.load(Ordering::Relaxed).saturating_sub(1)
     }
 
-    /// Whether some key holds more than any token has.
+    /// Whether some key holds a value that is longer than any token.
     pub(super) fn has_long_values(&self) -> bool {
         self.long_values.load(Ordering::Relaxed)
     }
 
-    /// One that does was read.
+    /// Records that such a value was read.
     pub(super) fn has_read_long_values(&self) {
         self.long_values.store(true, Ordering::Relaxed);
     }
 
-    /// How the last server that was there deletes without a script, if that is wanted.
+    /// Returns how the last server deletes without a script, if that is used.
     pub(super) fn deletes_by(&self) -> Option<Delete> {
         *self.deletes_by.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why the server takes no first vote now, if it does not. `slot`: that of the vote's keys.
+    /// Returns why the server currently takes no first vote, if so. `slot` is that of the vote's keys.
     ///
-    /// Its text says when it will, for whoever waits for a quorum meanwhile.
+    /// The text tells when it will, for callers that wait for a quorum.
     pub(super) fn guard_fault(
         &self,
         slot: impl FnOnce() -> Option<u16>,
         now: impl FnOnce() -> Instant,
     ) -> Option<Fault> {
         let slots = self.slots_from.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nearly always empty, and then the slot need not be known.
+        // Almost always empty, and the slot is then not computed.
         let not_before = if slots.is_empty() { None } else { slot() };
         let not_before = not_before.and_then(|slot| slots.get(&slot).copied());
         drop(slots);
@@ -125,12 +126,12 @@ impl Link {
         })
     }
 
-    /// From when on the server takes first votes.
+    /// Returns when the server takes first votes.
     pub(super) fn votes_from(&self) -> VotesFrom {
         *self.votes_from.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The slots came from another server `now`: no first vote in them before `from`.
+    /// Guards slots that moved from another server. The server takes no first vote in them before `from`.
     pub(super) fn guard_slots(
         &self,
         slots: impl Iterator<Item = u16>,
@@ -142,12 +143,12 @@ impl Link {
         slots_from.extend(slots.map(|slot| (slot, from)));
     }
 
-    /// Its age was read.
+    /// Sets when the server takes first votes.
     pub(super) fn set_votes_from(&self, votes_from: VotesFrom) {
         *self.votes_from.lock().unwrap_or_else(PoisonError::into_inner) = votes_from;
     }
 
-    /// There is a connection.
+    /// Records a new connection.
     pub(super) fn opened(&self, pushes: bool, deletes_by: Option<Delete>, votes_from: VotesFrom) {
         self.opened.fetch_add(1, Ordering::Relaxed);
         self.open.store(true, Ordering::Relaxed);
@@ -156,48 +157,47 @@ impl Link {
         self.set_votes_from(votes_from);
     }
 
-    /// There is none any more: of its deletes those are owed that were not answered.
+    /// Records the end of the connection. Its deletes without a reply are now pending.
     ///
-    /// From when on it votes stays as it was: it is read anew with the next connection, before anything is
-    /// asked over it.
+    /// The time of the first votes is kept, because the next connection sets it before it sends any command.
     pub(super) fn closed(&self) {
         self.open.store(false, Ordering::Relaxed);
         self.pushes.store(false, Ordering::Relaxed);
         self.deletes.store(0, Ordering::Relaxed);
     }
 
-    /// Whether a key may be left behind if nobody waits: a delete is under way, or owed until the node is back.
+    /// Whether a key may remain if the caller does not wait, because a delete is under way or pending.
     pub(super) fn owes(&self, now: Instant) -> bool {
         self.has_deletes() || self.has_pending_deletes(now)
     }
 
-    /// Whether a delete waits to be sent again, and can still have something to delete.
+    /// Whether a delete is pending whose keys may still exist.
     pub(super) fn has_pending_deletes(&self, now: Instant) -> bool {
         self.owed().is_some_and(|until| until > now)
     }
 
-    /// Whether deletes have no answer yet.
+    /// Whether deletes have no reply yet.
     pub(super) fn has_deletes(&self) -> bool {
         self.deletes.load(Ordering::Relaxed) > 0
     }
 
-    /// A delete goes out.
+    /// Counts a delete that is sent.
     pub(super) fn delete_asked(&self) {
         self.deletes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A delete has its answer.
+    /// Counts the reply to a delete.
     pub(super) fn delete_answered(&self) {
         self.deletes.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A delete is to be sent again.
+    /// Records a pending delete, which expires at this time.
     pub(super) fn owe(&self, until: Instant) {
         let mut owed = self.owed();
         *owed = (*owed).max(Some(until));
     }
 
-    /// All that was owed goes out.
+    /// Records that all pending deletes are sent.
     pub(super) fn paying(&self) {
         *self.owed() = None;
     }

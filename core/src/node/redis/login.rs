@@ -1,4 +1,4 @@
-//! The first words of a connection: who we are, and which protocol the rest is answered in.
+//! Performs the login of a connection, and selects the protocol.
 
 use redis::{ServerError, Value, cmd};
 
@@ -7,7 +7,7 @@ use super::refusal::{has_code, refusal, words};
 use super::talk::Talk;
 use crate::node::Fault;
 
-/// With RESP3, our own id if the server says it; servers that do not support `HELLO` are spoken to in RESP2, without
+/// Logs in. With RESP3 it returns the connection's ID, if the server reports it. Without `HELLO` it uses RESP2, without
 /// notifications.
 pub(super) async fn log_in(
     talk: &mut Talk,
@@ -20,14 +20,14 @@ pub(super) async fn log_in(
         Ok(id) => return Ok(Some(id)),
         Err(error) => error,
     };
-    // A code of its own is about us: a wrong password must not be sent twice. All other errors may mean that a server before
-    // Redis 6, or a proxy, does not support the command, or not before `AUTH`.
+    // An error code refers to this login, so a wrong password is not sent twice. Other errors may mean that a server
+    // before Redis 6, or a proxy, does not support the command, or not before `AUTH`.
     let before_auth = refusal.code() == "NOAUTH" && endpoint.password.is_some();
     if has_code(&refusal) && refusal.code() != "NOPROTO" && !before_auth {
         return Err(refused(&refusal));
     }
     let logged_in = log_in_without_hello(talk, endpoint).await;
-    // The first refusal says more than the end of the connection that followed it.
+    // The first refusal explains more than the end of the connection after it.
     logged_in.map_err(|fault| if talk.hung_up { refused(&refusal) } else { fault })?;
     if before_auth && let Ok(id) = hello(talk, endpoint, false).await? {
         return Ok(Some(id));
@@ -35,7 +35,7 @@ pub(super) async fn log_in(
     Ok(None)
 }
 
-/// Asks for RESP3, with the login or without.
+/// Requests RESP3, with or without the login.
 async fn hello(
     talk: &mut Talk,
     endpoint: &Endpoint,
@@ -44,19 +44,19 @@ async fn hello(
     let mut hello = cmd("HELLO");
     hello.arg(3);
     if let Some(password) = endpoint.password.as_ref().filter(|_| login) {
-        // HELLO wants a name: `default` is whom a password alone logs in.
+        // `HELLO` requires a user name. A password alone logs in as `default`.
         hello.arg("AUTH").arg(endpoint.username.as_deref().unwrap_or("default")).arg(password);
     }
     match talk.ask(&[hello]).await?.remove(0) {
         Value::Map(words) => Ok(Ok(own_id(&words))),
-        // RESP3 in RESP2's form: pushes are tried, our id is not known.
+        // RESP3 requested, but the reply has the form of RESP2. Pushes are tried, and the ID is unknown.
         Value::Array(_) => Ok(Ok(None)),
         Value::ServerError(error) => Ok(Err(error)),
         other => Err(no_redis(&other)),
     }
 }
 
-/// Logs in over a connection on which `HELLO` is not supported. A reply of any kind shows that the server is there.
+/// Logs in over a connection without support for `HELLO`. Any reply shows that the server works.
 pub(super) async fn log_in_without_hello(
     talk: &mut Talk,
     endpoint: &Endpoint,
@@ -67,7 +67,7 @@ pub(super) async fn log_in_without_hello(
     talk.ask(&[cmd("PING")]).await.map(drop)
 }
 
-/// In RESP2, where our id is asked for later.
+/// Logs in with RESP2. The ID is requested later.
 async fn authenticate(talk: &mut Talk, endpoint: &Endpoint) -> Result<(), Fault> {
     let Some(password) = &endpoint.password else { return Ok(()) };
     let mut auth = cmd("AUTH");
@@ -79,7 +79,7 @@ async fn authenticate(talk: &mut Talk, endpoint: &Endpoint) -> Result<(), Fault>
         Value::Okay => Ok(()),
         Value::ServerError(error) => {
             let fault = refused(&error);
-            // Before Redis 6 a wrong password has no error code of its own, and neither has one that is not wanted.
+            // Before Redis 6, a wrong or superfluous password has no separate error code.
             let about_us = error.details().unwrap_or_default().contains("password");
             Err(if about_us { fault.refused() } else { fault })
         }
@@ -87,7 +87,7 @@ async fn authenticate(talk: &mut Talk, endpoint: &Endpoint) -> Result<(), Fault>
     }
 }
 
-/// The number by which the server knows this connection: its successor has it killed by that.
+/// Returns the server's ID of this connection. The next connection uses it to close this one.
 fn own_id(words: &[(Value, Value)]) -> Option<i64> {
     words.iter().find_map(|(word, value)| match (word, value) {
         (Value::BulkString(word), Value::Int(id)) if word == b"id" => Some(*id),
@@ -96,12 +96,12 @@ fn own_id(words: &[(Value, Value)]) -> Option<i64> {
     })
 }
 
-/// A server's refusal of a step that a connection needs.
+/// The error of a server that refuses a required step.
 pub(super) fn refused(error: &ServerError) -> Fault {
     refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
 }
 
-/// What greets in another way is shown: an HTTP server says so itself.
+/// The error for a reply of another protocol. It shows the text, by which an HTTP server can be recognized.
 pub(super) fn no_redis(value: &Value) -> Fault {
     let said = words(value);
     Fault::new("the greeting was answered by ").saying(&said, ": is it a Redis server?")

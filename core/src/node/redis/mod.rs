@@ -1,8 +1,9 @@
-//! A Redis server as a node: methods into commands, commands into the connection's queue.
+//! Implements a Redis server as a node: methods become commands, which are passed to the connection's queue.
 //!
-//! From the caller to the wire: [`commands`] makes bytes, [`queue`] keeps their order. The task of [`connection`] opens one by
-//! [`reconnect`] and [`handshake`] and lends its [`session`] to whoever waits ([`lane`]); [`dialogue`] says what bytes mean,
-//! [`reply`] reads what comes back. The `redis` crate packs, parses and reads URLs, and is named in this folder alone.
+//! [`commands`] encodes the commands, and [`queue`] keeps their order. The task of [`connection`] opens a connection
+//! with [`reconnect`] and [`handshake`]. It lends its [`session`] to waiting threads and tasks ([`lane`]). [`dialogue`]
+//! implements the protocol, and [`reply`] parses the replies. The `redis` crate encodes, parses and reads URLs. No
+//! other folder uses it.
 
 mod answers;
 mod calls;
@@ -94,34 +95,34 @@ pub(crate) use {
     url_rules::{cleaned, invalid_url, misread},
 };
 
-/// A server that is reached by one connection.
+/// A server with one connection.
 pub(crate) struct RedisNode {
     /// Without its password.
     url: String,
-    /// For the passwords alone, which are taken out of the server's words.
+    /// Used only for the passwords to redact.
     route: Arc<Route>,
-    /// First in, first out: a delete goes behind the vote that it takes back. Its end is the client's.
+    /// Ordered, so that a delete follows the vote that it undoes. Dropping it ends the connection task.
     queue: Queue,
-    /// What is known of the connection without asking.
+    /// The state of the connection.
     link: Arc<Link>,
     clock: Arc<dyn Clock>,
     ways: Ways,
 }
 
 impl RedisNode {
-    /// Starts the node's connection, which waits for the first command before it connects.
+    /// Starts the connection task of the node. It connects with the first command.
     pub(crate) fn new(target: Target, clock: Arc<dyn Clock>, watch: Arc<Watch>) -> Self {
         let (queue, commands, lane) = queue(target.runtime.clone());
         let (url, link) = (target.url.clone(), Arc::new(Link::default()));
         let (route, time) = (Arc::new(target.route.clone()), Arc::clone(&clock));
         let ways = Ways::of(&target.needs, &link);
         let context = Context::new(target, time, watch, Arc::clone(&link), commands);
-        // For as long as something is owed.
+        // The task outlives the node while deletes are pending.
         background::spawn(Connection::new(context, lane).run()).detach();
         Self { url, route, queue, link, clock, ways }
     }
 
-    /// A node whose commands somebody else takes: what waits there for its way.
+    /// Creates a node whose commands another task takes from its queue.
     fn leading_to(
         queue: Queue,
         (url, route): (String, Route),
@@ -133,7 +134,7 @@ impl RedisNode {
         Self { url, route: Arc::new(route), queue, link, clock, ways }
     }
 
-    /// A question of the library's own, and the answer as it comes.
+    /// Sends an internal command and returns its reply.
     fn question(
         &self,
         command: Command,
@@ -141,12 +142,12 @@ impl RedisNode {
         send(&self.queue, command)
     }
 
-    /// The fault with the server's own words as everybody may see them.
+    /// Redacts the server's text in an error.
     fn redact(&self, fault: Fault) -> Fault {
         self.route.redact_fault(fault)
     }
 
-    /// Sends, and reads the answer where it is awaited: on the caller's thread, not on that of all connections.
+    /// Sends a command. The reply is parsed where it is awaited, to relieve the thread of all connections.
     fn ask<T: Send + 'static>(&self, command: Command, read: fn(&Value) -> Answer<T>) -> Reply<T> {
         let answer = send(&self.queue, command);
         let route = Arc::clone(&self.route);
@@ -159,12 +160,12 @@ impl RedisNode {
 
 const GONE: &str = "the client is closed, or the node's own task failed";
 
-/// Answered as soon as there is a connection; never sent.
+/// Builds a command that gets its reply as soon as there is a connection. It is never sent.
 fn ready(key: &str) -> Command {
     plain(redis::cmd("GETRANGE").arg(key).arg(0).arg(0), in_flight::Purpose::Ready)
 }
 
-/// Sent at the call; the future is the answer.
+/// Sends the command when called. The future returns the reply.
 fn send(
     queue: &Queue,
     command: Command,
@@ -204,7 +205,7 @@ impl Node for RedisNode {
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
         let one = claim.keys.len() == 1 && params.fencing == Fencing::Off;
-        // The cheap pair: most locks are free, and of one key without a token two plain commands say all.
+        // The cheap pair of commands: most locks are free, and one key without fencing needs no script.
         let cheap = one && params.expect == Expect::Free;
         if !cheap && !self.ways.without_scripts() {
             return self.ask(self.ways.acquire(claim, params, false), reply::vote);
@@ -222,7 +223,7 @@ impl Node for RedisNode {
                     {
                         return Ok(Vote::Granted(None));
                     }
-                    // Whoever listens no longer asks no more: a delete that follows finds nothing behind it.
+                    // Not reached if the caller stopped waiting, so no command follows the delete.
                     answer = send(&queue, ways.acquire(&claim, params, true)).await?;
                 }
                 if native::was_ours(&answer) {
@@ -243,7 +244,7 @@ impl Node for RedisNode {
     }
 
     fn release_late(&self, claim: &Claim, owed: Duration) -> Reply<bool> {
-        // What is read and absent would stay in the server's tracking table.
+        // A server would track an absent key that was read.
         self.ask(Command { untracked: true, ..self.ways.delete(claim, owed) }, reply::released)
     }
 

@@ -1,12 +1,12 @@
-//! What a node is asked without scripts: by the server's own compare-and-delete, and by transactions.
+//! Builds commands without scripts, from the server's compare-and-delete and from transactions.
 //!
-//! For users who may not run scripts (`scripts` off), and a release wherever that was measured to be cheaper. Each
-//! command's answer comes in [`Parts`] and makes the one that the script would have given.
+//! They are for users who may not run scripts (`scripts` off), and for releases that are cheaper this way. The replies
+//! are combined in [`Parts`], in the form of the script's reply.
 //!
-//! An extension is asked for in two steps, as no command lengthens only what is ours and never shortens it
-//! (`SET … IFEQ … PX` would cut what a longer one made of it): a read that shows whether it is ours, and only then
-//! `PEXPIRE GT`. The read behind it, in one transaction, is what confirms it. Where the key changes hands between the
-//! steps its new owner's time may get longer, by ours at most: nobody gets in by that.
+//! An extend takes two steps, because no command extends only our own key without ever shortening it. `SET … IFEQ … PX`
+//! would shorten a longer TTL. The first step reads the owner, and the second one sends `PEXPIRE GT`. A read after it
+//! in the same transaction confirms the result. If the key changes its owner between the steps, the TTL of the new
+//! owner may grow, by at most ours. This does not admit another holder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,20 +20,20 @@ use super::parts::{Asked, OURS, Parts};
 use super::reply::{self, Answer};
 use crate::node::{Claim, Extension, Fault, Vote, VoteParams};
 
-/// How a server deletes what has this value.
+/// The compare-and-delete command of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delete {
-    /// `DELIFEQ`, of Valkey 9.
+    /// `DELIFEQ` of Valkey 9.
     IfEq,
-    /// `DELEX … IFEQ`, of Redis 8.4.
+    /// `DELEX … IFEQ` of Redis 8.4.
     Ex,
 }
 
 impl Delete {
-    /// All that there are.
+    /// All commands.
     pub(super) const ALL: [Self; 2] = [Self::IfEq, Self::Ex];
 
-    /// The command's name.
+    /// Returns the name of the command.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::IfEq => "DELIFEQ",
@@ -41,54 +41,54 @@ impl Delete {
         }
     }
 
-    /// Whether the server knows it: of a key that nobody has it deletes nothing.
+    /// Builds a test of the command, on a key that does not exist.
     pub(super) fn trial(self, key: &str) -> Cmd {
         let only_if: &[&str] = if self == Self::Ex { &["IFEQ"] } else { &[] };
         cmd(self.name()).arg(key).arg(only_if).arg("x").clone()
     }
 }
 
-/// The longest value that is deleted by force: a longer one is no lock's.
+/// The longest value that a forced delete removes. A longer one is not a lock's.
 const LONGEST: usize = 1024;
 
-/// The caller's own deadline is put in where there is one.
+/// Builds a command with the default timeout, which callers with a deadline replace.
 fn command(bytes: Vec<u8>, parts: Parts, purpose: Purpose) -> Command {
     Command { bytes, expects: Expects::Parts(parts), purpose, timeout: TIMEOUT, untracked: false }
 }
 
-/// The commands in one piece, so that they go out in one write.
+/// Encodes several commands for a single write.
 fn packed<'a>(commands: impl IntoIterator<Item = &'a Cmd>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(256);
     commands.into_iter().for_each(|command| command.write_packed_command(&mut bytes));
     bytes
 }
 
-/// A command, and what names it.
+/// Builds a command, followed by a `PING` with the echo.
 fn pair(asked: Asked, of: &Cmd, echo: &str, purpose: Purpose) -> Command {
     let bytes = packed([of, cmd("PING").arg(echo)]);
     command(bytes, Parts::pair(asked, echo), purpose)
 }
 
-/// Commands that nothing comes between, and what names them.
+/// Builds a transaction with a `PING` that returns the echo.
 ///
-/// Asking and not tracking, said before it, hold for all of it.
+/// The prefixes for migrating slots and untracked reads apply to the whole transaction.
 fn transaction(asked: Asked, of: &[Cmd], echo: &str, purpose: Purpose) -> Command {
     let (begin, name, end) = (cmd("MULTI"), cmd("PING").arg(echo).clone(), cmd("EXEC"));
     let bytes = packed([&begin].into_iter().chain(of).chain([&name, &end]));
     command(bytes, Parts::transaction(asked, echo, of.len()), purpose)
 }
 
-/// So much of a value as tells that it is one token, and one byte more.
+/// Reads enough of the value to recognize a token, plus one byte.
 fn owner(key: &str, token: &str) -> Cmd {
     cmd("GETRANGE").arg(key).arg(0).arg(token.len()).clone()
 }
 
-/// The only key: more than one is refused before anything is sent, and so is fencing.
+/// Returns the only key. Several keys and fencing were refused earlier.
 fn key(claim: &Claim) -> &str {
     claim.keys.first().map_or("", String::as_str)
 }
 
-/// The key, whoever has it; and a word on who is in the way.
+/// Builds the acquire of one key, which also reports the holder.
 pub(super) fn acquire(claim: &Claim, params: VoteParams, sent: bool) -> Command {
     let (key, token, ttl) = (key(claim), &*claim.token, millis(params.ttl));
     let make = cmd("SET").arg(key).arg(token).arg("NX").arg("PX").arg(ttl).clone();
@@ -98,12 +98,12 @@ pub(super) fn acquire(claim: &Claim, params: VoteParams, sent: bool) -> Command 
     Command { timeout: params.timeout, ..command }
 }
 
-/// Whether the key was ours already, by the answer to [`acquire`]: it is to be lengthened then.
+/// Whether the key was already ours, by the reply to [`acquire`]. It must then be extended.
 pub(super) fn was_ours(answer: &Value) -> bool {
     matches!(answer, Value::Array(parts) if parts.first() == Some(&Value::Int(OURS)))
 }
 
-/// The vote of a key that was ours already, by the answer to its extension.
+/// Returns the vote for a key that was already ours, by the reply to its extend.
 pub(super) fn kept(answer: &Value) -> Answer<Vote> {
     match reply::extension(answer)? {
         Extension::Extended => Ok(Vote::Granted(None)),
@@ -113,7 +113,8 @@ pub(super) fn kept(answer: &Value) -> Answer<Vote> {
     }
 }
 
-/// Makes our key live longer. `durable`: what lengthens nothing writes, too: WAIT knows of writes alone.
+/// Builds the extend of one key. With `durable` it writes even if it does not extend, because `WAIT` covers writes
+/// only.
 pub(super) fn extend(claim: &Claim, params: VoteParams, durable: bool) -> Command {
     let (key, token) = (key(claim), &*claim.token);
     let longer = cmd("PEXPIRE").arg(key).arg(millis(params.ttl)).arg("GT").clone();
@@ -129,7 +130,7 @@ pub(super) fn extend(claim: &Claim, params: VoteParams, durable: bool) -> Comman
     Command { timeout: params.timeout, ..first }
 }
 
-/// Deletes our key, and no other. `owed`: how long it lives at most.
+/// Builds the delete of our key. The key lives for at most the given time.
 pub(super) fn release(claim: &Claim, owed: Duration, by: Delete) -> Command {
     let (key, token) = (key(claim), Arc::clone(&claim.token));
     let parts = Parts::pair(Asked::Delete, &token);
@@ -137,9 +138,10 @@ pub(super) fn release(claim: &Claim, owed: Duration, by: Delete) -> Command {
     command(bytes, parts, Purpose::Delete { token, owed, until: None })
 }
 
-/// Has our key, and no other, be nobody's and live for so long from now on. `owed`: how long it lives at most until then.
+/// Builds the command that releases our key but keeps it for `stay`. The key lives for at most the given time before
+/// that.
 ///
-/// Where it comes very late it may be longer than what was left: it stays ours, and for `stay` at most.
+/// If it arrives very late, it may extend the key, by at most `stay`.
 pub(super) fn shorten(claim: &Claim, owed: Duration, stay: Duration) -> Command {
     let (key, token) = (key(claim), Arc::clone(&claim.token));
     let mut set = cmd("SET");
@@ -148,7 +150,7 @@ pub(super) fn shorten(claim: &Claim, owed: Duration, stay: Duration) -> Command 
     pair(Asked::Shorten, &set, &token, purpose)
 }
 
-/// A delete of what has this value, and what names it: in one piece, as this is the way of nearly every release.
+/// Encodes a compare-and-delete and its echo in one piece, because almost every release uses it.
 fn delete(by: Delete, key: &str, value: &[u8], echo: &str) -> Vec<u8> {
     let mut both = Packed::with_room(6, key.len() + value.len() + echo.len());
     match by {
@@ -159,9 +161,9 @@ fn delete(by: Delete, key: &str, value: &[u8], echo: &str) -> Vec<u8> {
     both.bytes()
 }
 
-/// The same delete for a server that wants it asked in another way; `None`: it is asked as it should be.
+/// Returns the same delete in the form that this server supports, or `None` if it has that form already.
 ///
-/// What is asked before there is a connection, or owed by one to another server, is for whichever comes.
+/// Deletes that were built before the connection, or that are pending from another server, may have another form.
 pub(super) fn respelled(command: &Command, by: Option<Delete>) -> Option<Command> {
     let Expects::Parts(parts) = &command.expects else { return None };
     let mut words = command.words();
@@ -181,33 +183,33 @@ pub(super) fn respelled(command: &Command, by: Option<Delete>) -> Option<Command
             let (keys, fences) = ([key].into(), Arc::default());
             release_script(&Claim { keys, fences, token: Arc::clone(token) }, *owed, None)
         }
-        // By force it is asked for in this way only where there is no script.
+        // A forced delete has this form only if scripts are not allowed.
         _ => return None,
     };
     Some(Command { purpose: command.purpose.clone(), untracked: command.untracked, ..other })
 }
 
-/// Who has the key. Nobody waits to be told of it.
+/// Builds the read of a key's holder. The key is not tracked, because no caller waits for its change.
 pub(super) fn inspect(key: &str) -> Command {
     let all = [cmd("GETRANGE").arg(key).arg(0).arg(63).clone(), cmd("PTTL").arg(key).clone()];
     let asked = transaction(Asked::Inspect, &all, key, Purpose::Plain);
     Command { untracked: true, ..asked }
 }
 
-/// Deletes the key whoever has it, in two steps: who that is, and then what that one has. A delete that arrives late
-/// hits nobody's new lock.
+/// Builds a delete of the key regardless of its owner, in two steps: it reads the owner, and deletes the key of that
+/// owner. If it arrives late, it cannot delete another client's new lock.
 pub(super) fn force(keys: &[String]) -> Command {
     let key = keys.first().map_or("", String::as_str);
     let read = cmd("GETRANGE").arg(key).arg(0).arg(LONGEST).clone();
     Command { untracked: true, ..pair(Asked::Seen, &read, key, seizing(keys)) }
 }
 
-/// What the answer to the first question leads to.
+/// Returns the purpose of both steps of a forced delete.
 fn seizing(keys: &[String]) -> Purpose {
     Purpose::Force { keys: keys.into(), begin: force, then: force_seen }
 }
 
-/// The second step, by the answer to the first.
+/// Builds the second step from the reply to the first.
 fn force_seen(keys: &[String], answer: &Value) -> Option<Command> {
     let Value::Array(parts) = answer else { return None };
     let ([Value::BulkString(owner), _], [key, ..]) = (&parts[..], keys) else { return None };
@@ -218,7 +220,7 @@ fn force_seen(keys: &[String], answer: &Value) -> Option<Command> {
     Some(command(bytes, Parts::pair(Asked::Delete, key), seizing(keys)))
 }
 
-/// The answer to [`force`]: whether there was something to delete.
+/// Parses the reply to [`force`]: whether there was a key to delete.
 pub(super) fn forced(answer: &Value) -> Answer<bool> {
     match answer {
         Value::Array(parts) => match &parts[..] {

@@ -1,39 +1,38 @@
-//! Requests as they go over the wire: each word is written once, into a buffer that has room for all.
+//! Encodes requests directly into a buffer with sufficient capacity.
 //!
-//! The redis crate's commands collect their words first, and write them then: for a release by script that is a tenth of
-//! all that a lock costs its client.
+//! The commands of the `redis` crate first collect their arguments and then encode them, which costs noticeably more.
 
-/// Requests, one behind the other.
+/// The encoded requests.
 pub(super) struct Packed(Vec<u8>);
 
-/// What stands around a word on the wire, and the digits of what is no long one.
+/// The overhead of an argument, which is also enough for the digits of a number.
 const AROUND: usize = 24;
 
 impl Packed {
-    /// Nothing yet, with room for so many words whose own bytes are so many together.
+    /// Creates a buffer for this number of arguments with this total length.
     pub(super) fn with_room(words: usize, bytes: usize) -> Self {
         Self(Vec::with_capacity(words * AROUND + bytes))
     }
 
-    /// The beginning of a command that has so many words with this one.
+    /// Begins a command with this number of arguments, including the first one.
     pub(super) fn of(words: usize, first: &str) -> Self {
         let mut packed = Self::with_room(2, first.len());
         packed.request(words).word(first);
         packed
     }
 
-    /// Begins a request: so many words follow.
+    /// Begins a request with this number of arguments.
     pub(super) fn request(&mut self, words: usize) -> &mut Self {
         self.header(b'*', words as u64)
     }
 
-    /// The next words, as they are on the wire.
+    /// Appends arguments that are already encoded.
     pub(super) fn packed(&mut self, words: &[u8]) -> &mut Self {
         self.0.extend_from_slice(words);
         self
     }
 
-    /// The next word.
+    /// Appends an argument.
     pub(super) fn word(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
         let word = word.as_ref();
         self.header(b'$', word.len() as u64);
@@ -42,13 +41,13 @@ impl Packed {
         self
     }
 
-    /// The next word, which is a number.
+    /// Appends a number as an argument.
     pub(super) fn number(&mut self, number: u64) -> &mut Self {
         let (digits, from) = decimal(number);
         self.word(&digits[from..])
     }
 
-    /// All words.
+    /// Appends several arguments.
     pub(super) fn words(&mut self, words: &[String]) -> &mut Self {
         for word in words {
             self.word(word);
@@ -56,13 +55,13 @@ impl Packed {
         self
     }
 
-    /// As they are sent.
+    /// Returns the encoded bytes.
     pub(super) fn bytes(self) -> Vec<u8> {
         self.0
     }
 
     fn header(&mut self, kind: u8, number: u64) -> &mut Self {
-        // Nearly every length has one digit or two.
+        // Optimized for one or two digits, which almost every length has.
         match number {
             0..10 => self.0.extend_from_slice(&[kind, digit(number), b'\r', b'\n']),
             10..100 => {
@@ -80,12 +79,12 @@ impl Packed {
     }
 }
 
-/// The last one.
+/// Returns the last digit.
 fn digit(number: u64) -> u8 {
     b'0' + (number % 10) as u8
 }
 
-/// The digits of a number, which stand at the end, from there on.
+/// Returns the digits, which end at the end of the array, and their start position.
 fn decimal(mut number: u64) -> ([u8; 20], usize) {
     let (mut digits, mut from) = ([b'0'; 20], 20);
     loop {

@@ -1,71 +1,71 @@
-//! An answer that comes in parts, as of commands that go out together: what each part may be, and the one answer that
-//! they make.
+//! Combines the replies to several commands that were sent together into one reply.
 //!
-//! Pure. The one answer has the shape of a script's, so that nobody further up knows which way was taken. `PING` with
-//! the question's name goes behind each, or into its transaction: a bare 0 or 1 would be an answer to anything.
+//! Pure. The combined reply has the form of a script's reply, so callers do not need to know which one was used. Each
+//! command is followed by a `PING` with an echo, or contains it in its transaction. Otherwise a bare 0 or 1 could be
+//! the reply to any command.
 
 use redis::Value;
 
 use crate::node::KEPT;
 
-/// What is asked without a script.
+/// The operation without a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// To delete what is ours.
+    /// Deletes our key.
     Delete,
-    /// To shorten what is ours.
+    /// Limits the TTL of our key.
     Shorten,
-    /// Whose the key is, before it is lengthened.
+    /// Reads the owner before an extend.
     Owner,
-    /// Whose the key is, before it is deleted whoever has it.
+    /// Reads the owner before a forced delete.
     Seen,
-    /// To make it ours for so many ms: the `SET NX`, the owner, and how long it has it.
+    /// Acquires the key for this number of milliseconds: `SET NX`, the owner, and the remaining TTL.
     Acquire(u64),
-    /// To lengthen it: one command or two, and the owner then.
+    /// Extends the key: one or two commands, followed by the owner.
     Extend,
-    /// Who has it, and for how long.
+    /// Reads the owner and the remaining TTL.
     Inspect,
 }
 
-/// A question whose answer comes in parts.
+/// A request with a compound reply.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
-    /// What is asked, which says what each part may be.
+    /// The operation, which determines the form of each part.
     asked: Asked,
-    /// What names the question: the token, or the key.
+    /// The echo: the token or the key.
     echo: Box<str>,
-    /// How many commands a transaction has, with the one that names it; 0: there is none.
+    /// The number of commands in the transaction, including the echo. 0 without a transaction.
     queued: usize,
 }
 
 impl Parts {
-    /// One command, and what names it.
+    /// Creates the parts of one command with its echo.
     pub(super) fn pair(asked: Asked, echo: &str) -> Self {
         Self { asked, echo: echo.into(), queued: 0 }
     }
 
-    /// So many commands that are carried out together.
+    /// Creates the parts of a transaction with this number of commands.
     pub(super) fn transaction(asked: Asked, echo: &str, commands: usize) -> Self {
         Self { asked, echo: echo.into(), queued: commands + 1 }
     }
 
-    /// Whether it is a delete, which servers want asked in different ways.
+    /// Whether it is a delete, whose command depends on the server.
     pub(super) fn is_delete(&self) -> bool {
         self.asked == Asked::Delete
     }
 
-    /// What names the question.
+    /// Returns the echo.
     pub(super) fn echo(&self) -> &str {
         &self.echo
     }
 
-    /// How many parts there are.
+    /// Returns the number of parts.
     pub(super) fn count(&self) -> usize {
-        // MULTI and EXEC are answered, too.
+        // `MULTI` and `EXEC` have replies, too.
         2 + self.queued
     }
 
-    /// Whether it can be the part at this place. A server's error can stand at each, and never counts.
+    /// Whether the value can be the part at this position. A server error fits everywhere and never counts as success.
     pub(super) fn fits(&self, at: usize, part: &Value) -> bool {
         if matches!(part, Value::ServerError(_)) {
             return true;
@@ -85,13 +85,13 @@ impl Parts {
         }
     }
 
-    /// Whether this part names the question. An error may stand in its place, and counts as none.
+    /// Whether this part is the echo. An error may take its place.
     fn names(&self, part: &Value) -> bool {
         matches!(part, Value::BulkString(echo) if *echo == self.echo.as_bytes())
             || matches!(part, Value::ServerError(_))
     }
 
-    /// All parts as one answer. Of errors it is the first: what comes behind follows from it.
+    /// Combines all parts. Of several errors it returns the first, which causes the others.
     pub(super) fn whole(&self, mut parts: Vec<Value>) -> Value {
         if let Some(at) = self.error_at(&parts) {
             return parts.swap_remove(at);
@@ -104,14 +104,14 @@ impl Parts {
             return answers.swap_remove(at);
         }
         let said = self.read(&answers[..answers.len().saturating_sub(1)]);
-        // What cannot be read stays as it came, which is no answer that a lock can have.
+        // An unexpected reply is left as it is. No command of a lock accepts it.
         let Some(mut said) = said else { return Value::Array(answers) };
         said.push(Value::BulkString(self.echo.as_bytes().to_vec()));
         Value::Array(said)
     }
 
-    /// The place of the first error that is the whole answer. A command that changes only our own key finds a key of another
-    /// type to be another client's.
+    /// Returns the position of the first error that becomes the whole reply. A key of another type is not an error for
+    /// commands that only change our own key. It belongs to another client.
     fn error_at(&self, parts: &[Value]) -> Option<usize> {
         let is_error = |part: &Value| matches!(part, Value::ServerError(_));
         let named = parts.last().is_some_and(|last| !is_error(last));
@@ -124,7 +124,7 @@ impl Parts {
             .position(|part| is_error(part) && !(named && ours_alone && is_other_type(part)))
     }
 
-    /// What a script would have said; `None`: it is none of these answers.
+    /// Returns the reply that the script would have sent, or `None` for an unexpected reply.
     fn read(&self, answers: &[Value]) -> Option<Vec<Value>> {
         Some(match (self.asked, answers) {
             (Asked::Delete, [Value::Int(deleted)]) => vec![Value::Int(*deleted)],
@@ -144,7 +144,7 @@ impl Parts {
                         vec![Value::Int(1), Value::Int(i64::try_from(ttl).ok()?), nothing]
                     }
                     (Value::Nil, true) => vec![Value::Int(OURS), Value::Int(*left), nothing],
-                    // The first key, which is the only one.
+                    // The only key, counted from 1.
                     (Value::Nil, false) => {
                         let which: &[u8] = if is_kept(owner) { b"1,k" } else { b"1," };
                         let which = Value::BulkString(which.to_vec());
@@ -153,7 +153,7 @@ impl Parts {
                     _ => return None,
                 }
             }
-            // An empty value is one; only the time tells that there is none.
+            // An empty value exists. Only the TTL shows that a key does not exist.
             (Asked::Inspect, [_, Value::Int(-2)]) => vec![Value::Nil, Value::Int(-2)],
             (Asked::Inspect, [owner @ Value::BulkString(_), left @ Value::Int(_)]) => {
                 vec![owner.clone(), left.clone()]
@@ -162,27 +162,27 @@ impl Parts {
         })
     }
 
-    /// 1: it is ours; 0: it is nobody's; -1: it is another one's.
+    /// Returns 1 for our key, 0 for a free one, and -1 for that of another owner.
     fn owns(&self, owner: &Value) -> Option<i64> {
         match owner {
             Value::BulkString(token) if *token == self.echo.as_bytes() => Some(1),
-            // RESP2 says so of a key that is not there. Nobody has an empty token.
+            // The reply for a missing key. No token is empty.
             Value::BulkString(token) if token.is_empty() => Some(0),
             Value::Nil => Some(0),
             other if is_kept(other) => Some(0),
-            // An error here is about a key of another type.
+            // An error here means a key of another type.
             Value::BulkString(_) | Value::ServerError(_) => Some(-1),
             _ => None,
         }
     }
 }
 
-/// Whether it was released, and stays.
+/// Whether the key was released and remains for `min_hold`.
 fn is_kept(owner: &Value) -> bool {
     matches!(owner, Value::BulkString(owner) if owner.starts_with(KEPT.as_bytes()))
 }
 
-/// Instead of a grant: the key was ours already, for a time that may be too short.
+/// Replaces a grant if the key was already ours. Its remaining TTL may be too short.
 pub(super) const OURS: i64 = 2;
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
         std::iter::from_fn(|| codec.decode(&mut rest).unwrap()).collect()
     }
 
-    /// What the parts make, unless one is none of this question's.
+    /// Combines the parts, unless one of them does not fit.
     fn whole(parts: &Parts, text: &str) -> Option<Value> {
         let values = values(text);
         let fit = values.iter().enumerate().all(|(at, part)| parts.fits(at, part));
@@ -265,7 +265,7 @@ mod tests {
             let said = whole(&extend, &format!("+OK\r\n{queued}{wrong}$4\r\nours\r\n"));
             assert_eq!(said, says(-1));
         }
-        // Of a question whose answer is not named nothing counts.
+        // Without an echo the reply does not count.
         let unnamed = whole(&Parts::pair(Asked::Delete, "ours"), "-WRONGTYPE no\r\n-NOPERM no\r\n");
         assert!(matches!(unnamed, Some(Value::ServerError(_))));
         let seen = whole(&Parts::pair(Asked::Seen, "ours"), wrong);

@@ -1,7 +1,7 @@
-//! What was asked over a connection and is not answered yet: answers come in the order of the commands.
+//! Keeps the commands of a connection that have no reply yet. Replies have the order of the commands.
 //!
-//! It holds bytes and commands side by side and knows the meaning of neither; the order of both is the same,
-//! which is how an answer finds its command, and how it is told what was never sent.
+//! It holds the unsent bytes and the open commands in the same order. This order assigns each reply to its command, and
+//! shows which commands were never sent.
 
 mod gathering;
 mod returned;
@@ -22,39 +22,41 @@ use gathering::{ATTEMPTS, Gathering, Joint, KINDS, MOST, RELEASES};
 use returned::Returned;
 pub(super) use together::{Group, Question, has_long};
 
-/// How often silence is looked for.
-/// A quarter of the shortest silence that counts: the error is a tick at most.
+/// The interval for detecting a silent server. It is a quarter of the shortest silence that counts, which limits the
+/// delay.
 pub(super) const TICK: Duration = Duration::from_millis(250);
-/// A server silent for this long with commands open is dead, unless a caller listens for longer.
+/// A server with open commands that is silent for this long is dead, unless a caller waits longer.
 ///
-/// No vote's deadline ends a connection: one short ttl must not cost a long lease its way to the node.
+/// The deadline of a vote does not close a connection. A single short TTL must not cost a long lease its connection.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
-/// Unsent bytes beyond which no more commands are taken: the server reads nothing.
-/// Some twenty thousand acquires: less would slow a burst down.
+/// The number of unsent bytes beyond which no more commands are taken, because the server does not read. A lower limit
+/// would slow down bursts.
 const FULL: usize = 4 << 20;
 
-/// Commands on their way, and the bytes that are still to be written.
+/// The commands under way, and the bytes that are still to be written.
 pub(super) struct Pipeline {
-    /// Whole commands, but for the first, of which a part may be written already.
+    /// Whole commands, except for the first, which may be partly written.
     unsent: BytesMut,
     /// In the order in which they were sent.
     open: VecDeque<Question>,
-    /// What goes out together with more of its kind, as soon as something else is asked, or all is written.
+    /// Commands of one kind that are sent together, as soon as another command follows or everything is written.
     gathered: Gathering,
-    /// Keys that were given back with others.
+    /// Keys that were released together with others.
     returned: Returned,
-    /// Which kinds go out together: not those that the server refused.
+    /// Which kinds are sent together. A kind that the server refused is excluded.
     gathers: [bool; KINDS],
-    /// How many were asked so far.
+    /// The number of commands so far.
     asked: u64,
-    /// How many of them have had their answer.
+    /// The number of commands with a reply so far.
     answered: u64,
-    /// Time with commands open in which nothing was read, counted by ticks so that our own pause is not the server's.
+    /// How long nothing was read while commands were open. It is counted in ticks, so that a pause of this process does
+    /// not count as the server's.
     silence: Duration,
 }
 
 impl Pipeline {
-    /// Nothing is asked yet. `gathers`: some may go out together, which a cluster takes only of keys in one slot.
+    /// Creates an empty pipeline. `gathers` allows commands to be sent together. Clusters only accept that for keys in
+    /// one slot.
     pub(super) fn new(gathers: bool) -> Self {
         Self {
             unsent: BytesMut::with_capacity(4096),
@@ -68,9 +70,9 @@ impl Pipeline {
         }
     }
 
-    /// Asks this, behind everything that was asked before. `last`: nothing else is to be asked in this moment.
+    /// Adds a command after all earlier ones. `last` means that no other command follows immediately.
     pub(super) fn add(&mut self, in_flight: InFlight, last: bool) {
-        // The server had nothing to say until now.
+        // The server had nothing to send until now.
         if !self.is_open() {
             self.silence = Duration::ZERO;
         }
@@ -79,7 +81,7 @@ impl Pipeline {
             return self.send(in_flight);
         }
         let joint = Joint::of(&in_flight).filter(|joint| {
-            // Of a key that was ours it is known that it holds no data of somebody's, which would be read as a whole.
+            // A key that we owned holds no foreign data, which would be read in full.
             let ours = joint.kind.at != ATTEMPTS || self.returned.has(joint.key(&in_flight));
             self.gathers[joint.kind.at] && ours
         });
@@ -87,7 +89,7 @@ impl Pipeline {
             self.send_gathered();
         }
         let Some(joint) = joint else { return self.send(in_flight) };
-        // Nobody listens where only a vote is taken back.
+        // Without a waiting caller, the release only undoes a vote.
         if joint.kind.at == RELEASES && !in_flight.answer.is_closed() {
             self.returned.note(joint.key(&in_flight));
         }
@@ -110,19 +112,20 @@ impl Pipeline {
         }
     }
 
-    /// What is of this one's kind goes out one by one from now on.
+    /// Stops sending commands of this kind together.
     pub(super) fn stop_gathering(&mut self, one: &InFlight) {
         if let Some(joint) = Joint::of(one) {
             self.gathers[joint.kind.at] = false;
         }
     }
 
-    /// No attempt goes out with others from now on.
+    /// Stops sending attempts together.
     pub(super) fn stop_attempts(&mut self) {
         self.gathers[ATTEMPTS] = false;
     }
 
-    /// Whose the next answer is, if it is one's of many that has more to come, behind those of the others.
+    /// Returns the command for the next reply, if it is one of several that were sent together and its last reply comes
+    /// later.
     pub(super) fn next_of_many(&mut self) -> Option<&mut InFlight> {
         match self.open.front_mut()? {
             Question::Together(group) => group.next(),
@@ -130,25 +133,25 @@ impl Pipeline {
         }
     }
 
-    /// The question that the next answer belongs to.
+    /// Takes the commands that the next reply belongs to.
     pub(super) fn next(&mut self) -> Option<Question> {
         let next = self.open.pop_front()?;
         self.answered += next.members().len() as u64;
         Some(next)
     }
 
-    /// A command of which only a part of the answer came: the next one is its, too.
+    /// Puts back a command with a partial reply, because the next reply belongs to it too.
     pub(super) fn put_back(&mut self, in_flight: InFlight) {
         self.answered -= 1;
         self.open.push_front(Question::Alone(in_flight));
     }
 
-    /// How many were asked so far, and how many of them have had their answer.
+    /// Returns the number of commands so far, and how many of them have a reply.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.asked, self.answered)
     }
 
-    /// What is asked and not answered, in its order.
+    /// Returns the commands without a reply in order.
     pub(super) fn open(&self) -> impl Iterator<Item = &InFlight> {
         self.open.iter().flat_map(Question::members).chain(&self.gathered.members)
     }
@@ -158,19 +161,19 @@ impl Pipeline {
         !self.unsent.is_empty() || !self.gathered.members.is_empty()
     }
 
-    /// Whether answers are still to come.
+    /// Whether replies are outstanding.
     pub(super) fn is_open(&self) -> bool {
         !self.open.is_empty() || !self.gathered.members.is_empty()
     }
 
-    /// Whether the server reads what it is sent.
+    /// Whether the server reads fast enough for more commands.
     pub(super) fn has_room(&self) -> bool {
         self.unsent.len() < FULL
     }
 
-    /// Writes what the socket takes at once; false where it took less than all.
+    /// Writes as much as the socket accepts. Returns false if something remains.
     ///
-    /// What was written is taken off, the rest stays.
+    /// Written bytes are removed, and the others are kept.
     pub(super) fn write(&mut self, socket: &mut Socket) -> io::Result<bool> {
         self.send_gathered();
         while !self.unsent.is_empty() {
@@ -184,34 +187,33 @@ impl Pipeline {
         Ok(!socket.is_unflushed())
     }
 
-    /// Something was read.
+    /// Records that something was read.
     pub(super) fn heard(&mut self) {
         self.silence = Duration::ZERO;
     }
 
-    /// A tick in which nothing was read; a fault once there were too many.
+    /// Counts a tick in which nothing was read. Returns an error once the silence is too long.
     pub(super) fn count_silence(&mut self) -> Option<Fault> {
         self.silence += TICK;
         if self.open().any(|open| matches!(open.command.purpose, Purpose::Probe)) {
-            // Callers wait for it, and a new connection takes its time.
+            // Probes have a shorter limit, because callers wait and a new connection takes time.
             let forgotten = "the server does not answer over a connection that was idle";
             return (self.silence > TICK).then(|| Fault::new(forgotten));
         }
-        // Somebody may listen for longer than that: the server is given as long.
+        // A caller may wait longer, and the server then gets that time.
         let timeout = self.open().map(|open| open.command.timeout).max();
         let limit = timeout.unwrap_or_default().max(SILENCE);
         (self.silence > limit + TICK)
             .then(|| Fault::new(format!("the server was silent for {:.1} s", limit.as_secs_f64())))
     }
 
-    /// The connection has ended: the commands without an answer, each with whether any byte of it may have been
-    /// written.
+    /// Ends the connection. Returns the commands without a reply, and whether any byte of each may have been sent.
     ///
-    /// Where TLS took the bytes they count as written: whether they were, nobody can say.
+    /// Bytes that TLS accepted count as sent.
     pub(super) fn end(&mut self) -> impl Iterator<Item = (InFlight, bool)> + use<> {
         self.send_gathered();
         let open = std::mem::take(&mut self.open);
-        // Bytes are written in order: what is left of them are the last commands.
+        // Bytes are written in order, so the remaining ones belong to the last commands.
         let (mut unwritten, mut sent) = (self.unsent.len(), open.len());
         for last in open.iter().rev() {
             let Some(left) = unwritten.checked_sub(last.length()) else { break };

@@ -1,7 +1,7 @@
-//! What stands after the `?` of a node's URL: the parameters of other clients that have a meaning here.
+//! Parses the parameters of a node URL, which include those of other clients.
 //!
-//! One table of those that are understood, with the rule of each, and one of those that are not, with what to use
-//! instead. A name is quoted only where it stands in one of them, a value never: either may be a piece of a password.
+//! One table contains the supported parameters with their rules, another one the unsupported parameters with their
+//! replacements. Errors quote a name only if it is in a table, and never a value. Both may be part of a password.
 
 use std::time::Duration;
 
@@ -11,66 +11,66 @@ use super::tls::TlsOptions;
 use crate::node::client_name;
 use crate::spelling::spelled;
 
-/// What a URL's parameters say; `None`: nothing.
+/// The parameters of a URL. `None` if not set.
 #[derive(Clone, Default)]
 pub(crate) struct Parameters {
     /// The database.
     pub(super) db: Option<i64>,
-    /// As whom to log in.
+    /// The user name.
     pub(super) username: Option<String>,
     /// Never shown.
     pub(super) password: Option<String>,
-    /// The version of the protocol, 2 or 3.
+    /// The version of the protocol: 2 or 3.
     pub(super) protocol: Option<u8>,
-    /// The addresses to try: 4 or 6; 0: both.
+    /// The address family to try: 4, 6, or 0 for both.
     pub(super) family: Option<u8>,
-    /// How the connection is called.
+    /// The name of the connection.
     pub(super) client_name: Option<Given<String>>,
     /// The deadline of one vote.
     pub(super) node_timeout: Option<Given<Duration>>,
-    /// How long an attempt to connect may take.
+    /// The time limit of one attempt to connect.
     pub(crate) connect_timeout: Option<Given<Duration>>,
-    /// What there is for TLS.
+    /// The TLS options.
     pub(super) tls: TlsOptions,
-    /// The first parameter that is for TLS.
+    /// The first parameter that requires TLS.
     pub(super) tls_by: Option<&'static str>,
 }
 
-/// What one parameter says, and which one: an option may say otherwise.
+/// A value and the name of its parameter, for conflicts with an option.
 #[derive(Clone)]
 pub(crate) struct Given<T> {
     pub(crate) value: T,
-    /// By which parameter, for messages.
+    /// The name of the parameter, for messages.
     pub(crate) by: &'static str,
 }
 
-/// One parameter.
+/// A supported parameter.
 struct Row {
-    /// As other clients call it.
+    /// Its names in several clients.
     names: &'static [&'static str],
-    /// What it must be.
+    /// The rule for its value.
     rule: &'static str,
-    /// Whether only a connection by TLS can use it.
+    /// Whether it requires a TLS connection.
     tls: bool,
     set: fn(&mut Parameters, &'static str, &str) -> Set,
 }
 
-/// What became of a value.
+/// The result of setting a value.
 enum Set {
-    /// It is set.
+    /// The value is set.
     Done,
-    /// It breaks the row's rule.
+    /// The value violates the rule.
     Wrong,
-    /// There is one already.
+    /// There is already a value.
     Twice,
 }
 
 const TIME: &str = "must be a time above 0, ten years at most";
-/// As for every option that is a time.
+/// The same limit as for the other time options.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const PATH: &str = "must be the path of a PEM file";
 
-/// What is understood: of redis-py and celery, go-redis, ioredis, lettuce and the redis crate.
+/// The supported parameters of redis-py and celery, go-redis, ioredis, lettuce and the redis crate.
 const UNDERSTOOD: &[Row] = &[
     row(&["db", "database"], "must be a number, 0 or more", |to, _, value| {
         fill(&mut to.db, value.parse().ok().filter(|db| *db >= 0))
@@ -113,7 +113,7 @@ const UNDERSTOOD: &[Row] = &[
     for_tls(&["ssl_cert_reqs"], "must be required or none", |to, _, value| {
         let value = value.to_ascii_lowercase();
         let verify = match value.strip_prefix("cert_").unwrap_or(&value) {
-            // Of the server's certificate, which always comes, "optional" asks the same.
+            // For a server's certificate, which is always sent, "optional" has the same effect.
             "required" | "optional" => Some(true),
             "none" => Some(false),
             _ => None,
@@ -135,7 +135,7 @@ const ALIVE: &str = "a dead connection is noticed by itself: leave it out";
 const AGAIN: &str = "what fails is tried again within wait: leave it out";
 const BYTES: &str = "no value is given out here: leave it out";
 
-/// What is not: where it stands, its reader believes that it does something.
+/// The unsupported parameters. Ignoring them would suggest that they have an effect.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["max_connections", "pool_size", "pool_timeout", "min_idle_conns"], ONE),
     (&["health_check_interval", "keepAlive", "idle_timeout"], ALIVE),
@@ -152,7 +152,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["sentinelMasterId", "master_name"], "write redis+sentinel://host:port/service"),
 ];
 
-/// A parameter that every URL may have.
+/// Creates a parameter for all URLs.
 const fn row(
     names: &'static [&'static str],
     rule: &'static str,
@@ -161,7 +161,7 @@ const fn row(
     Row { names, rule, tls: false, set }
 }
 
-/// One that only URLs over TLS may have: elsewhere it would do nothing, and look as if it did.
+/// Creates a parameter for TLS URLs only. Elsewhere it would have no effect.
 const fn for_tls(
     names: &'static [&'static str],
     rule: &'static str,
@@ -170,7 +170,7 @@ const fn for_tls(
     Row { names, rule, tls: true, set }
 }
 
-/// What a query says, without its `?`, or the rule that it broke.
+/// Parses a query without its `?`. Returns the violated rule as an error.
 pub(super) fn read(query: &str) -> Result<Parameters, String> {
     let mut found = Parameters::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -196,7 +196,8 @@ pub(super) fn read(query: &str) -> Result<Parameters, String> {
     Ok(found)
 }
 
-/// Why a parameter is refused: what to write instead, or what there is. Never its value, which may be a secret.
+/// Returns why a parameter is refused: its replacement, or the supported parameters. Its value is not shown, because it
+/// may be a secret.
 fn unknown(name: &str) -> String {
     for (names, instead) in INSTEAD {
         if let Some(known) = names.iter().find(|known| **known == name) {
@@ -210,7 +211,7 @@ fn unknown(name: &str) -> String {
     )
 }
 
-/// Twice is an error: which of two was meant, nobody knows.
+/// Sets a value. A second one is an error, because it is ambiguous.
 fn fill<T>(slot: &mut Option<T>, value: Option<T>) -> Set {
     match (slot.is_some(), value) {
         (_, None) => Set::Wrong,
@@ -222,7 +223,7 @@ fn fill<T>(slot: &mut Option<T>, value: Option<T>) -> Set {
     }
 }
 
-/// As go-redis and redis-py read it.
+/// Parses a boolean like go-redis and redis-py.
 fn yes(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" => Some(true),
@@ -231,7 +232,7 @@ fn yes(value: &str) -> Option<bool> {
     }
 }
 
-/// A number of the parameter's own unit, in seconds, or one with its unit behind it, as in `500ms`.
+/// Parses a number in the parameter's unit in seconds, or a number with a unit such as `500ms`.
 fn time(value: &str, unit: f64) -> Option<Duration> {
     let units = [("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let given = units.iter().find_map(|(name, unit)| Some((value.strip_suffix(name)?, *unit)));

@@ -1,4 +1,4 @@
-//! What is asked, on its way to a connection: first in, first out.
+//! Queues commands for a connection, in order.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use super::lane::Lane;
 use crate::exit;
 use crate::foreground::{self, OnRuntime};
 
-/// The asking end. Its last copy's end is the client's.
+/// The sending side. Dropping the last clone ends the connection task.
 #[derive(Clone)]
 pub(super) struct Queue(Arc<Sender>);
 
 struct Sender {
-    /// Without a bound: who asks has a deadline, and a full connection takes no more by itself ([`super::pipeline`]).
+    /// Unbounded, because callers have deadlines, and a full connection takes no more commands ([`super::pipeline`]).
     commands: Option<UnboundedSender<InFlight>>,
     lane: Arc<Lane>,
-    /// The runtime whose tasks wait by themselves.
+    /// The runtime whose tasks wait for their replies themselves.
     runtime: Option<Arc<OnRuntime>>,
 }
 
-/// A queue, and the connection that it leads to.
+/// Creates a queue and the connection side of it.
 pub(super) fn queue(
     runtime: Option<Arc<OnRuntime>>,
 ) -> (Queue, UnboundedReceiver<InFlight>, Arc<Lane>) {
@@ -34,13 +34,13 @@ pub(super) fn queue(
 }
 
 impl Queue {
-    /// Asked from now on, behind everything that was asked before.
+    /// Adds a command after all earlier ones.
     pub(super) fn put(&self, in_flight: InFlight) {
         let Some(commands) = &self.0.commands else { return };
-        // It can fail only when the connection is gone for good; the dropped answer says so.
+        // Fails only after the connection task has ended, which the caller sees by its dropped sender.
         let _ = commands.send(in_flight);
         let Sender { lane, runtime, .. } = &*self.0;
-        // Who waits writes it by itself, with whatever else is asked until then.
+        // A waiting caller writes it itself, together with all other commands until then.
         let seen_to =
             foreground::asked(lane) || runtime.as_ref().is_some_and(|runtime| runtime.asked(lane));
         if !seen_to {
@@ -51,7 +51,7 @@ impl Queue {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // In this order: who is called finds that nobody is left.
+        // The order matters: the connection task must find a closed queue when it is woken.
         self.commands = None;
         self.lane.call();
     }

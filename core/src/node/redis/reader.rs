@@ -1,38 +1,37 @@
-//! Bytes into replies.
+//! Parses replies from bytes.
 //!
-//! The replies that locks have are few kinds and short: those that have come as a whole are read here. Whatever else comes,
-//! and what has come in part, is for the redis crate's parser, which any bytes can be given to - and which costs a sixth
-//! of all that a lock costs its client.
+//! The common replies are of few kinds and short. If they have arrived completely, they are parsed here. All other
+//! replies go to the slower parser of the `redis` crate, which accepts any bytes and incomplete replies.
 
 use bytes::{Buf, BytesMut};
 use redis::{RedisError, Value, ValueCodec};
 use tokio_util::codec::Decoder;
 
-/// What was read from a connection, and not yet understood.
+/// The bytes of a connection that are not parsed yet.
 #[derive(Default)]
 pub(super) struct Reader {
     /// Read, and not parsed yet.
     pub(super) unread: BytesMut,
-    /// Keeps the beginning of a reply that has not come as a whole.
+    /// Keeps the beginning of an incomplete reply.
     codec: ValueCodec,
-    /// It does.
+    /// Whether the codec holds the beginning of a reply.
     begun: bool,
-    /// Bytes read since the last whole reply.
+    /// The number of bytes read since the last complete reply.
     partial: usize,
 }
 
 impl Reader {
-    /// So many bytes more are unread.
+    /// Counts bytes that were read.
     pub(super) fn came(&mut self, bytes: usize) {
         self.partial += bytes;
     }
 
-    /// How many bytes of a reply have come that is not whole yet: the codec may have taken them already.
+    /// Returns the number of bytes of an incomplete reply, including those that the codec has taken.
     pub(super) fn partial(&self) -> usize {
         self.partial
     }
 
-    /// The next whole reply.
+    /// Returns the next complete reply.
     pub(super) fn next(&mut self) -> Result<Option<Value>, RedisError> {
         let reply = if self.begun { None } else { self.short() };
         let reply = match reply {
@@ -50,7 +49,7 @@ impl Reader {
         Ok(reply)
     }
 
-    /// The next reply, if it is short and there as a whole; what is read of any other stays unread.
+    /// Returns the next reply if it is short and complete. Otherwise it consumes nothing.
     fn short(&mut self) -> Option<Value> {
         let mut rest = &self.unread[..];
         let reply = reply(&mut rest, true)?;
@@ -60,7 +59,7 @@ impl Reader {
     }
 }
 
-/// A short reply that is there as a whole, and what is behind it.
+/// Parses a short, complete reply. `rest` is left at the following bytes.
 fn reply(rest: &mut &[u8], may_be_list: bool) -> Option<Value> {
     let kind = *rest.first()?;
     *rest = &rest[1..];
@@ -84,17 +83,18 @@ fn reply(rest: &mut &[u8], may_be_list: bool) -> Option<Value> {
     }
 }
 
-/// So many parts has the longest list that is read here.
+/// The maximum length of a list that is parsed here.
 const MOST: i64 = 100;
 
-/// So many bytes and their end. A copy: what was read is not kept alive by what somebody keeps of it.
+/// Parses bytes of this length and their terminator. They are copied, so that a kept value does not keep the read
+/// buffer.
 fn text(rest: &mut &[u8], length: usize) -> Option<Vec<u8>> {
     let (text, behind) = rest.split_at_checked(length)?;
     *rest = behind.strip_prefix(b"\r\n")?;
     Some(text.to_vec())
 }
 
-/// Up to its end, which is not part of it. Of a longer line than a number or a word has nothing is said here.
+/// Returns a short line without its terminator. `None` if it is longer than a number or a status.
 fn line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let end = rest.iter().take(24).position(|byte| *byte == b'\r')?;
     let line = &rest[..end];
@@ -102,7 +102,7 @@ fn line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(line)
 }
 
-/// In digits only, and few enough to be sure that none is too many.
+/// Parses digits only, and few enough to exclude an overflow.
 fn number(rest: &mut &[u8]) -> Option<i64> {
     let line = line(rest)?;
     let (negative, digits) = match line.strip_prefix(b"-") {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What is said by each of these pieces of bytes, behind those before it.
+    /// Feeds the pieces one after the other, and returns the replies after each.
     fn said(
         pieces: &[&[u8]],
         mut next: impl FnMut(&[u8]) -> Vec<Result<Value, ()>>,

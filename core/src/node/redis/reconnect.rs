@@ -1,8 +1,7 @@
-//! The way to the next connection: when an attempt begins, and who waits for its outcome.
+//! Decides when to attempt the next connection, and which commands wait for its result.
 //!
-//! Lock commands are never queued across a reconnect: a vote that goes out late is worth nothing and delays its
-//! delete. They wait for an attempt that is about to end, or are faults at once; how long depends on how often
-//! somebody asks.
+//! Lock commands are never queued across a reconnect, because a late vote is useless and delays its delete. They wait
+//! for an attempt that is about to end, or fail immediately. How long they wait depends on how often commands arrive.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,50 +21,50 @@ use crate::clock::Instant;
 use crate::log;
 use crate::node::Fault;
 
-/// Who asks so soon after an attempt began waits for its outcome.
-/// Commands that come together are answered together.
+/// A command that arrives this soon after the start of an attempt waits for its result, so that simultaneous commands
+/// have the same result.
 const JOIN: Duration = Duration::from_millis(50);
-/// Commands begin no attempt for this long after one that they began, and for this many times as long as it took: a
-/// node that is known to be down is a fault at once for those who ask often.
+/// How long commands start no new attempt after one that they started: a minimum, and a multiple of its duration. If a
+/// node is known to be down, frequent commands fail immediately.
 const CALM: (Duration, u32) = (Duration::from_millis(200), 10);
-/// Who comes after so long without a command does not ask often, and begins an attempt. Without this an
-/// idle client would say for up to a second that a server is down that is back.
+/// After this time without commands, the next command starts an attempt. Otherwise an idle client would report a server
+/// as down for up to a second after its return.
 const IDLE: Duration = Duration::from_millis(2500);
 
-/// An attempt that takes longer may hang on a lost packet or a dead address: another one begins beside it.
+/// An attempt that takes longer may hang on a lost packet or a dead address. Another one then starts in parallel.
 const HANGS: Duration = Duration::from_secs(2);
-/// How many attempts run at a time, at most.
+/// The maximum number of parallel attempts.
 const MOST: usize = 3;
 
-/// What an attempt comes to.
+/// The result of an attempt.
 pub(super) type Opened = Result<Opening, Fault>;
 
-/// What is known of the attempts so far.
+/// The state of the attempts so far.
 #[derive(Default)]
 pub(super) struct Reconnect {
-    /// The connections that were there, to whichever server.
+    /// The previous connections, to any server.
     pub(super) formers: Formers,
-    /// Why the last attempt failed; `None` before there was one.
+    /// Why the last attempt failed. `None` before the first one.
     pub(super) last: Option<Fault>,
-    /// When the last attempt ended that a command had begun, and how long it had taken.
+    /// When the last attempt ended that a command had started, and how long it took.
     tried: Option<(Instant, Duration)>,
-    /// When the last command came that found no connection.
+    /// When the last command arrived without a connection.
     asked: Option<Instant>,
 }
 
-/// An attempt's own state, while commands come.
+/// The attempts under way while commands arrive.
 #[derive(Default)]
 struct Attempts {
-    /// Usually one. A second is begun where a command comes and the first may hang on a dead address.
+    /// Usually one. Another one starts if a command arrives and the first may hang on a dead address.
     running: FuturesUnordered<Pin<Box<dyn Future<Output = Opened> + Send>>>,
-    /// When the last one began.
+    /// When the last one started.
     begun: Option<Instant>,
-    /// Ends once that one takes long.
+    /// Completes when the last one takes too long.
     hangs: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
 impl Attempts {
-    /// One attempt more, beside those that hang.
+    /// Starts another attempt in parallel.
     fn begin(&mut self, context: &Context, formers: &Formers) {
         if self.running.len() >= MOST {
             return;
@@ -76,7 +75,7 @@ impl Attempts {
         self.hangs = Some(Box::pin(tokio::time::sleep(HANGS)));
     }
 
-    /// The outcome of one. `None`: the last one hangs, and another one is to begin beside it.
+    /// Returns the result of an attempt, or `None` if the last one hangs and another one must start.
     async fn next(&mut self) -> Option<Opened> {
         let full = self.running.len() >= MOST;
         let hangs = async {
@@ -93,48 +92,50 @@ impl Attempts {
 }
 
 impl Reconnect {
-    /// Connects after a pause, while commands are answered with the last fault. One that comes after a while without
-    /// any has the attempt begin at once, and waits for it, as do those that come with it, and all before the first.
-    /// `None` once the client is gone and owes nothing.
+    /// Connects after a pause. Meanwhile commands fail with the last error.
+    ///
+    /// A command after an idle time starts the attempt immediately and waits for it, together with simultaneous
+    /// commands. So do all commands before the first attempt. Returns `None` once the client is gone and no delete is
+    /// pending.
     pub(super) async fn open(
         &mut self,
         context: &mut Context,
         pause: Duration,
         waiting: &mut Vec<InFlight>,
     ) -> Option<Opened> {
-        // The same for all who come meanwhile: what is known is why the last attempt failed.
+        // All commands until the next result get this error of the last attempt.
         let refusal = self.last.as_ref().map(not_connected);
-        // Half of the pause at least, at random: many clients of one server do not come back in step.
+        // At least half of the pause is random, so that many clients do not reconnect at the same time.
         let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         let mut pause_ends = std::pin::pin!(tokio::time::sleep(jittered));
-        // The client is there.
         let (mut attempts, mut more) = (Attempts::default(), true);
         let opened = loop {
-            // After a good connection the next is tried at once.
+            // After a working connection, the next attempt follows immediately.
             if attempts.begun.is_none() && pause.is_zero() {
                 attempts.begin(context, &self.formers);
             }
             tokio::select! {
                 ended = attempts.next(), if attempts.begun.is_some() => match ended {
-                    // Of several the first that works; only the last one's failure is the failure.
+                    // The first successful attempt counts. A failure counts only if it is the last one.
                     Some(opened) if opened.is_ok() || attempts.running.is_empty() => break opened,
                     Some(_) => {}
                     None => attempts.begin(context, &self.formers),
                 },
-                // Another server is worth an attempt at once, beside one that may hang on the last.
+                // A changed server justifies an immediate attempt, parallel to one that may hang on the previous
+                // server.
                 () = context.news.any() => attempts.begin(context, &self.formers),
                 () = &mut pause_ends, if attempts.begun.is_none() => {
                     attempts.begin(context, &self.formers);
                 }
                 command = context.commands.recv(), if more => match (command, &refusal) {
-                    // Before the first attempt nothing is known that could be told.
+                    // Before the first attempt, no error exists that could be returned.
                     (Some(command), None) => waiting.push(command),
                     (Some(command), Some(refusal)) => {
                         self.join_or_refuse(context, (command, refusal), &mut attempts, waiting);
                     }
                     (None, _) => {
                         more = false;
-                        // Nobody is left who asks: what is owed is paid while it can matter, then this ends.
+                        // The client is gone. Pending deletes are sent as long as their keys may exist.
                         context.debts.forget_expired(context.clock.now());
                         if context.debts.is_empty() && waiting.is_empty() {
                             return None;
@@ -147,7 +148,7 @@ impl Reconnect {
         Some(opened)
     }
 
-    /// A command that comes while there is no connection waits for an attempt, or is refused at once.
+    /// Lets a command wait for an attempt, or refuses it immediately.
     fn join_or_refuse(
         &mut self,
         context: &mut Context,
@@ -155,12 +156,12 @@ impl Reconnect {
         attempts: &mut Attempts,
         waiting: &mut Vec<InFlight>,
     ) {
-        // Now, not when the last thing happened: an attempt may have heard nothing for long.
+        // Uses the current time, because an attempt may have had no event for long.
         let now = context.clock.now();
         let young = attempts.begun.is_some_and(|at| now.since(at) <= JOIN);
         let again = self.tries_again(now, waiting);
         if again && !young {
-            // Beside one that is under way: on a slow link that one may be the first to end well.
+            // Parallel to an attempt under way, because on a slow network that one may succeed first.
             attempts.begin(context, &self.formers);
         }
         if again || (young && !waiting.is_empty()) {
@@ -170,10 +171,10 @@ impl Reconnect {
         }
     }
 
-    /// Whether a command that comes now begins an attempt of its own.
+    /// Whether a command that arrives now starts another attempt.
     ///
-    /// At most one in [`CALM`], unless nobody has asked for a while: each attempt has those who wait for it
-    /// listen to a dead node for as long as it takes.
+    /// At most one within [`CALM`], unless there was an idle time. Commands that wait for an attempt to a dead node
+    /// wait for its whole duration.
     fn tries_again(&mut self, now: Instant, waiting: &[InFlight]) -> bool {
         let idle = self.asked.replace(now).is_none_or(|asked| now.since(asked) > IDLE);
         let (least, times) = CALM;
@@ -182,11 +183,11 @@ impl Reconnect {
         idle || (waiting.is_empty() && over)
     }
 
-    /// An attempt is over; `begun`: a command waits for it.
+    /// Records the result of an attempt. `begun` is set if a command waits for it.
     fn note(&mut self, opened: bool, begun: Option<Instant>, context: &Context) {
         let now = context.clock.now();
         if opened {
-            // What was learnt is of no use for the next break.
+            // The history does not matter for the next outage.
             (self.tried, self.asked) = (None, None);
         } else if let Some(begun) = begun {
             self.tried = Some((now, now.since(begun)));
@@ -194,7 +195,7 @@ impl Reconnect {
     }
 }
 
-/// What is wrong with the options is said as it is; the rest is only why there is no connection.
+/// Returns the error for commands without a connection. Errors about the options are returned unchanged.
 fn not_connected(fault: &Fault) -> Fault {
     if fault.permanent().is_some() {
         return fault.clone();
@@ -202,7 +203,8 @@ fn not_connected(fault: &Fault) -> Fault {
     Fault::new(format!("not connected: {fault}")).after(fault)
 }
 
-/// Of a cluster each server has some of the keys: a lock of another one's would be refused, now or after a migration.
+/// The error for a server of the wrong kind. A single server of a cluster has only some of the keys, and would refuse
+/// the others now or after a migration.
 fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
     let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
     Fault::invalid(if clustered {
@@ -214,36 +216,37 @@ fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
     })
 }
 
-/// One attempt, within `connect_timeout`.
+/// Makes one attempt within `connect_timeout`.
 async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
     let within = target.route.connect_timeout();
     let opened = tokio::time::timeout(within, find_and_open(&target, &finder, &formers)).await;
     opened.unwrap_or_else(|_| {
         let fault = handshake::too_long(within);
-        // A server without TLS may wait for the end of what it takes for a command.
+        // A server without TLS may wait for the rest of a supposed command.
         Err(if target.route.is_tls() { fault.hinting("is this a TLS port?") } else { fault })
     })
 }
 
-/// Finds the server, connects, logs in, checks that it is no other node's, and has the former connection ended.
+/// Finds the server, connects, logs in, checks that no other node uses the same server, and closes the previous
+/// connection.
 async fn find_and_open(target: &Target, finder: &Finder, formers: &Formers) -> Opened {
     let (found, mut greeting) = reach(target, finder).await?;
     let Target { url, route, run_ids, outlet, .. } = target;
-    // A server that does not say is believed: what it answers will tell.
+    // A server that does not report this is accepted. Its replies will show it.
     if let Some(clustered) = greeting.clustered
         && clustered != outlet.is_some()
     {
         return Err(mistaken(&found.endpoint, clustered));
     }
     if let Some(run_id) = &greeting.run_id {
-        // A node of one server has one at a time, wherever that is.
+        // A standalone node has one server at a time, at any address.
         let address = outlet.as_ref().map_or_else(String::new, |outlet| outlet.from.to_string());
         let entered = run_ids.enter(url, &address, run_id);
         entered.map_err(|fault| route.redact_fault(fault))?;
     }
-    // Before anything is paid or asked: nothing of the former one may come after it.
+    // Done before any other command, because nothing of the previous connection may arrive after it.
     let killed = formers.kill(&mut greeting).await?;
-    // A server that does not say, as its user may not ask, is believed.
+    // A server without this field is accepted. Its user may lack the right to read it.
     let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
     if eviction != "noeviction" {
         log::event!(
@@ -261,6 +264,6 @@ async fn reach(target: &Target, finder: &Finder) -> Result<(Found, Greeting), Fa
     let greeting = handshake::open(endpoint, primary, target.guard, &target.needs).await;
     let greeting =
         greeting.map_err(|fault| if primary { fault.of(&endpoint.authority()) } else { fault })?;
-    // While it was greeted another one may have taken its place, and a vote of it would count for nothing.
+    // The primary may have changed during the handshake, and votes of the old one would not count.
     if news.has_left(&found) { Err(news.left(&found).await) } else { Ok((found, greeting)) }
 }

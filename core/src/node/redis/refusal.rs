@@ -1,26 +1,26 @@
-//! What a server said, as text, and what its own errors mean.
+//! Formats replies as text, and explains the errors of servers.
 
 use redis::{ServerError, Value};
 
 use crate::node::Fault;
 use crate::spelling::camel_case;
 
-/// Whether a replica says that it does not write.
+/// Whether it is the read-only error of a replica.
 pub(super) fn is_replicas(value: &Value) -> bool {
     matches!(value, Value::ServerError(_)) && error_code(&words(value)) == "READONLY"
 }
 
-/// An error's own name, also where a script was around it.
+/// Returns the code of an error, including one within a script.
 fn error_code(text: &str) -> &str {
-    // Before Redis 7 what a command in a script says comes behind where the script was.
+    // Before Redis 7, the error of a command in a script follows the position in the script.
     let in_script = text.starts_with("ERR Error running script");
     let said = text.rsplit_once(": ").filter(|_| in_script).map_or(text, |(_, said)| said);
     let code = said.split_whitespace().next().unwrap_or_default();
     code.trim_start_matches('-')
 }
 
-/// Whether the error has a code of its own, by which a Redis server says what is wrong. `ERR`, and the free text of
-/// proxies, may only mean that a command is not supported.
+/// Whether the error has a specific code, as those of a Redis server do. `ERR` and the free text of proxies may only
+/// mean that a command is not supported.
 pub(super) fn has_code(error: &ServerError) -> bool {
     let code = error.code();
     code != "ERR" && code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
@@ -31,15 +31,15 @@ pub(super) fn is_unsupported(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if !has_code(error))
 }
 
-/// A server's error text without the arguments of the command that it did not know, which may be a whole script.
+/// Removes the arguments of an unknown command from the error text, which may include a whole script.
 pub(super) fn without_arguments(text: &str) -> &str {
     text.split_once(", with args beginning with").map_or(text, |(said, _)| said)
 }
 
-/// What the scripts' own error means.
+/// Explains the error of the fencing scripts.
 const FENCE_HINT: &str = " (no client can have stored the fencing token that it keeps there: docs/fencing.md, \"Repair\")";
 
-/// The server's own error, explained where its text alone would puzzle.
+/// Returns the error of a server, with a hint if its text is not enough.
 pub(super) fn refusal(text: &str) -> Fault {
     let text = without_arguments(text);
     let code = error_code(text);
@@ -77,7 +77,7 @@ pub(super) fn refusal(text: &str) -> Fault {
     fault.saying(text, hint)
 }
 
-/// What a server said, as text: bytes are not written as numbers, in which nobody would find a password.
+/// Formats a value as text. Bytes are shown as text and not as numbers, so that a password in them can be redacted.
 pub(super) fn words(value: &Value) -> String {
     let all = |values: &[Value]| values.iter().map(words).collect::<Vec<_>>().join(" ");
     match value {

@@ -1,6 +1,6 @@
--- KEYS: lock keys, each of a lease of its own. ARGV: of each its token. Deletes only what is whose it is said to be.
--- Returns of each its token, or nil where it was not simply ours: release.lua tells what it is then.
--- All are read at once: before Redis 7.2 each read in a script costs as much as the script has keys.
+-- KEYS: lock keys of different leases. ARGV: the token of each key. Deletes each key that has its token.
+-- Returns the token of each key, or nil if the key was not simply ours. release.lua then determines the result.
+-- Reads all keys at once. Before Redis 7.2, each read in a script takes time proportional to the script's keys.
 local owners, answers, ours = redis.call('MGET', unpack(KEYS)), {}, {}
 for i, token in ipairs(ARGV) do
   answers[i] = owners[i] == token and token

@@ -1,7 +1,7 @@
-//! A login that does not last: the open connection logs in again before it ends.
+//! Renews a login with a limited lifetime over the open connection.
 //!
-//! Whoever says as whom is asked as at each connect, and the `AUTH` goes in order with all else. It leaves tracking as it is.
-//! What fails is tried again until the server itself ends the connection.
+//! The provider of credentials is asked as at each connect, and `AUTH` is sent in order with the other commands. It
+//! does not affect tracking. A failed renewal is repeated until the server closes the connection.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,37 +17,37 @@ use super::pipeline::SILENCE;
 use crate::node::Fault;
 use crate::node::credentials::{Credentials, Granted, Provider};
 
-/// A question that is asked in the background may take longer than one that a connection waits for.
+/// The time limit for credentials in the background. It is longer than during a connect, where a connection waits.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// After a failure it is tried again this soon at least, and this late at most.
+/// The minimum and maximum delay after a failure.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Asks, logs in, and waits until it is time again.
+/// Requests credentials, logs in, and waits until the next renewal.
 pub(super) struct Renewal {
     provider: Provider,
-    /// How long the present login lasts.
+    /// The lifetime of the current login.
     lifetime: Duration,
     stage: Stage,
-    /// The last try failed, which was said.
+    /// Whether the last attempt failed and was logged.
     failed: bool,
 }
 
 enum Stage {
-    /// First waits until it is time.
+    /// Waits, then requests credentials.
     Asking(Pin<Box<dyn Future<Output = Result<Granted, Fault>> + Send>>),
-    /// The server was told.
+    /// Waits for the reply to the login.
     Confirming(Granted, oneshot::Receiver<Result<Value, Fault>>),
 }
 
 impl Renewal {
-    /// Of a connection that has logged in with these; none where they last as long as it.
+    /// Creates the renewal of a login. `None` if it lasts as long as the connection.
     pub(super) fn of(provider: Provider, granted: &Granted) -> Option<Self> {
         let lifetime = granted.credentials.lifetime?;
         let stage = Stage::asking(&provider, in_time(granted));
         Some(Self { provider, lifetime, stage, failed: false })
     }
 
-    /// The next login to be sent, or why there is none. Dropped before its end it goes on where it was.
+    /// Returns the next login to send, or an error. Dropping the future does not lose its progress.
     pub(super) async fn next(this: &mut Option<Self>) -> Result<InFlight, Fault> {
         match this {
             Some(this) => this.step().await,
@@ -55,12 +55,12 @@ impl Renewal {
         }
     }
 
-    /// Whether a failure is the first of several.
+    /// Whether a failure is the first in a row.
     pub(super) fn is_news(&mut self) -> bool {
         !std::mem::replace(&mut self.failed, true)
     }
 
-    /// Goes on to the next login, or to why there is none. Dropped, it goes on where it was.
+    /// Continues until the next login or error. Dropping the future does not lose its progress.
     async fn step(&mut self) -> Result<InFlight, Fault> {
         loop {
             match &mut self.stage {
@@ -87,7 +87,7 @@ impl Renewal {
         }
     }
 
-    /// After a while, which is shorter the shorter the login lasts: there is time for several attempts.
+    /// Schedules another attempt. The delay is short relative to the lifetime, so that several attempts are possible.
     fn again(&mut self, fault: Fault) -> Fault {
         let (least, most) = AGAIN;
         self.stage = Stage::asking(&self.provider, (self.lifetime / 20).clamp(least, most));
@@ -96,7 +96,7 @@ impl Renewal {
 }
 
 impl Stage {
-    /// Asks the program after a pause, and gives it its time.
+    /// Requests credentials after a pause.
     fn asking(provider: &Provider, pause: Duration) -> Self {
         let provider = provider.clone();
         Self::Asking(Box::pin(async move {
@@ -106,15 +106,15 @@ impl Stage {
     }
 }
 
-/// When a quarter of the lifetime is left.
+/// Returns the time until a quarter of the lifetime is left.
 fn in_time(granted: &Granted) -> Duration {
     granted.left().map_or(Duration::MAX, |left| left.mul_f64(0.75))
 }
 
-/// The login as a command; whatever it answers is looked at by who renews.
+/// Builds the login command. The renewal evaluates its reply.
 fn auth(credentials: &Credentials) -> Command {
     let mut auth = cmd("AUTH");
-    // Named in any case: it may be another user than the one before.
+    // Always sent, because the user may have changed.
     auth.arg(credentials.username.as_deref().unwrap_or("default")).arg(&credentials.password);
     Command {
         bytes: auth.get_packed_command(),

@@ -1,7 +1,6 @@
-//! Server replies into answers. Only exact ones count: anything else is a fault, never "held by another".
+//! Parses replies into results. Only exact replies count: all others are errors, and never "held by another".
 //!
-//! The shapes are those that the scripts promise (`acquire.lua` and the others); `tests/vectors/replies.toml`
-//! plays odd ones.
+//! The scripts define the forms (`acquire.lua` and the others). `tests/vectors/replies.toml` contains unusual ones.
 
 use std::time::Duration;
 
@@ -10,11 +9,10 @@ use redis::Value;
 use super::refusal::{refusal, words};
 use crate::node::{Extension, Fault, Holder, Taken, Vote};
 
-/// What a reply says, or that it says nothing that counts.
+/// A parsed reply, or an error.
 pub(super) type Answer<T> = Result<T, Fault>;
 
-/// Whether an answer is one to this question: it ends with what the script was asked for.
-/// A server's error names nothing, and never counts.
+/// Whether the reply ends with the echo of this command. A server error has no echo and never counts as success.
 pub(super) fn echoes(value: &Value, asked: &str) -> bool {
     match value {
         Value::Array(parts) => {
@@ -25,23 +23,22 @@ pub(super) fn echoes(value: &Value, asked: &str) -> bool {
     }
 }
 
-/// Whether it can be the answer to `extend` or `release`: the usual one is the token alone.
+/// Whether the value can be the reply to `extend` or `release`. The common one is the token alone.
 pub(super) fn says_ours(value: &Value, token: &str) -> bool {
     matches!(value, Value::BulkString(whose) if whose == token.as_bytes()) || echoes(value, token)
 }
 
-/// Whether it can be the answer to `SET NX`.
+/// Whether the value can be the reply to `SET NX`.
 pub(super) fn sets(value: &Value) -> bool {
     matches!(value, Value::Okay | Value::Nil | Value::ServerError(_))
 }
 
-/// Whether it can be the answer to `GET`.
+/// Whether the value can be the reply to `GET`.
 pub(super) fn owns(value: &Value) -> bool {
     matches!(value, Value::BulkString(_) | Value::Nil | Value::ServerError(_))
 }
 
-/// The server's own time in us, as `TIME` tells it.
-/// A number that runs over is no time.
+/// Parses the server's time from `TIME`, in microseconds. Returns `None` if it overflows.
 pub(super) fn time(value: &Value) -> Option<u64> {
     let Value::Array(parts) = value else { return None };
     let [Value::BulkString(seconds), Value::BulkString(micros)] = &parts[..] else { return None };
@@ -49,7 +46,7 @@ pub(super) fn time(value: &Value) -> Option<u64> {
     number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)
 }
 
-/// The answer to `acquire`.
+/// Parses the reply to `acquire`.
 pub(super) fn vote(value: &Value) -> Answer<Vote> {
     if let Value::BulkString(_) = value {
         return Ok(Vote::Granted(None));
@@ -66,9 +63,10 @@ pub(super) fn vote(value: &Value) -> Answer<Vote> {
     }
 }
 
-/// The keys that others have, counted from 1 as Lua does, with a comma behind each; and a k where these only stay.
+/// Parses the list of held keys, which are counted from 1 as in Lua, each followed by a comma. A final k means that all
+/// of them only remain for `min_hold`.
 ///
-/// One text rather than a list: the answer keeps its shape, however many there are.
+/// The list is a single text, so that the reply has the same form for any number of keys.
 fn places(list: &[u8]) -> Option<Taken> {
     let list = std::str::from_utf8(list).ok()?;
     let (places, kept) = list.strip_suffix('k').map_or((list, false), |places| (places, true));
@@ -77,8 +75,8 @@ fn places(list: &[u8]) -> Option<Taken> {
     Some(taken.that_stay(kept))
 }
 
-/// Digits only: a fence must come back exactly as the script wrote it.
-/// Empty without fencing. As text: a Lua number loses digits above 10^14 on its way out.
+/// Parses a fencing token. It has digits only and is empty without fencing. It is sent as text, because Lua numbers
+/// above 10^14 lose digits when converted.
 fn fence_token(digits: &[u8]) -> Option<Option<u64>> {
     match std::str::from_utf8(digits).ok()? {
         "" => Some(None),
@@ -86,7 +84,7 @@ fn fence_token(digits: &[u8]) -> Option<Option<u64>> {
     }
 }
 
-/// The answer to `extend`.
+/// Parses the reply to `extend`.
 pub(super) fn extension(value: &Value) -> Answer<Extension> {
     if let Value::BulkString(_) = value {
         return Ok(Extension::Extended);
@@ -99,7 +97,7 @@ pub(super) fn extension(value: &Value) -> Answer<Extension> {
     }
 }
 
-/// The answer to `release`: whether all keys were ours.
+/// Parses the reply to `release`: whether all keys were ours.
 pub(super) fn released(value: &Value) -> Answer<bool> {
     if let Value::BulkString(_) = value {
         return Ok(true);
@@ -111,7 +109,7 @@ pub(super) fn released(value: &Value) -> Answer<bool> {
     }
 }
 
-/// The answer to `force`: whether there was something to delete.
+/// Parses the reply to `force`: whether at least one key existed.
 pub(super) fn count(value: &Value) -> Answer<bool> {
     match parts(value)? {
         [Value::Int(deleted @ 0..)] => Ok(*deleted > 0),
@@ -119,7 +117,7 @@ pub(super) fn count(value: &Value) -> Answer<bool> {
     }
 }
 
-/// The answer to `inspect`.
+/// Parses the reply to `inspect`.
 pub(super) fn holder(value: &Value) -> Answer<Option<Holder>> {
     match parts(value)? {
         [Value::Nil, Value::Int(_)] => Ok(None),
@@ -131,8 +129,7 @@ pub(super) fn holder(value: &Value) -> Answer<Option<Holder>> {
     }
 }
 
-/// What a script answered, without the echo.
-/// That was looked at before: an answer with another one is never read.
+/// Returns the reply of a script without the echo, which was checked before.
 fn parts(value: &Value) -> Answer<&[Value]> {
     match value {
         Value::Array(parts) => Ok(parts.split_last().map_or(&[], |(_, parts)| parts)),
@@ -140,7 +137,7 @@ fn parts(value: &Value) -> Answer<&[Value]> {
     }
 }
 
-/// -1 is a key without an end; -2, a key that ended between two reads, is free now.
+/// Parses a TTL. -1 is a key without an end. -2 is a key that expired between two reads and is free now.
 fn remaining(pttl: i64) -> Option<Duration> {
     match pttl {
         -1 => None,
@@ -148,9 +145,9 @@ fn remaining(pttl: i64) -> Option<Duration> {
     }
 }
 
-/// A reply that is none of ours.
+/// The error for an unexpected reply.
 ///
-/// Never a refusal: somebody who cannot say whether the lock is held must not be counted as if it were.
+/// It is never a refusal: a server that cannot tell whether the lock is held must not count as if it were.
 pub(super) fn unexpected(value: &Value) -> Fault {
     match value {
         Value::ServerError(_) => refusal(&words(value)),

@@ -1,9 +1,9 @@
-//! What the server's user must be allowed to do, asked at connect: without `PEXPIRE` a lease would be granted, never
-//! renewed, and end; without `EVALSHA`, or what does without, it could not be given back.
+//! Checks at connect what the server's user may do. Without `PEXPIRE` a lease would be granted and never renewed.
+//! Without `EVALSHA` (or a scriptless substitute) it could not be released.
 //!
-//! Each command is tried on a key that nobody has: it changes nothing, and is no error where it is allowed. The
-//! greeting is pipelined anyway, so some more questions cost nothing; they come before tracking, so that the server
-//! remembers no key. What options ask of the server beyond that ([`Durability`]) is tried with them.
+//! Each command is tried on a key that does not exist. It changes nothing, and succeeds if it is allowed. The handshake
+//! is pipelined, so these commands cost no round trip. They come before tracking, so that the server does not track the
+//! key. The requirements of options ([`Durability`]) are checked together with them.
 
 use redis::{Cmd, Value, cmd};
 use uuid::Uuid;
@@ -15,24 +15,25 @@ use super::reply;
 use super::script::{INSPECT, scripts};
 use crate::node::Fault;
 
-/// What a client's options ask of a server and of its user.
+/// What the options of a client require of a server and its user.
 #[derive(Clone)]
 pub(crate) struct Needs {
-    /// Before every key: what the server's user may do is tried below it.
+    /// The prefix of every key. Permissions are tried on a key with this prefix.
     pub(crate) key_prefix: String,
-    /// What must have become of a grant before it counts.
+    /// The durability of a grant.
     pub(crate) durability: Durability,
-    /// Whether locks are asked for by scripts; `None`: but for what the server does cheaper without.
+    /// Whether locks use scripts. `None` uses scripts except where the server has a cheaper command.
     pub(crate) scripts: Option<bool>,
 }
 
 impl Needs {
-    /// Whether scripts may be used at all.
+    /// Whether scripts may be used.
     pub(super) fn scripts(&self) -> bool {
         self.scripts != Some(false)
     }
 
-    /// The commands, by name; of a lock's own by script the last wants the scripts loaded. `digests`: the server keeps them.
+    /// Returns the commands to try, by name. The last one for scripts requires that they are loaded. `digests` means
+    /// that the server stores scripts.
     pub(super) fn trials(&self, digests: bool) -> Vec<(&'static str, Cmd)> {
         let key = self.key();
         let mut trials =
@@ -41,20 +42,20 @@ impl Needs {
         trials
     }
 
-    /// A script in full, which changes nothing.
+    /// Builds the call of a script in full that changes nothing.
     pub(super) fn eval(&self) -> Cmd {
         eval(&self.key())
     }
 
-    /// What is missing by the reply to [`Needs::eval`]. `fault`: why scripts cannot be called by their digests.
+    /// Returns what is missing by the reply to [`Needs::eval`]. `fault` is why scripts cannot be called by digest.
     pub(super) fn lack_eval(&self, answer: &Value, fault: Fault) -> Option<Fault> {
         self.lack("EVAL", answer).or_else(|| is_unsupported(answer).then_some(fault))
     }
 
-    /// The ways to delete without a script that are worth knowing, each with what must be allowed beside it.
+    /// Returns the compare-and-delete commands to try.
     pub(super) fn deletes(&self) -> Vec<(Delete, Cmd)> {
         let (key, scripts) = (self.key(), self.scripts);
-        // Where there is a choice, only what was measured to be cheaper.
+        // If scripts are an alternative, only the cheaper command is tried.
         let wanted = Delete::ALL.into_iter().filter(|by| match scripts {
             Some(scripts) => !scripts,
             None => *by == Delete::IfEq,
@@ -62,8 +63,8 @@ impl Needs {
         wanted.map(|by| (by, by.trial(&key))).collect()
     }
 
-    /// How to delete without a script, by what the server said to each way; `None`: by script. `named`: it says `PING`
-    /// back, by which such a delete is told from others.
+    /// Selects the compare-and-delete command by the replies, or `None` for the script. `named` means that `PING`
+    /// returns its argument, which such a delete needs for its echo.
     pub(super) fn delete(
         &self,
         answers: &[(Delete, Value)],
@@ -82,7 +83,7 @@ impl Needs {
                  scripts on, or use a server that does",
             ));
         }
-        // Only a server that knows none of them is the wrong one: others may be loading, or refuse this user.
+        // The server is unsuitable only if it knows none of the commands. It may also be loading, or refuse this user.
         let other = answers.iter().find(|(_, answer)| !is_unknown(answer));
         Err(other.map_or_else(
             || {
@@ -95,7 +96,7 @@ impl Needs {
         ))
     }
 
-    /// A fault if the server, or its user, cannot do this.
+    /// Returns an error if the server or its user cannot run this command.
     pub(super) fn lack(&self, name: &str, answer: &Value) -> Option<Fault> {
         if name == self.durability.name() {
             self.durability.unmet(answer)
@@ -104,12 +105,12 @@ impl Needs {
         }
     }
 
-    /// Below the prefix, where rights by key pattern apply; random, so that it is nobody's.
+    /// Returns a random key, which does not exist. It has the prefix, because permissions may depend on key patterns.
     fn key(&self) -> String {
         format!("{}redlock-rights-{}", self.key_prefix, Uuid::new_v4().simple())
     }
 
-    /// The commands of every lock without scripts.
+    /// Returns the commands of every lock without scripts.
     fn without_scripts(&self, key: &str) -> Vec<(&'static str, Cmd)> {
         let on = |name: &str| cmd(name).arg(key).clone();
         let set = on("SET").arg("x").clone();
@@ -126,13 +127,13 @@ impl Needs {
     }
 }
 
-/// The commands of every lock by script.
+/// Returns the commands of every lock with scripts.
 fn by_script(key: &str, digests: bool) -> Vec<(&'static str, Cmd)> {
     let on = |name: &str| cmd(name).arg(key).clone();
     let evalsha = || cmd("EVALSHA").arg(&scripts()[INSPECT].digest).arg(1).arg(key).clone();
     vec![
         ("GET", on("GET")),
-        // XX: of a key that is not there nothing is set.
+        // With XX, nothing is set for a missing key.
         ("SET", on("SET").arg("x").arg("XX").clone()),
         ("DEL", on("DEL")),
         ("PTTL", on("PTTL")),
@@ -141,16 +142,16 @@ fn by_script(key: &str, digests: bool) -> Vec<(&'static str, Cmd)> {
     ]
 }
 
-/// A script that reads this key, in full.
+/// Builds the call of a script in full that reads this key.
 fn eval(key: &str) -> Cmd {
     cmd("EVAL").arg(&scripts()[INSPECT].text).arg(1).arg(key).clone()
 }
 
-/// Whether the server knows the command and its user may run it, though perhaps not for this key.
+/// Whether the server knows the command and its user may run it, although perhaps not for this key.
 fn is_known(name: &str, answer: &Value) -> bool {
     match answer {
         Value::Int(_) => true,
-        // Of a cluster, the key's slot is another one's, or nobody's.
+        // In a cluster, the slot of the key may belong to another server, or to none.
         Value::ServerError(error) => match error.code() {
             "MOVED" | "ASK" | "CLUSTERDOWN" => true,
             "NOPERM" => denied(name, answer).is_none(),
@@ -160,7 +161,8 @@ fn is_known(name: &str, answer: &Value) -> bool {
     }
 }
 
-/// Whether the server, or a proxy before it, does not know the command at all, in the words of those that there are.
+/// Whether the server, or a proxy before it, does not know the command, by the error texts of known servers and
+/// proxies.
 fn is_unknown(answer: &Value) -> bool {
     const WORDS: [&str; 5] = [
         "unknown command",
@@ -174,7 +176,8 @@ fn is_unknown(answer: &Value) -> bool {
     !has_code(error) && WORDS.iter().any(|words| text.contains(words))
 }
 
-/// A fault if the command itself is denied, or unknown; whether this key is says nothing about those of locks.
+/// Returns an error if the command is denied or unknown. A denied key does not matter, because the keys of locks may be
+/// allowed.
 fn denied(name: &str, answer: &Value) -> Option<Fault> {
     let Value::ServerError(error) = answer else { return None };
     let details = error.details().unwrap_or_default();
@@ -184,9 +187,9 @@ fn denied(name: &str, answer: &Value) -> Option<Fault> {
         );
         return Some(Fault::unsupported(text).saying(without_arguments(details), ""));
     }
-    // The text names what was denied: a command by its name, in quotes, a key as a key.
+    // The text names what was denied: a command by its name in quotes, or a key.
     let about = details.contains(&format!("'{}", name.to_lowercase()));
-    // Of EXEC it is said inside of what becomes of the transaction.
+    // For `EXEC`, the denial is part of another error.
     ((error.code() == "NOPERM" || details.contains("NOPERM")) && about).then(|| {
         let text = format!("the node's user may not run {name}, which every lock needs: ");
         Fault::new(text).saying(details, " (docs/security.md lists all rights)").refused()

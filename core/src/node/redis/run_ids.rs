@@ -1,23 +1,22 @@
-//! Which server stands behind which node of a client: a quorum of one server twice would be no quorum.
+//! Detects two nodes of a client that are the same server, which would vote twice in a quorum.
 //!
-//! The URLs were compared when the client was made; two names for one server only the server can tell, by its
-//! `run_id`.
+//! The URLs are compared when the client is created. Two names of one server can only be detected by the `run_id` of
+//! the server.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::node::Fault;
 
-/// The `run_id` that each node of a client has reached, by its URL and the address of the server: a cluster has
-/// several.
+/// The `run_id` that each node of a client has reached, by its URL and the server's address. A cluster has several.
 ///
-/// An entry is replaced when another server is found at the address.
+/// An entry is replaced if another server is found at the address.
 #[derive(Default)]
 pub(crate) struct RunIds(Mutex<HashMap<(String, String), String>>);
 
 impl RunIds {
-    /// Notes the server that a node reached; a fault if another node has reached the same one, of which nothing is
-    /// noted: the first stands, whoever says the same later. A node that never worked has a wrong URL.
+    /// Records the server that a node reached. Fails without a record if another node has reached the same server. The
+    /// first node keeps it, and a node that never worked has a wrong URL.
     pub(super) fn enter(&self, url: &str, address: &str, run_id: &str) -> Result<(), Fault> {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let twice = servers.iter().find(|((other, _), id)| *other != url && *id == run_id);
@@ -26,9 +25,8 @@ impl RunIds {
             return Ok(());
         };
         let text = format!("it is the same server as {other} (run_id ");
-        // It had a server of its own: an address that fails over may lead to another node's for a while, which
-        // ends by itself.
-        // Servers of a cluster stay with it.
+        // The node had another server before. After a failover, an address may temporarily lead to the server of
+        // another node. Servers of a cluster do not move like that.
         let worked = address.is_empty() && servers.keys().any(|(worked, _)| worked == url);
         let fault = if worked { Fault::new(text) } else { Fault::invalid(text) };
         Err(fault.saying(run_id, "): a quorum needs independent nodes"))
@@ -46,7 +44,7 @@ mod tests {
         assert!(run_ids.enter("b", "", "one").unwrap_err().permanent().is_some());
         run_ids.enter("a", "", "one").unwrap();
         run_ids.enter("b", "", "two").unwrap();
-        // It worked once, so what it says now is no mistake in the options.
+        // It worked before, so the error is not about the options.
         assert!(run_ids.enter("b", "", "one").unwrap_err().permanent().is_none());
         run_ids.enter("a", "", "one").unwrap();
         run_ids.enter("a", "", "three").unwrap();
@@ -58,7 +56,7 @@ mod tests {
         let run_ids = RunIds::default();
         run_ids.enter("a", "a:1", "one").unwrap();
         run_ids.enter("a", "a:2", "two").unwrap();
-        // Known by two addresses.
+        // One server with two addresses.
         run_ids.enter("a", "a:3", "two").unwrap();
         assert!(run_ids.enter("b", "b:1", "two").unwrap_err().permanent().is_some());
         run_ids.enter("b", "b:1", "three").unwrap();

@@ -1,27 +1,26 @@
-//! The scripts and their digests.
+//! Defines the Lua scripts and their digests.
 //!
-//! Their contracts stand at their heads, in the `.lua` files. Each is loaded at connect and called by its digest; a
-//! server that has lost them is given them again (`NOSCRIPT`). Each is safe to run twice: a question may be asked
-//! again, a delete repeated.
+//! Each `.lua` file begins with its contract. Scripts are loaded at connect and called by digest. They are loaded again
+//! if a server has lost them (`NOSCRIPT`). Running a script twice is safe, because commands may be sent again and
+//! deletes repeated.
 
 use once_cell::race::OnceBox;
 use redis::Script as Digest;
 
 use super::packed::Packed;
 
-/// A script, and what the server calls it by.
+/// A script and its digest.
 pub(super) struct Script {
-    /// As it is loaded.
+    /// The text to load.
     pub(super) text: String,
-    /// SHA-1 of the text, which is its name to `EVALSHA`.
+    /// The SHA-1 of the text, by which `EVALSHA` calls it.
     pub(super) digest: String,
-    /// The first two words of its call.
+    /// The encoded first two words of its call.
     name: Vec<u8>,
 }
 
 impl Script {
-    /// What several scripts share stands once, and is put in where they say `--@values`: scripts cannot call
-    /// each other.
+    /// Creates a script. Shared functions replace the line `--@values`, because scripts cannot call each other.
     fn new(text: &str) -> Self {
         let text = text.replace("--@values\n", include_str!("values.lua"));
         let digest = Digest::new(&text).get_hash().to_owned();
@@ -30,7 +29,7 @@ impl Script {
         Self { text, digest, name: call.bytes() }
     }
 
-    /// The call of this script on these keys; so many arguments follow.
+    /// Begins the call on these keys. The arguments follow.
     pub(super) fn on(&self, keys: &[String], arguments: usize) -> Packed {
         let long = keys.iter().map(String::len).sum::<usize>() + TOKEN;
         let mut call = self.call(keys.len(), arguments, long);
@@ -38,7 +37,7 @@ impl Script {
         call
     }
 
-    /// The call on so many keys with so many arguments, which follow: so many bytes in all.
+    /// Begins the call on this number of keys and arguments, which follow. `long` is their total length.
     pub(super) fn call(&self, keys: usize, arguments: usize, long: usize) -> Packed {
         let words = 3 + keys + arguments;
         let mut call = Packed::with_room(words, long + self.name.len());
@@ -47,7 +46,8 @@ impl Script {
     }
 }
 
-/// A call by digest as a call with the script in full, for servers that keep no scripts; `None`: it is no such call.
+/// Converts a call by digest into a call with the full script, for servers that do not store scripts. `None` for other
+/// commands.
 pub(super) fn in_full<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     words.next().filter(|name| *name == b"EVALSHA")?;
     let digest = words.next()?;
@@ -65,25 +65,25 @@ pub(super) fn in_full<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<V
 /// The longest argument of a script.
 const TOKEN: usize = 40;
 
-/// Makes keys ours. This and the next are where each script stands in [`scripts`].
+/// Acquires keys. This and the following constants are positions in [`scripts`].
 pub(super) const ACQUIRE: usize = 0;
-/// Lengthens what is ours.
+/// Extends keys of the claim.
 pub(super) const EXTEND: usize = 1;
-/// Lengthens what is ours, of many leases.
+/// Extends keys of many leases.
 pub(super) const EXTEND_MANY: usize = 2;
-/// Deletes what is ours.
+/// Deletes keys of the claim.
 pub(super) const RELEASE: usize = 3;
-/// Deletes what is ours, of many leases.
+/// Deletes keys of many leases.
 pub(super) const RELEASE_MANY: usize = 4;
-/// Says who has a key.
+/// Reads the holder of a key.
 pub(super) const INSPECT: usize = 5;
-/// Deletes whatever is there.
+/// Deletes keys regardless of their owner.
 pub(super) const FORCE: usize = 6;
 
-/// All scripts, by the numbers above.
+/// Returns all scripts, in the order of these constants.
 ///
-/// Threads that come first at the same time each make them, and one result stays. With a lock, a process that is forked
-/// meanwhile would find it locked forever.
+/// Threads that call this first at the same time each create them, and one result is kept. With a lock instead, a
+/// process that is forked meanwhile would find it locked forever.
 pub(super) fn scripts() -> &'static [Script; 7] {
     static SCRIPTS: OnceBox<[Script; 7]> = OnceBox::new();
     SCRIPTS.get_or_init(|| Box::new(all()))

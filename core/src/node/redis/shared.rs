@@ -1,4 +1,4 @@
-//! What all nodes of a client share on their way to a server: TLS options, a name, and credentials.
+//! Keeps the options that all nodes of a client share: TLS, client name and credentials.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use super::tls::TlsOptions;
 use crate::error::Result;
 use crate::node::credentials::{Ask, Provider};
 
-/// The client's options, before each node adds what its URL says.
+/// The options of the client, before a node adds those of its URL.
 pub(crate) struct Shared {
-    /// Whom `rediss://` nodes must be, and who we are to them.
+    /// The TLS options of `rediss://` nodes.
     pub(crate) options: TlsOptions,
-    /// How connections are called.
+    /// The name of the connections.
     pub(crate) client_name: Option<String>,
-    /// Who says as whom to log in, where no URL does.
+    /// Supplies the login for URLs without one.
     pub(crate) provider: Option<Provider>,
-    /// How long an attempt to connect may take.
+    /// The time limit of one attempt to connect.
     pub(super) connect_timeout: Duration,
-    /// What was read already: most nodes need the same files.
+    /// The loaded TLS configurations. Most nodes share the same one.
     read: RefCell<Vec<(TlsOptions, Tls)>>,
 }
 
 impl Shared {
-    /// No file is read yet.
+    /// Creates the shared options without reading a file.
     pub(crate) fn new(
         options: TlsOptions,
         client_name: Option<String>,
@@ -35,7 +35,7 @@ impl Shared {
         Self { options, client_name, provider, connect_timeout, read: RefCell::default() }
     }
 
-    /// The client's TLS with what a URL adds to it; `url`: the node, for messages.
+    /// Returns the TLS configuration of the client combined with the options of a URL. `url` names the node in errors.
     pub(super) fn tls(&self, added: &TlsOptions, url: &str) -> Result<Tls> {
         let options = self.options.merged(added, url)?;
         let mut read = self.read.borrow_mut();
@@ -47,7 +47,7 @@ impl Shared {
         Ok(tls)
     }
 
-    /// Whether some node is not asked who it is.
+    /// Whether the certificate of some node is not verified.
     pub(crate) fn unverified(&self) -> bool {
         self.read.borrow().iter().any(|(options, _)| !options.verifies())
     }

@@ -1,9 +1,8 @@
-//! An open connection as bytes that are there, and bytes that it takes: nobody ever waits in it, so that any thread may
-//! read and write it in turn.
+//! Implements non-blocking reads and writes on an open connection, from any thread in turn.
 //!
-//! A runtime opens it ([`super::stream`]) and lets go of it here. Whoever waits for it waits as threads do, by its
-//! descriptor, or asks a runtime to tell ([`Socket::poll_io`]): it is listed with that runtime while somebody waits there,
-//! and with nobody else.
+//! A runtime opens the connection ([`super::stream`]) and hands it over. A waiting thread uses the descriptor. A
+//! waiting task has its runtime watch the socket ([`Socket::poll_readable`]), which is registered there only while a
+//! task waits.
 
 use std::io::{self, Read, Write};
 use std::task::{Context, Poll};
@@ -23,9 +22,10 @@ use crate::foreground::RECEIVE;
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConnection;
 
-/// An open connection that never waits.
+/// An open connection that never blocks.
 pub(super) struct Socket {
-    /// With the runtime of whoever waits for it, if that is one. First, and so dropped before it is closed.
+    /// The registration with the runtime of a waiting task. It is the first field, so that it is dropped before the
+    /// socket is closed.
     #[cfg(unix)]
     listed: Option<AsyncFd<RawFd>>,
     wire: Wire,
@@ -42,7 +42,7 @@ pub(super) struct Socket {
     )
 )]
 impl Socket {
-    /// Takes an open connection away from its runtime.
+    /// Takes an open connection from its runtime.
     pub(super) fn of(stream: Stream) -> io::Result<Self> {
         Ok(match stream {
             Stream::Tcp(stream) => Self::over(Wire::tcp(stream)?),
@@ -56,13 +56,13 @@ impl Socket {
         })
     }
 
-    /// Has a thread wait in it by [`super::lane`]; over TLS no bytes are what was said.
+    /// Lets a thread block in it ([`super::lane`]). Not with TLS, whose bytes are not the plain data.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn may_wait(&self) -> bool {
         !self.is_tls() && self.wire.may_wait(RECEIVE).is_ok()
     }
 
-    /// Whoever waits in it, or is about to, finds its end at once.
+    /// Wakes the threads that block in it. Later reads end immediately.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn shutdown(&self) {
         self.wire.shutdown();
@@ -78,7 +78,7 @@ impl Socket {
         }
     }
 
-    /// Whether what is written is encrypted first, and so taken before it is written.
+    /// Whether data is encrypted, so that it is accepted before it is written.
     pub(super) fn is_tls(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.is_some();
@@ -86,19 +86,19 @@ impl Socket {
         false
     }
 
-    /// By what a thread waits for it.
+    /// Returns the descriptor that a thread waits on.
     #[cfg(unix)]
     pub(super) fn descriptor(&self) -> RawFd {
         self.wire.as_raw_fd()
     }
 
-    /// What was written and is on its way goes no further, once this is dropped. A vote that arrives after its own delete
-    /// would stay for its whole ttl.
+    /// Makes the drop reset the connection, so that written data goes no further. A vote that arrives after its own
+    /// delete would keep its key for the whole TTL.
     pub(super) fn reset_on_drop(&self) {
         self.wire.reset_on_drop();
     }
 
-    /// Reads what is there; an error of the kind `WouldBlock` where nothing is. No bytes: the end.
+    /// Reads the available bytes. Returns `WouldBlock` if there are none, and 0 at the end.
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
@@ -114,7 +114,7 @@ impl Socket {
         self.wire.read(into)
     }
 
-    /// Reads what came already, and is kept by TLS; nothing, where nothing is. Nobody would be told of it.
+    /// Reads the bytes that TLS has decrypted already. The socket does not become readable for them.
     pub(super) fn read_kept(&mut self, into: &mut [u8]) -> usize {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
@@ -124,7 +124,7 @@ impl Socket {
         0
     }
 
-    /// Takes what it can of these bytes; an error of the kind `WouldBlock` where that is nothing.
+    /// Accepts as many of these bytes as possible. Returns `WouldBlock` if that is none.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
@@ -135,7 +135,7 @@ impl Socket {
         self.wire.write(bytes)
     }
 
-    /// Writes what it took and could not write yet, as far as there is room.
+    /// Writes accepted bytes that could not be written before, as far as possible.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
@@ -149,7 +149,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether it took bytes that it has not written yet.
+    /// Whether accepted bytes are not written yet.
     pub(super) fn is_unflushed(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.as_ref().is_some_and(|tls| tls.wants_write());
@@ -158,52 +158,53 @@ impl Socket {
     }
 }
 
-/// Waiting in a runtime, for the task that polls; of one runtime at a time.
+/// Waiting in a runtime, for the polling task. The socket is registered with one runtime at a time.
 #[cfg(unix)]
 impl Socket {
-    /// Ready once there may be something to read.
+    /// Ready when there may be something to read.
     pub(super) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.list()?.poll_read_ready(cx).map_ok(drop)
     }
 
-    /// Ready once there may be room to write.
+    /// Ready when there may be room to write.
     pub(super) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.list()?.poll_write_ready(cx).map_ok(drop)
     }
 
-    /// Everything was read, or all room is taken: what is waited for is what comes next. Said by the task that waits, or what
-    /// came meanwhile could be missed.
+    /// Clears the readiness, after everything was read or all room was used. Only the waiting task may call it, or an
+    /// event could be missed.
     pub(super) fn spent(&self, interest: Interest) {
         if let Some(listed) = &self.listed {
             let nothing = |_: &RawFd| Err::<(), _>(io::ErrorKind::WouldBlock.into());
-            // That nothing was there is all that it is told.
+            // Returning `WouldBlock` is what clears the readiness.
             let _ = listed.try_io(interest, nothing);
         }
     }
 
-    /// Nobody waits for it in a runtime any more, which is not woken by it from here on.
+    /// Removes the registration, so that the runtime is not woken any more.
     pub(super) fn unlist(&mut self) {
         self.listed = None;
     }
 
     fn list(&mut self) -> io::Result<&AsyncFd<RawFd>> {
         if self.listed.is_none() {
-            // SAFETY: it is open for as long as this is, which is dropped first.
+            // SAFETY: the descriptor stays open while the registration exists, because the registration is dropped
+            // first.
             self.listed = Some(unsafe { AsyncFd::register(self.descriptor()) }?);
         }
         self.listed.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
-/// Where a runtime does not let go of a connection, it is always that runtime's.
+/// On systems where a connection cannot leave its runtime, it always belongs to that runtime.
 #[cfg(not(unix))]
 impl Socket {
-    /// Ready once there may be something to read.
+    /// Ready when there may be something to read.
     pub(super) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.wire.poll_readable(cx)
     }
 
-    /// Ready once there may be room to write.
+    /// Ready when there may be room to write.
     pub(super) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.wire.poll_writable(cx)
     }

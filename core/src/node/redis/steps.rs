@@ -1,4 +1,4 @@
-//! What a server is asked at connect, once the login is over.
+//! Defines the requests of the handshake that follow the login.
 
 use redis::{Cmd, cmd};
 
@@ -7,40 +7,39 @@ use super::native::Delete;
 use super::rights::Needs;
 use super::script::scripts;
 
-/// What `PING` is to say back.
+/// The argument that `PING` must return.
 pub(super) const NAMED: &str = "x";
 
-/// The name shows in CLIENT LIST, for whoever looks for the cause of a load.
+/// Sets the name of the connection, which `CLIENT LIST` shows to find the cause of a load.
 pub(super) fn named(endpoint: &Endpoint) -> Cmd {
     cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone()
 }
 
-/// What an answer of the greeting is for.
+/// The purpose of a request.
 pub(super) enum Step {
-    /// Nobody minds an error.
+    /// An error is ignored.
     Optional,
-    /// Whether it is a primary, where one is wanted.
+    /// Whether the server is a primary, if that is required.
     Role,
-    /// Whether the server keeps scripts.
+    /// Whether the server stores scripts.
     Script,
-    /// Whether there is such a database.
+    /// Whether the database exists.
     Database,
-    /// Whether changes are pushed.
+    /// Whether the server pushes changes.
     Tracking,
     /// Whether the user may run this command.
     Right(&'static str),
-    /// Whether it deletes in this way.
+    /// Whether the server supports this delete.
     Delete(Delete),
-    /// Whether it says back what it is given.
+    /// Whether `PING` returns its argument.
     Named,
-    /// What the server says about itself.
+    /// The server's description.
     About,
-    /// The number by which the server knows the connection.
+    /// The ID of the connection at the server.
     Id,
 }
 
-/// What is asked once the login is over, each with what its refusal means.
-/// `minimal`: only what locks cannot do without.
+/// Returns the requests with their purposes. With `minimal`, only those that locks need.
 pub(super) fn steps(
     endpoint: &Endpoint,
     resp3: bool,
@@ -54,7 +53,7 @@ pub(super) fn steps(
         return select.into_iter().chain(needs.trials(false).into_iter().map(trial)).collect();
     }
     let mut steps = vec![(Step::Optional, named(endpoint))];
-    // Since Redis 7.2, and no part of the name that users choose.
+    // Separate from the name that users choose. Supported since Redis 7.2.
     for (what, value) in [("LIB-NAME", "redlock"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
         let about_us = cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
         steps.push((Step::Optional, about_us));
@@ -66,7 +65,7 @@ pub(super) fn steps(
         steps.push((Step::About, about(section)));
     }
     if needs.scripts() {
-        // Loaded each time: after this EVALSHA fails only if somebody flushes them.
+        // Loaded at every connect, so that `EVALSHA` fails only after a flush of the scripts.
         steps.extend(load_scripts().map(|load| (Step::Script, load)));
     }
     steps.extend(needs.trials(true).into_iter().map(trial));
@@ -75,10 +74,10 @@ pub(super) fn steps(
         steps.push((Step::Named, cmd("PING").arg(NAMED).clone()));
     }
     steps.extend(deletes.into_iter().map(|(by, try_it)| (Step::Delete(by), try_it)));
-    // After the trials, whose key the server need not remember.
+    // Enabled after the trials, so that the server does not track their key.
     if resp3 {
-        // OPTOUT: every key that is read is told of, unless CACHING NO goes before. NOLOOP: not what we changed
-        // ourselves.
+        // With `OPTOUT` the server tracks every key that is read, unless `CACHING NO` precedes the read. `NOLOOP`
+        // excludes our own changes.
         let tracking = ["TRACKING", "ON", "OPTOUT", "NOLOOP"];
         steps.push((Step::Tracking, cmd("CLIENT").arg(&tracking).clone()));
     } else {
@@ -87,12 +86,12 @@ pub(super) fn steps(
     steps
 }
 
-/// Asks what the server says about itself.
+/// Requests a section of `INFO`.
 pub(super) fn about(section: &str) -> Cmd {
     cmd("INFO").arg(section).clone()
 }
 
-/// Gives the server the scripts, which it may have forgotten.
+/// Loads the scripts into the server.
 pub(super) fn load_scripts() -> impl Iterator<Item = Cmd> {
     scripts().iter().map(|script| cmd("SCRIPT").arg("LOAD").arg(&script.text).clone())
 }

@@ -1,8 +1,8 @@
-//! What a server of a cluster cannot do, as the key's slot is elsewhere or on its way: from its connection to whoever
-//! knows where to go on.
+//! Passes commands that a cluster's server did not serve from its connection to the router.
 //!
-//! A connection only reads what its server says and hands the command over, whole: with whoever waits for it, and with
-//! what is known of it. A server that stands alone has no outlet, and such an answer is one like any other.
+//! The key's slot is on another server, or is migrating. The connection only parses the reply and passes on the whole
+//! command, with its caller and its redirects. A standalone server has no router, and such a reply is treated like any
+//! other.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -12,10 +12,10 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::in_flight::{Command, Detour, InFlight, Purpose};
 
-/// Where a cluster's server is: a host, by name or address, and its port.
+/// The address of a server in a cluster: a host, by name or address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Address {
-    /// In small letters; empty: the host of the server that says so.
+    /// In lower case. Empty for the host of the replying server.
     pub(super) host: Arc<str>,
     pub(super) port: u16,
 }
@@ -25,7 +25,7 @@ impl Address {
         Self { host: host.to_lowercase().into(), port }
     }
 
-    /// A server that does not know its own host is where the one is that names it.
+    /// Uses the host of the replying server for a server that does not know its own host.
     pub(super) fn or_host_of(&self, from: &Self) -> Self {
         let host = if self.host.is_empty() { &from.host } else { &self.host };
         Self { host: Arc::clone(host), port: self.port }
@@ -39,27 +39,27 @@ impl fmt::Display for Address {
     }
 }
 
-/// What a server says of a slot that it does not serve.
+/// Why a server does not serve a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// Another one has it, for good.
+    /// Another server has the slot.
     Moved(u16, Address),
-    /// It is on its way to another one, which is to be asked this once.
+    /// The slot is migrating to another server, which must get this command.
     Ask(Address),
-    /// Of several keys some are here and some there.
+    /// Only some of several keys have migrated.
     TryAgain,
-    /// Nobody has it now, or this server may not write.
+    /// No server has the slot now, or this server must not write.
     Nobody,
 }
 
 impl Redirect {
-    /// What an answer says, if it sends elsewhere.
+    /// Parses a redirect, if the reply is one.
     pub(super) fn read(value: &Value) -> Option<Self> {
         let Value::ServerError(error) = value else { return None };
         let mut words = error.details().unwrap_or_default().split_whitespace();
         let mut place = || {
             let slot = words.next()?.parse().ok()?;
-            // The last colon: an IPv6 address comes without brackets.
+            // Splits at the last colon, because an IPv6 address has no brackets here.
             let (host, port) = words.next()?.rsplit_once(':')?;
             Some((slot, Address::new(host, port.parse().ok()?)))
         };
@@ -68,7 +68,7 @@ impl Redirect {
             "ASK" => place().map(|(_, address)| Self::Ask(address)),
             "TRYAGAIN" => Some(Self::TryAgain),
             "CLUSTERDOWN" | "READONLY" => Some(Self::Nobody),
-            // So it is told to scripts, where a cluster that is down may be read.
+            // The error within scripts, if a cluster that is down allows reads.
             _ if error.details().is_some_and(|told| told.contains("cluster is down")) => {
                 Some(Self::Nobody)
             }
@@ -77,37 +77,37 @@ impl Redirect {
     }
 }
 
-/// What a connection has to say to the cluster that it is one of.
+/// An event of a connection for its cluster.
 pub(super) enum Stray {
-    /// A command to go on with elsewhere.
+    /// A command that must continue at another server.
     Redirected(InFlight, Redirect),
-    /// Where a slot is, learnt from a command that is asked again anyway.
+    /// The location of a slot, from a reply to a command that is sent again anyway.
     Told(Redirect),
-    /// A delete that is owed here, and how it came: if the key gets another owner, it is owed there.
+    /// A pending delete and its redirects. It also becomes pending at the next owner of the key.
     Owed(Command, Detour),
-    /// There is a connection.
+    /// The connection is open.
     Opened,
-    /// There is none: one ended, or could not be opened.
+    /// The connection ended, or could not be opened.
     Ended,
 }
 
-/// A connection's end of the way to its cluster.
+/// The sending side of the channel to the cluster.
 #[derive(Clone)]
 pub(super) struct Outlet {
     pub(super) to: UnboundedSender<(Address, Stray)>,
-    /// The server behind the connection.
+    /// The server of the connection.
     pub(super) from: Address,
-    /// Counts deletes that are not where they were asked first.
+    /// Counts deletes that are no longer at the server that they were first sent to.
     pub(super) astray: Weak<()>,
 }
 
 impl Outlet {
-    /// Says it. The cluster may be gone; then its client is, and nobody waits.
+    /// Sends an event. Without a cluster task, the client is gone and no caller waits.
     pub(super) fn say(&self, stray: Stray) {
         let _ = self.to.send((self.from.clone(), stray));
     }
 
-    /// A delete is owed.
+    /// Reports a pending delete.
     pub(super) fn owed(&self, in_flight: &InFlight) {
         if matches!(in_flight.command.purpose, Purpose::Delete { .. }) {
             self.say(Stray::Owed(in_flight.command.clone(), in_flight.detour));

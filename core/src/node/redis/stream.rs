@@ -1,6 +1,6 @@
-//! The bytes' way while it is opened: TCP or a Unix socket, or TLS, as one type.
+//! Opens the byte stream to a server: TCP, TLS or a Unix socket, as one type.
 //!
-//! An enum rather than a boxed trait: most bytes go over plain TCP, at no cost but a comparison.
+//! It is an enum and not a boxed trait, because most connections use plain TCP and then cost only a comparison.
 
 use std::io;
 use std::pin::Pin;
@@ -21,20 +21,20 @@ use super::endpoint::{Endpoint, Place};
 #[cfg(feature = "tls")]
 use super::tls::explained;
 
-/// An open way to a server.
+/// An open stream to a server.
 pub(super) enum Stream {
     /// Plain TCP.
     Tcp(TcpStream),
-    /// TLS over TCP; its state is large, and the others need not carry it.
+    /// TLS over TCP. Boxed, because its state is large.
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<TcpStream>>),
-    /// A socket of this machine.
+    /// A Unix socket.
     #[cfg(unix)]
     Unix(UnixStream),
 }
 
 impl Stream {
-    /// Opens it; what goes wrong is explained in words.
+    /// Opens the stream. Errors are explained.
     pub(super) async fn connect(endpoint: &Endpoint) -> io::Result<Self> {
         match &endpoint.place {
             Place::Tcp(host, port) => Ok(Self::Tcp(dial(host, *port, endpoint.family()).await?)),
@@ -42,7 +42,7 @@ impl Stream {
             Place::Tls(host, port) => {
                 let tls =
                     endpoint.tls.as_ref().ok_or_else(|| io::Error::other("no TLS options"))?;
-                // Before anything is opened: a wrong name is the options' fault.
+                // Checked before the connection is opened, because a wrong name is an error in the options.
                 let name = tls.name_for(host).map_err(io::Error::other)?;
                 let stream = dial(host, *port, endpoint.family()).await?;
                 let connector = TlsConnector::from(std::sync::Arc::clone(&tls.config));
@@ -61,7 +61,7 @@ impl Stream {
 }
 
 impl Stream {
-    /// Whether it is TLS.
+    /// Whether the stream uses TLS.
     pub(super) fn is_tls(&self) -> bool {
         #[cfg(feature = "tls")]
         return matches!(self, Self::Tls(_));
@@ -69,7 +69,7 @@ impl Stream {
         false
     }
 
-    /// What is wrong with it, in words.
+    /// Explains an error of the stream.
     pub(super) fn explained(&self, error: &io::Error) -> String {
         #[cfg(feature = "tls")]
         if self.is_tls() {

@@ -1,6 +1,6 @@
-//! Commands and their answers while a connection is being opened: few, one batch after the other.
+//! Sends commands and reads replies during the handshake, in batches.
 //!
-//! Nobody else asks anything yet, so answers need no queue: they come in the order of the batch.
+//! No other command is sent yet, so replies need no queue. They have the order of the batch.
 
 use redis::{Cmd, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -9,35 +9,34 @@ use super::reader::Reader;
 use super::stream::Stream;
 use crate::node::Fault;
 
-/// An answer of more bytes than this is no greeting; no memory is spent on the rest of it.
-/// `INFO` is a few KiB.
+/// A longer reply does not belong to a handshake, and no memory is spent on it. `INFO` takes a few KiB.
 const LARGEST: usize = 64 << 10;
 
-/// An open connection, and what was read of it beyond the last answer.
+/// An open connection, and the bytes that were read after the last reply.
 pub(super) struct Talk {
-    /// Open, and logged in once the greeting is over.
+    /// Open, and logged in after the handshake.
     pub(super) stream: Stream,
-    /// The session goes on with it: a push may have come right behind the greeting.
+    /// Passed on to the session, because a push may follow the handshake directly.
     pub(super) reader: Reader,
-    /// The server ended the connection instead of replying: perhaps it does not support what was asked.
+    /// Whether the server closed the connection instead of replying. It may not support a command.
     pub(super) hung_up: bool,
 }
 
 impl Talk {
-    /// Nothing was said yet.
+    /// Starts on a new stream.
     pub(super) fn over(stream: Stream) -> Self {
         Self { stream, reader: Reader::default(), hung_up: false }
     }
 
-    /// Sends all commands at once; one answer each, pushes left out.
+    /// Sends all commands at once. Returns one reply for each, without pushes.
     ///
-    /// Dropped before its end it leaves answers to come: the connection is of no use then.
+    /// If the future is dropped early, replies are outstanding and the connection cannot be used.
     pub(super) async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
         self.tell(commands).await?;
         let mut answers = Vec::with_capacity(commands.len());
         while answers.len() < commands.len() {
             match self.next().await? {
-                // What changed before the connection was ready is told as "all" once it is.
+                // Changes before the connection was ready are reported as "all" afterwards.
                 Value::Push { .. } => {}
                 value => answers.push(value),
             }
@@ -49,7 +48,7 @@ impl Talk {
     pub(super) async fn tell(&mut self, commands: &[Cmd]) -> Result<(), Fault> {
         let bytes: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         let written = self.stream.write_all(&bytes).await;
-        // TLS may have taken bytes that it has not written yet.
+        // TLS may have accepted bytes that are not written yet.
         let written = match written {
             Ok(()) => self.stream.flush().await,
             failed => failed,
@@ -60,7 +59,7 @@ impl Talk {
         }
     }
 
-    /// Why nothing can be written any more: over TLS the server may have said so.
+    /// Returns why writing failed. With TLS the server may have sent the reason.
     async fn refused_write(&mut self, error: std::io::Error) -> Fault {
         if self.stream.is_tls()
             && let Err(reason) = self.stream.read_buf(&mut self.reader.unread).await
@@ -70,14 +69,14 @@ impl Talk {
         self.broken(&error)
     }
 
-    /// The fault of a connection that ended while it was opened.
+    /// The error of a connection that ended during the handshake.
     fn broken(&mut self, error: &std::io::Error) -> Fault {
-        // With an error of its own inside, the server has said what is wrong.
+        // An inner error means that the server has sent the reason.
         self.hung_up = self.reader.partial() == 0 && error.get_ref().is_none();
         Fault::new(format!("the connection broke: {}", self.stream.explained(error))).by(error)
     }
 
-    /// What is said next, of its own accord or as an answer. Dropped, it loses nothing.
+    /// Reads the next reply or push. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<Value, Fault> {
         loop {
             match self.reader.next() {
@@ -112,12 +111,12 @@ impl Talk {
     }
 }
 
-/// Whether it is the beginning of an alert of TLS, of any version: a server that expects TLS replies so to all else.
+/// Whether it begins with a TLS alert of any version, which a TLS server sends to a plain client.
 fn is_tls_record(bytes: &[u8]) -> bool {
     matches!(bytes, [0x15, 3, ..])
 }
 
-/// The fault of a server that cannot be reached.
+/// The error for a server that cannot be reached.
 pub(super) fn cannot_connect(error: &std::io::Error) -> Fault {
     Fault::new("cannot connect: ").saying(&error.to_string(), "").by(error)
 }

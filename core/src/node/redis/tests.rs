@@ -1,6 +1,6 @@
-//! A connection whose own task panics, which only a test has it do.
+//! Tests the panic of a connection task.
 //!
-//! It is among the sources because only a test build has the hook ([`may_panic`]) in the connection's way.
+//! It is in the source folder because it needs the hook [`may_panic`], which exists in test builds only.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -14,23 +14,23 @@ use super::{Durability, Needs, RedisNode, Target};
 use crate::clock::SystemClock;
 use crate::node::{Address, Node, Watch};
 
-/// A key that no command may name.
+/// The key that makes the connection task panic.
 const FATAL: &str = "panic-on-purpose";
-/// A key of which the server says nothing.
+/// The key to which the server does not reply.
 const SILENT: &str = "silent";
 
-/// Called with each command; a test build's connection panics at the fatal one.
+/// Called with each command. Panics at the fatal key.
 pub(super) fn may_panic(command: &Command) {
     let fatal = command.bytes.windows(FATAL.len()).any(|word| word == FATAL.as_bytes());
     assert!(!fatal, "on purpose");
 }
 
-/// Under a name of its own: with its test's, the thread would be taken for a test that does not end.
+/// Runs the work in a named thread. With the name of its test, it would look like a test that does not end.
 fn aside(work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name("aside".into()).spawn(work).unwrap();
 }
 
-/// Says OK to whatever it is asked, and of each key but one that nobody has it.
+/// Starts a server that replies OK to every command, and that each key is free. It does not reply for the silent key.
 fn server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -50,7 +50,7 @@ fn server() -> String {
     url
 }
 
-/// The words of the first command, taken off the text.
+/// Takes the first command from the text.
 fn command(text: &mut String) -> Option<Vec<String>> {
     let mut lines = text.split_inclusive("\r\n").map(str::len);
     let count: usize = text.strip_prefix('*')?.split("\r\n").next()?.parse().ok()?;
@@ -68,7 +68,7 @@ fn command(text: &mut String) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// What a server would say to it, as bytes; nothing for the silent key.
+/// Returns the server's reply, which is empty for the silent key.
 fn answer(words: &[String]) -> String {
     match &*words[0] {
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".into(),

@@ -1,4 +1,4 @@
-//! What no node's URL may be, and how one is refused: by the rule that it broke, and never quoted.
+//! Checks the rules of all node URLs. An error names the violated rule and never quotes the URL.
 
 use std::borrow::Cow;
 
@@ -6,12 +6,12 @@ use url::{Host, Url};
 
 use crate::error::Error;
 
-/// What can be given: every refusal ends with it.
+/// The valid forms, which end every error.
 const SCHEMES: &str = "use redis://[user:pass@]host[:port][/db], rediss:// for TLS, redis+sentinel://host,host/service, redis+cluster://host,host, unix:///path or memory://[name]";
 
-/// What the parser lets pass and no node can mean; the rule that it broke.
+/// Refuses what the parser accepts and no node can mean. Returns the violated rule.
 ///
-/// What would be ignored is refused: whoever wrote it believes that it does something.
+/// Ignoring such a part would suggest that it has an effect.
 pub(super) fn check(url: &Url) -> std::result::Result<(), &'static str> {
     let unix = url.scheme() == "unix";
     let hosts = url.host_str().is_some_and(|host| !host.is_empty());
@@ -21,7 +21,7 @@ pub(super) fn check(url: &Url) -> std::result::Result<(), &'static str> {
     if !hosts && !unix {
         return Err("it names no host");
     }
-    // Else the end of the password would be looked up as a host, and shown in errors.
+    // Otherwise the end of the password would be resolved as a host, and shown in errors.
     if url.host_str().is_some_and(|host| host.contains('%')) {
         return Err("its host has a %: is the @ after a password written as %40?");
     }
@@ -31,7 +31,7 @@ pub(super) fn check(url: &Url) -> std::result::Result<(), &'static str> {
     Ok(())
 }
 
-/// The text without the blanks and quotes that shells and `docker --env-file` leave around it, and with its scheme in
+/// Removes the white space and quotes that shells and `docker --env-file` leave around the text. Converts the scheme to
 /// lower case.
 pub(crate) fn cleaned(text: &str) -> Cow<'_, str> {
     let mut text = text.trim();
@@ -47,7 +47,8 @@ pub(crate) fn cleaned(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What the scheme's own rules would describe as something else; the rule that was broken. `rest` follows the scheme.
+/// Detects mistakes that the rules of the scheme would describe misleadingly. Returns the violated rule. `rest` follows
+/// the scheme.
 pub(crate) fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
     if scheme.starts_with(['"', '\'']) || rest.ends_with(['"', '\'']) {
         return Some("it has a quote at one end: remove it");
@@ -57,7 +58,7 @@ pub(crate) fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
             "it holds several URLs: give a list with one URL per node, or separate them by spaces in REDLOCK_NODES",
         );
     }
-    // A path of files may have an @, and so may the value of a parameter.
+    // The path of a file may contain an `@`, and so may the value of a parameter.
     let end = rest.find(['/', '?', '#']).filter(|_| scheme != "unix")?;
     let (authority, behind) = rest.split_at(end);
     let login = behind.split_once('@').map(|(login, _)| login)?;
@@ -71,9 +72,9 @@ pub(crate) fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
     })
 }
 
-/// A URL with one host, as the parser reads it, and the host's zone.
+/// Returns a URL with one host in the form that the parser accepts, and the host's zone.
 ///
-/// The parser knows neither zones of IPv6 addresses (`[fe80::1%25eth0]`, RFC 6874) nor names beyond ASCII.
+/// The parser supports neither zones of IPv6 addresses (`[fe80::1%25eth0]`, RFC 6874) nor names beyond ASCII.
 pub(super) fn without_zone(
     text: &str,
 ) -> std::result::Result<(Cow<'_, str>, Option<&str>), String> {
@@ -104,11 +105,10 @@ pub(super) fn without_zone(
     }
 }
 
-/// What is not accepted is not quoted beyond its scheme: a password may stand anywhere in a URL that somebody got
-/// wrong.
+/// Builds the error for a URL. It shows only the scheme, because any part of a malformed URL may contain a password.
 pub(crate) fn invalid_url(text: &str, rule: &str) -> Error {
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-    // What cannot be a scheme may be the beginning of a password.
+    // Text that cannot be a scheme may be the beginning of a password.
     let plain = |c: char| c.is_ascii_lowercase() || c == '+';
     let node = if scheme.is_empty() || scheme.len() > 16 || !scheme.chars().all(plain) {
         "a node".to_owned()
@@ -118,7 +118,7 @@ pub(crate) fn invalid_url(text: &str, rule: &str) -> Error {
     Error::invalid(format!("{node} cannot be used: {rule}; {SCHEMES}"))
 }
 
-/// The parser's own words name no part of the text.
+/// Converts an error of the parser, whose text contains no part of the URL.
 pub(super) fn unreadable(error: url::ParseError) -> String {
     format!(
         "{error}, as far as it can be read; write @, :, / and the like in a password as %40, %3A, %2F"

@@ -1,4 +1,4 @@
-//! In which way a node is asked: by scripts, without them, or whichever costs the server less.
+//! Selects how a node gets its commands: with scripts, without scripts, or whichever costs the server less.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,50 +13,51 @@ use super::reply::{self, Answer};
 use super::rights::Needs;
 use crate::node::{Claim, Fencing, VoteParams};
 
-/// One node's way.
+/// The selection for one node.
 #[derive(Clone)]
 pub(super) struct Ways {
-    /// `None`: whichever costs less.
+    /// `None` selects the cheaper way.
     scripts: Option<bool>,
-    /// Each vote must write.
+    /// Whether each vote must write.
     durable: bool,
-    /// What its server can do.
+    /// The features of the server.
     link: Arc<Link>,
 }
 
 impl Ways {
-    /// As a client's options want it.
+    /// Creates the selection from the client's options.
     pub(super) fn of(needs: &Needs, link: &Arc<Link>) -> Self {
         let (scripts, durable) = (needs.scripts, !needs.durability.is_none());
         Self { scripts, durable, link: Arc::clone(link) }
     }
 
-    /// Whether nothing is asked by script.
+    /// Whether scripts are never used.
     pub(super) fn without_scripts(&self) -> bool {
         self.scripts == Some(false)
     }
 
-    /// Whether this is asked without them. What cannot be is refused before anything is sent; were it not, the server
+    /// Whether this command works without scripts. Unsupported combinations are refused earlier. Otherwise the server
     /// would refuse the script.
     fn is_native(&self, keys: &[String], fencing: Fencing) -> bool {
         self.without_scripts() && keys.len() == 1 && fencing == Fencing::Off
     }
 
-    /// The keys, or who is in the way: all in one question. `sent`: it is the second one for this vote.
+    /// Builds an acquire that also reports the holder, in one request. `sent` means that this is the second command of
+    /// the vote.
     pub(super) fn acquire(&self, claim: &Claim, params: VoteParams, sent: bool) -> Command {
         let native = self.is_native(&claim.keys, params.fencing);
         let ask = if native { native::acquire } else { acquire_script };
         ask(claim, params, sent)
     }
 
-    /// For longer.
+    /// Builds an extend.
     pub(super) fn extend(&self, claim: &Claim, params: VoteParams) -> Command {
         let native = self.is_native(&claim.keys, params.fencing);
         let ask = if native { native::extend } else { extend_script };
         ask(claim, params, self.durable && !params.check)
     }
 
-    /// The delete that costs the server least, as far as it is known: by the time that this is sent it may be another.
+    /// Builds the delete that costs the server least, as far as known. Another form may be needed when it is sent.
     pub(super) fn delete(&self, claim: &Claim, owed: Duration) -> Command {
         let by = self.link.deletes_by().or(self.without_scripts().then_some(Delete::IfEq));
         match by.filter(|_| claim.keys.len() == 1) {
@@ -65,7 +66,7 @@ impl Ways {
         }
     }
 
-    /// The delete of keys that are to stay for so long. Nobody waits to be told of them.
+    /// Builds the release of keys that remain for `stay`. They are not tracked, because no caller waits for them.
     pub(super) fn shorten(&self, claim: &Claim, owed: Duration, stay: Duration) -> Command {
         let native = self.is_native(&claim.keys, Fencing::Off);
         let command = if native {
@@ -76,12 +77,12 @@ impl Ways {
         Command { untracked: true, ..command }
     }
 
-    /// Who has the key.
+    /// Builds the read of a key's holder.
     pub(super) fn inspect(&self, key: &str) -> Command {
         if self.without_scripts() { native::inspect(key) } else { inspect_script(key) }
     }
 
-    /// The delete of the keys whoever has them, and what its answer says.
+    /// Builds the forced delete, and returns the parser of its reply.
     pub(super) fn force(&self, keys: &[String]) -> (Command, fn(&Value) -> Answer<bool>) {
         if self.is_native(keys, Fencing::Off) {
             (native::force(keys), native::forced)

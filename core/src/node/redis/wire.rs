@@ -1,4 +1,4 @@
-//! What carries the bytes: TCP or a Unix socket, which never waits.
+//! Implements the transport: a TCP or Unix socket that never blocks.
 
 #[cfg(unix)]
 pub(super) use unix::Wire;
@@ -19,24 +19,24 @@ mod unix {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     use crate::node::redis::calls;
 
-    /// A socket of no runtime.
+    /// A socket that belongs to no runtime.
     pub(in super::super) enum Wire {
         Tcp(TcpStream),
         Unix(UnixStream),
     }
 
     impl Wire {
-        /// Of no runtime any more.
+        /// Takes a TCP stream from its runtime.
         pub(in super::super) fn tcp(stream: tokio::net::TcpStream) -> io::Result<Self> {
             stream.into_std().map(Self::Tcp)
         }
 
-        /// The same.
+        /// Takes a Unix stream from its runtime.
         pub(in super::super) fn unix(stream: tokio::net::UnixStream) -> io::Result<Self> {
             stream.into_std().map(Self::Unix)
         }
 
-        /// A thread may wait in it, for so long at most; nothing else ever waits, as each read and write says so by itself.
+        /// Lets a thread block in it for at most this time. All other reads and writes are explicitly non-blocking.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         pub(in super::super) fn may_wait(&self, time: Duration) -> io::Result<()> {
             match self {
@@ -51,7 +51,7 @@ mod unix {
             }
         }
 
-        /// Whoever waits in it, or is about to, finds its end at once.
+        /// Wakes the threads that block in it. Later reads end immediately.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         pub(in super::super) fn shutdown(&self) {
             let _ = match self {
@@ -60,16 +60,16 @@ mod unix {
             };
         }
 
-        /// Has the connection reset when it is dropped.
+        /// Makes the drop reset the connection.
         pub(in super::super) fn reset_on_drop(&self) {
-            // A Unix socket has no reset: what was written lies with the server, which the successor has end this
-            // connection.
+            // A Unix socket has no reset. Written data stays with the server, and the next connection has the server
+            // close this one.
             let Self::Tcp(stream) = self else { return };
             let linger = libc::linger { l_onoff: 1, l_linger: 0 };
             let size = libc::socklen_t::try_from(size_of_val(&linger)).unwrap_or_default();
             let (option, value) = (libc::SO_LINGER, (&raw const linger).cast());
-            // SAFETY: the socket is open, and the option's value is what the system takes for it. A socket that refuses
-            // is closed as any other; the successor has the server end it.
+            // SAFETY: the socket is open, and the value has the type of the option. If the system refuses, the socket
+            // is closed normally, and the next connection has the server close it.
             unsafe {
                 libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, option, value, size);
             }
@@ -125,15 +125,15 @@ mod windows {
     pub(in super::super) struct Wire(TcpStream);
 
     impl Wire {
-        /// The runtime's for good.
+        /// Keeps the stream in its runtime.
         #[expect(clippy::unnecessary_wraps, reason = "other systems have a step that can fail")]
         pub(in super::super) fn tcp(stream: TcpStream) -> io::Result<Self> {
             Ok(Self(stream))
         }
 
-        /// Has the connection reset when it is dropped.
+        /// Makes the drop reset the connection.
         pub(in super::super) fn reset_on_drop(&self) {
-            // A socket that refuses is closed as any other; the successor has the server end it.
+            // If the system refuses, the socket is closed normally, and the next connection has the server close it.
             let _ = self.0.set_zero_linger();
         }
 

@@ -1,10 +1,10 @@
-//! The words of commands as they go over the wire, read back from their bytes where that is rarely wanted.
+//! Parses encoded commands back into their arguments, where that is rarely needed.
 
-/// The words, one command's behind the other's.
+/// The arguments of one or more commands.
 pub(super) struct Words<'a>(&'a [u8]);
 
 impl<'a> Words<'a> {
-    /// Those of these commands.
+    /// Iterates over the arguments of these commands.
     pub(super) fn of(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -18,7 +18,7 @@ impl<'a> Iterator for Words<'a> {
             let end = self.0.windows(2).position(|two| two == b"\r\n")?;
             let (line, rest) = (&self.0[..end], &self.0[end + 2..]);
             self.0 = rest;
-            // Before the first word of a command is how many there are.
+            // Skips the number of arguments at the start of a command.
             let Some(length) = line.strip_prefix(b"$") else { continue };
             let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
             let word = rest.get(..length)?;

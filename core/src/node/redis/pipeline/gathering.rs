@@ -1,6 +1,7 @@
-//! What goes out together: extends, or deletes, by one script for many leases; attempts with one read for all of their keys.
+//! Combines commands that are sent together: extends and deletes in one script for many leases, and attempts with a
+//! single read.
 //!
-//! Only what is asked in the same moment: nothing waits for company.
+//! Only commands that are already waiting are combined. No command waits for others.
 
 use bytes::BytesMut;
 use once_cell::race::OnceBox;
@@ -10,29 +11,29 @@ use super::super::packed::Packed;
 use super::super::script::{EXTEND, EXTEND_MANY, RELEASE, RELEASE_MANY, scripts};
 use super::together::{Group, Question};
 
-/// So many share a question at most: the server does nothing else meanwhile, for about 0.1 ms.
+/// The maximum number of combined commands, because the server runs nothing else meanwhile.
 pub(super) const MOST: usize = 100;
 
-/// Commands for one key, as they are on the wire, whose work can be done for many keys at once.
+/// A kind of encoded commands for one key that can be combined for many keys.
 pub(super) struct Kind {
-    /// Where it stands among the kinds.
+    /// Its position among the kinds.
     pub(super) at: usize,
-    /// How it begins, before its key.
+    /// The bytes before the key.
     before: Vec<u8>,
-    /// How it ends, behind what is wanted of each.
+    /// The bytes after the arguments of the key.
     after: &'static [u8],
-    /// The script for many, and how many words it wants for each key, besides the key. `None`: each is asked as it is, but
-    /// for its read.
+    /// The script for many keys, and its number of arguments for each key. `None` if the commands are sent unchanged
+    /// except for the read.
     many: Option<(usize, usize)>,
 }
 
-/// How many there are.
+/// The number of kinds.
 pub(super) const KINDS: usize = 3;
-/// Where attempts and releases stand among them.
+/// The positions of attempts and releases.
 pub(super) const ATTEMPTS: usize = 0;
 pub(super) const RELEASES: usize = 2;
 
-/// Of one key, without a fencing token, where it need not write or stay.
+/// Only commands with one key, without fencing, that need not write and do not keep the key.
 fn kinds() -> &'static [Kind; KINDS] {
     static ALL: OnceBox<[Kind; KINDS]> = OnceBox::new();
     ALL.get_or_init(|| Box::new(all()))
@@ -50,11 +51,11 @@ fn all() -> [Kind; KINDS] {
     ]
 }
 
-/// How the read of an attempt begins, and how long it is besides its key.
+/// The beginning of the read of an attempt, and its length without the key.
 const READ: &[u8] = b"*4\r\n$8\r\nGETRANGE\r\n";
 const AROUND: usize = READ.len() + b"$1\r\n0\r\n$2\r\n33\r\n".len();
 
-/// Of which kind a command is, and where in it its key ends and what else is wanted of that, as they are on the wire.
+/// The kind of a command, and the positions in its bytes where the key and the other arguments end.
 #[derive(Clone, Copy)]
 pub(super) struct Joint {
     pub(super) kind: &'static Kind,
@@ -63,7 +64,7 @@ pub(super) struct Joint {
 }
 
 impl Joint {
-    /// With what others it can go, if with any: not what was asked alone already.
+    /// Returns the kind of a command that can be combined. A command that is sent again cannot.
     pub(super) fn of(in_flight: &InFlight) -> Option<Self> {
         if in_flight.again || !in_flight.before().is_empty() {
             return None;
@@ -81,45 +82,45 @@ impl Joint {
         (key <= rest && bytes[rest..].starts_with(end)).then_some(Self { kind, key, rest })
     }
 
-    /// Its key, as it is on the wire.
+    /// Returns the encoded key.
     pub(super) fn key<'a>(&self, of: &'a InFlight) -> &'a [u8] {
         &of.command.bytes[self.kind.before.len()..self.key]
     }
 }
 
-/// Commands of one kind, until something else is asked, or all is written.
+/// Commands of one kind, until another command follows or everything is written.
 #[derive(Default)]
 pub(super) struct Gathering {
     pub(super) members: Vec<InFlight>,
     kind: Option<&'static Kind>,
-    /// Their keys, and what else is wanted of each, as they are on the wire.
+    /// The encoded keys and the other arguments.
     keys: Vec<u8>,
     rest: Vec<u8>,
 }
 
 impl Gathering {
-    /// Whether one of this kind may join.
+    /// Whether a command of this kind can be added.
     pub(super) fn is_of(&self, kind: Option<&'static Kind>) -> bool {
         self.members.is_empty() || self.kind.map(|kind| kind.at) == kind.map(|kind| kind.at)
     }
 
-    /// One more.
+    /// Adds a command.
     pub(super) fn add(&mut self, one: InFlight, joint: Joint) {
         let Joint { kind, key, rest } = joint;
         self.kind = Some(kind);
         let bytes = &one.command.bytes;
         self.keys.extend_from_slice(joint.key(&one));
-        // An attempt's `SET` stays as it is.
+        // The `SET` of an attempt is sent unchanged.
         let from = if kind.many.is_some() { key } else { 0 };
         self.rest.extend_from_slice(&bytes[from..rest]);
         if self.members.capacity() == 0 {
-            // Those that go out together are many.
+            // A second command usually means many.
             self.members.reserve(MOST / 3);
         }
         self.members.push(one);
     }
 
-    /// One question for all of them, behind what is unsent; if there is but one, it stays what it was.
+    /// Appends one request for all commands to the unsent bytes. A single command is returned unchanged.
     pub(super) fn take(&mut self, unsent: &mut BytesMut) -> Option<Question> {
         let (kind, count, before) = (self.kind?, self.members.len(), unsent.len());
         if count > 1 {

@@ -1,20 +1,20 @@
-//! Keys that were given back over a connection, as far as is remembered: by their hashes, each until another one takes its place.
+//! Remembers keys that were released over a connection, by their hashes in a fixed number of slots.
 //!
-//! A guess, by which nothing is granted or refused.
+//! A false result only costs time. No grant or refusal depends on it.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 
-/// So many at most.
+/// The number of slots.
 const PLACES: usize = 4096;
 
-/// What is remembered. Takes no memory before the first.
+/// The hashes of the keys. Allocates memory with the first key.
 #[derive(Default)]
 pub(super) struct Returned(Vec<u32>);
 
 impl Returned {
-    /// It is remembered.
+    /// Remembers the key.
     pub(super) fn note(&mut self, key: &[u8]) {
         if self.0.is_empty() {
             self.0 = vec![0; PLACES];
@@ -23,14 +23,14 @@ impl Returned {
         self.0[place] = mark;
     }
 
-    /// Whether it is.
+    /// Whether the key is remembered.
     pub(super) fn has(&self, key: &[u8]) -> bool {
         let (place, mark) = places(key);
         self.0.get(place) == Some(&mark)
     }
 }
 
-/// Where it stands, and as what: never as zero.
+/// Returns the slot of the key, and its mark, which is never zero.
 fn places(key: &[u8]) -> (usize, u32) {
     let hash = FixedState::default().hash_one(key);
     let mark = u32::try_from(hash >> 32).unwrap_or_default();

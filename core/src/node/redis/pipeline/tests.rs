@@ -1,4 +1,4 @@
-//! What goes out together, and whose the answers are.
+//! Tests which commands are sent together, and how replies are assigned to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn acquire(name: &str, token: &str) -> InFlight {
     InFlight::unheard(attempt(&claim(name, &full(token)), params))
 }
 
-/// As long as a round's own token is.
+/// Extends the token to the usual length.
 fn full(token: &str) -> String {
     format!("{token:->32}")
 }
@@ -176,7 +176,7 @@ fn where_it_was_refused_each_goes_alone() {
 #[test]
 fn what_was_never_ours_is_read_alone() {
     let mut pipeline = Pipeline::new(true);
-    // Of a vote that is taken back nobody wants to hear.
+    // Without a waiting caller, the release only undoes a vote.
     pipeline.add(release("c", "c"), false);
     let mut listening = Vec::new();
     for name in ["a", "b"] {

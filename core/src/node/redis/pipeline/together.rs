@@ -1,5 +1,7 @@
-//! The answers to what went out together. Each has its own part of it, and what is not simply extended, or deleted, is asked for
-//! by itself, so that one that is lost costs the others nothing.
+//! Splits the replies to commands that were sent together.
+//!
+//! Each command has its part of the reply. A command whose key is not simply extended or deleted is sent again
+//! separately, so that it does not affect the others.
 
 use std::slice;
 
@@ -8,31 +10,32 @@ use redis::Value;
 use super::super::in_flight::{Expects, InFlight};
 use super::super::reply::owns;
 
-/// A value of more bytes is no owner's token. Alone, an attempt reads no more of it than shows that; with others all of it.
+/// A longer value is not a token. A separate attempt reads only enough to see that, while combined attempts read all of
+/// it.
 const LONG: usize = 1024;
 
-/// What goes out at once.
+/// A request with one reply.
 pub(crate) enum Question {
-    /// A command as it is.
+    /// A single command.
     Alone(InFlight),
-    /// Commands of one kind, as one.
+    /// Commands of one kind in one request.
     Together(Group),
 }
 
-/// Commands of one kind that went out together.
+/// Commands of one kind that were sent together.
 pub(crate) struct Group {
-    /// Whose it is.
+    /// The commands.
     pub(crate) members: Vec<InFlight>,
-    /// They are attempts: their parts of the answer are the keys' owners, and that there is none is an answer.
+    /// Whether they are attempts. Their parts of the reply are the owners of the keys, and a missing owner is a result.
     pub(crate) attempts: bool,
-    /// How many bytes it is on the wire.
+    /// The encoded length.
     pub(super) length: usize,
-    /// How many have had an answer of their own, which comes before the one to all.
+    /// How many commands have had a separate reply, before the common one.
     pub(super) heard: usize,
 }
 
 impl Question {
-    /// Whose it is.
+    /// Returns the commands.
     pub(crate) fn members(&self) -> &[InFlight] {
         match self {
             Self::Alone(one) => slice::from_ref(one),
@@ -40,7 +43,7 @@ impl Question {
         }
     }
 
-    /// The same, to keep.
+    /// Takes the commands.
     pub(crate) fn into_members(self) -> Vec<InFlight> {
         match self {
             Self::Alone(one) => vec![one],
@@ -48,7 +51,7 @@ impl Question {
         }
     }
 
-    /// How many bytes it is on the wire.
+    /// Returns the encoded length.
     pub(super) fn length(&self) -> usize {
         match self {
             Self::Alone(one) => one.length(),
@@ -58,14 +61,15 @@ impl Question {
 }
 
 impl Group {
-    /// The next to have an answer of its own, that of its `SET`; `None`: the next answer is to all.
+    /// Returns the next command with a separate reply, that to its `SET`. `None` if the next reply is the common one.
     pub(crate) fn next(&mut self) -> Option<&mut InFlight> {
         let next = self.attempts.then(|| self.members.get_mut(self.heard)).flatten();
         self.heard += usize::from(next.is_some());
         next
     }
 
-    /// Each one's part of the answer: its token, or nothing. `None`: it is no answer to these.
+    /// Splits the reply into one part for each command: its token, or nothing. Returns `None` if the reply does not
+    /// fit.
     pub(crate) fn shares(&self, answer: &mut Value) -> Option<Vec<Value>> {
         let Value::Array(shares) = answer else { return None };
         let fits = |member: &InFlight, share: &Value| match (&member.command.expects, share) {
@@ -80,7 +84,7 @@ impl Group {
     }
 }
 
-/// Whether something was read that is no owner's token, and may be as long as it likes.
+/// Whether a value is longer than any token.
 pub(crate) fn has_long(shares: &[Value]) -> bool {
     shares.iter().any(|share| matches!(share, Value::BulkString(said) if said.len() > LONG))
 }
