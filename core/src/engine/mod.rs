@@ -38,8 +38,10 @@ pub(crate) struct Engine {
     running: PerProcess<Running>,
     /// A [`Phase`]. The value never decreases.
     phase: AtomicU8,
-    /// Notified at [`Phase::Closed`] to end the waiting acquires. A forked child creates its own: if a thread of the
-    /// parent held its lock during the fork, the lock would stay locked in the child.
+    /// Notified at [`Phase::Closed`] to end the waiting acquires.
+    ///
+    /// A forked child creates its own. If a thread of the parent held its lock during the fork, the lock would stay
+    /// locked in the child.
     closing: PerProcess<Notify>,
     /// The statistics of this process.
     counts: PerProcess<Arc<Counts>>,

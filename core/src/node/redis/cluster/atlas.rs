@@ -1,5 +1,6 @@
-//! Keeps the known state of a cluster and applies changes to it: the map, the servers, and the pending deletes for the
-//! next owner of a slot.
+//! Keeps the known state of a cluster and applies changes to it.
+//!
+//! The state consists of the map, the servers, and the pending deletes for the next owner of a slot.
 
 use std::collections::HashSet;
 use std::future::Future;

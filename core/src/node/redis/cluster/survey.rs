@@ -30,7 +30,7 @@ const OTHERS: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 const BETWEEN: Duration = Duration::from_millis(20);
 /// The longest pause between surveys while a server is gone, at first and after [`WHILE`].
 const LONGEST_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
-/// Longer than a failover takes.
+/// How long the shorter limit applies. Longer than a failover takes.
 const WHILE: Duration = Duration::from_secs(30);
 
 /// The result of a survey.

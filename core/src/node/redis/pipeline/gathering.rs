@@ -1,7 +1,7 @@
-//! Combines commands that are sent together: extends and deletes in one script for many leases, and attempts with a
-//! single read.
+//! Combines commands of one kind into a single request.
 //!
-//! Only commands that are already waiting are combined. No command waits for others.
+//! Extends and deletes are combined in one script for many leases, and attempts with a single read. Only commands that
+//! are already waiting are combined. No command waits for others.
 
 use bytes::BytesMut;
 use once_cell::race::OnceBox;

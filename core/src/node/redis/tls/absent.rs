@@ -1,5 +1,6 @@
-//! Replaces the TLS configuration if the feature `tls` is off. A `rediss://` node is then an error when the client is
-//! created.
+//! Replaces the TLS configuration if the feature `tls` is off.
+//!
+//! A `rediss://` node is then an error when the client is created.
 
 use std::convert::Infallible;
 

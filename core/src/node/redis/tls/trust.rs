@@ -1,8 +1,8 @@
-//! Builds the TLS configuration: the trusted certificates, the client certificate, and the name that the server must
-//! prove.
+//! Builds the TLS configuration from the options.
 //!
-//! Files are read once, when the client is created, so that a wrong file is an error there and not at the first lock.
-//! The content of a file, or of a value that should have been a path, is never shown. It may be a key.
+//! It consists of the trusted certificates, the client certificate, and the name that the server must prove. Files are
+//! read once, when the client is created, so that a wrong file is an error there and not at the first lock. The content
+//! of a file, or of a value that should have been a path, is never shown. It may be a key.
 
 use std::io;
 use std::sync::Arc;
