@@ -181,8 +181,9 @@ impl<T> Collect<T> {
         late: impl Fn(&mut Self) + 'a,
     ) -> impl Future<Output = ()> + 'a {
         let mut timer = None;
-        // Opts out of tokio's coop budget. A task that awaits thousands of these (`join_all`, the monitor) would exceed it.
-        // The others would then be polled in vain again and again, at quadratic cost. Each future waits for a node anyway.
+        // Opts out of tokio's coop budget. A task that awaits thousands of these (`join_all`, the monitor) would exceed
+        // it. The others would then be polled in vain again and again, at quadratic cost. Each future waits for a node
+        // anyway.
         unconstrained(poll_fn(move |cx| {
             self.take_ready(cx);
             if enough(self) {

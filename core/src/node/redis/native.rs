@@ -1,7 +1,7 @@
 //! Builds commands without scripts, from the server's compare-and-delete and from transactions.
 //!
-//! They are for users who may not run scripts (`scripts` off), and for releases that are cheaper this way. The replies
-//! are combined in [`Parts`], in the form of the script's reply.
+//! They are for users without the right to run scripts (`scripts` off), and for releases that are cheaper this way. The
+//! replies are combined in [`Parts`], in the form of the script's reply.
 //!
 //! An extend takes two steps, because no command extends only our own key without ever shortening it. `SET … IFEQ … PX`
 //! would shorten a longer TTL. The first step reads the owner, and the second one sends `PEXPIRE GT`. A read after it

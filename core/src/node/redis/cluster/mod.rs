@@ -1,8 +1,8 @@
 //! Implements a Redis Cluster as one node, with a connection for each server.
 //!
 //! A command for a key goes to the owner of the key's slot. It looks its owner up in the map and then works as for
-//! [`RedisNode`]. The task of [`router`] maintains the map and handles redirects (MOVED, ASK). Before there is a map, it
-//! handles every command.
+//! [`RedisNode`]. The task of [`router`] maintains the map and handles redirects (MOVED, ASK). Before there is a map,
+//! it handles every command.
 
 mod atlas;
 mod ending;
