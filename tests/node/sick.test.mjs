@@ -101,7 +101,7 @@ for (const [cause, start] of Object.entries(sick)) {
 test("a wrong password ends an acquire that waits without a limit", async () => {
   const redlock = new Redlock(await sick.WRONGPASS());
   await assert.rejects(redlock.lock(fresh()).acquire(), (error) => {
-    assert.equal(error.code, "unavailable");
+    assert.equal(error.kind, "unavailable");
     assert.match(error.message, /WRONGPASS/);
     return true;
   });

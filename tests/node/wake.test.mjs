@@ -123,7 +123,7 @@ async function poll(server, url) {
     // The client warns of this loss after all its earlier warnings.
     redlock.close();
     await eventually(() => assert.ok(warnings.some((warning) => warning.includes(lease.key))));
-    return warnings.filter((warning) => warning.includes("no client tracking"));
+    return warnings.filter((warning) => warning.includes("does not support"));
   } finally {
     process.off("warning", listen);
   }
