@@ -114,7 +114,7 @@ test("an outage is one warning, however many acquires fail", async () => {
   const fail = async () => {
     const locks = Array.from({ length: 50 }, () => redlock.lock(fresh()));
     const failed = await Promise.allSettled(locks.map((lock) => lock.tryAcquire()));
-    for (const { reason } of failed) assert.equal(reason.code, "unavailable");
+    for (const { reason } of failed) assert.equal(reason.kind, "unavailable");
   };
   while (ours().length === 0) await fail();
   for (let round = 0; round < 5; round += 1) await fail();
