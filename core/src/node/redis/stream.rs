@@ -63,19 +63,20 @@ impl Stream {
 impl Stream {
     /// Whether the stream uses TLS.
     pub(super) fn is_tls(&self) -> bool {
-        #[cfg(feature = "tls")]
-        return matches!(self, Self::Tls(_));
-        #[cfg(not(feature = "tls"))]
-        false
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => true,
+            _ => false,
+        }
     }
 
     /// Explains an error of the stream.
     pub(super) fn explained(&self, error: &io::Error) -> String {
-        #[cfg(feature = "tls")]
-        if self.is_tls() {
-            return explained(error);
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => explained(error),
+            _ => error.to_string(),
         }
-        error.to_string()
     }
 }
 
