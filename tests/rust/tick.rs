@@ -49,13 +49,15 @@ async fn whatever_gives_it_back_leaves_the_key() {
 async fn of_several_names_each_stays_and_another_ones_key_is_left_alone() {
     let server = Server::start();
     let redlock = client([&server]);
-    let lock = redlock.lock(["a", "b"]).ttl(LONG).min_hold(STAY);
+    let lock = redlock.lock(["a", "b"]).ttl(LONG).min_hold(LONG / 2);
     let lease = lock.acquire().await.unwrap();
     server.ask("SET lock:b somebody PX 60000");
     let error = lease.release().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    let (a, b) = (left(&server, "lock:a"), left(&server, "lock:b"));
-    assert!((1..=1600).contains(&a) && b > 50_000, "{a} {b}");
+    // The client may learn of the change to `b` before the release. It then releases `a` in the background.
+    eventually("`a` shortened", || (1..=10_000).contains(&left(&server, "lock:a"))).await;
+    let b = left(&server, "lock:b");
+    assert!(b > 20_000, "{b}");
 }
 
 /// Without scripts, in the dialects of Valkey and Redis 8.4.
