@@ -109,6 +109,7 @@ const CORE: &[&str] = &[
     "node::redis::lane::waiting",
     "node::redis::lane",
     "node::redis::lane::receipt",
+    "node::redis::features",
     "node::redis::ears",
     "node::redis::session::reading",
     "node::redis::session",

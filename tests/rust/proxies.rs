@@ -1,11 +1,12 @@
 //! Managed servers and proxies that lack commands or close connections. Each lack is reported at connect or has a
 //! substitute.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redlock::{ErrorKind, Redlock};
 
+use crate::support::replicas::calls;
 use crate::support::{Gateway, Server, Verdict, client, eventually, millis};
 
 /// A lock is acquired, waited for, kept, inspected and released over this client.
@@ -37,8 +38,8 @@ async fn a_proxy_that_closes_at_what_it_does_not_know_is_used_without_it() {
     let redlock = over(&gateway);
     works(&redlock, "twemproxy").await;
     assert_eq!(redlock.stats().reconnects, 0);
-    // Twice `HELLO`, twice all questions, and the one that is used.
-    assert_eq!(gateway.connections.load(Ordering::Relaxed), 5);
+    // Twice `HELLO`, twice all questions, and the one that is used. Later connections only check for more features.
+    assert!(gateway.connections.load(Ordering::Relaxed) >= 5);
     assert_eq!(server.info("commandstats", "cmdstat_evalsha"), None);
     assert_eq!(server.ask("EXISTS lock:job"), ":0");
 }
@@ -126,4 +127,64 @@ async fn a_command_that_every_lock_needs_and_nobody_knows_is_named_at_connect() 
         assert!(error.to_string().contains(&words), "{hidden}: {error}");
         assert_eq!(server.ask("DBSIZE"), ":0", "{hidden}");
     }
+}
+
+/// Whether this is one of the first calls.
+fn is_early(left: &AtomicU32) -> bool {
+    let one_less = |left: u32| left.checked_sub(1);
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+}
+
+/// A proxy that gives this verdict on the first two commands with this name, and then passes everything on.
+fn twice(server: &Server, name: &'static str, verdict: Verdict) -> Gateway {
+    let left = AtomicU32::new(2);
+    Gateway::to(server.port, move |words, _| {
+        if words[0] == name && is_early(&left) { verdict } else { Verdict::Pass }
+    })
+}
+
+#[tokio::test]
+async fn a_handshake_that_was_cut_twice_does_not_keep_the_node_from_voting() {
+    let server = Server::start();
+    let gateway = twice(&server, "INFO", Verdict::Close);
+    let redlock = Redlock::builder([gateway.url()]).restart_guard(millis(1)).build().unwrap();
+    let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("its uptime cannot be read"), "{error}");
+    redlock.lock("job").wait(millis(60_000)).acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(redlock.stats().reconnects, 1);
+}
+
+#[tokio::test]
+async fn a_login_that_was_cut_twice_does_not_keep_the_node_from_notifying() {
+    let server = Server::start();
+    let gateway = twice(&server, "HELLO", Verdict::Close);
+    let redlock = over(&gateway);
+    let lease = redlock.lock("job").acquire().await.unwrap();
+    eventually("a connection with notifications", || redlock.stats().reconnects == 1).await;
+    // The connection was replaced between two commands.
+    lease.release().await.unwrap();
+    works(&redlock, "after that").await;
+    assert_eq!(redlock.stats().reconnects, 1);
+}
+
+#[tokio::test]
+async fn a_server_without_room_for_the_connection_is_not_one_without_hello() {
+    const FULL: Verdict = Verdict::Dismiss("-ERR max number of clients reached\r\n");
+    let server = Server::start();
+    let at_hello = twice(&server, "HELLO", FULL);
+    // Two attempts are cut twice at `HELLO`, and have no room for the third connection.
+    let (hello, ping) = (AtomicU32::new(4), AtomicU32::new(2));
+    let at_ping = Gateway::to(server.port, move |words, _| match &*words[0] {
+        "HELLO" if is_early(&hello) => Verdict::Close,
+        "PING" if is_early(&ping) => FULL,
+        _ => Verdict::Pass,
+    });
+    for gateway in [at_hello, at_ping] {
+        let redlock = over(&gateway);
+        let lock = redlock.lock("job").wait(millis(60_000));
+        lock.acquire().await.unwrap().release().await.unwrap();
+        // It has worked with RESP3 from the beginning.
+        assert_eq!(redlock.stats().reconnects, 0);
+    }
+    assert_eq!(calls(&server, "hello"), 2);
 }

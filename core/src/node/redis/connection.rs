@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::context::{Context, Home, Opening};
+use super::fallback::Without;
 use super::in_flight::InFlight;
 use super::keeper::{End, Keeper};
 use super::lane::Lane;
@@ -39,8 +40,8 @@ pub(super) struct Connection {
     lane: Arc<Lane>,
     /// The state of the attempts to connect.
     reconnect: Reconnect,
-    /// Whether the missing features of the server were logged, which is done once.
-    degraded_said: bool,
+    /// The missing features of the server that were logged last.
+    lacks: Option<String>,
     /// Since when there has been no connection despite an attempt.
     outage: Option<Instant>,
     /// Whether the server refused the last attempt to connect.
@@ -51,7 +52,7 @@ impl Connection {
     /// Creates the task's state. It does not connect.
     pub(super) fn new(context: Context, lane: Arc<Lane>) -> Self {
         let (context, reconnect) = (Home::of(context), Reconnect::default());
-        Self { context, lane, reconnect, degraded_said: false, outage: None, refused: false }
+        Self { context, lane, reconnect, lacks: None, outage: None, refused: false }
     }
 
     /// Runs until the client is gone and every command has its result. After a panic, the commands under way fail, and
@@ -149,15 +150,7 @@ impl Connection {
         if let Some(fault) = context.link.guard_fault(|| None, || context.clock.now()) {
             context.warn(&fault);
         }
-        if let Some((commands, effects)) = greeting.without.described()
-            && !std::mem::replace(&mut self.degraded_said, true)
-        {
-            log::event!(
-                Warn, Node, { node: &*context.target.url },
-                "the server, or a proxy before it, does not support {commands}: {effects}",
-                commands = commands, effects = effects,
-            );
-        }
+        note_features(&mut self.lacks, greeting.without, &context.target.url);
         context.target.say(Stray::Opened);
         // Recorded before the session starts, so that the next connection can close this one however it ends.
         self.reconnect.formers.add(greeting);
@@ -169,6 +162,25 @@ impl Connection {
             Err(fault) => End::Broken { fault, idle: false },
         }
     }
+}
+
+/// Logs which features the server lacks, if these are others than those that were logged last.
+fn note_features(logged: &mut Option<String>, without: Without, node: &str) {
+    let Some((commands, effects)) = without.described() else {
+        if logged.take().is_some() {
+            log::event!(Info, Node, { node: node }, "the server supports all commands now");
+        }
+        return;
+    };
+    if logged.as_ref() == Some(&commands) {
+        return;
+    }
+    log::event!(
+        Warn, Node, { node: node },
+        "the server, or a proxy before it, does not support {commands}: {effects}",
+        commands = commands, effects = effects,
+    );
+    *logged = Some(commands);
 }
 
 /// Logs that the connection is open, and how long it was missing.

@@ -90,7 +90,7 @@ pub(super) struct Context {
     pub(super) commands: UnboundedReceiver<InFlight>,
     /// Deletes without a confirmation.
     pub(super) debts: Debts,
-    /// The run ID of the last server, if it reported one. `None` before the first connection.
+    /// The run ID of the last server that may have taken first votes, if it reported one. `None` before the first one.
     run_id: Option<Option<String>>,
     /// The time before which a server that replaced another one takes no first vote.
     not_before: Option<Instant>,
@@ -234,11 +234,9 @@ impl Context {
             let old = self.clock.now() + (guard_time(guard) + HEARD).saturating_sub(age);
             self.not_before = self.not_before.max(Some(old));
         }
-        let known = self.run_id.replace(greeting.run_id.clone());
-        // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
-        // another server.
-        if known.is_some_and(|known| known.is_none() || known != greeting.run_id) {
-            self.not_before = self.not_before.max(Some(self.clock.now() + guard_time(guard)));
+        // Without both, the server takes no first votes, so it does not matter which server it is.
+        if greeting.run_id.is_some() || greeting.votes_in.is_some() {
+            self.enter(greeting.run_id.clone());
         }
         match greeting.votes_in {
             // Without a guard, the age does not matter.
@@ -246,6 +244,18 @@ impl Context {
             Some(wait) => self.votes_in(wait),
             // An unknown age may be zero, after a restart.
             None => VotesFrom::Never,
+        }
+    }
+
+    /// Records which server may take first votes from now on. If it may be another one than before, it takes none for
+    /// the time of the guard.
+    pub(super) fn enter(&mut self, run_id: Option<String>) {
+        let known = self.run_id.replace(run_id);
+        // A promoted replica may lack data of its predecessor, regardless of its age. Without a run ID, it may be
+        // another server.
+        if known.is_some_and(|known| known.is_none() || Some(known) != self.run_id) {
+            let guard = guard_time(self.target.guard);
+            self.not_before = self.not_before.max(Some(self.clock.now() + guard));
         }
     }
 

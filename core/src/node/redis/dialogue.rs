@@ -56,6 +56,8 @@ pub(super) struct Dialogue {
     refusal_said: bool,
     /// Whether commands wait until the server has replied to a probe.
     probing: bool,
+    /// Whether commands wait for another connection.
+    leaving: bool,
 }
 
 impl Dialogue {
@@ -86,6 +88,7 @@ impl Dialogue {
             odd: 0,
             refusal_said: false,
             probing: false,
+            leaving: false,
             context,
         }
     }
@@ -102,9 +105,24 @@ impl Dialogue {
         self.probing
     }
 
+    /// Lets all further commands wait for another connection.
+    pub(super) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// Whether another connection is to replace this one.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    /// Whether commands must wait, for the reply to a probe or for another connection.
+    pub(super) fn is_paused(&self) -> bool {
+        self.probing || self.leaving
+    }
+
     /// Sends a probe if there are commands and the connection was idle for long.
     pub(super) fn probe_if_idle(&mut self) {
-        if self.probing || self.context.commands.is_empty() {
+        if self.is_paused() || self.context.commands.is_empty() {
             return;
         }
         let now = self.context.clock.now();

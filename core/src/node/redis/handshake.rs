@@ -11,7 +11,7 @@ use super::endpoint::Endpoint;
 use super::fallback::{Without, connect};
 use super::login::{no_redis, refused};
 use super::native::Delete;
-use super::refusal::{has_code, is_unsupported, words};
+use super::refusal::{has_code, is_unsupported, text_of, words};
 use super::rights::Needs;
 use super::steps::{NAMED, Step, steps};
 use super::talk::Talk;
@@ -78,6 +78,7 @@ async fn ask_all(endpoint: &Endpoint, primary: bool, needs: &Needs) -> Result<As
             }
             Err(_) if talk.hung_up && !without.extras => {
                 without.extras = hung_up;
+                without.doubtful |= hung_up;
                 hung_up = true;
             }
             Err(fault) => return Err(fault),
@@ -206,7 +207,7 @@ fn is_primary(role: &Value) -> Result<(), Fault> {
 
 /// The error of a server that refuses `SELECT`.
 fn no_database(db: i64, error: &ServerError) -> Fault {
-    let said = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    let said = text_of(error);
     // Other errors with this code come from a proxy whose server is down.
     let about_us =
         ["index", "select", "database"].iter().any(|word| said.to_lowercase().contains(word));
@@ -257,7 +258,7 @@ pub(super) fn text(info: &Value) -> String {
 }
 
 /// Returns the value of a field of an `INFO` section.
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.trim())
 }

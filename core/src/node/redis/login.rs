@@ -3,23 +3,28 @@
 use redis::{ServerError, Value, cmd};
 
 use super::endpoint::Endpoint;
-use super::refusal::{has_code, refusal, words};
+use super::fallback::Without;
+use super::refusal::{has_code, is_full, is_unknown, refusal, text_of, words};
 use super::talk::Talk;
 use crate::node::Fault;
 
 /// Logs in. With RESP3 it returns the connection's ID, if the server reports it. Without `HELLO` it uses RESP2, without
-/// notifications.
+/// notifications, and records that.
 pub(super) async fn log_in(
     talk: &mut Talk,
     endpoint: &Endpoint,
+    without: &mut Without,
 ) -> Result<Option<Option<i64>>, Fault> {
     if endpoint.parameters.protocol == Some(2) {
         return authenticate(talk, endpoint).await.map(|()| None);
     }
-    let refusal = match hello(talk, endpoint, true).await? {
+    let mut refusal = match hello(talk, endpoint, true).await? {
         Ok(id) => return Ok(Some(id)),
         Err(error) => error,
     };
+    if is_full(&refusal) {
+        return Err(refused(&refusal));
+    }
     // An error code refers to this login, so a wrong password is not sent twice. Other errors may mean that a server
     // before Redis 6, or a proxy, does not support the command, or not before `AUTH`.
     let before_auth = refusal.code() == "NOAUTH" && endpoint.password.is_some();
@@ -29,9 +34,14 @@ pub(super) async fn log_in(
     let logged_in = log_in_without_hello(talk, endpoint).await;
     // The first refusal explains more than the end of the connection after it.
     logged_in.map_err(|fault| if talk.hung_up { refused(&refusal) } else { fault })?;
-    if before_auth && let Ok(id) = hello(talk, endpoint, false).await? {
-        return Ok(Some(id));
+    if before_auth {
+        match hello(talk, endpoint, false).await? {
+            Ok(id) => return Ok(Some(id)),
+            Err(error) => refusal = error,
+        }
     }
+    without.hello = true;
+    without.doubtful |= refusal.code() != "NOPROTO" && !is_unknown(&refusal);
     Ok(None)
 }
 
@@ -56,7 +66,8 @@ async fn hello(
     }
 }
 
-/// Logs in over a connection without support for `HELLO`. Any reply shows that the server works.
+/// Logs in over a connection without support for `HELLO`. Any reply shows that the server works, unless the server has
+/// no room for the connection.
 pub(super) async fn log_in_without_hello(
     talk: &mut Talk,
     endpoint: &Endpoint,
@@ -64,7 +75,10 @@ pub(super) async fn log_in_without_hello(
     if endpoint.password.is_some() {
         return authenticate(talk, endpoint).await;
     }
-    talk.ask(&[cmd("PING")]).await.map(drop)
+    match talk.ask(&[cmd("PING")]).await?.remove(0) {
+        Value::ServerError(error) if is_full(&error) => Err(refused(&error)),
+        _ => Ok(()),
+    }
 }
 
 /// Logs in with RESP2. The ID is requested later.
@@ -98,7 +112,7 @@ fn own_id(words: &[(Value, Value)]) -> Option<i64> {
 
 /// The error of a server that refuses a required step.
 pub(super) fn refused(error: &ServerError) -> Fault {
-    refusal(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
+    refusal(&text_of(error))
 }
 
 /// The error for a reply of another protocol. It shows the text, by which an HTTP server can be recognized.

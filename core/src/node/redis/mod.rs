@@ -19,6 +19,7 @@ mod durability;
 mod ears;
 mod endpoint;
 mod fallback;
+mod features;
 mod flood;
 mod formers;
 mod handshake;

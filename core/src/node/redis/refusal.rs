@@ -26,6 +26,30 @@ pub(super) fn has_code(error: &ServerError) -> bool {
     code != "ERR" && code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
+/// Whether the server, or a proxy before it, does not know the command, by the error texts of known servers and
+/// proxies.
+pub(super) fn is_unknown(error: &ServerError) -> bool {
+    const WORDS: [&str; 5] = [
+        "unknown command",
+        "unsupported command",
+        "invalid request",
+        "not available",
+        "not supported",
+    ];
+    let text = text_of(error).to_lowercase();
+    !has_code(error) && WORDS.iter().any(|words| text.contains(words))
+}
+
+/// Whether the server has no room for another connection. It then closes the connection, whatever the command.
+pub(super) fn is_full(error: &ServerError) -> bool {
+    text_of(error).starts_with("ERR max number of clients")
+}
+
+/// Returns the text of an error with its code.
+pub(super) fn text_of(error: &ServerError) -> String {
+    format!("{} {}", error.code(), error.details().unwrap_or_default())
+}
+
 /// Whether the reply may mean that the command is not supported.
 pub(super) fn is_unsupported(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if !has_code(error))
@@ -93,9 +117,7 @@ pub(super) fn words(value: &Value) -> String {
             format!("({})", pairs.iter().map(pair).collect::<Vec<_>>().join(" "))
         }
         Value::Attribute { data, .. } => words(data),
-        Value::ServerError(error) => {
-            format!("{} {}", error.code(), error.details().unwrap_or_default())
-        }
+        Value::ServerError(error) => text_of(error),
         Value::Double(number) => number.to_string(),
         Value::Boolean(yes) => yes.to_string(),
         _ => "a value of another kind".to_owned(),

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::durability::Durability;
 use super::native::Delete;
-use super::refusal::{has_code, is_unsupported, without_arguments};
+use super::refusal::{is_unknown, is_unsupported, without_arguments};
 use super::reply;
 use super::script::{INSPECT, scripts};
 use crate::node::Fault;
@@ -84,7 +84,7 @@ impl Needs {
             ));
         }
         // The server is unsuitable only if it knows none of the commands. It may also be loading, or refuse this user.
-        let other = answers.iter().find(|(_, answer)| !is_unknown(answer));
+        let other = answers.iter().find(|(_, answer)| !is_unknown_command(answer));
         Err(other.map_or_else(
             || {
                 Fault::unsupported(
@@ -161,19 +161,9 @@ fn is_known(name: &str, answer: &Value) -> bool {
     }
 }
 
-/// Whether the server, or a proxy before it, does not know the command, by the error texts of known servers and
-/// proxies.
-fn is_unknown(answer: &Value) -> bool {
-    const WORDS: [&str; 5] = [
-        "unknown command",
-        "unsupported command",
-        "invalid request",
-        "not available",
-        "not supported",
-    ];
-    let Value::ServerError(error) = answer else { return false };
-    let text = format!("{} {}", error.code(), error.details().unwrap_or_default()).to_lowercase();
-    !has_code(error) && WORDS.iter().any(|words| text.contains(words))
+/// Whether the reply means that the server, or a proxy before it, does not know the command.
+fn is_unknown_command(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if is_unknown(error))
 }
 
 /// Returns an error if the command is denied or unknown. A denied key does not matter, because the keys of locks may be
@@ -181,7 +171,7 @@ fn is_unknown(answer: &Value) -> bool {
 fn denied(name: &str, answer: &Value) -> Option<Fault> {
     let Value::ServerError(error) = answer else { return None };
     let details = error.details().unwrap_or_default();
-    if is_unknown(answer) {
+    if is_unknown(error) {
         let text = format!(
             "the server does not know {name}, which every lock needs (a proxy, or rename-command, hides it): "
         );
