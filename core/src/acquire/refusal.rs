@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::request::Request;
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{Leases, Owner};
-use crate::node::{Remedy, Taken, Vote};
+use crate::node::{CONFIRMED_AFTER, Remedy, Taken, Vote};
 use crate::quorum::Collect;
 use crate::spelling::camel_case;
 
@@ -65,23 +65,18 @@ impl Refusal {
         matches!(self, Self::Unavailable(..) | Self::Late(..))
     }
 
-    /// Whether no attempt can succeed before somebody changes the servers. `before`: the last round ended so.
-    ///
-    /// A refusal that a node has stated once counts if it is stated again.
-    pub(crate) fn is_permanent(&self, before: Option<Remedy>) -> bool {
-        let refused = |remedy| remedy >= Remedy::Refused;
-        match self.remedy() {
-            Some(Remedy::Refused) => before.is_some_and(refused),
-            Some(remedy) => remedy >= Remedy::Confirmed,
-            None => false,
-        }
+    /// Whether too many nodes refuse the user.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Unavailable(_, remedy) if *remedy >= Remedy::Refused)
     }
 
-    /// Whether another attempt can succeed, where the nodes are why there is no lease.
-    pub(crate) fn remedy(&self) -> Option<Remedy> {
+    /// Whether no attempt can succeed before the servers are changed. `refused_for` is the time since the first of
+    /// consecutive rounds that were refused.
+    pub(crate) fn is_permanent(&self, refused_for: Duration) -> bool {
         match self {
-            Self::Unavailable(_, remedy) => Some(*remedy),
-            _ => None,
+            Self::Unavailable(_, Remedy::Refused) => refused_for >= CONFIRMED_AFTER,
+            Self::Unavailable(_, remedy) => *remedy >= Remedy::Confirmed,
+            _ => false,
         }
     }
 

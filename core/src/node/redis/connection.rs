@@ -27,6 +27,8 @@ use crate::node::{Change, Fault, Remedy};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause, and thus the time to detect that a server is available again, even without commands.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause while a refusal is not confirmed, because callers wait for that.
+const DOUBTFUL_PAUSE: Duration = Duration::from_millis(250);
 /// A connection that lasted longer than this worked, so the next attempt follows without a pause.
 ///
 /// A connection that breaks directly after the handshake must not be reopened continuously.
@@ -44,15 +46,15 @@ pub(super) struct Connection {
     lacks: Option<String>,
     /// Since when there has been no connection despite an attempt.
     outage: Option<Instant>,
-    /// Whether the server refused the last attempt to connect.
-    refused: bool,
+    /// When the server refused the first of the last attempts to connect, all of which it refused.
+    refused_since: Option<Instant>,
 }
 
 impl Connection {
     /// Creates the task's state. It does not connect.
     pub(super) fn new(context: Context, lane: Arc<Lane>) -> Self {
         let (context, reconnect) = (Home::of(context), Reconnect::default());
-        Self { context, lane, reconnect, lacks: None, outage: None, refused: false }
+        Self { context, lane, reconnect, lacks: None, outage: None, refused_since: None }
     }
 
     /// Runs until the client is gone and every command has its result. After a panic, the commands under way fail, and
@@ -89,7 +91,7 @@ impl Connection {
             let mut forgotten = false;
             let fault = match opened {
                 Ok(opening) => {
-                    self.refused = false;
+                    self.refused_since = None;
                     let opened = self.context.clock.now();
                     let end = self.serve(opening, &mut waiting).await;
                     self.context.link.closed();
@@ -103,11 +105,9 @@ impl Connection {
                     self.context.watch.changed(Change::All);
                     fault
                 }
-                Err(fault) => {
-                    let refused = fault.remedy() == Remedy::Refused;
-                    fault.of_attempt(std::mem::replace(&mut self.refused, refused))
-                }
+                Err(fault) => self.judge(fault),
             };
+            let retries = fault.remedy() == Remedy::Retry;
             self.note(fault, &mut waiting);
             if forgotten {
                 // No command was sent over the idle connection, so new commands wait for the next one.
@@ -116,8 +116,26 @@ impl Connection {
             // Sent after the pending deletes, because another server may now own the key.
             self.context.target.say(Stray::Ended);
             // The pause doubles after each failure. At least half of it is random.
-            pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            let is_doubtful = retries && self.refused_since.is_some();
+            pause = (pause * 2).clamp(FIRST_PAUSE, if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE });
         }
+    }
+
+    /// Decides whether the error of a failed attempt is permanent. A refusal must be repeated.
+    fn judge(&mut self, fault: Fault) -> Fault {
+        if fault.remedy() == Remedy::Retry {
+            self.refused_since = None;
+            return fault;
+        }
+        let now = self.context.clock.now();
+        let since = *self.refused_since.get_or_insert(now);
+        let fault = fault.of_attempt(now.since(since), self.context.link.was_open());
+        let confirmed = fault.remedy() > Remedy::Retry;
+        if confirmed && self.reconnect.last.as_ref().is_none_or(|last| last.remedy() == Remedy::Retry) {
+            // Callers that wait for their next attempt get the error now.
+            self.context.watch.changed(Change::All);
+        }
+        fault
     }
 
     /// Handles a missing connection: logs it, and fails the commands that wait for a connection.

@@ -77,6 +77,11 @@ impl Link {
         self.pushes.load(Ordering::Relaxed)
     }
 
+    /// Whether there was a connection before.
+    pub(super) fn was_open(&self) -> bool {
+        self.opened.load(Ordering::Relaxed) > 0
+    }
+
     /// Returns how many connections replaced an earlier one.
     pub(super) fn reconnects(&self) -> u64 {
         self.opened.load(Ordering::Relaxed).saturating_sub(1)
