@@ -9,7 +9,8 @@ use redlock::testing::{Clock, Instant, Sleep, SystemClock};
 use redlock::{Credentials, Error, ErrorKind, Redlock};
 
 use crate::support::{
-    Cluster, Proxy, RIGHTS, SERVERS_PASSWORD, Sentinels, Server, builder, client, eventually, millis,
+    Cluster, Proxy, RIGHTS, SERVERS_PASSWORD, Sentinels, Server, builder, client, eventually,
+    millis,
 };
 
 /// A clock so slow that no second passes on it. Its timers take their usual time.

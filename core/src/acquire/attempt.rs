@@ -211,7 +211,8 @@ impl<'a> Attempt<'a> {
     /// Said once.
     fn say_unavailable(&mut self) {
         let lasted = self.unavailable_since.map_or(Duration::ZERO, |at| self.now().since(at));
-        self.patience.useless(self.request, &self.last, lasted);
+        let log_late = || self.acquirer.logs_late_grant();
+        self.patience.useless(self.request, &self.last, lasted, log_late);
     }
 
     /// The first in line says it for those behind: they wait for the same holder.

@@ -140,6 +140,16 @@ impl Fault {
         }
     }
 
+    /// Returns what distinguishes it from other kinds of errors: its remedy, and the code of the server's error. The rest
+    /// of the text may differ each time.
+    pub(crate) fn kind(&self) -> (Remedy, Option<String>) {
+        let code = |quote: &Quote| match quote {
+            Quote::Raw(..) => None,
+            Quote::Redacted(words, _) => words.split_whitespace().next().map(str::to_owned),
+        };
+        (self.remedy, self.quote.as_deref().and_then(code))
+    }
+
     /// Whether another attempt can succeed.
     pub(crate) fn remedy(&self) -> Remedy {
         self.remedy
@@ -173,7 +183,13 @@ mod tests {
             (Fault::unsupported(""), true, soon, Remedy::Retry, Remedy::Unsupported),
             // A node that never worked probably never will.
             (Fault::invalid(""), false, Duration::ZERO, Remedy::Invalid, Remedy::Invalid),
-            (Fault::unsupported(""), false, Duration::ZERO, Remedy::Unsupported, Remedy::Unsupported),
+            (
+                Fault::unsupported(""),
+                false,
+                Duration::ZERO,
+                Remedy::Unsupported,
+                Remedy::Unsupported,
+            ),
         ] {
             assert_eq!(fault.clone().of_attempt(after, worked).remedy(), at_first, "{fault:?}");
             assert_eq!(fault.of_attempt(CONFIRMED_AFTER, worked).remedy(), later);

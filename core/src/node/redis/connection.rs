@@ -13,10 +13,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::context::{Context, Home, Opening};
-use super::fallback::Without;
 use super::in_flight::InFlight;
 use super::keeper::{End, Keeper};
 use super::lane::Lane;
+use super::notices::Notices;
 use super::reconnect::Reconnect;
 use super::strays::Stray;
 use crate::clock::Instant;
@@ -42,8 +42,8 @@ pub(super) struct Connection {
     lane: Arc<Lane>,
     /// The state of the attempts to connect.
     reconnect: Reconnect,
-    /// The missing features of the server that were logged last.
-    lacks: Option<String>,
+    /// What was logged about the server.
+    notices: Notices,
     /// Since when there has been no connection despite an attempt.
     outage: Option<Instant>,
     /// When the server refused the first of the last attempts to connect, all of which it refused.
@@ -54,7 +54,14 @@ impl Connection {
     /// Creates the task's state. It does not connect.
     pub(super) fn new(context: Context, lane: Arc<Lane>) -> Self {
         let (context, reconnect) = (Home::of(context), Reconnect::default());
-        Self { context, lane, reconnect, lacks: None, outage: None, refused_since: None }
+        Self {
+            context,
+            lane,
+            reconnect,
+            notices: Notices::default(),
+            outage: None,
+            refused_since: None,
+        }
     }
 
     /// Runs until the client is gone and every command has its result. After a panic, the commands under way fail, and
@@ -117,7 +124,8 @@ impl Connection {
             self.context.target.say(Stray::Ended);
             // The pause doubles after each failure. At least half of it is random.
             let is_doubtful = retries && self.refused_since.is_some();
-            pause = (pause * 2).clamp(FIRST_PAUSE, if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE });
+            pause = (pause * 2)
+                .clamp(FIRST_PAUSE, if is_doubtful { DOUBTFUL_PAUSE } else { LONGEST_PAUSE });
         }
     }
 
@@ -131,7 +139,9 @@ impl Connection {
         let since = *self.refused_since.get_or_insert(now);
         let fault = fault.of_attempt(now.since(since), self.context.link.was_open());
         let confirmed = fault.remedy() > Remedy::Retry;
-        if confirmed && self.reconnect.last.as_ref().is_none_or(|last| last.remedy() == Remedy::Retry) {
+        if confirmed
+            && self.reconnect.last.as_ref().is_none_or(|last| last.remedy() == Remedy::Retry)
+        {
             // Callers that wait for their next attempt get the error now.
             self.context.watch.changed(Change::All);
         }
@@ -141,9 +151,8 @@ impl Connection {
     /// Handles a missing connection: logs it, and fails the commands that wait for a connection.
     fn note(&mut self, fault: Fault, waiting: &mut Vec<InFlight>) {
         let (url, now) = (&*self.context.target.url, self.context.clock.now());
-        // Logged once, because the user has to change something before an attempt can succeed.
-        if fault.remedy() > Remedy::Refused && self.reconnect.last.as_ref() != Some(&fault) {
-            self.context.warn(&fault);
+        if fault.remedy() > Remedy::Refused {
+            self.notices.refused(&self.context, &fault);
         } else if self.outage.is_none() {
             log::event!(Debug, Node, { node: url, fault: fault.to_string() }, "no connection");
         }
@@ -165,10 +174,7 @@ impl Connection {
         context.link.opened(pushes, greeting.deletes_by, votes_from);
         context.link.outage.replied(&context.target.url, || context.clock.now());
         connected(context, self.outage.take());
-        if let Some(fault) = context.link.guard_fault(|| None, || context.clock.now()) {
-            context.warn(&fault);
-        }
-        note_features(&mut self.lacks, greeting.without, &context.target.url);
+        self.notices.connected(context, greeting);
         context.target.say(Stray::Opened);
         // Recorded before the session starts, so that the next connection can close this one however it ends.
         self.reconnect.formers.add(greeting);
@@ -180,25 +186,6 @@ impl Connection {
             Err(fault) => End::Broken { fault, idle: false },
         }
     }
-}
-
-/// Logs which features the server lacks, if these are others than those that were logged last.
-fn note_features(logged: &mut Option<String>, without: Without, node: &str) {
-    let Some((commands, effects)) = without.described() else {
-        if logged.take().is_some() {
-            log::event!(Info, Node, { node: node }, "the server supports all commands now");
-        }
-        return;
-    };
-    if logged.as_ref() == Some(&commands) {
-        return;
-    }
-    log::event!(
-        Warn, Node, { node: node },
-        "the server, or a proxy before it, does not support {commands}: {effects}",
-        commands = commands, effects = effects,
-    );
-    *logged = Some(commands);
 }
 
 /// Logs that the connection is open, and how long it was missing.

@@ -2,6 +2,7 @@
 //!
 //! It belongs to the connection task alone. The node reads the state in [`super::link`].
 
+use std::fmt::Display;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::clock::{Clock, Instant};
 use crate::foreground::OnRuntime;
 use crate::log;
 use crate::node::{Fault, Watch, slot};
+use crate::throttle::Throttle;
 
 /// The time after which every client has noticed a failover and left the old primary, which may have granted locks
 /// until then. Sentinels are polled every second and send an event earlier. In a cluster, a partitioned master stops
@@ -90,6 +92,8 @@ pub(super) struct Context {
     pub(super) commands: UnboundedReceiver<InFlight>,
     /// Deletes without a confirmation.
     pub(super) debts: Debts,
+    /// Limits the log records about refused deletes.
+    pub(super) refused_deletes: Throttle,
     /// The run ID of the last server that may have taken first votes, if it reported one. `None` before the first one.
     run_id: Option<Option<String>>,
     /// The time before which a server that replaced another one takes no first vote.
@@ -152,7 +156,19 @@ impl Context {
         let old = guard.map_or(Duration::ZERO, |guard| guard_time(guard) + HEARD);
         let finder = Arc::new(Finder::new(&target.route, old));
         let (news, run_id, not_before) = (finder.news(), None, None);
-        Self { target, finder, news, clock, watch, link, commands, debts, run_id, not_before }
+        Self {
+            target,
+            finder,
+            news,
+            clock,
+            watch,
+            link,
+            commands,
+            debts,
+            refused_deletes: Throttle::default(),
+            run_id,
+            not_before,
+        }
     }
 
     /// Refuses a command that cannot be sent. Commands are never queued across a reconnect, except as pending deletes.
@@ -269,11 +285,11 @@ impl Context {
     pub(super) fn warn_of_login(&self, fault: Fault) {
         let fault = self.target.route.redact_fault(fault);
         let text = format!("it cannot be logged in anew, which is tried until it ends: {fault}");
-        self.warn(&Fault::new(text));
+        self.warn(&text);
     }
 
     /// Logs a problem of the node.
-    pub(super) fn warn(&self, fault: &Fault) {
+    pub(super) fn warn(&self, fault: &dyn Display) {
         log::event!(Warn, Node, { node: &*self.target.url }, "{fault}", fault = fault);
     }
 }

@@ -302,11 +302,13 @@ impl Dialogue {
         if fault.permanent().is_some() {
             return None;
         }
-        if !std::mem::replace(&mut self.refusal_said, true) {
-            let text = format!(
-                "a released key is not deleted yet; retrying until its ttl is over: {fault}"
-            );
-            self.context.warn(&Fault::new(text));
+        let now = self.context.clock.now();
+        if !std::mem::replace(&mut self.refusal_said, true)
+            && let Some(omitted) = self.context.refused_deletes.admit(now)
+        {
+            self.context.warn(&format_args!(
+                "a released key is not deleted yet; retrying until its ttl is over: {fault}{omitted}"
+            ));
         }
         if self.context.debts.is_empty() {
             self.retry = Retry::default();

@@ -85,7 +85,8 @@ impl<'a> Keeper<'a> {
         let ears = Ears::none(endpoint, Arc::clone(&dialogue.hearer));
         // Until it is known better: this is what a panic leaves behind.
         let (end, pushes) = (Some(Fault::new(PANICKED)), greeting.pushes);
-        let keeper = Self { lane, home, found, news, renewal, ears, features, pushes, asked: 0, end };
+        let keeper =
+            Self { lane, home, found, news, renewal, ears, features, pushes, asked: 0, end };
         lane.lend(Session::new(dialogue, socket, reader), !pushes, |session| {
             session.dialogue.begin(waiting);
             // What it was asked so far its own task reads.

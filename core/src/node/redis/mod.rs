@@ -30,6 +30,7 @@ mod lane;
 mod link;
 mod login;
 mod native;
+mod notices;
 mod packed;
 mod parts;
 mod pipeline;

@@ -18,7 +18,6 @@ use super::handshake::{self, Greeting};
 use super::in_flight::InFlight;
 use super::route::{Finder, Found};
 use crate::clock::Instant;
-use crate::log;
 use crate::node::Fault;
 
 /// A command that arrives this soon after the start of an attempt waits for its result, so that simultaneous commands
@@ -246,14 +245,6 @@ async fn find_and_open(target: &Target, finder: &Finder, formers: &Formers) -> O
     }
     // Done before any other command, because nothing of the previous connection may arrive after it.
     let killed = formers.kill(&mut greeting).await?;
-    // A server without this field is accepted. Its user may lack the right to read it.
-    let eviction = greeting.eviction.as_deref().unwrap_or("noeviction");
-    if eviction != "noeviction" {
-        log::event!(
-            Warn, Node, { node: url.as_str(), maxmemory_policy: route.redact(eviction) },
-            "the server may evict lock keys when its memory is full: use noeviction"
-        );
-    }
     Ok(Opening { greeting, killed, found })
 }
 
