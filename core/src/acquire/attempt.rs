@@ -66,7 +66,7 @@ impl<'a> Attempt<'a> {
 
     /// The lease, or why there was none by the deadline.
     pub(super) async fn run(&mut self) -> Result<Lease> {
-        let Acquirer { leases, queue, contention } = self.acquirer;
+        let Acquirer { leases, queue, contention, .. } = self.acquirer;
         let (clock, keys) = (Arc::clone(&leases.nodes.clock), &self.request.keys);
         let ticket = queue.join(keys);
         if !ticket.asks() {

@@ -76,12 +76,13 @@ impl<'a> Keeper<'a> {
             login.map_or_else(|| found.endpoint.clone(), |login| found.endpoint.with_login(login));
         let renewal =
             greeting.login.and_then(|(provider, granted)| Renewal::of(provider, &granted));
-        let Talk { stream, reader, .. } = greeting.talk;
+        let Talk { stream, reader, round_trip, .. } = greeting.talk;
         let socket = Socket::of(stream).map_err(|error| cannot_connect(&error))?;
         let Some(context) = home.take() else { return Err(Fault::new(PANICKED)) };
         let (news, waiting) = (context.finder.news(), std::mem::take(waiting));
         let features = FeatureCheck::new(&context.target, &found, greeting.without);
-        let dialogue = Dialogue::over(context, killed, greeting.deletes_by, greeting.without);
+        let mut dialogue = Dialogue::over(context, killed, greeting.deletes_by, greeting.without);
+        dialogue.pipeline.set_round_trip(round_trip.unwrap_or_default());
         let ears = Ears::none(endpoint, Arc::clone(&dialogue.hearer));
         // Until it is known better: this is what a panic leaves behind.
         let (end, pushes) = (Some(Fault::new(PANICKED)), greeting.pushes);

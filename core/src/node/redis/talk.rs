@@ -2,8 +2,11 @@
 //!
 //! No other command is sent yet, so replies need no queue. They have the order of the batch.
 
+use std::time::Duration;
+
 use redis::{Cmd, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
 
 use super::reader::Reader;
 use super::stream::Stream;
@@ -20,18 +23,21 @@ pub(super) struct Talk {
     pub(super) reader: Reader,
     /// Whether the server closed the connection instead of replying. It may not support a command.
     pub(super) hung_up: bool,
+    /// The shortest time between a batch and its last reply. `None` before the first one.
+    pub(super) round_trip: Option<Duration>,
 }
 
 impl Talk {
     /// Starts on a new stream.
     pub(super) fn over(stream: Stream) -> Self {
-        Self { stream, reader: Reader::default(), hung_up: false }
+        Self { stream, reader: Reader::default(), hung_up: false, round_trip: None }
     }
 
     /// Sends all commands at once. Returns one reply for each, without pushes.
     ///
     /// If the future is dropped early, replies are outstanding and the connection cannot be used.
     pub(super) async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
+        let sent = Instant::now();
         self.tell(commands).await?;
         let mut answers = Vec::with_capacity(commands.len());
         while answers.len() < commands.len() {
@@ -41,6 +47,8 @@ impl Talk {
                 value => answers.push(value),
             }
         }
+        let took = sent.elapsed();
+        self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
         Ok(answers)
     }
 
