@@ -205,13 +205,18 @@ fn is_primary(role: &Value) -> Result<(), Fault> {
     }
 }
 
+/// The errors of Redis and Valkey for a database that does not exist.
+const NO_DATABASE: [&str; 3] = [
+    "ERR DB index is out of range",
+    "ERR invalid DB index",
+    "ERR SELECT is not allowed in cluster mode",
+];
+
 /// The error of a server that refuses `SELECT`.
 fn no_database(db: i64, error: &ServerError) -> Fault {
     let said = text_of(error);
     // Other errors with this code come from a proxy whose server is down.
-    let about_us =
-        ["index", "select", "database"].iter().any(|word| said.to_lowercase().contains(word));
-    if error.code() != "ERR" || !about_us {
+    if !NO_DATABASE.iter().any(|words| said.starts_with(words)) {
         return refused(error);
     }
     let text = format!("database {db} cannot be selected; the server answered ");
