@@ -140,14 +140,14 @@ impl Fault {
         }
     }
 
-    /// Returns what distinguishes it from other kinds of errors: its remedy, and the code of the server's error. The rest
-    /// of the text may differ each time.
-    pub(crate) fn kind(&self) -> (Remedy, Option<String>) {
+    /// Returns what distinguishes it from other kinds of errors: our own text, and the code of the server's error. The
+    /// rest of that may differ each time.
+    pub(crate) fn kind(&self) -> (Arc<str>, Option<String>) {
         let code = |quote: &Quote| match quote {
             Quote::Raw(..) => None,
             Quote::Redacted(words, _) => words.split_whitespace().next().map(str::to_owned),
         };
-        (self.remedy, self.quote.as_deref().and_then(code))
+        (Arc::clone(&self.text), self.quote.as_deref().and_then(code))
     }
 
     /// Whether another attempt can succeed.

@@ -23,11 +23,13 @@ pub(super) async fn log_in(
         Err(error) => error,
     };
     if is_full(&refusal) {
-        return Err(refused(&refusal));
+        return Err(no_room());
     }
     // An error code refers to this login, so a wrong password is not sent twice. Other errors may mean that a server
     // before Redis 6, or a proxy, does not support the command, or not before `AUTH`.
-    let before_auth = refusal.code() == "NOAUTH" && endpoint.password.is_some();
+    let with_password = endpoint.password.is_some();
+    let before_auth = refusal.code() == "NOAUTH" && with_password;
+    let refused = if with_password { login_refused } else { refused };
     if has_code(&refusal) && refusal.code() != "NOPROTO" && !before_auth {
         return Err(refused(&refusal));
     }
@@ -62,6 +64,7 @@ async fn hello(
         // RESP3 requested, but the reply has the form of RESP2. Pushes are tried, and the ID is unknown.
         Value::Array(_) => Ok(Ok(None)),
         Value::ServerError(error) => Ok(Err(error)),
+        other if login && endpoint.password.is_some() => Err(login_answered(&other)),
         other => Err(no_redis(&other)),
     }
 }
@@ -76,7 +79,7 @@ pub(super) async fn log_in_without_hello(
         return authenticate(talk, endpoint).await;
     }
     match talk.ask(&[cmd("PING")]).await?.remove(0) {
-        Value::ServerError(error) if is_full(&error) => Err(refused(&error)),
+        Value::ServerError(error) if is_full(&error) => Err(no_room()),
         _ => Ok(()),
     }
 }
@@ -91,14 +94,55 @@ async fn authenticate(talk: &mut Talk, endpoint: &Endpoint) -> Result<(), Fault>
     auth.arg(password);
     match talk.ask(&[auth]).await?.remove(0) {
         Value::Okay => Ok(()),
-        Value::ServerError(error) => {
-            let fault = refused(&error);
-            // Before Redis 6, a wrong or superfluous password has no separate error code.
-            let about_us = error.details().unwrap_or_default().contains("password");
-            Err(if about_us { fault.refused() } else { fault })
-        }
-        other => Err(no_redis(&other)),
+        Value::ServerError(error) if is_full(&error) => Err(no_room()),
+        Value::ServerError(error) => Err(login_refused(&error)),
+        other => Err(login_answered(&other)),
     }
+}
+
+/// What the errors of Redis mean that refuse a login. The first three have no separate code.
+const REFUSALS: [(&str, &str); 7] = [
+    ("ERR invalid password", "the password is wrong"),
+    ("ERR Client sent AUTH, but no password is set", NO_PASSWORD),
+    ("ERR AUTH <password> called without any password configured", NO_PASSWORD),
+    ("WRONGPASS", "the user or the password is wrong, or the user is disabled"),
+    ("NOAUTH", "the login is missing"),
+    ("NOPERM", "the user may not log in here"),
+    ("DENIED", "the server is in protected mode"),
+];
+const NO_PASSWORD: &str =
+    "the server has no password: remove it from the node's URL, or add a user";
+/// Further codes that are shown. Any other word may be a part of the password.
+const CODES: [&str; 6] = ["BUSY", "CLUSTERDOWN", "ERR", "LOADING", "MASTERDOWN", "NOPROTO"];
+
+/// The error of a server that refuses a login. It does not show the server's text, which may repeat a part of the
+/// password, or the password in another spelling.
+pub(super) fn login_refused(error: &ServerError) -> Fault {
+    let text = text_of(error);
+    let known = REFUSALS.iter().find(|(words, _)| text.starts_with(words));
+    if let Some((words, meaning)) = known {
+        let code = words.split(' ').next().unwrap_or_default();
+        return Fault::new(format!("the server answered {code}: {meaning}")).refused();
+    }
+    let code = CODES.into_iter().find(|code| *code == error.code()).unwrap_or("an error");
+    Fault::new(format!(
+        "the server answered {code} to the login; its text is not shown, because it may repeat the password"
+    ))
+}
+
+/// The error of a server that replies to a login with something else. It does not show the reply for the same reason.
+fn login_answered(value: &Value) -> Fault {
+    let kind = match value {
+        Value::SimpleString(_) | Value::BulkString(_) | Value::VerbatimString { .. } => "a text",
+        Value::Int(_) | Value::Double(_) => "a number",
+        _ => "another value",
+    };
+    Fault::new(format!("the login was answered by {kind}: is it a Redis server?"))
+}
+
+/// The error of a server that has no room for another connection.
+fn no_room() -> Fault {
+    Fault::new("the server answered ERR max number of clients reached")
 }
 
 /// Returns the server's ID of this connection. The next connection uses it to close this one.

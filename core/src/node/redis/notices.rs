@@ -2,10 +2,12 @@
 //!
 //! Each is logged when it changes, because every new connection finds it again.
 
+use std::sync::Arc;
+
 use super::context::Context;
 use super::handshake::Greeting;
 use crate::log;
-use crate::node::{Fault, Remedy};
+use crate::node::Fault;
 use crate::throttle::Notice;
 
 /// What was logged about one server.
@@ -18,7 +20,7 @@ pub(super) struct Notices {
     /// The server that takes no first vote, and whether it ever will.
     guard: Notice<(Option<String>, bool)>,
     /// Why no attempt to connect can succeed.
-    refusal: Notice<(Remedy, Option<String>)>,
+    refusal: Notice<(Arc<str>, Option<String>)>,
 }
 
 impl Notices {
