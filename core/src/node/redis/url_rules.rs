@@ -72,6 +72,23 @@ pub(crate) fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
     })
 }
 
+/// Refuses several hosts. The parser would take them for one name, and the first ones with a login for a password.
+fn check_one_host(login: &str, place: &str) -> std::result::Result<(), &'static str> {
+    if place.contains(',') {
+        return Err(
+            "it names several hosts: give a list with one URL per node, redis+sentinel://host,host/service for \
+             sentinels, or redis+cluster://host,host for a cluster",
+        );
+    }
+    let earlier = login.strip_suffix('@').unwrap_or_default();
+    if earlier.split_once('@').is_some_and(|(_, behind)| behind.contains(',')) {
+        return Err(
+            "it names several hosts with logins: give a list with one URL per node (write @ in a password as %40)",
+        );
+    }
+    Ok(())
+}
+
 /// Returns a URL with one host in the form that the parser accepts, and the host's zone.
 ///
 /// The parser supports neither zones of IPv6 addresses (`[fe80::1%25eth0]`, RFC 6874) nor names beyond ASCII.
@@ -82,6 +99,7 @@ pub(super) fn without_zone(
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, behind) = rest.split_at(end);
     let (login, place) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+    check_one_host(login, place)?;
     if let Some((address, port)) = place.strip_prefix('[').and_then(|place| place.split_once(']')) {
         let Some((address, zone)) = address.split_once('%') else { return Ok((text.into(), None)) };
         let zone = zone.strip_prefix("25").filter(|zone| !zone.is_empty()).unwrap_or(zone);
