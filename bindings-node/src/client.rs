@@ -132,7 +132,7 @@ impl Runtime {
         redis_url: Option<String>,
     ) -> napi::Result<OptionSet> {
         let make = || {
-            let nodes = ffi::default_nodes(redlock_nodes, redis_url);
+            let nodes = ffi::default_nodes(redlock_nodes, redis_url)?;
             ffi::client(nodes, &ffi::ClientArgs::of_client(Unit::Milliseconds))
         };
         let client = self.local.default_client.get(make, Redlock::nodes);

@@ -56,6 +56,18 @@ test("the default client is the one that the environment names, looked up at eac
   assert.equal(stdout, "true\n");
 });
 
+test("a variable with an invalid URL is named", async () => {
+  const code = `
+    const { lock } = require("redlock-native");
+    lock("a").acquire().catch((error) => console.log(error.code, error.message))`;
+  for (const variable of ["REDIS_URL", "REDLOCK_NODES"]) {
+    const env = { ...process.env, REDIS_URL: "", REDLOCK_NODES: "", [variable]: "redis://b:s3cret" };
+    const { stdout } = await run(process.execPath, ["-e", code], { cwd: root, env, timeout: 10_000 });
+    assert.ok(stdout.includes(`the environment variable ${variable} is wrong: `), stdout);
+    assert.ok(!stdout.includes("s3cret"), stdout);
+  }
+});
+
 async function compile(project) {
   const args = ["node_modules/typescript/bin/tsc", "-p", `tests/node/types/${project}`];
   await run(process.execPath, args, { cwd: root }).catch(({ stdout }) => assert.fail(stdout));

@@ -189,6 +189,16 @@ fn nodes_by_the_environment() {
     }
 }
 
+#[test]
+fn a_variable_with_an_invalid_url_is_named() {
+    for variable in ["REDIS_URL", "REDLOCK_NODES"] {
+        let out = with_variables(&[(variable, "redis://b:s3cret")]);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(said.contains(&format!("the environment variable {variable} is wrong")), "{said}");
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn an_environment_that_is_no_text_is_said_and_not_shown() {

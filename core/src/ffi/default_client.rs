@@ -96,7 +96,14 @@ fn say(nodes: &[String]) {
 }
 
 /// The nodes of the default client, according to these environment variables.
-pub fn default_nodes(redlock_nodes: Option<String>, redis_url: Option<String>) -> Vec<String> {
+///
+/// # Errors
+///
+/// `Invalid` if a URL breaks a rule. The error names the variable.
+pub fn default_nodes(
+    redlock_nodes: Option<String>,
+    redis_url: Option<String>,
+) -> Result<Vec<String>> {
     environment::named(redlock_nodes, redis_url, Asker::Default)
 }
 
