@@ -22,6 +22,11 @@ async fn works(redlock: &Redlock, about: &str) {
     eventually("a waiter", || redlock.stats().waiting == 1).await;
     lease.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert!(!redlock.force_release("job").await.unwrap(), "{about}");
+    let forced = lock.acquire().await.unwrap();
+    assert!(redlock.force_release("job").await.unwrap(), "{about}");
+    assert!(!lock.inspect().await.unwrap().held, "{about}");
+    drop(forced);
     let several = redlock.lock(["one", "two"]).fencing(true).acquire().await.unwrap();
     assert!(several.fencing_token().is_ok(), "{about}");
     several.release().await.unwrap();
@@ -65,7 +70,7 @@ async fn a_proxy_that_refuses_in_its_own_words_is_used_without_what_it_refuses()
         "-ERR unknown command 'x', with args beginning with: \r\n",
     ] {
         let gateway = Gateway::to(server.port, move |command, _| match &*command[0] {
-            "HELLO" | "CLIENT" | "SCRIPT" | "EVALSHA" | "INFO" => Verdict::Reply(words),
+            "HELLO" | "CLIENT" | "SCRIPT" | "EVALSHA" | "INFO" | "TIME" => Verdict::Reply(words),
             _ => Verdict::Pass,
         });
         works(&over(&gateway), words).await;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::answers::{GIVEN_BACK, denied_delete, fits, given_back, leads_to, lost_scripts};
-use super::commands::{ping, plain};
+use super::commands::{ping, plain, without_time};
 use super::confirm::Confirm;
 use super::context::Context;
 use super::debts::Retry;
@@ -159,6 +159,11 @@ impl Dialogue {
     /// push changes of its keys.
     pub(super) fn ask(&mut self, mut in_flight: InFlight) {
         if let Some(command) = respelled(&in_flight.command, self.deletes_by) {
+            in_flight.command = command;
+        }
+        if self.without.extras
+            && let Some(command) = without_time(&in_flight.command)
+        {
             in_flight.command = command;
         }
         // Without tracking, no command needs the prefix that excludes it.
