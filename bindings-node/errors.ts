@@ -199,7 +199,7 @@ export class InvalidOption extends LockError {
  *
  * @example
  * ```js
- * const error = new Unsupported("fsync needs WAITAOF, which the server does not know");
+ * const error = new Unsupported("fsync needs WAITAOF, which the server does not support");
  * error.code; // "ERR_REDLOCK_UNSUPPORTED"
  * ```
  */
@@ -278,7 +278,7 @@ function causeOf(nodes: readonly NodeReport[]): Error | undefined {
   if (faults.length === 0) return undefined;
   const limit = limitFrames(0);
   try {
-    const errors = faults.map(({ url, error }) => new Error(`${url}: ${error ?? "no answer"}`));
+    const errors = faults.map(({ url, error }) => new Error(`${url}: ${error ?? "no reply"}`));
     return errors.length === 1 ? errors[0] : new AggregateError(errors, "the nodes that failed");
   } finally {
     limitFrames(limit);

@@ -73,9 +73,9 @@ export class LeaseHandle implements Watched {
     this.#fence ??= this.#grant?.fence || native().leaseFence(this.id);
     if (this.#fence !== null) return this.#fence;
     const { key } = this.#lock;
-    const text = "this lease has no fencing token. Make the lock with { fencing: true }";
-    const attached = "an attached lease has none, hand it over with the token";
-    throw new InvalidOption(`${shown(key)}: ${text}; ${attached}`, { resource: key });
+    const text = "this lease has no fencing token. Create the lock with { fencing: true }";
+    const attached = "To attach elsewhere, pass on the fencing token with the lease token";
+    throw new InvalidOption(`${shown(key)}: ${text}. ${attached}`, { resource: key });
   }
 
   /** Whether the program already got an exception for the loss. */
@@ -182,7 +182,7 @@ export class LeaseHandle implements Watched {
 
   #over(): LockReleased {
     const { key } = this.#lock;
-    const text = `${shown(key)}: the lease was released; nothing is held`;
+    const text = `${shown(key)}: the lease was released and is no longer held`;
     return new LockReleased(text, { resource: key });
   }
 }

@@ -47,7 +47,7 @@ export function tellOfStep({ template, text, fields, dropped }: Step): void {
     debug("%s", text);
   }
   const { key, token, remaining_ms: remaining, node, fault, outage_ms: outage } = fields;
-  if (template === "renewed" || template.startsWith("not renewed")) {
+  if (template === "renewed" || template.startsWith("renewal failed")) {
     publish(renew, { key, token, renewed: template === "renewed", remaining });
   } else if (template === "no connection") {
     publish(connect, { node, connected: false, fault });

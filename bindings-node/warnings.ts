@@ -95,7 +95,7 @@ function sumUp(): void {
 const later = { sumUp, call: weakly(sumUp) };
 
 const LOST = "lease lost key=";
-const LONG = "held for more than ten times its ttl";
+const LONG = "held for more than ten times its TTL";
 /** The long-hold warnings that were already emitted. */
 const places = new Set<string>();
 

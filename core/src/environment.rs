@@ -26,9 +26,9 @@ fn variable(name: &str) -> Result<Option<String>> {
         Ok(value) => Ok(Some(value)),
         Err(VarError::NotPresent) => Ok(None),
         // The value is not shown, because it may contain a password.
-        Err(VarError::NotUnicode(_)) => {
-            Err(Error::invalid(format!("{name} is no text in UTF-8: it must be URLs of nodes")))
-        }
+        Err(VarError::NotUnicode(_)) => Err(Error::invalid(format!(
+            "{name} is not valid UTF-8. It must contain the URLs of the nodes"
+        ))),
     }
 }
 

@@ -32,7 +32,9 @@ def test_we_wait_for_them_and_are_woken_by_their_release(
     lock = ours.lock(name)
     assert peer.acquire(name)
     assert lock.try_acquire() is None
-    with pytest.raises(redlock.LockTimeout, match=f"{library.prefix}{name}: .*holds it, for"):
+    with pytest.raises(
+        redlock.LockTimeout, match=f"{library.prefix}{name}: .*already held, and expires in"
+    ):
         lock.acquire(wait=0.5)
     assert peer.release()
     assert peer.acquire(name)

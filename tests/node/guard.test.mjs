@@ -20,17 +20,17 @@ test("a young node says when it votes", async () => {
   const lock = redlock.lock(fresh(), { ttl: 5000, wait: 0 });
   await assert.rejects(lock.acquire(), ({ name, message, nodes }) => {
     assert.equal(name, "QuorumUnavailable");
-    assert.match(message, /votes again in \d+\.\d s/);
-    assert.ok(nodes.filter((node) => /votes again in/.test(node.error)).length >= 3, message);
+    assert.match(message, /grants new leases in \d+\.\d s/);
+    assert.ok(nodes.filter((node) => /grants new leases in/.test(node.error)).length >= 3, message);
     return true;
   });
   for (const node of (await lock.inspect()).nodes) {
     assert.equal(node.state, "free");
-    assert.match(node.error, /votes again in/);
+    assert.match(node.error, /grants new leases in/);
   }
   await eventually(() =>
     assert.ok(
-      five.every((server) => said(server.shown, "votes again in")),
+      five.every((server) => said(server.shown, "grants new leases in")),
       warnings,
     ),
   );
@@ -78,6 +78,6 @@ test("a server that may evict is warned about", async () => {
   await server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
   const redlock = new Redlock(server.url);
   await redlock.using(fresh(), () => undefined);
-  await eventually(() => assert.ok(said(server.shown, "allkeys-lru", "use noeviction"), warnings));
+  await eventually(() => assert.ok(said(server.shown, "allkeys-lru", "noeviction"), warnings));
   redlock.close();
 });

@@ -136,9 +136,9 @@ describe("errors", () => {
       `MOVED 7 db.internal:6380; failed to look up two.example; one.example:1 is gone`,
     ];
     for (const error of words) {
-      const message = `lock:a: not available: the node failed; ${url}: ${error}`;
+      const message = `lock:a: not available. The node failed; ${url}: ${error}`;
       const said = withoutAddresses(message, [{ url, state: "fault", error }], "lock:a");
-      assert.match(said.message, /^lock:a: not available: the node failed; node 1: (it|MOVED)/);
+      assert.match(said.message, /^lock:a: not available\. The node failed; node 1: (it|MOVED)/);
       assert.doesNotMatch(said.message, /\d\.\d|example|internal|::|redis/);
       assert.equal(said.nodes[0].error, error);
     }

@@ -135,7 +135,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       await assertRefused(described);
       await assert.rejects(described.acquire({ wait: 0 }), {
         kind: "timeout",
-        message: /others in this process were first/,
+        message: /other callers in this process were first/,
       });
       await held.release();
       await (await first).release();

@@ -113,7 +113,7 @@ describe("rediss://", () => {
     await locks(strict, { tlsCa, tlsCert, tlsKey });
     await assert.rejects(locks(server, { tlsCa: Buffer.from(file("ca.crt")) }), {
       kind: "invalid",
-      message: /^tlsCa is given as bytes: .*a path is text/,
+      message: /^cannot use the bytes of tlsCa: .*Pass a path as text/,
     });
   });
 

@@ -23,9 +23,13 @@ const options = (given) =>
 /** Removes the rows that apply only to seconds. */
 const ours = (rows) => rows.filter(({ seconds, milliseconds }) => milliseconds || !seconds);
 
+/** Converts the names and times of a message to the notation of this language. */
+const spelled = (text) =>
+  camel(text).replace(/(\d+(?:\.\d+)?) s\b/g, (_, time) => `${Math.round(time * 1000)} ms`);
+
 function check(call, { error, never }) {
   if (error === undefined) return call();
-  assert.throws(call, refusal(error.map(camel), never));
+  assert.throws(call, refusal(error.map(spelled), never));
 }
 
 describe("options of a lock are checked before anything is sent:", () => {

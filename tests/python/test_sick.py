@@ -235,7 +235,7 @@ def test_a_lease_on_a_server_that_falls_ill(
     with redlock.Redlock(server.url) as client:
         lease = call(client.lock(name, ttl=5, renew=False), "acquire")
         server.freeze()
-        with pytest.raises(redlock.QuorumUnavailable, match="no answer within"):
+        with pytest.raises(redlock.QuorumUnavailable, match="no reply within"):
             call(lease, verb)
         assert lease.held == (verb == "extend")
     server.thaw()

@@ -101,7 +101,9 @@ def test_what_a_program_has_in_memory_is_as_good_as_files(
     locks(call, server.tls_url, tls_ca=ca)
     assert "UnknownIssuer" in refused(call, server.tls_url, tls_ca=read("other-ca.crt"))
     locks(call, strict.tls_url, tls_ca=ca, tls_cert=read("client.crt"), tls_key=read("client.key"))
-    with pytest.raises(redlock.InvalidOption, match=r"tls_ca is given as bytes.*a path is text"):
+    with pytest.raises(
+        redlock.InvalidOption, match=r"cannot use the bytes of tls_ca: .*Pass a path as text"
+    ):
         redlock.Redlock(server.tls_url, tls_ca=str(folder / "ca.crt").encode())
     with pytest.raises(redlock.InvalidOption, match=r"tls_ca is of type bytearray.*or its bytes"):
         redlock.Redlock(server.tls_url, tls_ca=bytearray(ca))  # type: ignore[arg-type]

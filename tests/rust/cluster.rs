@@ -50,7 +50,7 @@ async fn what_is_no_cluster_and_what_is_one_are_told_apart_at_the_first_connect(
     let said = says(&[one(&cluster.masters[0], "redis")]).await;
     assert!(said.contains("use redis+cluster://host:port"), "{said}");
     let said = says(&[one(&alone, "redis+cluster")]).await;
-    assert!(said.contains("use redis://host:port"), "{said}");
+    assert!(said.contains("Use redis://host:port"), "{said}");
     let twice: Vec<String> =
         cluster.masters.iter().map(|master| one(master, "redis+cluster")).collect();
     let said = says(&twice).await;

@@ -52,5 +52,5 @@ async fn both_together_ask_for_the_disks_of_replicas() {
     let both = builder([primary.url()]).fsync(true).min_replicas(1).build().unwrap();
     let error = refused(&both).await;
     let cause = error.nodes()[0].error.clone().unwrap();
-    assert!(cause.contains("reached 0 of 1 disks of replicas within 0.800 s"), "{cause}");
+    assert!(cause.contains("reached 0 of 1 replica disks within 0.800 s"), "{cause}");
 }

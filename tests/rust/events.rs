@@ -215,7 +215,7 @@ fn each_step_of_a_lease_is_told_with_its_values_and_no_whole_token() {
     let left = milliseconds(&said("renewed", 1)[0], "remaining_ms");
     assert!(left > 100.0 && left <= 600.0, "{left}");
     assert!(milliseconds(&said("released", 1)[0], "held_ms") > 100.0);
-    let waits = said("waiting: somebody else holds it", 1);
+    let waits = said("waiting: it is already held", 1);
     assert_eq!(waits.len(), 1, "once: {waits:?}");
     assert!(milliseconds(&waits[0], "remaining_ms") <= 600.0);
     assert_eq!(said("connected", 1)[0].name, "redlock::node");
@@ -233,7 +233,7 @@ fn those_behind_others_of_their_client_are_told_of_once() {
         let first = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
         tokio::task::spawn_blocking(|| said("waiting: somebody", 1)).await.unwrap();
         let behind = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
-        let waits = || said("waiting: others in this process", 1);
+        let waits = || said("waiting: other callers in this process", 1);
         let told = tokio::task::spawn_blocking(waits).await.unwrap();
         assert_eq!(told.len(), 1, "{told:?}");
         held.release().await.unwrap();
@@ -267,10 +267,10 @@ fn an_outage_is_logged_at_growing_intervals_however_many_acquires_fail() {
             }
         });
         // Behind all records so far.
-        let flushes = now("a ttl above one hour").len();
+        let flushes = now("the ttl is above one hour").len();
         let ttl = Duration::from_secs(7200 * (flushes as u64 + 1));
         block_on(redlock.lock("flush").ttl(ttl).try_acquire()).unwrap_err();
-        said("a ttl above one hour", flushes + 1);
+        said("the ttl is above one hour", flushes + 1);
         now("unavailable for ").len()
     };
     // (From 1 s, 10 s and 60 s on, then each 300 s.)

@@ -299,7 +299,7 @@ fn a_wait_without_an_end_says_so_again_and_again_and_once_for_all_behind_it() {
             assert!((least..least * 2.0).contains(&waited), "{line}");
             assert!(line.contains("lock:patient"), "{line}");
             assert!(line.contains("somebody else holds it, for 7"), "{line}");
-            assert!(line.contains("no wait was given"), "{line}");
+            assert!(line.contains("wait is not set"), "{line}");
         }
         first.abort();
         behind.abort();
@@ -351,9 +351,9 @@ fn of_thousands_that_are_held_for_long_some_are_named() {
             lease.extend(millis(100)).await.unwrap();
             leases.push(lease);
         }
-        said("ten times its ttl", 100);
+        said("ten times its TTL", 100);
         tokio::time::sleep(millis(500)).await;
-        assert_eq!(said("ten times its ttl", 100).len(), 100);
+        assert_eq!(said("ten times its TTL", 100).len(), 100);
     });
 }
 
@@ -392,7 +392,7 @@ fn what_a_proxy_does_not_support_is_logged_in_one_record() {
     block_on(async {
         redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
     });
-    let lines = said("a proxy before it, does not support", 1);
+    let lines = said("a proxy in front of it, does not support", 1);
     assert_eq!(lines.len(), 1, "{lines:?}");
     for word in ["WARN", "HELLO", "CLIENT SETNAME", "CLIENT TRACKING", "SCRIPT LOAD", "EVAL"] {
         assert!(lines[0].contains(word), "{word}: {lines:?}");

@@ -94,10 +94,10 @@ async fn a_proxy_that_wants_auth_before_hello_gets_it() {
     assert!(server.info("commandstats", "cmdstat_hello").is_some());
     let wrong = Redlock::builder([url("app:s3cret-wrong@")]).build().unwrap();
     let error = wrong.lock("job").acquire().await.unwrap_err().to_string();
-    assert!(error.contains("WRONGPASS") && !error.contains("put the password"), "{error}");
+    assert!(error.contains("WRONGPASS") && !error.contains("add the password"), "{error}");
     let none = Redlock::builder([url("")]).build().unwrap();
     let error = none.lock("job").acquire().await.unwrap_err().to_string();
-    assert!(error.contains("NOAUTH") && error.contains("put the password"), "{error}");
+    assert!(error.contains("NOAUTH") && error.contains("add the password"), "{error}");
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn a_server_without_script_load_and_evalsha_is_sent_scripts_in_full() {
     ]);
     let error = client([&server]).lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains("does not know EVAL, which every lock needs"), "{error}");
+    assert!(error.to_string().contains("does not support EVAL, which every lock needs"), "{error}");
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn a_command_that_every_lock_needs_and_nobody_knows_is_named_at_connect() 
         let redlock = client([&server]);
         let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{hidden}: {error}");
-        let words = format!("does not know {hidden}, which every lock needs");
+        let words = format!("does not support {hidden}, which every lock needs");
         assert!(error.to_string().contains(&words), "{hidden}: {error}");
         assert_eq!(server.ask("DBSIZE"), ":0", "{hidden}");
     }

@@ -63,7 +63,7 @@ async fn a_refused_login_or_database_ends_an_acquire_without_wait() {
         (url_as(&server, "nobody:s3cret-wrong@"), "WRONGPASS"),
         (format!("{}?protocol=2", url_as(&server, ":s3cret-wrong@")), "WRONGPASS"),
         (url_as(&open, "app:s3cret-word@"), "may not run EVALSHA"),
-        (format!("{}/99", url_as(&open, "")), "database 99 cannot be selected"),
+        (format!("{}/99", url_as(&open, "")), "cannot select database 99"),
     ] {
         let redlock = Redlock::builder([url]).build().unwrap();
         for wait in [None, Some(millis(3_600_000))] {

@@ -69,7 +69,7 @@ async fn another_wait_for_one_acquire() {
     let century = Duration::from_secs(100 * 365 * 24 * 3600);
     let error = lock.acquire_within(century).await.unwrap_err();
     assert_eq!((error.kind(), error.resource()), (ErrorKind::Invalid, Some("lock:waited")));
-    assert!(error.to_string().contains("leave it out to wait for ever"), "{error}");
+    assert!(error.to_string().contains("Omit it to wait forever"), "{error}");
     assert!(!node.called());
 }
 

@@ -64,7 +64,7 @@ async fn a_server_that_cannot_delete_so_is_told_of_at_connect() {
     let error = redlock.lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(
-        error.to_string().contains("scripts is off, and the server has neither DELIFEQ"),
+        error.to_string().contains("scripts is off, but the server has neither DELIFEQ"),
         "{error}"
     );
     assert_eq!(small.count("SET"), 0, "a vote was sent");
@@ -189,7 +189,7 @@ async fn a_release_by_force_hits_nobody_who_came_later() {
     assert!(redlock.lock("job").inspect().await.unwrap().held);
     small.set("lock:long", &"x".repeat(2000), millis(10_000));
     let error = redlock.force_release("long").await.unwrap_err();
-    assert!(error.to_string().contains("more than a kilobyte"), "{error}");
+    assert!(error.to_string().contains("more than one kilobyte"), "{error}");
     assert!(small.get("lock:long").is_some());
     assert!(redlock.force_release("job").await.unwrap());
     assert_eq!((small.get("lock:job"), small.count("DEL")), (None, 0));

@@ -135,7 +135,7 @@ async fn passwords_of_sentinels_and_servers_are_two_and_neither_is_shown() {
     let wrong_sentinel = right.replace("s3cret-sentinels", "s3cret-wrong");
     let wrong_server = right.replace(SERVERS_PASSWORD, "s3cret-wrong");
     for (url, says) in [
-        (no_sentinel, "no sentinel says where service-0 is"),
+        (no_sentinel, "no sentinel reports the address of service-0"),
         (wrong_sentinel, "WRONGPASS"),
         (wrong_server, "WRONGPASS"),
     ] {
@@ -154,7 +154,7 @@ async fn a_service_that_no_sentinel_knows_is_the_options_fault() {
     let redlock = builder([url]).build().unwrap();
     let error = redlock.lock("job").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-    assert!(error.to_string().contains("know no service service-9"), "{error}");
+    assert!(error.to_string().contains("do not know the service service-9"), "{error}");
 }
 
 #[tokio::test]
@@ -172,6 +172,6 @@ async fn tls_is_for_the_sentinels_and_for_the_servers() {
     for redlock in [stranger, plain] {
         let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
         let cause = error.nodes()[0].error.clone().unwrap_or_default();
-        assert!(cause.contains("no sentinel says where service-0 is"), "{cause}");
+        assert!(cause.contains("no sentinel reports the address of service-0"), "{cause}");
     }
 }

@@ -71,7 +71,7 @@ impl Patience {
         if let Some(omitted) = late {
             log::event!(
                 Warn, Acquire, { key: request.key() },
-                "every grant came too late, retrying until wait ends: {why}",
+                "every grant arrived too late, retrying until wait ends: {why}",
                 why = format_args!("{error}{omitted}")
             );
         } else {
@@ -96,7 +96,7 @@ impl Patience {
         let why = format!("{}{}", last.who_was_first().0, own());
         log::event!(
             Warn, Acquire, { key: request.key() },
-            "still waiting after {waited}, and no wait was given that would end it: {why}",
+            "still waiting after {waited}, because wait is not set: {why}",
             waited = seconds(waited), why = why,
         );
     }

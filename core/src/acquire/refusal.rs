@@ -13,7 +13,7 @@ use crate::quorum::Collect;
 use crate::spelling::camel_case;
 
 /// What whoever waits for a lock of its own is told.
-pub const NOT_REENTRANT: &str = "a lock is not reentrant";
+pub const NOT_REENTRANT: &str = "Locks are not reentrant";
 
 /// Why there is no lease yet.
 pub(crate) enum Refusal {
@@ -96,25 +96,28 @@ impl Refusal {
     pub(crate) fn who_was_first(&self) -> (String, Option<Duration>) {
         match self {
             Self::Held(None, taken) | Self::Scouted(None, taken) if taken.kept => (
-                "it was released, and its key, which has no ttl any more, stays until it is deleted".to_owned(),
+                "it was released, but its key has no TTL and stays until it is deleted".to_owned(),
                 None,
             ),
             Self::Held(None, _) | Self::Scouted(None, _) => {
-                ("somebody else holds it, without a known end: its key has no ttl".to_owned(), None)
+                ("it is already held, and its key has no TTL".to_owned(), None)
             }
             Self::Held(Some(left), taken) | Self::Scouted(Some(left), taken) if taken.kept => {
                 let option = if camel_case() { "minHold" } else { "min_hold" };
                 (
-                    format!("it was released, and stays for {} by its {option}", seconds(*left)),
+                    format!(
+                        "it was released, but its key stays for {} because of {option}",
+                        seconds(*left)
+                    ),
                     Some(*left),
                 )
             }
             Self::Held(Some(left), _) | Self::Scouted(Some(left), _) => (
-                format!("somebody else holds it, for {} unless renewed", seconds(*left)),
+                format!("it is already held, and expires in {} unless renewed", seconds(*left)),
                 Some(*left),
             ),
-            Self::Split(_) => ("the votes stayed split".to_owned(), None),
-            _ => ("others in this process were first".to_owned(), None),
+            Self::Split(_) => ("no client won a majority (split vote)".to_owned(), None),
+            _ => ("other callers in this process were first".to_owned(), None),
         }
     }
 }
@@ -161,7 +164,7 @@ pub(super) fn own_holder(leases: &Leases, request: &Request, owner: Option<Owner
     own.map_or_else(String::new, |state| {
         let place = state.acquired_at();
         match owner.filter(|owner| state.owner.get() == Some(owner)) {
-            Some(Owner(who, _)) => format!("; {who} holds it itself{place}: {NOT_REENTRANT}"),
+            Some(Owner(who, _)) => format!("; {who} already holds it{place}. {NOT_REENTRANT}"),
             None => format!("; this client holds it{place}"),
         }
     })

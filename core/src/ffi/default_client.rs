@@ -74,7 +74,7 @@ impl<C: Clone> DefaultClient<C> {
         let mut chosen = self.chosen();
         if chosen.as_ref().is_some_and(|chosen| chosen.used) && !replace {
             let replace = if camel_case() { "{ replace: true }" } else { "replace=True" };
-            let text = "the default client is in use already: configure() it before, or give";
+            let text = "the default client is already in use. Call configure() before its first use, or pass";
             return Err(Error::invalid(format!("{text} {replace}")));
         }
         let old = chosen.replace(Chosen { client, used: false });

@@ -25,7 +25,7 @@ const ABOVE: u64 = 1 << 53;
 const LEAP: u64 = 100 * 31_557_600 * 1_000_000;
 /// The error of a node that stores or returns a token that the rule cannot produce.
 pub(crate) const IMPOSSIBLE: &str =
-    "no client can have stored the fencing token that it answers: docs/fencing.md, \"Repair\"";
+    "it returned a fencing token that no client can have stored. See docs/fencing.md, \"Repair\"";
 
 /// How a command treats the fencing token of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -73,7 +73,7 @@ impl Connection {
             // As before the first attempt: the next command waits for the connection instead of failing with the panic.
             self.reconnect.last = None;
             log::event!(
-                Error, Node, { node: &*self.context.target.url }, "the node's own task panicked, and begins anew"
+                Error, Node, { node: &*self.context.target.url }, "the node's task panicked and was restarted"
             );
             // Pauses, so that a repeated panic does not occupy the thread.
             tokio::time::sleep(FIRST_PAUSE).await;

@@ -284,7 +284,7 @@ impl Context {
     /// Logs that the login of the connection could not be renewed.
     pub(super) fn warn_of_login(&self, fault: Fault) {
         let fault = self.target.route.redact_fault(fault);
-        let text = format!("it cannot be logged in anew, which is tried until it ends: {fault}");
+        let text = format!("cannot log in again, retrying until the login expires: {fault}");
         self.warn(&text);
     }
 

@@ -213,7 +213,7 @@ impl Dialogue {
         let mut in_flight = match self.pipeline.next() {
             Some(Question::Alone(in_flight)) => in_flight,
             Some(Question::Together(group)) => return self.answered_together(group, value),
-            None => return Some(Fault::new("the server answered what nobody asked")),
+            None => return Some(Fault::new("the server sent a reply without a command")),
         };
         // A read-only error comes from a replica that was the primary before. Another server is now the primary, and
         // this one would refuse all deletes.
@@ -312,7 +312,7 @@ impl Dialogue {
             && let Some(omitted) = self.context.refused_deletes.admit(now)
         {
             self.context.warn(&format_args!(
-                "a released key is not deleted yet; retrying until its ttl is over: {fault}{omitted}"
+                "a released key is not deleted yet, retrying until its TTL ends: {fault}{omitted}"
             ));
         }
         if self.context.debts.is_empty() {

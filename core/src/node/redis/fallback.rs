@@ -9,7 +9,7 @@ use super::stream::Stream;
 use super::talk::{Talk, cannot_connect};
 use crate::node::Fault;
 
-/// The features that a connection does not use, because the server, or a proxy before it, does not support them.
+/// The features that a connection does not use, because the server, or a proxy in front of it, does not support them.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that may be missing")]
 pub(super) struct Without {
@@ -42,7 +42,7 @@ impl Without {
             (
                 self.tracking,
                 "CLIENT TRACKING",
-                Some("waiting locks poll, a holder learns of a loss at its next renewal"),
+                Some("waiting callers poll, and a loss is only detected at the next renewal"),
             ),
             (self.digests, "SCRIPT LOAD", Some("scripts are sent in full by EVAL")),
         ];

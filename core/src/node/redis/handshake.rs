@@ -39,7 +39,7 @@ pub(super) struct Greeting {
     pub(super) login: Option<(Provider, Granted)>,
     /// How the server deletes without a script, if that is used.
     pub(super) deletes_by: Option<Delete>,
-    /// What the server, or a proxy before it, does not support.
+    /// What the server, or a proxy in front of it, does not support.
     pub(super) without: Without,
 }
 
@@ -197,7 +197,7 @@ fn is_primary(role: &Value) -> Result<(), Fault> {
         Value::Array(parts) if parts.first().is_some_and(|role| words(role) == "master") => Ok(()),
         Value::Array(parts) => {
             let role = parts.first().map(words).unwrap_or_default();
-            Err(Fault::new("the sentinels name it as the primary, and its role is ")
+            Err(Fault::new("the sentinels report it as the primary, but its role is ")
                 .saying(&role, ""))
         }
         Value::ServerError(error) => Err(refused(error)),
@@ -219,7 +219,7 @@ fn no_database(db: i64, error: &ServerError) -> Fault {
     if !NO_DATABASE.iter().any(|words| said.starts_with(words)) {
         return refused(error);
     }
-    let text = format!("database {db} cannot be selected; the server answered ");
+    let text = format!("cannot select database {db}; the server replied ");
     let hint = " (use a lower number, or raise `databases` in the server's configuration)";
     Fault::new(text).saying(&said, hint).refused()
 }
@@ -232,7 +232,7 @@ fn is_clustered(about: &str, endpoint: &Endpoint) -> Result<Option<bool>, Fault>
         Some("sentinel") => {
             let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
             Err(Fault::invalid(format!(
-                "it is a Redis Sentinel, which keeps no data: use {scheme}+sentinel://host:port/service"
+                "it is a Redis Sentinel, which stores no locks. Use {scheme}+sentinel://host:port/service"
             )))
         }
         mode => Ok(mode.map(|mode| mode == "cluster")),

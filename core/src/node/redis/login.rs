@@ -162,5 +162,6 @@ pub(super) fn refused(error: &ServerError) -> Fault {
 /// The error for a reply of another protocol. It shows the text, by which an HTTP server can be recognized.
 pub(super) fn no_redis(value: &Value) -> Fault {
     let said = words(value);
-    Fault::new("the greeting was answered by ").saying(&said, ": is it a Redis server?")
+    Fault::new("the server replied to the greeting with ")
+        .saying(&said, ". Check that it is a Redis server")
 }

@@ -160,7 +160,7 @@ impl RedisNode {
     }
 }
 
-const GONE: &str = "the client is closed, or the node's own task failed";
+const GONE: &str = "the client is closed, or the node's task failed";
 
 /// Builds a command that gets its reply as soon as there is a connection. It is never sent.
 fn ready(key: &str) -> Command {

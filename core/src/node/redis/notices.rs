@@ -62,7 +62,7 @@ impl Notices {
         if let Some(omitted) = self.features.begins(commands.clone(), context.clock.now()) {
             log::event!(
                 Warn, Node, { node: node },
-                "the server, or a proxy before it, does not support {commands}: {effects}",
+                "the server, or a proxy in front of it, does not support {commands}: {effects}",
                 commands = commands, effects = format_args!("{effects}{omitted}"),
             );
         }
@@ -79,7 +79,7 @@ impl Notices {
             let policy = context.target.route.redact(policy);
             log::event!(
                 Warn, Node, { node: &*context.target.url, maxmemory_policy: policy },
-                "the server may evict lock keys when its memory is full: use noeviction{omitted}",
+                "the server may evict lock keys when its memory is full. Set maxmemory-policy to noeviction{omitted}",
                 omitted = omitted
             );
         }

@@ -213,14 +213,15 @@ impl Pipeline {
     pub(super) fn count_silence(&mut self) -> Option<Fault> {
         self.silence += TICK;
         if self.open().any(|open| matches!(open.command.purpose, Purpose::Probe)) {
-            let forgotten = "the server does not answer over a connection that was idle";
+            let forgotten = "the server does not reply on a connection that was idle";
             return (self.silence > self.probe_limit()).then(|| Fault::new(forgotten));
         }
         // A caller may wait longer, and the server then gets that time.
         let timeout = self.open().map(|open| open.command.timeout).max();
         let limit = timeout.unwrap_or_default().max(SILENCE);
-        (self.silence > limit + TICK)
-            .then(|| Fault::new(format!("the server was silent for {:.1} s", limit.as_secs_f64())))
+        (self.silence > limit + TICK).then(|| {
+            Fault::new(format!("the server sent nothing for {:.1} s", limit.as_secs_f64()))
+        })
     }
 
     /// Returns how long the server may take to reply to a probe. A slow network needs more than the minimum, but no caller

@@ -208,10 +208,12 @@ fn mistaken(endpoint: &Endpoint, clustered: bool) -> Fault {
     let scheme = if endpoint.is_tls() { "rediss" } else { "redis" };
     Fault::invalid(if clustered {
         format!(
-            "it is a server of a Redis Cluster, and has some of the keys only: use {scheme}+cluster://host:port"
+            "it is a server of a Redis Cluster and has only some of the keys. Use {scheme}+cluster://host:port"
         )
     } else {
-        format!("it is a server that stands alone, of no Redis Cluster: use {scheme}://host:port")
+        format!(
+            "it is a standalone server and not part of a Redis Cluster. Use {scheme}://host:port"
+        )
     })
 }
 
@@ -222,7 +224,11 @@ async fn open(target: Target, finder: Arc<Finder>, formers: Formers) -> Opened {
     opened.unwrap_or_else(|_| {
         let fault = handshake::too_long(within);
         // A server without TLS may wait for the rest of a supposed command.
-        Err(if target.route.is_tls() { fault.hinting("is this a TLS port?") } else { fault })
+        Err(if target.route.is_tls() {
+            fault.hinting("check whether this is a TLS port")
+        } else {
+            fault
+        })
     })
 }
 

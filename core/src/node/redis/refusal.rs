@@ -61,7 +61,8 @@ pub(super) fn without_arguments(text: &str) -> &str {
 }
 
 /// Explains the error of the fencing scripts.
-const FENCE_HINT: &str = " (no client can have stored the fencing token that it keeps there: docs/fencing.md, \"Repair\")";
+const FENCE_HINT: &str =
+    " (it stores a fencing token that no client can have stored; see docs/fencing.md, \"Repair\")";
 
 /// Returns the error of a server, with a hint if its text is not enough.
 pub(super) fn refusal(text: &str) -> Fault {
@@ -70,27 +71,29 @@ pub(super) fn refusal(text: &str) -> Fault {
     let denied_in_script = text.contains("can't run this command") || text.contains("ACL failure");
     let hint = match code {
         _ if denied_in_script => {
-            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE; for fencing and releases by force TIME)"
+            " (its user lacks a right in scripts: GET, SET, DEL, PTTL, PEXPIRE, or TIME for fencing and forced \
+             releases)"
         }
         "WRONGTYPE" if camel_case() => {
-            " (the key holds data of another type, it is no lock: choose another name or keyPrefix)"
+            " (the key has data of another type, so it is not a lock; choose another name or keyPrefix)"
         }
         "WRONGTYPE" => {
-            " (the key holds data of another type, it is no lock: choose another name or key_prefix)"
+            " (the key has data of another type, so it is not a lock; choose another name or key_prefix)"
         }
         "NOPERM" => {
-            " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys, or other rights with scripts off: docs/security.md)"
+            " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys, or other rights with \
+             scripts off; see docs/security.md)"
         }
-        "CLUSTERDOWN" => " (nobody has the key's hash slot now: docs/cluster.md)",
-        "NOAUTH" => " (put the password into the node's URL)",
+        "CLUSTERDOWN" => " (no server has the key's hash slot; see docs/cluster.md)",
+        "NOAUTH" => " (add the password to the node's URL)",
         "READONLY" => " (the server is a replica)",
         "MOVED" | "ASK" | "CROSSSLOT" => {
-            " (this is a Redis Cluster: use redis+cluster://host:port)"
+            " (this is a Redis Cluster; use redis+cluster://host:port)"
         }
         "FENCE" => FENCE_HINT,
         _ => "",
     };
-    let answered = "the server answered ";
+    let answered = "the server replied ";
     let fault = match code {
         "WRONGTYPE" => Fault::unsupported(answered),
         "MOVED" | "ASK" | "CROSSSLOT" => Fault::invalid(answered),
@@ -120,7 +123,7 @@ pub(super) fn words(value: &Value) -> String {
         Value::ServerError(error) => text_of(error),
         Value::Double(number) => number.to_string(),
         Value::Boolean(yes) => yes.to_string(),
-        _ => "a value of another kind".to_owned(),
+        _ => "a value of another type".to_owned(),
     }
 }
 
@@ -179,6 +182,6 @@ mod tests {
     fn the_arguments_of_an_unknown_command_are_not_shown() {
         let text = "ERR unknown command 'SCRIPT', with args beginning with: 'LOAD' '-- lua";
         let shown = refusal(text).redacted(str::to_owned).to_string();
-        assert_eq!(shown, "the server answered ERR unknown command 'SCRIPT'");
+        assert_eq!(shown, "the server replied ERR unknown command 'SCRIPT'");
     }
 }

@@ -83,7 +83,9 @@ impl Renewal {
                         return Err(self.again(login_refused(&error)));
                     }
                     Ok(Err(fault)) => return Err(self.again(fault)),
-                    _ => return Err(self.again(Fault::new("the login was not answered"))),
+                    _ => {
+                        return Err(self.again(Fault::new("the server did not reply to the login")));
+                    }
                 },
             }
         }

@@ -79,8 +79,8 @@ impl Needs {
         }
         if known.is_some() {
             return Err(Fault::unsupported(
-                "scripts is off, and PING does not say back what it is given, by which answers are told apart: leave \
-                 scripts on, or use a server that does",
+                "scripts is off, but PING does not return its argument, which is needed to match replies. Turn \
+                 scripts on, or use another server",
             ));
         }
         // The server is unsuitable only if it knows none of the commands. It may also be loading, or refuse this user.
@@ -88,8 +88,8 @@ impl Needs {
         Err(other.map_or_else(
             || {
                 Fault::unsupported(
-                    "scripts is off, and the server has neither DELIFEQ (Valkey 9) nor DELEX (Redis 8.4), by which locks \
-                     are given back without one: leave scripts on, or use such a server",
+                    "scripts is off, but the server has neither DELIFEQ (Valkey 9) nor DELEX (Redis 8.4), which \
+                     release locks without a script. Turn scripts on, or use such a server",
                 )
             },
             |(by, answer)| denied(by.name(), answer).unwrap_or_else(|| reply::unexpected(answer)),
@@ -173,7 +173,7 @@ fn denied(name: &str, answer: &Value) -> Option<Fault> {
     let details = error.details().unwrap_or_default();
     if is_unknown(error) {
         let text = format!(
-            "the server does not know {name}, which every lock needs (a proxy, or rename-command, hides it): "
+            "the server does not support {name}, which every lock needs (a proxy or rename-command may hide it): "
         );
         return Some(Fault::unsupported(text).saying(without_arguments(details), ""));
     }

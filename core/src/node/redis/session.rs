@@ -50,7 +50,7 @@ pub(super) struct Session {
 }
 
 /// What its own task wants to know of it.
-#[expect(clippy::struct_excessive_bools, reason = "each is an answer to a question of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each reply belongs to its own command")]
 pub(super) struct Standing {
     /// Answers are still to come.
     pub(super) open: bool,
@@ -230,7 +230,7 @@ impl Session {
 }
 
 /// What a panic leaves behind.
-pub(super) const PANICKED: &str = "the node's own task failed: this is a bug in redlock";
+pub(super) const PANICKED: &str = "the node's task failed. This is a bug in redlock";
 
 /// In the words of the system, which name no secret.
 fn broken(error: &io::Error) -> Fault {

@@ -90,7 +90,7 @@ impl Talk {
             match self.reader.next() {
                 Ok(Some(value)) => return Ok(value),
                 Ok(None) if self.reader.partial() > LARGEST => {
-                    return Err(Fault::new("the greeting was answered by too much"));
+                    return Err(Fault::new("the reply to the greeting is too large"));
                 }
                 Ok(None) => {
                     let unread = &mut self.reader.unread;
@@ -106,13 +106,15 @@ impl Talk {
                     }
                     if self.reader.partial() == 0 && is_tls_record(&self.reader.unread) {
                         return Err(Fault::new(
-                            "the server speaks TLS on this port: write rediss:// instead of redis://",
+                            "the server uses TLS on this port. Write rediss:// instead of redis://",
                         ));
                     }
                     self.reader.came(read);
                 }
                 Err(_) => {
-                    return Err(Fault::new("the greeting was not answered in Redis' protocol"));
+                    return Err(Fault::new(
+                        "the reply to the greeting is not in the Redis protocol",
+                    ));
                 }
             }
         }

@@ -93,7 +93,7 @@ async fn a_task_that_panics_refuses_what_was_under_way_and_begins_anew() {
         let (pending, fatal) = (node.inspect(SILENT), node.inspect(FATAL));
         for reply in [pending, fatal] {
             let fault = timeout(soon, reply).await.expect("refused at once").unwrap_err();
-            assert!(fault.to_string().contains("own task failed"), "{fault}");
+            assert!(fault.to_string().contains("task failed"), "{fault}");
         }
     }
 }

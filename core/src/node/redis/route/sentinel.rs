@@ -57,7 +57,7 @@ impl Sentinel {
         match tokio::time::timeout(most, self.talk.next()).await {
             Ok(Ok(Value::ServerError(error))) => {
                 let said = error.details().unwrap_or_default();
-                Err(Fault::new("it said ").saying(said, ""))
+                Err(Fault::new("it replied ").saying(said, ""))
             }
             Ok(said) => said.map(drop),
             Err(_) => Ok(()),
