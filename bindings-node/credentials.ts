@@ -45,7 +45,7 @@ export type Told = [
 /** Calls the function with this number. */
 export async function asked(number: number): Promise<Told> {
   const kept = known.get(number)?.deref();
-  if (kept === undefined) return ["cannot be called: the client was collected"];
+  if (kept === undefined) return ["cannot be asked: the client was collected"];
   try {
     return read(await kept.ask());
   } catch (error) {
@@ -73,6 +73,6 @@ function read(given: unknown): Told {
     }
   }
   return [
-    `returned a value of type ${typeof given}: it must be a password, or { username, password, lifetime in ms }`,
+    `gave a value of type ${typeof given}: it must be a password, or { username, password, lifetime in ms }`,
   ];
 }

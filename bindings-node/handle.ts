@@ -74,7 +74,7 @@ export class LeaseHandle implements Watched {
     if (this.#fence !== null) return this.#fence;
     const { key } = this.#lock;
     const text = "this lease has no fencing token. Create the lock with { fencing: true }";
-    const attached = "To attach elsewhere, pass on the fencing token with the lease token";
+    const attached = "An attached lease never has one, so send it with the token";
     throw new InvalidOption(`${shown(key)}: ${text}. ${attached}`, { resource: key });
   }
 

@@ -64,7 +64,7 @@ const LOW_ENOUGH = ["TLSv1", "TLSv1.1", "TLSv1.2"];
 
 /** The error for a setting that must not be ignored. */
 export function refused(name: string, way = WITHOUT): InvalidOption {
-  const text = `the client's ${shown(name)} has no equivalent in redlock: ${way}`;
+  const text = `the client's ${shown(name)} has no counterpart in redlock: ${way}`;
   return new InvalidOption(`fromClient(): ${text}`);
 }
 

@@ -56,13 +56,9 @@ describe("who gives none is a fault in time:", () => {
   const rows = [
     ["throws", throwing, "credentials raised TypeError, whose text is not shown"],
     ["rejects", async () => throwing(), "credentials raised TypeError"],
-    [
-      "hangs",
-      () => new Promise(() => undefined),
-      "credentials returned no credentials within 1.500 s",
-    ],
-    ["gives nothing", () => undefined, "returned a value of type undefined"],
-    ["gives nonsense", () => ({ password: 7 }), "returned a value of type object"],
+    ["hangs", () => new Promise(() => undefined), "credentials returned no credentials within 1.500 s"],
+    ["gives nothing", () => undefined, "gave a value of type undefined"],
+    ["gives nonsense", () => ({ password: 7 }), "gave a value of type object"],
     ["gives an empty one", () => "", "returned an empty password"],
     ["gives a short one", () => ({ password: "s3cret", lifetime: 5 }), "less than a second"],
     ["gives a wrong one", () => ({ username: "app", password: "x-s3cret" }), "WRONGPASS"],

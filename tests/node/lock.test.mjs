@@ -225,7 +225,7 @@ for (const [kind, url] of Object.entries(kinds)) {
       const lease = await lock.acquire();
       const attached = await lock.attach(lease.token);
       assert.equal(lease.detach(), true);
-      assert.throws(() => attached.fencingToken, /pass on the fencing token/);
+      assert.throws(() => attached.fencingToken, /send it with the token/);
       await attached.release();
       const later = await lock.acquire();
       assert.ok(later.fencingToken > lease.fencingToken);

@@ -144,7 +144,7 @@ mod tests {
         for (url, rule) in [
             ("redis+cluster://", "it has no host"),
             ("redis+cluster://a,,b", "it has no host"),
-            ("redis+cluster://a/1", "the database 0 alone"),
+            ("redis+cluster://a/1", "only database 0"),
             ("redis+cluster://a,b:x", "invalid port"),
             ("redis+cluster://s3cret@a", "user without a password"),
         ] {
