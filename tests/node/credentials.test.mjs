@@ -56,7 +56,7 @@ describe("who gives none is a fault in time:", () => {
   const rows = [
     ["throws", throwing, "credentials raised TypeError, whose text is not shown"],
     ["rejects", async () => throwing(), "credentials raised TypeError"],
-    ["hangs", () => new Promise(() => undefined), "credentials returned no credentials within 1.500 s"],
+    ["hangs", () => new Promise(() => undefined), "credentials did not return within 1.500 s"],
     ["gives nothing", () => undefined, "gave a value of type undefined"],
     ["gives nonsense", () => ({ password: 7 }), "gave a value of type object"],
     ["gives an empty one", () => "", "returned an empty password"],

@@ -92,7 +92,7 @@ class Awaitable:
         (fails, "credentials raised ValueError, whose text is not shown"),
         (
             lambda: threading.Event().wait(3) or "s3cret",
-            "credentials returned no credentials within 1.500 s",
+            "credentials did not return within 1.500 s",
         ),
         (lambda: None, "returned a value of type NoneType"),
         (lambda: ("s3cret",), "returned 1 values: it must be a password, (user, password) or"),
