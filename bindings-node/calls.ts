@@ -56,7 +56,7 @@ export async function endOfScope(
     const { kind, message } = error as LockError;
     if (kind === "lost" && told) return;
     if (kind !== "unavailable") throw error;
-    warn(`${message}; ${consequence}`, consequence);
+    warn(`${message}. ${consequence}`, consequence);
   }
 }
 
@@ -101,7 +101,7 @@ export function listen(signal: AbortSignal, hear: () => void): () => void {
   try {
     if (set.size === 0) signal.addEventListener("abort", abortAll);
   } catch (cause) {
-    throw new InvalidOption("the signal cannot be listened to: see the cause", { cause });
+    throw new InvalidOption("cannot listen to the signal (see the cause of this error)", { cause });
   }
   set.add(hear);
   return () => {

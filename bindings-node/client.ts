@@ -25,7 +25,7 @@ import { native } from "./runtime.js";
 import { type Body, bodyOf } from "./scope.js";
 import { isObject, NODE_REDLOCK_ACQUIRE, NODES, nameList, notOurs } from "./values.js";
 
-const UNCLONEABLE = uncloneable("a client", "make another one there");
+const UNCLONEABLE = uncloneable("a client", "Create a new one there");
 
 /** The private state of a client. */
 interface Parts {
@@ -300,7 +300,7 @@ export class Redlock {
    */
   async [Symbol.asyncDispose](): Promise<void> {
     Redlock.#of(this);
-    await endOfScope(this.shutdown(0), "the keys end with their ttl");
+    await endOfScope(this.shutdown(0), "The keys expire when their TTL ends");
   }
 
   /**

@@ -90,7 +90,7 @@ const collected = new FinalizationRegistry<Remains>(({ id, key, site }) => {
   forget(id);
   if (!native().leaseDetach(id)) return;
   warn(
-    `${shown(key)}: a lease was garbage-collected without release(); it is no longer renewed and ends with its ttl. Acquired at ${where(site)}`,
+    `${shown(key)}: a lease was garbage-collected without release(). It is no longer renewed and expires when its TTL ends. Acquired at ${where(site)}`,
     "collected",
   );
 });

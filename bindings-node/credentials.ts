@@ -45,12 +45,12 @@ export type Told = [
 /** Calls the function with this number. */
 export async function asked(number: number): Promise<Told> {
   const kept = known.get(number)?.deref();
-  if (kept === undefined) return ["cannot be asked: the client was collected"];
+  if (kept === undefined) return ["cannot be called: the client was garbage-collected"];
   try {
     return read(await kept.ask());
   } catch (error) {
     // The text of the program's error may contain the secret.
-    return [`raised ${classOf(error)}, whose text is not shown`];
+    return [`threw ${classOf(error)} (message not shown)`];
   }
 }
 
@@ -72,7 +72,6 @@ function read(given: unknown): Told {
       return [undefined, username, password, lifetime];
     }
   }
-  return [
-    `gave a value of type ${typeof given}: it must be a password, or { username, password, lifetime in ms }`,
-  ];
+  const rule = "a password or { username, password, lifetime }, with lifetime in ms";
+  return [`must return ${rule} (got a value of type ${typeof given})`];
 }

@@ -279,7 +279,7 @@ function causeOf(nodes: readonly NodeReport[]): Error | undefined {
   const limit = limitFrames(0);
   try {
     const errors = faults.map(({ url, error }) => new Error(`${url}: ${error ?? "no reply"}`));
-    return errors.length === 1 ? errors[0] : new AggregateError(errors, "the nodes that failed");
+    return errors.length === 1 ? errors[0] : new AggregateError(errors, "several nodes failed");
   } finally {
     limitFrames(limit);
   }

@@ -117,7 +117,7 @@ export class LeaseHandle implements Watched {
     if (this.#entered) {
       const { key } = this.#lock;
       const text =
-        "this lease is already in a scope, which releases it: use it there without 'using'";
+        "this lease is already in a scope, which releases it. Use it there without 'using'";
       throw new InvalidOption(`${shown(key)}: ${text}`, { resource: key });
     }
     this.#entered = true;

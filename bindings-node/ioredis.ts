@@ -1,7 +1,15 @@
 /** Reads the connection settings of ioredis clients. */
 
 import type { RedlockOptions } from "./options.js";
-import { type Found, type Place, refused, type Settings, settingsOf, urlOf } from "./places.js";
+import {
+  type Found,
+  type Place,
+  rejected,
+  type Settings,
+  settingsOf,
+  unsupported,
+  urlOf,
+} from "./places.js";
 
 const words = (text: string) => new Set(text.split(/\s+/));
 
@@ -48,17 +56,16 @@ function single(own: Settings, given: RedlockOptions): Place {
   if (!Array.isArray(sentinels) || sentinels.length === 0) {
     return { ...place, hosts: [own], path: own.path };
   }
-  if (own.role === "slave") throw refused("role", "a lock needs the primary");
+  if (own.role === "slave") throw unsupported("role", "A lock needs the primary");
   const tls = own.enableTLSForSentinelMode ? own.tls : undefined;
   const { sentinelTLS } = own;
   if (Boolean(tls) !== Boolean(sentinelTLS)) {
-    const way = "tls with enableTLSForSentinelMode, and sentinelTLS: both or neither";
-    throw refused(
-      "way to the sentinels, by TLS where its servers are not or the other way round",
-      way,
+    throw rejected(
+      "only one of the sentinels and their servers uses TLS",
+      "Set sentinelTLS, and tls with enableTLSForSentinelMode, or neither",
     );
   }
-  if (tls) sameSettings(settingsOf(tls), settingsOf(sentinelTLS), "sentinelTLS");
+  if (tls) sameSettings(settingsOf(tls), settingsOf(sentinelTLS), "tls and sentinelTLS");
   return {
     ...place,
     hosts: sentinels.map((each) => ({ host: "127.0.0.1", ...settingsOf(each) })),
@@ -71,10 +78,10 @@ function single(own: Settings, given: RedlockOptions): Place {
 }
 
 function common(own: Settings, given: RedlockOptions): Place {
-  for (const name of REFUSED) if (own[name]) throw refused(name);
-  if (own.readOnly) throw refused("readOnly", "a lock needs the primary");
+  for (const name of REFUSED) if (own[name]) throw unsupported(name);
+  if (own.readOnly) throw unsupported("readOnly", "A lock needs the primary");
   if (own.keyPrefix && given.keyPrefix === undefined) {
-    throw refused("keyPrefix", "give keyPrefix, all that goes before a lock's name");
+    throw unsupported("keyPrefix", "Set keyPrefix to the full prefix of the lock keys");
   }
   const { connectTimeout, tls } = own;
   return {
@@ -106,7 +113,7 @@ function root(written: unknown): Settings {
 }
 
 function sameWay(first: Settings, { host, port, ...other }: Settings): void {
-  sameSettings(first, other, "startup nodes");
+  sameSettings(first, other, "the startup nodes");
 }
 
 /** Throws if the settings differ, because one URL applies to all of them. */
@@ -115,7 +122,7 @@ function sameSettings(first: Settings, other: Settings, name: string): void {
     const [one, two] = [first[key], other[key]];
     const same =
       typeof one === "object" ? JSON.stringify(one) === JSON.stringify(two) : one === two;
-    if (!same) throw refused(`${name}, whose settings differ,`, "one setting for all of them");
+    if (!same) throw rejected(`the settings of ${name} differ`, "Use the same for all of them");
   }
 }
 

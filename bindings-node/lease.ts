@@ -9,7 +9,7 @@ import { printable, uncloneable } from "./looks.js";
 import { noSignal } from "./options.js";
 import { callback as checkedCallback, isObject, notOurs } from "./values.js";
 
-const UNCLONEABLE = uncloneable("a lease", "pass lease.token on and attach() to it there");
+const UNCLONEABLE = uncloneable("a lease", "Send lease.token and call attach() there");
 
 /**
  * A lock that you hold. `lock.acquire()` creates a lease and `release()` ends it.
@@ -286,7 +286,7 @@ export class Lease<Fencing extends boolean = boolean> {
 
   /** @internal */
   async end(told = false): Promise<void> {
-    await endOfScope(this.release(), "the key ends with its ttl", told);
+    await endOfScope(this.release(), "The key expires when its TTL ends", told);
   }
 }
 

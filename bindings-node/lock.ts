@@ -28,7 +28,7 @@ type Asked<Fencing extends boolean> = Promise<Lease<Fencing> | null>;
 /** The public method of the call, for error messages. The options of `using()` are already checked. */
 type Call = "acquire()" | "tryAcquire()" | "using()";
 
-const UNCLONEABLE = uncloneable("a lock", "make another one there, of its names and options");
+const UNCLONEABLE = uncloneable("a lock", "Create a new one there, with its names and options");
 
 /**
  * A description of what to lock, with names and options. It has no state, so you can share and reuse it.

@@ -36,5 +36,5 @@ export function printable(kind: { prototype: { toJSON(): object } }, name: strin
  * They would otherwise copy an empty object. Node.js 20 has no other way to reject one.
  */
 export function uncloneable(kind: string, instead: string): symbol {
-  return Symbol(`${kind} belongs to its thread: ${instead}`);
+  return Symbol(`${kind} cannot be copied to another thread. ${instead}`);
 }

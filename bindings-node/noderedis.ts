@@ -1,9 +1,16 @@
 /** Reads the connection settings of node-redis clients. */
 
 import type { CredentialsSource } from "./credentials.js";
-import { InvalidOption } from "./errors.js";
 import type { RedlockOptions } from "./options.js";
-import { type Found, type Place, refused, type Settings, settingsOf, urlOf } from "./places.js";
+import {
+  type Found,
+  type Place,
+  rejected,
+  type Settings,
+  settingsOf,
+  unsupported,
+  urlOf,
+} from "./places.js";
 
 const words = (text: string) => new Set(text.split(/\s+/));
 
@@ -28,8 +35,6 @@ const GROUP =
   maxCommandRedirections minimizeConnections modules name nodeAddressMap nodeClientOptions passthroughClientErrorEvents
   replicaPoolSize reserveClient rootNodes scanInterval scripts sentinelClientOptions sentinelRootNodes useReplicas`);
 const CONNECT_TIMEOUT = 5_000;
-const PRIVATE =
-  "keeps its settings to itself: give what createSentinel, createCluster or createClient was given, as it is";
 
 /** Returns undefined for an object that is not a node-redis client. */
 export function nodeRedisPlace(client: Settings, given: RedlockOptions): Found | undefined {
@@ -44,16 +49,17 @@ export function nodeRedisPlace(client: Settings, given: RedlockOptions): Found |
     return single(options as Settings, given);
   }
   if (!commands) return undefined;
-  throw new InvalidOption(
-    `fromClient(): node-redis' cluster of version 4, pool or sentinel ${PRIVATE}`,
+  throw rejected(
+    "node-redis pools, sentinels and version 4 clusters do not expose their settings",
+    "Pass the options of createSentinel or createCluster, or a client of createClient",
   );
 }
 
 function single(written: Settings, given: RedlockOptions): Found {
   const own = withUrl(written);
   const socket = settingsOf(own.socket);
-  if (own.readonly) throw refused("readonly", "a lock needs the primary");
-  for (const name of SOCKET_REFUSED) if (socket[name]) throw refused(`socket.${name}`);
+  if (own.readonly) throw unsupported("readonly", "A lock needs the primary");
+  for (const name of SOCKET_REFUSED) if (socket[name]) throw unsupported(`socket.${name}`);
   const { tls, connectTimeout } = socket;
   const place: Place = {
     hosts: [socket],
@@ -72,7 +78,7 @@ function single(written: Settings, given: RedlockOptions): Found {
 }
 
 function cluster(group: Settings, written: unknown[], given: RedlockOptions): Found {
-  if (group.nodeAddressMap) throw refused("nodeAddressMap");
+  if (group.nodeAddressMap) throw unsupported("nodeAddressMap");
   const defaults = settingsOf(group.defaults);
   const shared = settingsOf(defaults.socket);
   const nodes = written.map((each) => {
@@ -83,7 +89,7 @@ function cluster(group: Settings, written: unknown[], given: RedlockOptions): Fo
     );
   });
   const [first] = nodes;
-  if (first === undefined) throw refused("cluster without rootNodes", "one at least");
+  if (first === undefined) throw rejected("the cluster has no rootNodes", "Add at least one");
   for (const other of nodes) sameWay(first.place, other.place);
   const hosts = nodes.flatMap(({ place }) => place.hosts);
   const left = [...unnamed(group), ...nodes.flatMap((node) => node.left)];
@@ -91,13 +97,13 @@ function cluster(group: Settings, written: unknown[], given: RedlockOptions): Fo
 }
 
 function service(group: Settings, sentinels: unknown[], given: RedlockOptions): Found {
-  if (group.nodeAddressMap) throw refused("nodeAddressMap");
+  if (group.nodeAddressMap) throw unsupported("nodeAddressMap");
   const servers = single(settingsOf(group.nodeClientOptions), given);
   const own = single(settingsOf(group.sentinelClientOptions), given);
   if (JSON.stringify(servers.place.tls) !== JSON.stringify(own.place.tls)) {
-    throw refused(
-      "way to the sentinels, by other TLS settings than to its servers,",
-      "the same for both",
+    throw rejected(
+      "the TLS settings of the sentinels and of their servers differ",
+      "Use the same for both",
     );
   }
   const place: Place = {
@@ -141,10 +147,7 @@ function providerOf(own: Settings, given: RedlockOptions): CredentialsSource | u
   if (provider === undefined || own.password || given.credentials !== undefined) return undefined;
   const { credentials } = provider;
   if (typeof credentials !== "function") {
-    throw refused(
-      "credentialsProvider, which tells of new credentials by itself,",
-      "give credentials",
-    );
+    throw unsupported("streaming credentialsProvider", "Set credentials to a function");
   }
   let known = sources.get(provider);
   if (known === undefined) {
@@ -163,7 +166,7 @@ const sources = new WeakMap<object, CredentialsSource>();
 function sameWay(first: Place, other: Place): void {
   const way = ({ hosts, ...rest }: Place) => JSON.stringify(rest);
   if (way(first) === way(other)) return;
-  throw refused("rootNodes, whose settings differ,", "one setting for all of them, as defaults");
+  throw rejected("the settings of the rootNodes differ", "Set them once, in defaults");
 }
 
 function unknown(own: Settings, socket: Settings, tls: boolean): string[] {

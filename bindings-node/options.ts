@@ -143,15 +143,14 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
   if (given === undefined) return NONE as T;
   if (typeof given === "number") {
     const instead = Object.hasOwn(rules, "ttl") ? "ttl" : "wait";
-    const way = Object.hasOwn(rules, instead)
-      ? `Write { ${instead}: ${given} }; ${instead} is in milliseconds`
-      : `There are: ${Object.keys(rules).join(", ")}`;
-    throw new InvalidOption(`${call}: ${given} stands where options belong. ${way}`);
+    const action = Object.hasOwn(rules, instead)
+      ? `To set ${instead} in milliseconds, pass { ${instead}: ${given} }`
+      : validOptions(rules);
+    throw new InvalidOption(`${call}: options must be an object (got ${given}). ${action}`);
   }
   if (typeof given !== "object" || given === null || isList(given, call)) {
-    const known = Object.keys(rules).join(", ");
     throw new InvalidOption(
-      `${call}: options must be an object, not ${kindOf(given)}. There are: ${known}`,
+      `${call}: options must be an object (got ${kindOf(given)}). ${validOptions(rules)}`,
     );
   }
   const names = attemptTo(() => Object.keys(given), call, "options");
@@ -171,11 +170,11 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
 
 /** Rejects a signal, a `Map` or another object without options, which would have no effect. */
 function checkEmpty(given: object, call: string): void {
-  if (isSignal(given)) throw strayed("a signal stands where options belong", call);
+  if (isSignal(given)) throw misplacedSignal("options must be an object (got a signal)", call);
   const tag = attemptTo(() => Object.prototype.toString.call(given), call, "options");
   if (tag === "[object Object]" || tag === "[object Module]") return;
-  const way = "Its properties are not read as options: give an object, { ttl: 10_000 }";
-  throw new InvalidOption(`${call}: options are ${kindOf(given)}. ${way}`);
+  const rule = "options must be a plain object such as { ttl: 10_000 }";
+  throw new InvalidOption(`${call}: ${rule} (got ${kindOf(given)})`);
 }
 
 /** Options as `toJSON` shows them. */
@@ -199,51 +198,54 @@ export function shownOptions(options: object, rules: Rules): ShownOptions {
 }
 
 /** The error for a signal in the wrong place, where it would have no effect. */
-function strayed(what: string, call: string): InvalidOption {
-  const text =
-    "A signal is for one acquire, tryAcquire, using or withLock: give it there as { signal }";
-  return new InvalidOption(`${call}: ${what}. ${text}`);
+function misplacedSignal(what: string, call: string): InvalidOption {
+  const action = "Pass a signal as { signal } to acquire, tryAcquire, using or withLock";
+  return new InvalidOption(`${call}: ${what}. ${action}`);
 }
 
 /** Throws if a call that accepts no signal received one, because it would have no effect. */
 export function noSignal(given: unknown, call: string): void {
   if (typeof given !== "object" || given === null) return;
   const inside = attemptTo(() => isSignal(given) || Reflect.has(given, "signal"), call, "options");
-  if (inside) throw strayed("it takes no signal", call);
+  if (inside) throw misplacedSignal("this call does not accept a signal", call);
 }
 
 function unknownOption(name: string, rules: Rules, call: string): InvalidOption {
-  if (name === "signal") return strayed("it takes no signal", call);
+  if (name === "signal") return misplacedSignal("this call does not accept a signal", call);
   const instead = insteadOf(name);
   if (instead !== null) {
-    return new InvalidOption(`${call}: ${name} is another library's option. ${instead}`);
+    return new InvalidOption(`${call}: ${name} is an option of another library. ${instead}`);
   }
-  const known = Object.keys(rules).join(", ");
-  return new InvalidOption(`${call}: there is no option ${shown(name)}. There are: ${known}`);
+  return new InvalidOption(`${call}: unknown option ${shown(name)}. ${validOptions(rules)}`);
+}
+
+function validOptions(rules: Rules): string {
+  return `Valid options: ${Object.keys(rules).join(", ")}`;
 }
 
 function checkValue(name: string, value: unknown, kind: Kind, call: string): void {
   // Text in place of a certificate or a key may be the key itself.
   const seen = kind === "pem" && typeof value === "string" ? "a string" : printed(value);
   const fail = (rule: string) =>
-    new InvalidOption(`${call}: ${name} is ${seen}: it must be ${rule}`);
+    new InvalidOption(`${call}: ${name} must be ${rule} (got ${seen})`);
   if (kind === "milliseconds") {
     // Numbers below 1, such as 0.5, are probably seconds.
     const rounded = typeof value === "number" && (value === 0 || Math.abs(value) >= 1);
-    if (!rounded) throw fail(`a number, 0 or at least 1; ${name} is in milliseconds`);
+    if (!rounded) throw fail("a number of milliseconds, 0 or at least 1");
   } else if (kind === "count") {
     if (!Number.isInteger(value)) throw fail("a whole number");
   } else if (kind === "signal") {
     if (!attemptTo(() => isSignal(value), call, name)) throw fail("an AbortSignal");
   } else if (kind === "function") {
     // The value is not shown, because it may be the secret itself.
-    if (typeof value !== kind) throw new InvalidOption(`${call}: ${name} is no function`);
+    if (typeof value === kind) return;
+    throw new InvalidOption(`${call}: ${name} must be a function (got ${kindOf(value)})`);
   } else if (kind === "pem" && isUint8Array(value)) {
     return;
   } else if (typeof value !== (kind === "pem" ? "string" : kind)) {
-    throw fail(kind === "pem" ? "a string, the path of a PEM file, or its bytes" : `a ${kind}`);
+    throw fail(kind === "pem" ? "the path of a PEM file, or its bytes" : `a ${kind}`);
   } else if (typeof value === "string" && LONE_SURROGATE.test(value)) {
-    throw fail("text without a lone surrogate");
+    throw fail("valid Unicode, without a lone surrogate");
   }
 }
 

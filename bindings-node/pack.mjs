@@ -64,7 +64,8 @@ mkdirSync(target, { recursive: true });
 rmSync(scratch, { recursive: true, force: true });
 try {
   const platforms = packPlatforms();
-  if (Object.keys(platforms).length === 0) throw new Error("nothing is built: npm run build");
+  if (Object.keys(platforms).length === 0)
+    throw new Error("no binary was built. Run npm run build first");
   packMain(platforms);
 } finally {
   rmSync(scratch, { recursive: true, force: true });

@@ -56,16 +56,20 @@ export interface Way {
   serverName: string | undefined;
 }
 
-const WITHOUT = "write the node's URL, new Redlock('rediss://...'), without it";
+const WITHOUT = "Use the URL of the node instead: new Redlock('rediss://...')";
 const PATHS = { ca: "tlsCa", cert: "tlsCert", key: "tlsKey" } as const;
 /** Options of `tls.connect` that do not affect which server is trusted. */
 const NOTHING = ["maxVersion", "ALPNProtocols", "session", "timeout", "enableTrace"];
 const LOW_ENOUGH = ["TLSv1", "TLSv1.1", "TLSv1.2"];
 
 /** The error for a setting that must not be ignored. */
-export function refused(name: string, way = WITHOUT): InvalidOption {
-  const text = `the client's ${shown(name)} has no counterpart in redlock: ${way}`;
-  return new InvalidOption(`fromClient(): ${text}`);
+export function unsupported(name: string, action = WITHOUT): InvalidOption {
+  return rejected(`redlock does not support the client's ${shown(name)}`, action);
+}
+
+/** The error for settings that redlock cannot take over. */
+export function rejected(problem: string, action: string): InvalidOption {
+  return new InvalidOption(`fromClient(): ${problem}. ${action}`);
 }
 
 /** Builds the URL. The given options take precedence over the client's settings. */
@@ -123,9 +127,9 @@ function hostOf({ host, port }: { host?: unknown; port?: unknown }, usual: numbe
   // A name with one of these characters would change the host of the URL, and send the password there.
   if (/[/?#@,[\]\\\s]/.test(name) || (name.includes(":") && !isIPv6(name))) {
     // The name is not shown, because it may be a URL with user and password, which must not appear in a log.
-    const way = "user, password, port and db have settings of their own";
-    throw new InvalidOption(
-      `fromClient(): a client's host, a string that is not shown, is no host's name or address: ${way}`,
+    throw rejected(
+      "a client's host must be a host name or an IP address (value not shown)",
+      "Use separate settings for user, password, port and db",
     );
   }
   const number = port ? numberOf(port, "port") : usual;
@@ -139,10 +143,10 @@ function hostOf({ host, port }: { host?: unknown; port?: unknown }, usual: numbe
 function socketOf(path: unknown): string | undefined {
   const text = textOf(path, "path");
   if (text === undefined || /^\/(?!\/)[^@]*$/.test(text)) return text;
-  const rule = "must be an absolute path of a socket, with one / at its start and no @";
-  const way =
-    "for a server write redis:// or rediss://, for another path new Redlock('unix:///...')";
-  throw new InvalidOption(`fromClient(): a client's path, which is not shown, ${rule}: ${way}`);
+  throw rejected(
+    "a client's path must be the absolute path of a socket, starting with one / and without @ (value not shown)",
+    "For a server use redis:// or rediss://, and for another path new Redlock('unix:///...')",
+  );
 }
 
 /**
@@ -154,8 +158,9 @@ function textOf(value: unknown, name: string): string | undefined {
   const text =
     typeof value === "number" ? `${value}` : isUint8Array(value) ? decoded(value) : value;
   if (typeof text === "string" && !LONE_SURROGATE.test(text)) return text || undefined;
-  const is = isUint8Array(value) || typeof value === "string" ? "no UTF-8" : kindOf(value);
-  throw new InvalidOption(`fromClient(): a client's ${name} is ${is}: it must be text in UTF-8`);
+  const encoded = isUint8Array(value) || typeof value === "string";
+  const got = encoded ? "text that is not UTF-8" : kindOf(value);
+  throw new InvalidOption(`fromClient(): a client's ${name} must be UTF-8 text (got ${got})`);
 }
 
 /** Returns undefined for bytes that are not UTF-8. */
@@ -171,7 +176,7 @@ function numberOf(value: unknown, name: string): number {
   const number = typeof value === "string" || typeof value === "number" ? Number(value) : NaN;
   if (Number.isInteger(number)) return number;
   // The value is not shown, for the same reason as a host.
-  throw new InvalidOption(`fromClient(): a client's ${name}, ${kindOf(value)}, is no whole number`);
+  throw mistyped(name, "a whole number", value);
 }
 
 const timeOf = (value: unknown, name: string) => figureOf(value, name, "a time in milliseconds");
@@ -184,17 +189,18 @@ function figureOf(value: unknown, name: string, rule: string): string | undefine
   if (!value) return undefined;
   const plain = typeof value === "number" || typeof value === "bigint";
   if (plain || (typeof value === "string" && Number.isFinite(Number(value)))) return `${value}`;
-  throw new InvalidOption(
-    `fromClient(): a client's ${name}, ${kindOf(value)}, which is not shown, must be ${rule}`,
-  );
+  throw mistyped(name, rule, value);
+}
+
+function mistyped(name: string, rule: string, value: unknown): InvalidOption {
+  const got = `got ${kindOf(value)}, value not shown`;
+  return new InvalidOption(`fromClient(): a client's ${name} must be ${rule} (${got})`);
 }
 
 /** Parses a URL as other packages do. An invalid one is not shown, although the platform's error would contain it. */
 export function urlOf(text: string): URL {
   if (URL.canParse(text)) return new URL(text);
-  throw new InvalidOption(
-    "fromClient(): a server's URL in the client, which is not shown, is none",
-  );
+  throw new InvalidOption("fromClient(): the client has an invalid URL (value not shown)");
 }
 
 function query(parameters: Record<string, string | number | undefined>): string {
@@ -220,12 +226,12 @@ function nameToProve(tls: Settings, given: RedlockOptions): string | undefined {
     if (name === "minVersion" && LOW_ENOUGH.some((low) => low === value)) continue;
     if (name === "checkServerIdentity") {
       if (unseen || given.tlsServerName !== undefined) continue;
-      throw refused(name, "give tlsServerName, the name that the server's certificate carries");
+      throw unsupported(name, "Set tlsServerName to the name in the server's certificate");
     }
-    if (!Object.hasOwn(PATHS, name)) throw refused(`tls.${name}`);
+    if (!Object.hasOwn(PATHS, name)) throw unsupported(`tls.${name}`);
     const option = PATHS[name as keyof typeof PATHS];
     if (given[option] !== undefined || (name === "ca" && unseen)) continue;
-    throw refused(`tls.${name}`, `give ${option}, a PEM file's path, or its bytes`);
+    throw unsupported(`tls.${name}`, `Set ${option} to the path of a PEM file, or to its bytes`);
   }
   const { servername } = tls;
   return typeof servername === "string" && servername !== "" ? servername : undefined;

@@ -22,7 +22,7 @@ export function bodyOf<T, Fencing extends boolean, Options extends object>(
 ): [Options, Body<T, Fencing>] {
   if (typeof options === "function") {
     if (body === undefined) return [checked<Options>(undefined, rules, call), options];
-    throw new InvalidOption(`${call}: options go before the function to run`);
+    throw new InvalidOption(`${call}: the options must come before the function to run`);
   }
   const found = checked(options, rules, call);
   if (typeof body === "function") return [found, body];

@@ -57,7 +57,7 @@ export function firstFrame(target: { readonly stack?: unknown }): string {
     const [, frame] = /^\s+at (.*)$/m.exec(stack as string) ?? [];
     if (frame !== undefined) return frame;
   } catch {}
-  return "a line that Error.prepareStackTrace does not tell";
+  return "an unknown line (hidden by Error.prepareStackTrace)";
 }
 
 /** Maximum number of frames of this package at the top of an error. */

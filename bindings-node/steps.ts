@@ -43,7 +43,7 @@ export function wantedSteps(): number {
 /** Publishes a step on the channel that it belongs to. */
 export function tellOfStep({ template, text, fields, dropped }: Step): void {
   if (everything) {
-    if (dropped > 0) debug("%d steps were not printed: this thread was too slow", dropped);
+    if (dropped > 0) debug("%d events were dropped, because this thread was too slow", dropped);
     debug("%s", text);
   }
   const { key, token, remaining_ms: remaining, node, fault, outage_ms: outage } = fields;

@@ -3,18 +3,20 @@
 import { InvalidOption } from "./errors.js";
 import { shown } from "./native.js";
 
-/** The description of the `nodes` argument in messages. */
-export const NODES = "nodes (URLs such as redis://host:6379)";
+/** The name of the `nodes` argument in messages. */
+export const NODES = "nodes";
 /** The message for a call that node-redlock has. */
 export const NODE_REDLOCK_ACQUIRE =
-  "redlock.acquire(resources, duration) is node-redlock's. Write redlock.lock(names, { ttl }).acquire()";
+  "redlock.acquire(resources, duration) is an API of node-redlock. Use redlock.lock(names, { ttl }).acquire()";
 
 /** Reads a value. An error of a getter or a Proxy becomes the cause of an `InvalidOption`. */
 export function attemptTo<T>(read: () => T, call: string, what: string): T {
   try {
     return read();
   } catch (cause) {
-    throw new InvalidOption(`${call}: ${what} cannot be read: see the cause`, { cause });
+    throw new InvalidOption(`${call}: cannot read ${what} (see the cause of this error)`, {
+      cause,
+    });
   }
 }
 
@@ -69,24 +71,30 @@ export function nameList(names: unknown, what: string, call: string): string[] {
 
 function nameText(name: unknown, what: string, call: string): string {
   if (typeof name === "string" && !LONE_SURROGATE.test(name)) return name;
-  const wrong = typeof name === "string" ? "one with a lone surrogate" : kindOf(name);
-  const theirs = what === NODES && isObject(name);
-  const way = theirs ? ". Redlock.fromClient() takes clients of ioredis and node-redis" : "";
-  const rule = `${what} must be a string or a list of strings`;
-  throw new InvalidOption(`${call}: ${rule}, not ${wrong}${way}`);
+  const rule =
+    what === NODES
+      ? "nodes must be a URL such as redis://127.0.0.1:6379, or an array of URLs"
+      : `${what} must be a string or an array of strings`;
+  const isClient = what === NODES && isObject(name);
+  const action = isClient ? ". For ioredis and node-redis clients, use Redlock.fromClient()" : "";
+  throw new InvalidOption(`${call}: ${rule} (got ${invalidText(name)})${action}`);
 }
 
 /** Checks the token of a lease. */
 export function tokenText(token: unknown): string {
   if (typeof token === "string" && !LONE_SURROGATE.test(token)) return token;
-  const wrong = typeof token === "string" ? "one with a lone surrogate" : kindOf(token);
-  throw new InvalidOption(`attach(): the token must be a string, not ${wrong}`);
+  throw new InvalidOption(`attach(): the token must be a string (got ${invalidText(token)})`);
+}
+
+/** Describes a value that is not text, or that UTF-8 cannot encode. */
+function invalidText(value: unknown): string {
+  return typeof value === "string" ? "a string with a lone surrogate" : kindOf(value);
 }
 
 /** Checks a callback. */
 export function callback<T>(given: T, call: string): T {
   if (typeof given === "function") return given;
-  throw new InvalidOption(`${call}: ${printed(given)} stands where a function belongs`);
+  throw new InvalidOption(`${call}: the callback must be a function (got ${printed(given)})`);
 }
 
 /** Returns whether the value can be searched for private names. */
@@ -96,7 +104,7 @@ export function isObject(value: unknown): value is object {
 
 /** The error for a method that was called on an object of another class. */
 export function notOurs(kind: string, given: unknown): InvalidOption {
-  const way = "Call it on the object itself: lock.acquire(), not const { acquire } = lock";
-  const text = `a method of ${kind} was called on ${kindOf(given)}, or on a Proxy. ${way}`;
-  return new InvalidOption(text);
+  const text = `a method of ${kind} was called on ${kindOf(given)} or on a Proxy`;
+  const action = "Call it on the object, as in lock.acquire(), not as const { acquire } = lock";
+  return new InvalidOption(`${text}. ${action}`);
 }

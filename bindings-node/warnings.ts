@@ -87,7 +87,7 @@ function sumUp(): void {
   moment.clear();
   recent.clear();
   for (const { count, last } of over) {
-    say(`${last}; and ${count - MOST - 1} more such warnings within ${MOMENT / 1000} s`);
+    say(`${last} (and ${count - MOST - 1} more such warnings within ${MOMENT / 1000} s)`);
   }
 }
 

@@ -74,7 +74,7 @@ describe("wrong types are refused:", () => {
       test(`${option} of ${call}`, async () => {
         for (const value of [...wrong, null, () => 1]) {
           const args = [...CALLS[call].needed, { [camel(option)]: value }];
-          await refused(call, args, [`${camel(option)} is `, ...says]);
+          await refused(call, args, [`${camel(option)} must be `, ...says]);
         }
       });
     }
@@ -112,19 +112,22 @@ describe("values in the wrong place are refused:", () => {
       options = { password: "secret" };
       toString = () => "secret";
     }
-    const words = ["URLs such as redis://", "not an object of class Redis"];
-    words.push("Redlock.fromClient() takes clients of ioredis");
+    const words = ["a URL such as redis://", "got an object of class Redis"];
+    words.push("use Redlock.fromClient()");
     for (const nodes of [new Redis(), [new Redis()]]) {
       assert.throws(() => new Redlock(nodes), refusal(words, ["secret"]));
     }
   });
 
   test("a fraction of a millisecond, which is how seconds look", () => {
-    assert.throws(() => client().lock("job", { ttl: 0.5 }), refusal(["ttl is in milliseconds"]));
+    assert.throws(
+      () => client().lock("job", { ttl: 0.5 }),
+      refusal(["must be a number of milliseconds", "got 0.5"]),
+    );
   });
 
   test("a BigInt, by that name", async () => {
-    const words = ["ttl is 5000n, a BigInt", "must be a number"];
+    const words = ["ttl must be a number", "got 5000n, a BigInt"];
     assert.throws(() => client().lock("job", { ttl: 5000n }), refusal(words));
   });
 
@@ -136,7 +139,7 @@ describe("values in the wrong place are refused:", () => {
       new Date(),
     ];
     for (const given of [...lists, Promise.resolve({ ttl: 5000 }), new Number(5000)]) {
-      const words = refusal([`an object of class ${given.constructor.name}`, "give an object"]);
+      const words = refusal([`an object of class ${given.constructor.name}`, "a plain object"]);
       assert.throws(() => client().lock("job", given), words);
       assert.throws(() => lock("job", given), words);
       assert.throws(() => new Redlock("memory://", given), words);
@@ -146,7 +149,7 @@ describe("values in the wrong place are refused:", () => {
   });
 
   test("a signal that is none", async () => {
-    const words = refusal(["signal is", "AbortSignal"]);
+    const words = refusal(["signal must be an AbortSignal"]);
     await assert.rejects(client().lock("job").acquire({ signal: {} }), words);
   });
 
@@ -160,7 +163,7 @@ describe("values in the wrong place are refused:", () => {
 
 describe("a signal where none is taken, and options in a wrong place, send nothing:", () => {
   const { signal } = new AbortController();
-  const text = "A signal is for one acquire, tryAcquire, using or withLock";
+  const text = "Pass a signal as { signal } to acquire, tryAcquire, using or withLock";
   const CALLS = {
     "lock()": () => lock("job", { signal }),
     "client.lock()": () => client().lock("job", { ttl: 1000, signal }),
@@ -192,7 +195,7 @@ describe("a signal where none is taken, and options in a wrong place, send nothi
   });
 
   test("an option that tryAcquire has not", async () => {
-    const words = refusal(["tryAcquire()", "wait", "There are: signal"]);
+    const words = refusal(["tryAcquire()", "wait", "Valid options: signal"]);
     await assert.rejects(client().lock("job").tryAcquire({ wait: 5 }), words);
   });
 
@@ -200,7 +203,7 @@ describe("a signal where none is taken, and options in a wrong place, send nothi
     for (const use of [(...args) => client().using(...args), withLock]) {
       await assert.rejects(
         () => use("job", body, { wait: 0 }),
-        refusal(["options go before the function"]),
+        refusal(["options must come before the function"]),
       );
       await assert.rejects(() => use(undefined, body), refusal(["the name must be"]));
       await assert.rejects(() => use(undefined), refusal(["the last argument must be"]));
@@ -210,7 +213,10 @@ describe("a signal where none is taken, and options in a wrong place, send nothi
         .lock("job")
         .using(...args);
     await assert.rejects(use(undefined), refusal(["using()", "the last argument must be"]));
-    await assert.rejects(use(body, { wait: 0 }), refusal(["options go before the function"]));
+    await assert.rejects(
+      use(body, { wait: 0 }),
+      refusal(["options must come before the function"]),
+    );
     await assert.rejects(client().attach("job", ""), refusal(["token is empty"]));
   });
 });

@@ -54,11 +54,11 @@ describe("who gives none is a fault in time:", () => {
     throw new TypeError("s3cret");
   };
   const rows = [
-    ["throws", throwing, "credentials raised TypeError, whose text is not shown"],
-    ["rejects", async () => throwing(), "credentials raised TypeError"],
+    ["throws", throwing, "credentials threw TypeError (message not shown)"],
+    ["rejects", async () => throwing(), "credentials threw TypeError"],
     ["hangs", () => new Promise(() => undefined), "credentials did not return within 1.500 s"],
-    ["gives nothing", () => undefined, "gave a value of type undefined"],
-    ["gives nonsense", () => ({ password: 7 }), "gave a value of type object"],
+    ["gives nothing", () => undefined, "got a value of type undefined"],
+    ["gives nonsense", () => ({ password: 7 }), "got a value of type object"],
     ["gives an empty one", () => "", "returned an empty password"],
     ["gives a short one", () => ({ password: "s3cret", lifetime: 5 }), "less than a second"],
     ["gives a wrong one", () => ({ username: "app", password: "x-s3cret" }), "WRONGPASS"],
@@ -88,7 +88,7 @@ test("what is wrong at once is said at once", () => {
         return true;
       },
     );
-  refused(url, "s3cret", "credentials", "no function");
+  refused(url, "s3cret", "credentials must be a function (got string)");
   const node = "redis://:s3cret@127.0.0.1:1";
   refused(node, () => "s3cret", "credentials is given", "redis://127.0.0.1:1");
 });

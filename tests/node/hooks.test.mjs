@@ -4,7 +4,7 @@ import { Redlock } from "redlock-native";
 import { eventually, fresh, program } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
-const UNKNOWN = /acquired at a line that Error\.prepareStackTrace does not tell/;
+const UNKNOWN = /acquired at an unknown line \(hidden by Error\.prepareStackTrace\)/;
 const KNOWN = /acquired at .*hooks\.mjs:\d+:\d+/;
 
 /** What the program does, and which line its messages name. */

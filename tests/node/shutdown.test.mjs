@@ -189,7 +189,7 @@ test("without a server shutdown() rejects in time, and the end of a scope warns"
   const warned = context.mock.method(process, "emitWarning", () => undefined);
   await two[Symbol.asyncDispose]();
   const texts = warned.mock.calls.map((call) => call.arguments[0].message);
-  const ours = texts.filter((text) => text.includes("the keys end with their ttl"));
+  const ours = texts.filter((text) => text.includes("The keys expire when their TTL ends"));
   assert.equal(ours.length, 1, texts.join("\n"));
   assert.ok(ours[0].includes(lease.key));
 });

@@ -92,7 +92,7 @@ test("of thousands of a kind a few are said, and how many more there were", asyn
   redlock.close();
   const more = () =>
     lost().flatMap(({ message }) => {
-      const [, count] = / and (\d+) more such warnings within 1 s$/.exec(message) ?? [];
+      const [, count] = / \(and (\d+) more such warnings within 1 s\)$/.exec(message) ?? [];
       return count === undefined ? [] : [Number(count)];
     });
   // Each second has ten warnings, then the last one with the count of the others. On a busy machine it takes several
