@@ -31,7 +31,7 @@ const OBJECTS = {
 };
 
 for (const [way, copy] of Object.entries(WAYS)) {
-  describe(`${way} refuses`, () => {
+  describe(`${way} rejects`, () => {
     for (const [kind, [object, words]] of Object.entries(OBJECTS)) {
       test(`a ${kind}`, () => {
         for (const value of [object, { object }, [object]]) {

@@ -17,7 +17,7 @@ const PEM = "-----BEGIN s3cret";
 const streaming = { type: "streaming-credentials-provider", subscribe: () => undefined };
 const asks = () => ({ type: "async-credentials-provider", credentials: async () => ({}) });
 
-describe("refused, and what to give instead:", () => {
+describe("rejects with a replacement:", () => {
   const secured = (tls) => lazy({ host: "h", tls });
   const rows = [
     ["a URL", "redis://:s3cret@a", "of class|string"],
@@ -29,8 +29,8 @@ describe("refused, and what to give instead:", () => {
       "createSentinel",
     ],
     ["another object", { password: "s3cret" }, "Object"],
-    ["none", [], "list of clients is empty"],
-    ["one among others", [lazy({}), undefined], "undefined"],
+    ["an empty list", [], "list of clients is empty"],
+    ["one invalid client in a list", [lazy({}), undefined], "undefined"],
     ["ca", secured({ ca: PEM }), "tls.ca.*tlsCa"],
     ["cert", secured({ cert: PEM }), "tls.cert.*tlsCert"],
     ["key", secured({ key: PEM }), "tls.key.*tlsKey"],
@@ -94,7 +94,7 @@ describe("refused, and what to give instead:", () => {
     });
   }
 
-  test("what a getter throws is the cause", () => {
+  test("an error of a getter becomes the cause", () => {
     const theirs = Object.defineProperty({}, "isCluster", { get: () => assert.fail("s3cret") });
     assert.throws(
       () => Redlock.fromClient(theirs),
@@ -102,12 +102,12 @@ describe("refused, and what to give instead:", () => {
     );
   });
 
-  test("an option that does not exist", () => {
+  test("an unknown option is rejected", () => {
     assert.throws(() => Redlock.fromClient(lazy({}), { ttl: 1 }), refusal(["ttl"]));
   });
 });
 
-test("a way out is a way out", () => {
+test("the suggested replacements work", () => {
   const named = { tlsServerName: "a.b" };
   nodesOf(lazy({ tls: { checkServerIdentity: () => undefined } }), named);
   nodesOf(
@@ -125,18 +125,18 @@ test("a way out is a way out", () => {
 
 const lazyUrl = (url) => new Redis(url, { lazyConnect: true });
 /** Returns a secret when it is converted to a string. */
-const says = new Proxy({}, { get: () => "s3cret" });
-const oddities = [
+const secretProxy = new Proxy({}, { get: () => "s3cret" });
+const UNREADABLE = [
   ["half a character", () => "s3cret\udcff"],
   ["a word", () => "s3cret"],
   ["a symbol", () => Symbol("s3cret")],
   ["an object without a prototype", () => Object.assign(Object.create(null), { s3cret: 1 })],
   ["an object with a text", () => ({ toString: () => "s3cret" })],
   ["a list", () => ["s3cret"]],
-  ["a proxy", () => says],
+  ["a proxy", () => secretProxy],
 ];
 
-describe("never shown, whatever is wrong with it:", () => {
+describe("rejects without showing the value:", () => {
   const bytes = Buffer.from([0x73, 0x33, 0x63, 0x72, 0x65, 0x74, 0xff]);
   const hosts = ["evil@other", "one/2", "one,two", "a b", "u:s3cret@h", "u:s3cret", "[::1]"];
   const rows = [
@@ -146,7 +146,7 @@ describe("never shown, whatever is wrong with it:", () => {
       "host must be a host name or an IP address",
     ]),
     [
-      "a host that is none",
+      "a host that is an object",
       raw({ host: { name: "s3cret" } }),
       "host must be UTF-8 text .got an object of class Object",
     ],
@@ -193,15 +193,15 @@ describe("never shown, whatever is wrong with it:", () => {
       "path must be the absolute path",
     ],
     ...["commandTimeout", "connectTimeout", "family"].flatMap((name) =>
-      oddities.map(([what, value]) => [
+      UNREADABLE.map(([what, value]) => [
         `${what} as ${name}`,
         raw({ [name]: value() }),
         `${name} must be (a time|4, 6 or 0)`,
       ]),
     ),
-    ["a least version of TLS", raw({ tls: { minVersion: says } }), "tls.minVersion"],
+    ["a least version of TLS", raw({ tls: { minVersion: secretProxy } }), "tls.minVersion"],
     [
-      "what a getter of a host throws",
+      "an error of a host getter",
       raw(Object.defineProperty({}, "host", { get: () => assert.fail("no") })),
       "cannot read the client",
     ],

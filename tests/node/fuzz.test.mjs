@@ -47,7 +47,9 @@ function tries(nodes, clientOptions, name, lockOptions) {
   }
 }
 
-test("URLs and options of pieces", { timeout: MOST ? 3_600_000 : 90_000 }, () => {
+test("generated URLs and options are accepted or rejected cleanly", {
+  timeout: MOST ? 3_600_000 : 90_000,
+}, () => {
   const nodes = fc.array(url, { minLength: 1, maxLength: 3 });
   const name = fc.oneof(fc.constantFrom("job", "", "a\nb"), fc.string({ unit: "binary" }));
   // The test suite always uses the same ones.

@@ -64,7 +64,7 @@ describe("options of a client are checked before anything is sent:", () => {
   }
 });
 
-describe("what needs a script is refused where there are none:", () => {
+describe("features that need scripts are rejected with scripts: false:", () => {
   const silent = silentNodesForSuite(1);
   for (const row of scriptless) {
     test(row.about, () => {
@@ -74,7 +74,7 @@ describe("what needs a script is refused where there are none:", () => {
   }
 });
 
-test("options that are in order reach the node: the proof that the tests above could fail", async () => {
+test("valid options reach the node, so the tests above can fail", async () => {
   const silent = await silentNodes();
   const client = new Redlock(`redis://127.0.0.1:${silent.ports[0]}`);
   await assert.rejects(client.lock("job", { ttl: 100, wait: 0 }).acquire(), {
@@ -84,7 +84,7 @@ test("options that are in order reach the node: the proof that the tests above c
   silent.stop();
 });
 
-describe("warnings come once:", () => {
+describe("warnings are emitted once:", () => {
   for (const { about, milliseconds, warning } of locks.filter((row) => row.warning)) {
     test(about, async (context) => {
       const warned = context.mock.method(process, "emitWarning", () => undefined);
@@ -103,7 +103,7 @@ describe("warnings come once:", () => {
   }
 });
 
-test("errors: class, kind, code, base", () => {
+test("each error has its class, kind, code and base class", () => {
   const classes = new Map(Object.entries(redlock));
   const rows = table("errors").error;
   for (const row of rows) {
@@ -117,7 +117,7 @@ test("errors: class, kind, code, base", () => {
   assert.equal(known.length, rows.length);
 });
 
-describe("a closed client refuses", () => {
+describe("a closed client rejects", () => {
   for (const verb of table("errors").after_close) {
     test(verb, async () => {
       const client = new Redlock("memory://");
@@ -138,7 +138,7 @@ describe("a closed client refuses", () => {
   }
 });
 
-describe("a lease is not entered after", () => {
+describe("a lease cannot be entered after", () => {
   for (const verb of table("errors").not_entered_after) {
     test(verb, async () => {
       const client = new Redlock("memory://");
@@ -152,7 +152,7 @@ describe("a lease is not entered after", () => {
   }
 });
 
-describe("keys that are no lock of ours:", () => {
+describe("keys with other data:", () => {
   const shared = serverForSuite();
   for (const { about, set, kind, says } of table("keys").key) {
     test(about, async () => {

@@ -64,20 +64,20 @@ for (const kind of ["memory", "redis"]) {
   describe(kind, () => {
     const client = () => new Redlock(kind === "memory" ? `memory://${fresh()}` : shared.server.url);
 
-    test("promises that are aborted leave the others in order", async () => {
+    test("aborted waiters leave the order of the others unchanged", async () => {
       const name = fresh();
       const { order } = await crowd(client(), [name], [[name]]);
       assert.deepEqual(order, ascending(order));
     });
 
-    slow("it compares durations", "the next waiter is woken at once", async () => {
+    slow("it compares durations", "the next waiter is woken immediately", async () => {
       const name = fresh();
       const { gaps } = await crowd(client(), [name], [[name]]);
       const median = ascending(gaps)[gaps.length >> 1];
       assert.ok(median < STALL, `${median} ms: the next waiter was not woken`);
     });
 
-    test("crowds over several names never block each other", async () => {
+    test("many waiters on overlapping names never deadlock", async () => {
       const [a, b, c] = [fresh("a"), fresh("b"), fresh("c")];
       const choices = [[a, b], [b, a], [b, c], [c, a], [c]];
       const { order } = await crowd(client(), [c, b, a], choices);

@@ -6,7 +6,7 @@ import { describe, slow, test } from "./testing.mjs";
 const shared = serverForSuite();
 const COPIES = 50;
 
-describe("copies that are let go are collected, and nobody renews what they held:", () => {
+describe("unused copies of the package are collected and stop renewing:", () => {
   // The newest copy stays in require.cache, and the previous one may be on the stack.
   for (const [how, most] of [
     ["context", 0],
@@ -40,7 +40,7 @@ describe("copies that are let go are collected, and nobody renews what they held
   }
 });
 
-test("whoever loads a copy within an async context leaves none of its stores in it", async () => {
+test("loading a copy inside an async context retains none of its stores", async () => {
   const flags = ["--expose-gc"];
   const { code, stderr, lines } = await program("contexts", [5], { flags, timeout: 60_000 });
   assert.equal(code, 0, stderr);

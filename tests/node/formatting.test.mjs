@@ -15,7 +15,7 @@ const run = promisify(execFile);
 const library = fileURLToPath(new URL("../../bindings-node/dist/", import.meta.url));
 const client = new Redlock(`memory://${fresh()}`);
 
-test("what the package exports has the name it is exported by", () => {
+test("each export has the name under which it is exported", () => {
   const named = Object.entries(redlock).filter(([, value]) => typeof value === "function");
   assert.ok(named.length > 10);
   for (const [name, { name: own }] of named) assert.equal(own, name);
@@ -24,7 +24,7 @@ test("what the package exports has the name it is exported by", () => {
 });
 
 describe("errors", () => {
-  test("have a kind, and a code in the style of Node.js", () => {
+  test("have a kind and a code in Node.js style", () => {
     const classes = Object.values(redlock).filter((value) => value.prototype instanceof Error);
     const codes = classes.map((Class) => {
       const { code, kind } = new Class("text");
@@ -35,7 +35,7 @@ describe("errors", () => {
     assert.ok(inspect(new redlock.LockLost("text")).includes("code: 'ERR_REDLOCK_LOST'"));
   });
 
-  test("have the failed nodes' errors as their cause", async () => {
+  test("have the errors of the failed nodes as their cause", async () => {
     const ports = [await freePort(), await freePort()];
     const urls = ports.map((port) => `redis://user:s3cret@127.0.0.1:${port}`);
     const ask = (nodes) =>
@@ -59,7 +59,7 @@ describe("errors", () => {
     await lease.release();
   });
 
-  describe("have no node's address in their message, which frameworks send to whoever asked:", () => {
+  describe("contain no node address in their message:", () => {
     /** The native text is the whole message. The address is in a property, and in the printed error. */
     const without = (error, port, words) => {
       assert.match(error.message, words);
@@ -73,7 +73,7 @@ describe("errors", () => {
       assert.ok(inspect(error).includes(port));
     };
 
-    test("nodes that failed", async () => {
+    test("for failed nodes", async () => {
       const [one, two] = [`${await freePort()}`, `${await freePort()}`];
       const nodes = [one, two].map((port) => `redis://127.0.0.1:${port}`);
       // A key that is shortened in messages, and one that resembles the rest of a message.
@@ -98,7 +98,7 @@ describe("errors", () => {
       }
     });
 
-    test("a node that says what is wrong with the options", async () => {
+    test("for a node that rejects the options", async () => {
       const server = await Server.start();
       try {
         const port = `${server.port}`;
@@ -129,7 +129,7 @@ describe("errors", () => {
     });
   });
 
-  test("whatever a server says has no address in the message", () => {
+  test("for any error text of a server", () => {
     const url = "rediss+sentinel://one.example:26379,two.example:26380/service/1";
     const words = [
       `it is the same server as redis://10.0.0.1:6379 (run_id abc): ask 10.0.0.2 or [::1]:6379`,
@@ -153,7 +153,7 @@ describe("errors", () => {
     assert.deepEqual(withoutAddresses(own, [], "lock:a"), { message: own, nodes: [] });
   });
 
-  test("a host's name is replaced where it stands as an address, and not in other words", () => {
+  test("a host name is replaced only where it is an address", () => {
     const head = "x nodes failed; node 1: ".length;
     const said = (host, error) => {
       const node = { url: `redis://${host}:1`, state: "fault", error };
@@ -208,14 +208,14 @@ describe("errors", () => {
     "shutdown()": async () => await client.shutdown(-1),
   };
   for (const [way, use] of Object.entries(WAYS)) {
-    test(`of ${way} show the program's line first, and none of the library's above it`, async () => {
+    test(`of ${way} show the program's line at the top of the stack`, async () => {
       const lease = await client.lock(fresh()).acquire();
       const error = await use(lease.key.slice("lock:".length), lease).catch((thrown) => thrown);
       await lease.release();
       assert.ok(error instanceof redlock.LockError, inspect(error));
       const [header, ...frames] = error.stack.split("\n");
       assert.equal(header, `${error.name}: ${error.message}`);
-      assert.match(frames[0], /looks\.test\.mjs/);
+      assert.match(frames[0], /formatting\.test\.mjs/);
       assert.ok(
         !frames.some((frame) => frame.includes(library) && frame === frames[0]),
         error.stack,
@@ -224,7 +224,7 @@ describe("errors", () => {
     });
   }
 
-  test("of a loss that no line of the program caused keep what there is", async () => {
+  test("of a loss without a line of the program keep their stack", async () => {
     const name = fresh();
     const lease = await client.lock(name).acquire();
     const alive = setInterval(() => undefined, 1000);
@@ -236,7 +236,7 @@ describe("errors", () => {
     assert.ok(frames.length > 1);
   });
 
-  test("keep a stack that is asked for late, replaced, cut or sent elsewhere", () => {
+  test("keep a stack that is read late, replaced, limited or cloned", () => {
     const error = (function theCaller() {
       return new redlock.LockTimeout("text");
     })();
@@ -262,7 +262,7 @@ describe("errors", () => {
   });
 });
 
-describe("the line that acquired, in messages,", () => {
+describe("the line of the acquire in messages", () => {
   const hold = async (acquiring, first) => {
     const lease = await acquiring;
     first?.detach();
@@ -297,13 +297,13 @@ describe("the line that acquired, in messages,", () => {
     await eventually(() =>
       assert.rejects(of.lock(name).acquire({ wait: 0 }), ({ message }) => {
         const [, place] = /this client holds it, acquired at (.*)$/.exec(message) ?? [];
-        assert.ok(place?.includes(function_) && place.includes("looks.test.mjs:"), message);
+        assert.ok(place?.includes(function_) && place.includes("formatting.test.mjs:"), message);
         return true;
       }),
     );
   };
   for (const [way, acquire] of Object.entries(WAYS)) {
-    test(`is the program's for ${way}`, async () => {
+    test(`is the program's line for ${way}`, async () => {
       const name = fresh();
       const lease = await acquire(name);
       await named(client, name, way);
@@ -311,7 +311,7 @@ describe("the line that acquired, in messages,", () => {
     });
   }
   for (const [way, run] of Object.entries(BODIES)) {
-    test(`is the program's for ${way}`, async () => {
+    test(`is the program's line for ${way}`, async () => {
       const name = fresh();
       if (way === "moduleWithLock") configure("memory://", { replace: true });
       await run(name, async () => {
@@ -325,7 +325,7 @@ describe("util.inspect and toJSON", () => {
   const url = "redis://user:s3cret@127.0.0.1:1/2?password=s3cret2";
   const credentials = () => "s3cret";
 
-  test("of a client show its nodes and options, and no password", () => {
+  test("show the nodes and options of a client without passwords", () => {
     const given = { keyPrefix: "app:", credentials };
     const made = new Redlock("redis://127.0.0.1:1/2", given);
     const other = new Redlock("redis://user:s3cret@127.0.0.1:1/2");
@@ -343,7 +343,7 @@ describe("util.inspect and toJSON", () => {
     );
   });
 
-  test("of a lock show its key and options", () => {
+  test("show the key and options of a lock", () => {
     const described = client.lock(["{a}:1", "{a}:2"], { ttl: 5000, wait: 0 });
     const facts = {
       names: ["{a}:1", "{a}:2"],
@@ -354,7 +354,7 @@ describe("util.inspect and toJSON", () => {
     assert.match(inspect(described), /^Lock \{.*key: 'lock:\{a\}:1, lock:\{a\}:2'.*ttl: 5000/s);
   });
 
-  test("of a lock of the default client chooses no client", async () => {
+  test("do not choose the default client for its locks", async () => {
     const program = `
       const { configure, lock } = require("redlock-native");
       const { inspect } = require("node:util");
@@ -370,7 +370,7 @@ describe("util.inspect and toJSON", () => {
     assert.equal(stdout, `${before}\n${after}\n`);
   });
 
-  test("of a lease show key, held, remaining and ttl, and not the token", async () => {
+  test("show key, held, remaining and ttl of a lease, but not its token", async () => {
     const lease = await client.lock(fresh(), { ttl: 5000 }).acquire();
     const { key, held, remaining, ttl, ...more } = JSON.parse(JSON.stringify(lease));
     assert.deepEqual([key, held, ttl, more], [lease.key, true, 5000, {}]);
@@ -385,7 +385,7 @@ describe("util.inspect and toJSON", () => {
     assert.match(inspect({ lease }, { depth: 0 }), /lease: \[Lease\]/);
   });
 
-  test("of what is no object of theirs never throw", () => {
+  test("never throw for other objects", () => {
     for (const { prototype } of [redlock.Lease, redlock.Lock, Redlock]) {
       assert.equal(typeof inspect(prototype), "string");
       assert.equal(typeof inspect(Object.create(prototype)), "string");

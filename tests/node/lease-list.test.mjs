@@ -26,7 +26,7 @@ function milliseconds(redlock, count) {
   return Math.min(...times);
 }
 
-slow("it compares durations", "leases() is linear", async () => {
+slow("it compares durations", "leases() takes linear time", async () => {
   const [few, many] = [await holding(MANY / 4), await holding(MANY)];
   const [short, long] = [milliseconds(few, MANY / 4), milliseconds(many, MANY)];
   assert.ok(long < 1000, `${long} ms for ${MANY}`);
@@ -36,7 +36,7 @@ slow("it compares durations", "leases() is linear", async () => {
   for (const redlock of [few, many]) redlock.close();
 });
 
-test("each of two leases of one token has its own object", async () => {
+test("two leases with the same token have separate objects", async () => {
   const redlock = new Redlock(`memory://${fresh()}`);
   const name = fresh();
   const first = await redlock.lock(name).acquire();

@@ -23,11 +23,11 @@ async function warm(client) {
 
 slow(
   "it counts wake-ups, of which a busy machine adds some",
-  "a pair wakes no other thread",
+  "acquire and release do not wake another thread",
   linux,
   async () => {
     const pairs = 1000;
-    const { code, stderr, lines } = await program("lanes", [shared.server.url, pairs]);
+    const { code, stderr, lines } = await program("wake-ups", [shared.server.url, pairs]);
     assert.equal(code, 0, stderr);
     // The thread wakes a few times a second on a timer. If it reads the replies, it wakes 2,000 times and more.
     assert.ok(Number(lines[0]) < pairs / 4, lines[0]);
@@ -36,7 +36,7 @@ slow(
 
 slow(
   "it blocks the thread for real seconds",
-  "while the thread is blocked, what is held is renewed, and no connection ends",
+  "leases are renewed and connections stay open while the thread blocks",
   async () => {
     const client = new Redlock(shared.server.url);
     await warm(client);
@@ -54,7 +54,7 @@ slow(
   },
 );
 
-test("answers that come while the thread is blocked are in time", async () => {
+test("replies that arrive while the thread is blocked count as in time", async () => {
   const client = new Redlock(shared.server.url);
   await warm(client);
   const lock = client.lock(fresh(), { ttl: 10_000, nodeTimeout: 100, renew: false, wait: 0 });
@@ -71,8 +71,8 @@ test("answers that come while the thread is blocked are in time", async () => {
 });
 
 for (const way of ["released", "aborted"]) {
-  test(`what was ${way} right before the process ended leaves no key`, async () => {
-    const { code, stderr } = await program("leaves", [shared.server.url, way]);
+  test(`a lock ${way} right before the process exits leaves no key`, async () => {
+    const { code, stderr } = await program("exits", [shared.server.url, way]);
     assert.equal(code, 0, stderr);
     // The server executes what it received before it closes the connection.
     const clients = () => shared.server.cli("CLIENT", "LIST");
@@ -81,7 +81,7 @@ for (const way of ["released", "aborted"]) {
   });
 }
 
-test("process.nextTick and microtasks run between two outcomes' turns", async () => {
+test("process.nextTick and microtasks run between two deliveries", async () => {
   const client = new Redlock(shared.server.url);
   await warm(client);
   const lock = client.lock(fresh());
@@ -99,7 +99,7 @@ test("process.nextTick and microtasks run between two outcomes' turns", async ()
 
 slow(
   "it ends workers at many real moments",
-  "a worker that is terminated in the middle of what it reads takes nobody along",
+  "terminating a worker while it reads does not affect other threads",
   async () => {
     const client = new Redlock(shared.server.url);
     await warm(client);

@@ -100,7 +100,7 @@ describe("a client shows no secret", () => {
     "a part of a larger buffer": (bytes) => Buffer.concat([bytes, bytes]).subarray(bytes.length),
   };
   for (const [way, make] of Object.entries(WAYS)) {
-    test(`when certificates and keys are given as ${way}`, () => {
+    test(`when certificates and keys are passed as ${way}`, () => {
       const client = new Redlock(`rediss://user:${PASSWORD}@127.0.0.1:1`, {
         tlsKey: make(key),
         tlsCert: make(certificate),
@@ -116,14 +116,14 @@ describe("a client shows no secret", () => {
     });
   }
 
-  test("when they are given as paths", () => {
+  test("when certificates and keys are passed as paths", () => {
     const [tlsCert, tlsKey] = [join(folder, "a.crt"), join(folder, "a.key")];
     const client = new Redlock("rediss://127.0.0.1:1", { tlsCert, tlsKey });
     assertHidden(client, [key]);
     assert.deepEqual(client.toJSON().options, { tlsCert: "a path", tlsKey: "a path" });
   });
 
-  test("when an option that was refused is in the error", () => {
+  test("in the error about a rejected option", () => {
     const text = key.toString();
     for (const tlsKey of [text, `${text}\ud800`, text.replace(/-----.*-----/g, "")]) {
       const make = () => new Redlock("rediss://a", { tlsCert: certificate, tlsKey });
@@ -134,7 +134,7 @@ describe("a client shows no secret", () => {
     }
   });
 
-  test("in any option that there is, or that will be", () => {
+  test("in any current or future option", () => {
     const { CLIENT, shownOptions } = require("../../bindings-node/dist/options.js");
     const given = { ...Object.fromEntries(clientOptions().map(({ name }) => [name, PASSWORD])) };
     const rules = { ...CLIENT, password: "string", other: "a kind of later" };
@@ -147,7 +147,7 @@ describe("a client shows no secret", () => {
   });
 });
 
-test("a lease, its errors and what channels and warnings tell of it do not show its token", async () => {
+test("a lease, its errors, channel messages and warnings hide its token", async () => {
   const client = new Redlock(`memory://${fresh()}`);
   const told = [];
   const listen = (message) => told.push(message);
@@ -176,7 +176,7 @@ test("a lease, its errors and what channels and warnings tell of it do not show 
   for (const name of channels) unsubscribe(name, listen);
 });
 
-test("an error, its causes and its nodes show no password", async () => {
+test("an error, its causes and its nodes hide the password", async () => {
   const nodes = [await freePort(), await freePort()].map(
     (port) => `redis://user:${PASSWORD}@127.0.0.1:${port}/1?client_name=a`,
   );
@@ -201,7 +201,7 @@ const METHODS = {
 METHODS.Lease.push("ttl", "keys", "signal", "fencingToken", Symbol.asyncDispose);
 METHODS.Redlock.push("stats", "leases", Symbol.asyncDispose);
 
-describe("a method that is called on something else than its object names the mistake", () => {
+describe("a method called on another object throws a clear error:", () => {
   for (const [kind, names] of Object.entries(METHODS)) {
     test(kind, async () => {
       const lock = client.lock(fresh());

@@ -29,7 +29,7 @@ async function says(promise, kind, ...words) {
   });
 }
 
-test("nodes that restarted, in the error, in inspect() and in the warning", async () => {
+test("restarted nodes are described with JavaScript option names", async () => {
   const urls = three.map((server) => server.url);
   const redlock = new Redlock(urls, { restartGuard: 600_000 });
   const lock = redlock.lock(fresh(), { ttl: 5000, wait: 0 });
@@ -46,14 +46,14 @@ test("nodes that restarted, in the error, in inspect() and in the warning", asyn
   redlock.close();
 });
 
-test("a key that holds data of another type", async () => {
+test("a key of another type is described with JavaScript option names", async () => {
   const [server] = three;
   const name = fresh();
   await server.cli("LPUSH", `lock:${name}`, "data");
   await says(new Redlock(server.url).lock(name).acquire(), "unsupported", "or keyPrefix)");
 });
 
-test("options that break a rule", async () => {
+test("invalid options are described with JavaScript option names", async () => {
   const redlock = new Redlock("memory://");
   const one = async (options) => redlock.lock("a", options);
   await says(one({ ttl: 1000, nodeTimeout: 1000 }), "invalid", "nodeTimeout is 1.000 s");
@@ -76,7 +76,7 @@ test("options that break a rule", async () => {
   await says(tls({ tlsServerName: "no name" }), "invalid", "tlsServerName is no name");
 });
 
-test("losses that an option or a method caused", async () => {
+test("losses are described with JavaScript option names", async () => {
   const redlock = new Redlock("memory://");
   const capped = await redlock.lock(fresh(), { ttl: 200, maxHold: 200 }).acquire();
   await eventually(() => assert.equal(capped.held, false));

@@ -13,11 +13,13 @@ async function heldLease() {
   return { redlock, name, lease };
 }
 
-test("leases() gives the objects that were handed out, young and old", async () => {
+test("leases() returns the same objects as acquire, new and old", async () => {
   const { redlock, name, lease } = await heldLease();
   // Its line is known once it is not new any more.
   const refused = () => redlock.lock(name).acquire({ wait: 0 });
-  await eventually(() => assert.rejects(refused(), { message: /acquired at .*watch\.test/ }));
+  await eventually(() =>
+    assert.rejects(refused(), { message: /acquired at .*loss-listeners\.test/ }),
+  );
   assert.equal(redlock.leases()[0], lease);
   const tried = await redlock.lock(fresh()).tryAcquire();
   const attached = await redlock.attach(name, lease.token);
@@ -30,7 +32,7 @@ test("leases() gives the objects that were handed out, young and old", async () 
   assert.deepEqual(redlock.leases(), []);
 });
 
-test("leases() has no lease that its caller does not have yet", async () => {
+test("leases() lists no lease before its caller receives it", async () => {
   const redlock = new Redlock(`memory://${fresh()}`);
   const handedOut = [];
   const seen = [];
@@ -46,7 +48,7 @@ test("leases() has no lease that its caller does not have yet", async () => {
   assert.equal(redlock.leases().length, 3);
 });
 
-test("everybody who asked is told of the loss, in the order of asking", async () => {
+test("every listener is notified of the loss in registration order", async () => {
   const { redlock, name, lease } = await heldLease();
   const told = [];
   lease.onLost((error) => told.push(["one", error.kind]));
@@ -61,7 +63,7 @@ test("everybody who asked is told of the loss, in the order of asking", async ()
   ]);
 });
 
-test("a release is no loss", async () => {
+test("a release is not a loss", async () => {
   const { redlock, lease } = await heldLease();
   const told = [];
   lease.onLost((error) => told.push(error));
@@ -95,7 +97,7 @@ describe("AsyncLocalStorage", () => {
     }
   };
 
-  test("onLost callbacks have that of their registration, each its own", async () => {
+  test("onLost callbacks run with the store of their registration", async () => {
     const seen = [];
     await alive(() =>
       lost(async (lease) => {
@@ -110,14 +112,14 @@ describe("AsyncLocalStorage", () => {
     assert.deepEqual(seen, ["one", "two"]);
   });
 
-  test("an onLost callback of a lost lease has it, too", async () => {
+  test("an onLost callback of a lost lease runs with its store", async () => {
     const lease = await shared.lock(fresh(), { ttl: 100, renew: false }).acquire();
     block(150);
     const register = () => new Promise((resolve) => lease.onLost(() => resolve(store.getStore())));
     assert.equal(await store.run("late", register), "late");
   });
 
-  test("listeners of lease.signal have that in which it was first asked for", async () => {
+  test("listeners of lease.signal run with the store of its first read", async () => {
     const listen = (lease) =>
       store.run("request", async () => {
         const { signal } = lease;
@@ -129,8 +131,8 @@ describe("AsyncLocalStorage", () => {
   });
 });
 
-describe("what onLost returns", () => {
-  test("takes the callback back, that one alone", async () => {
+describe("the function that onLost returns", () => {
+  test("removes only its own callback", async () => {
     const name = fresh();
     const lease = await shared.lock(name).acquire();
     const told = [];
@@ -147,7 +149,7 @@ describe("what onLost returns", () => {
     assert.deepEqual(told, ["same"]);
   });
 
-  test("takes back what would be called soon", async () => {
+  test("removes a callback that would run soon", async () => {
     const lease = await shared.lock(fresh(), { ttl: 100, renew: false }).acquire();
     block(150);
     const told = [];
@@ -156,7 +158,7 @@ describe("what onLost returns", () => {
     assert.deepEqual(told, []);
   });
 
-  test("a callback that throws keeps nobody else from being told", async () => {
+  test("a callback that throws does not stop the other callbacks", async () => {
     const name = fresh();
     const lease = await shared.lock(name).acquire();
     const failure = new Error("the callback's");

@@ -7,7 +7,7 @@ import { slow } from "./testing.mjs";
 
 slow(
   "a server is frozen for real time",
-  "a short lease's missed deadlines cost a long one nothing, not even its connection",
+  "missed deadlines of a short lease do not affect a long lease",
   async () => {
     const server = await Server.start();
     try {
@@ -36,7 +36,7 @@ slow(
 for (const verb of ["extend", "release"]) {
   slow(
     "a server is frozen for real time",
-    `${verb} on a frozen server fails in time, and close waits for nobody`,
+    `${verb} on a frozen server fails in time, and close does not wait`,
     async () => {
       const server = await Server.start();
       try {

@@ -8,9 +8,11 @@ import { describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);
 const shared = serverForSuite();
-const program = fileURLToPath(new URL("programs/scarce.mjs", import.meta.url));
+const program = fileURLToPath(new URL("programs/exhausted.mjs", import.meta.url));
 
-describe("the first use says what is scarce", { skip: process.platform === "win32" }, () => {
+describe("the first use reports the exhausted resource", {
+  skip: process.platform === "win32",
+}, () => {
   for (const [what, command, env] of [
     ["files", "ulimit -n 64;", {}],
     // A stack size that no thread of redlock can have.

@@ -1,4 +1,4 @@
-// Unusual values for options, names, tokens and signals: InvalidOption, with the thrown value as its cause.
+// Invalid values of options, names, tokens and signals: InvalidOption, with the thrown value as its cause.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
 import { eventually, fresh, refusal } from "./helper.mjs";
@@ -20,8 +20,8 @@ const revoked = () => {
 const TAKERS = {
   "new Redlock()": ["nodeTimeout", (options) => new Redlock("memory://", options)],
   "configure()": ["nodeTimeout", (options) => configure("memory://", options)],
-  "client.lock()": ["ttl", (options) => redlock.lock("odd", options)],
-  "lock()": ["ttl", (options) => lock("odd", options)],
+  "client.lock()": ["ttl", (options) => redlock.lock("name", options)],
+  "lock()": ["ttl", (options) => lock("name", options)],
   "acquire()": ["wait", (options) => redlock.lock(fresh()).acquire(options)],
   "client.using()": ["ttl", (options) => redlock.using(fresh(), options, () => assert.fail())],
   "withLock()": ["ttl", (options) => withLock(fresh(), options, () => assert.fail())],
@@ -51,21 +51,23 @@ function refused(use, words, cause) {
 
 for (const [call, [name, take]] of Object.entries(TAKERS)) {
   describe(`options of ${call}`, () => {
-    test("values of no use", async () => {
-      const odd = [null, Number.NaN, -1, 0.5, 10n, Symbol("ttl"), "5", {}, [], () => 1, true];
-      odd.push(new Number(1000), new Milliseconds(1000), new Date(), Object.create(null));
-      odd.push(Number.NEGATIVE_INFINITY, Number.MAX_VALUE, { constructor: { name: Symbol("x") } });
-      odd.push({ constructor: null }, Object.defineProperty({}, "constructor", { get: fail }));
-      for (const value of odd) await refused(() => take({ [name]: value }), [name], undefined);
+    test("invalid values are rejected", async () => {
+      const invalid = [null, Number.NaN, -1, 0.5, 10n, Symbol("ttl"), "5", {}, [], () => 1, true];
+      invalid.push(new Number(1000), new Milliseconds(1000), new Date(), Object.create(null));
+      invalid.push(Number.NEGATIVE_INFINITY, Number.MAX_VALUE, {
+        constructor: { name: Symbol("x") },
+      });
+      invalid.push({ constructor: null }, Object.defineProperty({}, "constructor", { get: fail }));
+      for (const value of invalid) await refused(() => take({ [name]: value }), [name], undefined);
     });
 
-    test("no options at all", async () => {
+    test("values that are not objects are rejected", async () => {
       for (const options of [null, 5n, Symbol("o"), "text", true, [], [{}]]) {
         await refused(() => take(options), ["options must be an object"], undefined);
       }
     });
 
-    test("getters and proxies that throw: the cause is kept", async () => {
+    test("errors of getters and proxies become the cause", async () => {
       const getter = Object.defineProperty({}, name, { get: fail, enumerable: true });
       await refused(() => take(getter), [`cannot read ${name}`], thrown);
       class Settings {}
@@ -81,9 +83,9 @@ for (const [call, [name, take]] of Object.entries(TAKERS)) {
 }
 
 for (const [call, take] of Object.entries(NAMED)) {
-  test(`names of ${call}`, async () => {
-    const odd = [undefined, null, 5, 5n, Symbol("name"), {}, () => 1, true, new String("a")];
-    odd.push(
+  test(`invalid names of ${call} are rejected`, async () => {
+    const invalid = [undefined, null, 5, 5n, Symbol("name"), {}, () => 1, true, new String("a")];
+    invalid.push(
       new Set(["a"]),
       [5],
       Object.assign(["a"], { length: 2 }),
@@ -91,7 +93,7 @@ for (const [call, take] of Object.entries(NAMED)) {
       ["a", null],
       "\ud800",
     );
-    for (const names of odd) await refused(() => take(names), ["must be a"], undefined);
+    for (const names of invalid) await refused(() => take(names), ["must be a"], undefined);
     await refused(
       () => take(Object.defineProperty(["a"], 0, { get: fail })),
       ["cannot read "],
@@ -102,7 +104,7 @@ for (const [call, take] of Object.entries(NAMED)) {
   });
 }
 
-test("options are read once, inherited ones too, and not again once they were checked", async () => {
+test("options are read once, including inherited ones", async () => {
   let read = 0;
   const changing = {
     get ttl() {
@@ -127,21 +129,21 @@ test("options are read once, inherited ones too, and not again once they were ch
 describe("signals", () => {
   const listens = { addEventListener: () => undefined, removeEventListener: () => undefined };
 
-  test("that are none", async () => {
-    const odd = [null, 5, "signal", {}, { aborted: false }, { ...listens, aborted: 0 }];
-    odd.push(
+  test("that are not AbortSignals are rejected", async () => {
+    const invalid = [null, 5, "signal", {}, { aborted: false }, { ...listens, aborted: 0 }];
+    invalid.push(
       { aborted: false, addEventListener: 5, removeEventListener: 5 },
       new AbortController(),
     );
-    for (const signal of odd) {
+    for (const signal of invalid) {
       const words = ["signal must be an AbortSignal"];
-      await refused(() => redlock.lock("odd").acquire({ signal }), words, undefined);
+      await refused(() => redlock.lock("name").acquire({ signal }), words, undefined);
     }
     const getter = Object.defineProperty({ ...listens }, "aborted", { get: fail });
-    await refused(() => redlock.lock("odd").acquire({ signal: getter }), ["signal"], thrown);
+    await refused(() => redlock.lock("name").acquire({ signal: getter }), ["signal"], thrown);
   });
 
-  test("that cannot be listened to: no key stays behind", async () => {
+  test("that reject a listener leave no key", async () => {
     const described = redlock.lock(fresh(), { ttl: 60_000 });
     const signal = { ...listens, aborted: false, addEventListener: fail };
     await refused(() => described.acquire({ signal }), ["cannot listen to the signal"], thrown);
@@ -153,7 +155,7 @@ describe("signals", () => {
     await lease.release();
   });
 
-  test("of other packages, without a reason", async () => {
+  test("of other packages may have no reason", async () => {
     const signal = Object.assign(new EventTarget(), { aborted: false });
     const described = redlock.lock(fresh());
     const lease = await described.acquire();
@@ -166,15 +168,15 @@ describe("signals", () => {
   });
 });
 
-test("tokens, functions and times", async () => {
+test("invalid tokens, functions and times are rejected", async () => {
   for (const token of ["", 5, null, {}, Symbol("t"), "\ud800", new String("a"), revoked()]) {
-    await assert.rejects(redlock.attach("odd", token), refusal(["token"]));
+    await assert.rejects(redlock.attach("name", token), refusal(["token"]));
   }
   const described = redlock.lock(fresh());
   for (const body of [undefined, null, 5, {}, "text", Symbol("b"), revoked()]) {
     await assert.rejects(described.using(body), refusal(["using()"]));
-    await assert.rejects(redlock.using("odd", {}, body), refusal(["using()"]));
-    await assert.rejects(withLock("odd", {}, body), refusal(["withLock()"]));
+    await assert.rejects(redlock.using("name", {}, body), refusal(["using()"]));
+    await assert.rejects(withLock("name", {}, body), refusal(["withLock()"]));
   }
   // No lock was acquired for an invalid body.
   const lease = await described.tryAcquire();
@@ -187,13 +189,13 @@ test("tokens, functions and times", async () => {
   await lease.release();
 });
 
-test("a long wrong text is cut", () => {
+test("a long invalid text is shortened in the message", () => {
   assert.throws(
-    () => redlock.lock("odd", { ttl: "x".repeat(1_000_000) }),
+    () => redlock.lock("name", { ttl: "x".repeat(1_000_000) }),
     ({ name, message }) => name === "InvalidOption" && message.length < 500,
   );
   assert.throws(
-    () => redlock.lock("odd", { ["x".repeat(1_000_000)]: 1 }),
+    () => redlock.lock("name", { ["x".repeat(1_000_000)]: 1 }),
     ({ name, message }) => name === "InvalidOption" && message.length < 500,
   );
 });

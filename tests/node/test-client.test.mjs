@@ -20,31 +20,28 @@ function isolated(name, body, options) {
   });
 }
 
-describe("an isolated client", () => {
-  test("is one of the package's clients, however it is loaded", () => {
+describe("a test client", () => {
+  test("is a Redlock in ES modules and CommonJS", () => {
     assert.ok(new TestRedlock() instanceof Redlock);
     assert.equal(require("redlock-native/testing").TestRedlock, TestRedlock);
     assert.throws(() => new TestRedlock({ ttl: 5 }), { kind: "invalid" });
   });
 
-  isolated(
-    "shares no lock with another one, and its node with who asks for that",
-    async (redlock) => {
-      const other = new TestRedlock();
-      const lease = await redlock.lock("job").acquire();
-      await other.using("job", (theirs) => assert.equal(theirs.held, true));
-      const same = new Redlock(redlock.nodes);
-      await assertRefused(same.lock("job"));
-      configure(redlock.nodes, { replace: true });
-      await assertRefused(lock("job"));
-      await lease.release();
-      await other.shutdown();
-    },
-  );
+  isolated("shares its node only with clients that use its nodes", async (redlock) => {
+    const other = new TestRedlock();
+    const lease = await redlock.lock("job").acquire();
+    await other.using("job", (theirs) => assert.equal(theirs.held, true));
+    const same = new Redlock(redlock.nodes);
+    await assertRefused(same.lock("job"));
+    configure(redlock.nodes, { replace: true });
+    await assertRefused(lock("job"));
+    await lease.release();
+    await other.shutdown();
+  });
 });
 
-describe("time passes:", () => {
-  isolated("whoever has less left loses the lock, and the next one has it", async (redlock) => {
+describe("advance():", () => {
+  isolated("leases with less time left are lost and the lock becomes free", async (redlock) => {
     const theirs = await redlock.hold("theirs", { ttl: 20_000 });
     const lease = await redlock.lock("job", { ttl: 10_000, renew: false }).acquire();
     await redlock.advance(4000);
@@ -60,7 +57,7 @@ describe("time passes:", () => {
     assert.equal(theirs.held, false);
   });
 
-  isolated("who waits gets what expires", async (redlock) => {
+  isolated("a waiter acquires the lock that expires", async (redlock) => {
     await redlock.hold("job", { ttl: 100_000 });
     const waiting = redlock.lock("job", { ttl: 100_000 }).acquire();
     await redlock.advance(100_000);
@@ -69,13 +66,13 @@ describe("time passes:", () => {
     await lease.release();
   });
 
-  isolated("nothing that is no time passes", async (redlock) => {
+  isolated("invalid times are rejected", async (redlock) => {
     for (const wrong of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
       await assert.rejects(redlock.advance(wrong), { kind: "invalid" });
     }
   });
 
-  test("in one test alone", async () => {
+  test("other test clients are not affected", async () => {
     const [redlock, other] = [new TestRedlock(), new TestRedlock()];
     const lease = await other.lock("job", { renew: false }).acquire();
     await redlock.advance(3_600_000);
@@ -84,9 +81,9 @@ describe("time passes:", () => {
   });
 });
 
-describe("held by another:", () => {
+describe("hold():", () => {
   isolated(
-    "nobody gets the lock until it is let go",
+    "the lock cannot be acquired until the other client releases it",
     async (redlock) => {
       const theirs = await redlock.hold("job", { ttl: 5000 });
       assert.equal(theirs.key, "app:job");
@@ -103,7 +100,7 @@ describe("held by another:", () => {
     { keyPrefix: "app:" },
   );
 
-  isolated("is refused at once where the lock is held", async (redlock) => {
+  isolated("fails immediately if the lock is held", async (redlock) => {
     const lease = await redlock.lock("job").acquire();
     await assert.rejects(redlock.hold("job"), { kind: "timeout" });
     assert.equal(lease.held, true);
@@ -111,8 +108,8 @@ describe("held by another:", () => {
   });
 });
 
-describe("lost now:", () => {
-  isolated("the holder has been told by every sign", async (redlock) => {
+describe("lose():", () => {
+  isolated("the holder is notified in every way before it resolves", async (redlock) => {
     const lease = await redlock.lock(["{a}1", "{a}2"]).acquire();
     const kept = await redlock.lock("kept").acquire();
     const told = [];
@@ -125,7 +122,7 @@ describe("lost now:", () => {
     await kept.release();
   });
 
-  isolated("a body under using() rejects with LockLost", async (redlock) => {
+  isolated("using() rejects with LockLost", async (redlock) => {
     const work = redlock.using("job", async ({ signal }) => {
       await redlock.lose("job");
       assert.equal(signal.aborted, true);
@@ -133,7 +130,7 @@ describe("lost now:", () => {
     await assert.rejects(work, { kind: "lost", reason: "missing" });
   });
 
-  isolated("lose of a lock that is not held, or is being released, ends", async (redlock) => {
+  isolated("resolves for a lock that is free or being released", async (redlock) => {
     assert.equal(await redlock.lose("job"), false);
     const lease = await redlock.lock("job").acquire();
     const releasing = lease.release();
@@ -142,8 +139,8 @@ describe("lost now:", () => {
   });
 });
 
-describe("unavailable:", () => {
-  isolated("every verb says so until the node recovers", async (redlock) => {
+describe("fail():", () => {
+  isolated("every method rejects until the node recovers", async (redlock) => {
     const lease = await redlock.lock("held", { ttl: 30_000 }).acquire();
     redlock.fail();
     const described = redlock.lock("job", { wait: 20 });
@@ -174,7 +171,7 @@ describe("unavailable:", () => {
     await lease.release();
   });
 
-  isolated("who waits gets the lock once the node recovers", async (redlock) => {
+  isolated("a waiter acquires the lock when the node recovers", async (redlock) => {
     redlock.fail();
     const acquiring = redlock.lock("job", { wait: 20_000 }).acquire();
     await waiting(redlock);
@@ -183,22 +180,19 @@ describe("unavailable:", () => {
     await (await acquiring).release();
   });
 
-  isolated(
-    "a lease that cannot be renewed is lost, and nobody else had it before",
-    async (redlock) => {
-      const lease = await redlock.lock("job", { ttl: 300 }).acquire();
-      const { signal } = lease;
-      redlock.fail();
-      const alive = setInterval(() => undefined, 1000);
-      await new Promise((resolve) => signal.addEventListener("abort", resolve));
-      clearInterval(alive);
-      assert.equal(signal.reason.reason, "expired");
-      redlock.recover();
-      await (await redlock.lock("job", { wait: 5000 }).acquire()).release();
-    },
-  );
+  isolated("a lease that cannot be renewed is lost before another acquire", async (redlock) => {
+    const lease = await redlock.lock("job", { ttl: 300 }).acquire();
+    const { signal } = lease;
+    redlock.fail();
+    const alive = setInterval(() => undefined, 1000);
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    clearInterval(alive);
+    assert.equal(signal.reason.reason, "expired");
+    redlock.recover();
+    await (await redlock.lock("job", { wait: 5000 }).acquire()).release();
+  });
 
-  isolated("what was granted stays granted to its holder", async (redlock) => {
+  isolated("a held lease stays held after the recovery", async (redlock) => {
     const lease = await redlock.lock("job", { ttl: 30_000 }).acquire();
     redlock.fail();
     redlock.recover();
@@ -207,7 +201,7 @@ describe("unavailable:", () => {
     await lease.release();
   });
 
-  test("the end of the client is the end of what it played", async () => {
+  test("shutdown and close end the simulated failures and holders", async () => {
     const redlock = new TestRedlock();
     await redlock.hold("other");
     const lease = await redlock.lock("job").acquire();

@@ -26,7 +26,7 @@ async function protectedServer() {
 /** Redis 6.2 allows everyone to debug it, and does not start with an unknown option. */
 const old = /v=6\./.test(execFileSync(PROGRAM, ["--version"]));
 
-const sick = {
+const FAILURES = {
   NOAUTH: async () => (await protectedServer()).url,
   WRONGPASS: async () => login(await protectedServer(), ":wr0ng-s3cret"),
   NOPERM: async () => {
@@ -74,10 +74,10 @@ const sick = {
   },
 };
 
-for (const [cause, start] of Object.entries(sick)) {
+for (const [cause, start] of Object.entries(FAILURES)) {
   const own = ["NOAUTH", "NOPERM"].includes(cause.trim()) ? unlessLeast("a user of its own") : {};
   test(
-    `${cause.trim()}: acquire and tryAcquire say so, and inspect sees no holder`,
+    `${cause.trim()}: acquire and tryAcquire report it, inspect shows no holder`,
     own,
     async () => {
       const redlock = new Redlock(await start(), { connectTimeout: 2000 });
@@ -98,8 +98,8 @@ for (const [cause, start] of Object.entries(sick)) {
   );
 }
 
-test("a wrong password ends an acquire that waits without a limit", async () => {
-  const redlock = new Redlock(await sick.WRONGPASS());
+test("a wrong password ends an unlimited wait", async () => {
+  const redlock = new Redlock(await FAILURES.WRONGPASS());
   await assert.rejects(redlock.lock(fresh()).acquire(), (error) => {
     assert.equal(error.kind, "unavailable");
     assert.match(error.message, /WRONGPASS/);
@@ -108,7 +108,7 @@ test("a wrong password ends an acquire that waits without a limit", async () => 
   redlock.close();
 });
 
-test("a cluster ends an acquire that waits without a limit", async () => {
+test("an unexpected cluster ends an unlimited wait", async () => {
   // One of two nodes. The other one has all keys.
   const cluster = () => started("--cluster-enabled", "yes");
   const [one, two] = await Promise.all([cluster(), cluster()]);

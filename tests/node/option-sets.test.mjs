@@ -30,8 +30,8 @@ const REFUSED = {
   twice: [["a", "a"], "given twice"],
 };
 
-describe("locks with the same options share them", () => {
-  test("and have names of their own", async () => {
+describe("locks with the same options share an option set", () => {
+  test("with separate names", async () => {
     for (const [about, name] of Object.entries(NAMES)) {
       const first = client.lock(name);
       assert.deepEqual(
@@ -54,7 +54,7 @@ describe("locks with the same options share them", () => {
     }
   });
 
-  test("and each is checked", async () => {
+  test("with checks for each name", async () => {
     configure(`memory://${fresh()}`, { replace: true });
     for (const made of [(names) => client.lock(names), (names) => lock(names)]) {
       made("usual");
@@ -67,7 +67,7 @@ describe("locks with the same options share them", () => {
     assert.throws(() => braces.lock(":fence"), refusal(["fencing tokens of another lock"]));
   });
 
-  test("while another set of options is another one", async () => {
+  test("while other options use another set", async () => {
     const ttls = [1000, 2000, 1000, 3000];
     const leases = await Promise.all(
       ttls.map((ttl) => client.lock(fresh(), { ttl, renew: ttl !== 3000 }).acquire()),
@@ -83,7 +83,7 @@ describe("locks with the same options share them", () => {
     await client.releaseAll();
   });
 
-  test("however many sets there are", async () => {
+  test("with any number of sets", async () => {
     const locks = Array.from({ length: 500 }, (_, at) => client.lock("many", { wait: at }));
     for (const [at, each] of locks.entries()) assert.equal(each.toJSON().options.wait, at);
     await (await locks[0].acquire()).release();
@@ -100,7 +100,7 @@ describe("locks with the same options share them", () => {
     await Promise.all(leases.map((lease) => lease.release()));
   });
 
-  test("of the default client, whichever that is", async () => {
+  test("of the current default client", async () => {
     const made = lock("job");
     configure(`memory://${fresh()}`, { replace: true, keyPrefix: "one:" });
     assert.equal(made.key, "one:job");

@@ -14,7 +14,7 @@ before(async () => {
 });
 after(() => Promise.all(five.map((server) => server.stop())));
 
-test("a young node says when it votes", async () => {
+test("a restarted node reports when it votes again", async () => {
   const urls = five.map((server) => server.url);
   const redlock = new Redlock(urls, { restartGuard: 600_000 });
   const lock = redlock.lock(fresh(), { ttl: 5000, wait: 0 });
@@ -39,7 +39,7 @@ test("a young node says when it votes", async () => {
   redlock.close();
 });
 
-test("rolling restarts leave the lease on every node", async () => {
+test("rolling restarts keep the lease on every node", async () => {
   const urls = five.map((server) => server.url);
   // Without the guard, the servers may be young. The TTL is long enough for a busy machine.
   const redlock = new Redlock(urls, { restartGuard: 0 });
@@ -61,19 +61,23 @@ test("rolling restarts leave the lease on every node", async () => {
   redlock.close();
 });
 
-test("one server twice is no quorum", unlessLeast("+select, for a database"), async () => {
-  const twice = [five[0].url, `${five[0].url}/1`];
-  const lock = new Redlock(twice, { restartGuard: 0 }).lock(fresh(), { wait: 1000 });
-  await assert.rejects(lock.acquire(), { name: "InvalidOption", message: /same server/ });
-  // With a third URL there is a quorum without the second one. A warning is logged.
-  warnings.length = 0;
-  const redlock = new Redlock([...twice, five[1].url], { restartGuard: 0 });
-  await redlock.using(fresh(), () => undefined);
-  await eventually(() => assert.ok(said("same server"), warnings));
-  redlock.close();
-});
+test(
+  "one server listed twice is not a quorum",
+  unlessLeast("+select, for a database"),
+  async () => {
+    const twice = [five[0].url, `${five[0].url}/1`];
+    const lock = new Redlock(twice, { restartGuard: 0 }).lock(fresh(), { wait: 1000 });
+    await assert.rejects(lock.acquire(), { name: "InvalidOption", message: /same server/ });
+    // With a third URL there is a quorum without the second one. A warning is logged.
+    warnings.length = 0;
+    const redlock = new Redlock([...twice, five[1].url], { restartGuard: 0 });
+    await redlock.using(fresh(), () => undefined);
+    await eventually(() => assert.ok(said("same server"), warnings));
+    redlock.close();
+  },
+);
 
-test("a server that may evict is warned about", async () => {
+test("a server that may evict keys causes a warning", async () => {
   const [server] = five;
   await server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
   const redlock = new Redlock(server.url);

@@ -6,7 +6,7 @@ import { test } from "./testing.mjs";
 
 const redlock = new Redlock("memory://", { keyPrefix: "p:" });
 
-test("a lock knows its names, as they were given", () => {
+test("a lock returns its names as they were passed", () => {
   const [a, b] = [fresh(), fresh()];
   const both = redlock.lock([b, a]);
   assert.deepEqual(
@@ -22,7 +22,7 @@ test("a lock knows its names, as they were given", () => {
   assert.throws(() => (both.names = []), TypeError);
 });
 
-test("names of a lock of the default client are known before there is one", () => {
+test("a lock of the default client has names before the client exists", () => {
   const described = lock(["a", "b"]);
   assert.deepEqual(described.names, ["a", "b"]);
   // The default client was not used by that.
@@ -30,7 +30,7 @@ test("names of a lock of the default client are known before there is one", () =
   assert.deepEqual(described.keys, ["q:a", "q:b"]);
 });
 
-test("a lease knows its keys, while it is held and afterwards", async () => {
+test("a lease returns its keys while it is held and afterwards", async () => {
   const [a, b] = [fresh(), fresh()];
   for (const names of [a, [a, b]]) {
     const described = redlock.lock(names);
@@ -44,7 +44,7 @@ test("a lease knows its keys, while it is held and afterwards", async () => {
   }
 });
 
-test("a lease knows its ttl in milliseconds, and what extend made of it", async () => {
+test("a lease returns its ttl in milliseconds, including after extend", async () => {
   const plain = await redlock.lock(fresh()).acquire();
   assert.equal(plain.ttl, 10_000);
   await plain.release();
@@ -64,7 +64,7 @@ test("a lease knows its ttl in milliseconds, and what extend made of it", async 
   assert.throws(() => (lease.ttl = 1), TypeError);
 });
 
-test("a lost lease still knows its keys and its ttl", async () => {
+test("a lost lease still returns its keys and its ttl", async () => {
   const described = redlock.lock(fresh(), { ttl: 100, renew: false });
   const lease = await described.acquire();
   block(150);
