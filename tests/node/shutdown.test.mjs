@@ -197,7 +197,7 @@ test("without a server shutdown() rejects in time and a scope warns", async (con
 test("shutdown() rejects an invalid timeout", async () => {
   const redlock = new Redlock("memory://");
   for (const timeout of [-1, 0.5, "1s", null, {}, Number.NaN, 10n]) {
-    await assert.rejects(redlock.shutdown(timeout), refusal(["timeout is ", "must be"]));
+    await assert.rejects(redlock.shutdown(timeout), refusal(["timeout", "must be"]));
   }
   await assert.rejects(
     redlock.shutdown(Number.POSITIVE_INFINITY),
