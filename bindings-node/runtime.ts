@@ -31,7 +31,7 @@ import { tellOfStep, wantedSteps } from "./steps.js";
 import { pass, throwLater } from "./warnings.js";
 
 /**
- * Number of calls to send before all are recorded, so that the servers work while JavaScript continues. docs/speed.md
+ * Number of calls to send before all are recorded, so that the servers work while JavaScript continues. docs/contributing/speed.md
  * has the measurements.
  */
 const ENOUGH = CALLS / 8;

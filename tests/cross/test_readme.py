@@ -65,7 +65,7 @@ def test_over_a_real_server(extension: str, five: list[Server]) -> None:
     assert five[0].get("lock:orders:42") is None
 
 
-PAGES = [ROOT / "README.md", ROOT / "tests/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "tests/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES += [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 
 
