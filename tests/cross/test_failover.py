@@ -1,7 +1,8 @@
 """Sentinel fails over under a holder in each language: the holder at each time, and how soon the old holder is
 notified.
 
-RUNS=7 (make soak-failover) repeats each case that often in each language, and prints the table of docs/contributing/testing.md.
+RUNS=7 (make soak-failover) repeats each case that often in each language, and prints the table of
+docs/contributing/testing.md.
 """
 
 import os
