@@ -57,6 +57,8 @@ function packMain(platforms) {
   const file = join(scratch, "package", "package.json");
   const { devDependencies, scripts, napi, ...published } = readJson(file);
   writeJson(file, { ...published, optionalDependencies: platforms });
+  // The repository's README begins with Python.
+  copyFileSync(join(root, "bindings-node", "README.md"), join(scratch, "package", "README.md"));
   console.log(pack(join(scratch, "package"), target));
 }
 

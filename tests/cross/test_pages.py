@@ -18,8 +18,9 @@ RUN = {
     "python": ([sys.executable, "-W", "error", "-c"], r"^ *print\(.*\)  # (.*)$"),
     "js": (["node", "--input-type=module", "--eval"], r"^ *console\.log\(.*\); // (.*)$"),
 }
-#: Run by tests/node/pages.test.mjs, which compiles `ts` first, and by cargo and test_readme.py.
-ELSEWHERE = {"README.md": {"rust"}, "docs/node.md": {"ts"}, "docs/rust.md": {"rust"}}
+#: Run by tests/node/pages.test.mjs, which compiles `ts` first, and by cargo and test_readme.py. Commands that install
+#: something are run by `make test-packages`.
+ELSEWHERE = {"README.md": {"rust", "sh"}, "docs/node.md": {"ts"}, "docs/rust.md": {"rust"}}
 PAGES = ["README.md", "docs/python.md", "docs/node.md", "docs/rust.md"]
 
 

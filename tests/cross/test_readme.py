@@ -33,10 +33,20 @@ def test_readme_shows_the_file(extension: str) -> None:
 
 
 def test_same_words_in_three_languages() -> None:
-    """The comments differ only where the languages do: throw, raise, fail, and block, drop."""
+    """The comments differ only where the languages do: throw, raise, fail, and block, function, drop."""
     comments = [re.findall(r"(?:#|//) (.*)", example(extension)) for extension in FENCES]
     assert len({len(each) for each in comments}) == 1
-    assert len({tuple(each[:2]) for each in comments}) == 1
+    assert len({each[0] for each in comments}) == 1
+
+
+def test_readmes_of_the_packages_are_current() -> None:
+    """scripts/readmes generates them."""
+    done = subprocess.run([ROOT / "scripts/readmes", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 130
 
 
 def run(extension: str, source: str, folder: Path) -> str:
@@ -65,7 +75,8 @@ def test_over_a_real_server(extension: str, five: list[Server]) -> None:
     assert five[0].get("lock:orders:42") is None
 
 
-PAGES = [ROOT / "README.md", ROOT / "tests/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if ".venv" not in page.parts]
+PAGES = [ROOT / "README.md", *ROOT.glob("*/README.md"), *DOCS]
 PAGES += [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 
 
@@ -91,7 +102,9 @@ def test_every_table_is_whole(page: Path) -> None:
 
 
 def test_every_option_has_a_row() -> None:
-    documented = set(re.findall(r"`(\w+)`", " ".join(rows(section("README.md", "Options")))))
+    documented = set(
+        re.findall(r"`(\w+)`", " ".join(rows((ROOT / "docs/reference/options.md").read_text())))
+    )
     given = {*inspect.signature(redlock.Redlock).parameters}
     given |= {*inspect.signature(redlock.Redlock.lock).parameters}
     assert documented == given - {"self", "name", "nodes", "args", "kwargs"}
