@@ -78,7 +78,7 @@ test-slow: build-release ##! run the slow tier: tests that need real seconds or 
 	@$(PY) scripts/test --slow
 
 .PHONY: test-acl
-test-acl: build ## run the tests that use a server as a user with only the permissions of docs/security.md
+test-acl: build ## run the tests that use a server as a user with only the permissions of docs/operate/security.md
 	@scripts/test-acl
 
 .PHONY: test-servers
@@ -98,12 +98,12 @@ check-targets: ## check that the crate compiles for Windows, macOS, ARM and musl
 	@scripts/targets
 
 .PHONY: test-migration
-test-migration: build ## test against eight other lock libraries on the same keys (docs/migrating-from.md)
+test-migration: build ## test against eight other lock libraries on the same keys (docs/migrate)
 	@tests/migration/setup
 	$(PY) -m pytest tests/migration
 
 .PHONY: test-replay
-test-replay: build ## replay the test cases of other Node.js lock libraries (docs/migrating-from.md)
+test-replay: build ## replay the test cases of other Node.js lock libraries (docs/contributing/replayed-tests.md)
 	node --test --test-reporter=spec $(wildcard tests/node/replay/*.test.mjs)
 
 .PHONY: test-frameworks
@@ -211,7 +211,7 @@ measure-loss: build ## cut holders off CUTS times each way and measure how soon 
 	RUNS=$(CUTS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_told.py tests/cross/test_loss.py
 
 .PHONY: measure-cluster
-measure-cluster: build ## fail a Redis Cluster over CUTS times under a holder and move its slot 50 times (docs/cluster.md)
+measure-cluster: build ## fail a Redis Cluster over CUTS times under a holder and move its slot 50 times (docs/operate/cluster.md)
 	RUNS=$(CUTS) REDLOCK_TEST_TIER=all $(PY) -m pytest -q -s tests/cross/test_cluster.py
 
 ##@ Documentation

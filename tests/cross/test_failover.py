@@ -142,7 +142,8 @@ def test_a_holder_cut_off_with_its_primary_keeps_what_others_get_without(
         holder, contender = cut_off(language, service, name, stack, {})
         taken = contender.receive()
         assert taken["ok"], taken
-        # The limit stated in docs/sentinel.md: the holder gets no notification, and its primary continues to run.
+        # The limit stated in docs/operate/sentinel.md: the holder gets no notification, and its primary
+        # continues to run.
         assert holder.must("held")["held"]
 
 

@@ -1,4 +1,4 @@
-"""Every test that docs/contributing/faults.md and docs/operations.md name exists in the given file."""
+"""Every test that docs/contributing/faults.md and setups.md name exists in the given file."""
 
 import re
 
@@ -17,9 +17,9 @@ def test_every_test_that_the_list_names_exists() -> None:
     assert not missing
 
 
-def test_every_test_that_operations_names_is_in_its_file() -> None:
+def test_every_test_of_a_setup_is_in_its_file() -> None:
     """Checks references of the form `file`: `test`, `test` and so on."""
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs/contributing/setups.md").read_text()
     found = 0
     for match in re.finditer(
         r"`([a-z_]+\.(?:rs|py))`(?: in `([a-z/]+)`)?:\s+((?:`\w+`(?:, )?)+)", page

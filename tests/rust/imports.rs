@@ -405,7 +405,11 @@ pub(crate) fn documented(folder: &str) -> Vec<String> {
 
 #[test]
 fn the_documents_show_the_same_order() {
-    assert_eq!(documented("core/src"), CORE, "docs/contributing/architecture.md and the list disagree");
+    assert_eq!(
+        documented("core/src"),
+        CORE,
+        "docs/contributing/architecture.md and the list disagree"
+    );
 }
 
 #[test]

@@ -120,7 +120,11 @@ fn a_file_of_the_node_binding_calls_only_what_is_below_it() {
 #[test]
 fn the_documents_show_the_orders_of_the_node_binding() {
     for (folder, order) in [("bindings-node/src", RUST), ("bindings-node", TYPESCRIPT)] {
-        assert_eq!(documented(folder), order, "docs/contributing/architecture.md and the list disagree");
+        assert_eq!(
+            documented(folder),
+            order,
+            "docs/contributing/architecture.md and the list disagree"
+        );
     }
 }
 

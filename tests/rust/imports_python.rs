@@ -154,7 +154,11 @@ fn native_code_names_only_the_classes_of_python_s_errors() {
 #[test]
 fn the_documents_show_the_orders_of_the_python_binding() {
     for (folder, order) in [("bindings-python/src", RUST), ("bindings-python/python", PYTHON)] {
-        assert_eq!(documented(folder), order, "docs/contributing/architecture.md and the list disagree");
+        assert_eq!(
+            documented(folder),
+            order,
+            "docs/contributing/architecture.md and the list disagree"
+        );
     }
 }
 

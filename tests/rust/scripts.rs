@@ -211,7 +211,7 @@ async fn a_delete_that_was_lost_is_paid() {
     }
 }
 
-/// The minimum rights of a user on Valkey 9: `docs/security.md`.
+/// The minimum rights of a user on Valkey 9: `docs/operate/security.md`.
 #[cfg(feature = "delifeq")]
 const LEAST: &str = include_str!("../vectors/rights_without_scripts.txt").trim_ascii_end();
 

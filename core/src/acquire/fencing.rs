@@ -12,7 +12,7 @@ use crate::node::{Fencing, Vote, hash_tag};
 use crate::quorum::Collect;
 use crate::text::shown;
 
-/// What tells a fence key from its lock's; whoever repairs one by hand types it (docs/fencing.md).
+/// What tells a fence key from its lock's; whoever repairs one by hand types it (docs/concepts/fencing.md).
 const SUFFIX: &str = ":fence";
 
 /// The key beside a lock key that keeps its last fencing token: in the same hash slot, so that one script may

@@ -62,7 +62,7 @@ pub(super) fn without_arguments(text: &str) -> &str {
 
 /// Explains the error of the fencing scripts.
 const FENCE_HINT: &str =
-    " (it stores a fencing token that no client can have stored; see docs/fencing.md, \"Repair\")";
+    " (it stores a fencing token that no client can have stored; see docs/concepts/fencing.md, \"Repair\")";
 
 /// Returns the error of a server, with a hint if its text is not enough.
 pub(super) fn refusal(text: &str) -> Fault {
@@ -82,9 +82,9 @@ pub(super) fn refusal(text: &str) -> Fault {
         }
         "NOPERM" => {
             " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys, or other rights with \
-             scripts off; see docs/security.md)"
+             scripts off; see docs/operate/security.md)"
         }
-        "CLUSTERDOWN" => " (no server has the key's hash slot; see docs/cluster.md)",
+        "CLUSTERDOWN" => " (no server has the key's hash slot; see docs/operate/cluster.md)",
         "NOAUTH" => " (add the password to the node's URL)",
         "READONLY" => " (the server is a replica)",
         "MOVED" | "ASK" | "CROSSSLOT" => {

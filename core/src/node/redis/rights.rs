@@ -182,6 +182,6 @@ fn denied(name: &str, answer: &Value) -> Option<Fault> {
     // For `EXEC`, the denial is part of another error.
     ((error.code() == "NOPERM" || details.contains("NOPERM")) && about).then(|| {
         let text = format!("the node's user may not run {name}, which every lock needs: ");
-        Fault::new(text).saying(details, " (docs/security.md lists all rights)").refused()
+        Fault::new(text).saying(details, " (docs/operate/security.md lists all rights)").refused()
     })
 }
