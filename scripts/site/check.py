@@ -1,8 +1,9 @@
-"""Checks every link, image and anchor of the built site, and that no page loads anything from elsewhere."""
+"""Checks every link, image, anchor and heading of the built site, and that no page loads anything from elsewhere."""
 
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -15,10 +16,13 @@ class Links(HTMLParser):
         self.links: list[str] = []
         self.loaded: list[str] = []
         self.anchors: set[str] = set()
+        self.headings: list[int] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
+        if len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
+            self.headings.append(int(tag[1]))
         self.anchors |= {value for name in ("id", "name") if (value := given.get(name))}
         address = given.get("href") or given.get("src")
         if address is None or given.get("rel") in ("canonical", "edit", "prev", "next"):
@@ -33,6 +37,11 @@ def broken(site: Path) -> Iterator[str]:
     count = 0
     for file, page in pages.items():
         shown = file.relative_to(site)
+        if file.name != "404.html" and page.headings.count(1) != 1:
+            yield f"{shown}: {page.headings.count(1)} headings of level 1"
+        for before, level in pairwise(page.headings):
+            if level > before + 1:
+                yield f"{shown}: a heading of level {level} follows one of level {before}"
         for address in page.loaded:
             if urlsplit(address).netloc:
                 yield f"{shown}: loads {address}"

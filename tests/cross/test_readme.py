@@ -45,6 +45,14 @@ def test_readmes_of_the_packages_are_current() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_comparison_says_the_same_on_its_page() -> None:
+    page = rows((ROOT / "docs/concepts/comparison.md").read_text())
+    table = section("README.md", "redlock-native").split("\n\n")
+    (table,) = [part for part in table if part.startswith("| |")]
+    assert rows(table).items() <= page.items()
+    assert len(rows(table)) > 8
+
+
 def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 130
 

@@ -4,7 +4,10 @@ import { readFileSync } from "node:fs";
 import { callbackify, promisify } from "node:util";
 import { test } from "../testing.mjs";
 
-const page = readFileSync(new URL("../../../docs/contributing/replayed-tests.md", import.meta.url), "utf8");
+const page = readFileSync(
+  new URL("../../../docs/contributing/replayed-tests.md", import.meta.url),
+  "utf8",
+);
 export const VERDICTS = ["same", "better", "differs", "no equivalent"];
 
 /** The rows of one library's table. */
