@@ -316,6 +316,32 @@ fn a_node_that_fails_again_at_once_is_in_the_same_outage() {
 }
 
 #[test]
+fn frequent_outages_are_logged_at_growing_intervals_with_their_number() {
+    let _turn = turn(LevelFilter::INFO);
+    let clock = TestClock::new();
+    let redlock = TestRedlock::with_clock(&clock).unwrap();
+    block_on(async {
+        for _ in 0..100 {
+            redlock.fail();
+            redlock.lock("job").try_acquire().await.unwrap_err();
+            clock.advance(millis(2000)).await;
+            redlock.lock("job").try_acquire().await.unwrap_err();
+            redlock.recover();
+            drop(redlock.lock("job").try_acquire().await.unwrap());
+            clock.advance(millis(4000)).await;
+        }
+        // Behind all records so far.
+        drop(redlock.lock("flush").ttl(Duration::from_secs(7200)).try_acquire().await.unwrap());
+    });
+    said("a ttl above one hour", 1);
+    // At 2, 8, 14, 20, 32, 50, 86, 152, 284 and 542 s.
+    let records = now("unavailable for ");
+    assert_eq!((records.len(), now("available again after ").len()), (10, 10));
+    let last = &records[9].fields["message"];
+    assert!(last.contains("(42 similar records were omitted before)"), "{last}");
+}
+
+#[test]
 fn an_outage_of_a_node_that_no_quorum_needs_is_logged() {
     let _turn = turn(LevelFilter::INFO);
     let mut servers = crate::support::servers(3);

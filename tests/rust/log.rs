@@ -20,7 +20,7 @@ use tracing::{Event, Metadata, Subscriber, span};
 use tracing_core::span::Current;
 
 use support::{
-    Gateway, Proxy, RIGHTS, Server, block_on, client, eventually_blocking, millis, within,
+    Gateway, Proxy, RIGHTS, Server, Verdict, block_on, client, eventually_blocking, millis, within,
 };
 
 /// What the subscriber does with an event.
@@ -396,5 +396,54 @@ fn what_a_proxy_does_not_support_is_logged_in_one_record() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     for word in ["WARN", "HELLO", "CLIENT SETNAME", "CLIENT TRACKING", "SCRIPT LOAD", "EVAL"] {
         assert!(lines[0].contains(word), "{word}: {lines:?}");
+    }
+}
+
+#[test]
+fn features_are_logged_when_they_are_lost_and_found_again() {
+    let _turn = Turn::take();
+    let server = Server::start();
+    let left = Arc::new(AtomicU64::new(2));
+    let closes = Arc::clone(&left);
+    let one_less = |left: u64| left.checked_sub(1);
+    let gateway = Gateway::to(server.port, move |words, _| {
+        let is_left = || closes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
+        if words[0] == "HELLO" && is_left() { Verdict::Close } else { Verdict::Pass }
+    });
+    // Records that follow each other closely would be omitted.
+    let builder = Redlock::builder([gateway.url()]).clock(Arc::new(Fast));
+    let redlock = builder.node_timeout(Duration::from_secs(1000)).build().unwrap();
+    for count in 1..=3 {
+        left.store(2, Ordering::SeqCst);
+        server.ask("CLIENT KILL TYPE normal");
+        block_on(redlock.lock("job").inspect()).ok();
+        for words in
+            ["a proxy before it, does not support HELLO", "the server supports all commands now"]
+        {
+            assert_eq!(said(words, count).len(), count);
+        }
+    }
+}
+
+#[test]
+fn what_each_connection_finds_again_is_logged_once() {
+    let _turn = Turn::take();
+    let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
+    let builder = Redlock::builder([server.url()]).restart_guard(Duration::from_secs(36_000));
+    let redlock = builder.build().unwrap();
+    for count in 1..=10 {
+        server.ask("CLIENT KILL TYPE normal");
+        eventually_blocking("a new connection", || {
+            block_on(redlock.lock("job").inspect()).is_ok() && redlock.stats().reconnects >= count
+        });
+    }
+    // Behind all records so far.
+    let flush = redlock.lock("flush").ttl(Duration::from_secs(7200)).wait(Duration::ZERO);
+    block_on(flush.acquire()).unwrap_err();
+    said("a ttl above one hour", 1);
+    for words in ["may evict lock keys", "votes again in"] {
+        let node = format!(":{}", server.port);
+        let about = said(words, 1).into_iter().filter(|line| line.contains(&node)).count();
+        assert_eq!(about, 1, "{words}");
     }
 }

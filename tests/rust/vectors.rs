@@ -81,7 +81,7 @@ fn the_default_clients_nodes() {
         ),
     ];
     for (nodes, url, expected) in cases {
-        assert_eq!(default_nodes(nodes, url), expected);
+        assert_eq!(default_nodes(nodes, url).unwrap(), expected);
     }
 }
 

@@ -102,8 +102,8 @@ impl Nodes {
             let now = || self.clock.now();
             match answer {
                 Some(Ok(_)) => outage.replied(node.url(), now),
-                // A wrong option is not an outage. The caller gets the error.
-                Some(Err(fault)) if fault.permanent().is_some() => {}
+                // A wrong option or login is not an outage. The caller gets the error.
+                Some(Err(fault)) if fault.remedy() >= Remedy::Confirmed => {}
                 Some(Err(fault)) => outage.failed(node.url(), now(), fault),
                 None => {
                     if let Some(timeout) = timeout.filter(|_| votes.is_silence_counted()) {

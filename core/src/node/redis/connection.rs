@@ -105,7 +105,7 @@ impl Connection {
                     // The client is gone, and every command has its result.
                     let End::Broken { fault, idle } = end else { return };
                     forgotten = idle;
-                    if self.context.clock.now().since(opened) > GOOD {
+                    if idle || self.context.clock.now().since(opened) > GOOD {
                         pause = Duration::ZERO;
                     }
                     // Notifications may have been lost.
