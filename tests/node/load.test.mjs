@@ -61,8 +61,17 @@ test("a variable with an invalid URL is named", async () => {
     const { lock } = require("redlock-native");
     lock("a").acquire().catch((error) => console.log(error.code, error.message))`;
   for (const variable of ["REDIS_URL", "REDLOCK_NODES"]) {
-    const env = { ...process.env, REDIS_URL: "", REDLOCK_NODES: "", [variable]: "redis://b:s3cret" };
-    const { stdout } = await run(process.execPath, ["-e", code], { cwd: root, env, timeout: 10_000 });
+    const env = {
+      ...process.env,
+      REDIS_URL: "",
+      REDLOCK_NODES: "",
+      [variable]: "redis://b:s3cret",
+    };
+    const { stdout } = await run(process.execPath, ["-e", code], {
+      cwd: root,
+      env,
+      timeout: 10_000,
+    });
     assert.ok(stdout.includes(`the environment variable ${variable} is wrong: `), stdout);
     assert.ok(!stdout.includes("s3cret"), stdout);
   }

@@ -24,8 +24,7 @@ const ABOVE: u64 = 1 << 53;
 /// It must not become the base of all later tokens.
 const LEAP: u64 = 100 * 31_557_600 * 1_000_000;
 /// The error of a node that stores or returns a token that the rule cannot produce.
-pub(crate) const IMPOSSIBLE: &str =
-    "it returned a fencing token that no client can have stored. See docs/concepts/fencing.md, \"Repair\"";
+pub(crate) const IMPOSSIBLE: &str = "it returned a fencing token that no client can have stored. See docs/concepts/fencing.md, \"Repair\"";
 
 /// How a command treats the fencing token of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

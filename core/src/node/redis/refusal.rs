@@ -61,8 +61,7 @@ pub(super) fn without_arguments(text: &str) -> &str {
 }
 
 /// Explains the error of the fencing scripts.
-const FENCE_HINT: &str =
-    " (it stores a fencing token that no client can have stored; see docs/concepts/fencing.md, \"Repair\")";
+const FENCE_HINT: &str = " (it stores a fencing token that no client can have stored; see docs/concepts/fencing.md, \"Repair\")";
 
 /// Returns the error of a server, with a hint if its text is not enough.
 pub(super) fn refusal(text: &str) -> Fault {
