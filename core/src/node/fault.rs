@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn only_repeated_refusals_are_permanent() {
-        let soon = CONFIRMED_AFTER - Duration::from_millis(1);
+        let soon = CONFIRMED_AFTER.saturating_sub(Duration::from_millis(1));
         for (fault, worked, after, at_first, later) in [
             (Fault::new(""), true, Duration::MAX, Remedy::Retry, Remedy::Retry),
             (Fault::new("").refused(), false, soon, Remedy::Retry, Remedy::Confirmed),

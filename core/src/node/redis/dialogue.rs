@@ -54,10 +54,17 @@ pub(super) struct Dialogue {
     retry: Retry,
     /// Whether it was logged that the server refuses deletes.
     refusal_said: bool,
-    /// Whether commands wait until the server has replied to a probe.
-    probing: bool,
-    /// Whether commands wait for another connection.
-    leaving: bool,
+    /// Why commands wait, if they do.
+    pause: Option<Pause>,
+}
+
+/// Why the commands of a connection wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    /// A probe was sent after a silence and has no reply yet.
+    Probe,
+    /// Another connection is to replace this one.
+    Replacement,
 }
 
 impl Dialogue {
@@ -87,8 +94,7 @@ impl Dialogue {
             retry: Retry::default(),
             odd: 0,
             refusal_said: false,
-            probing: false,
-            leaving: false,
+            pause: None,
             context,
         }
     }
@@ -102,22 +108,22 @@ impl Dialogue {
 
     /// Whether commands must wait, because a probe was sent after a silence and has no reply yet.
     pub(super) fn is_probing(&self) -> bool {
-        self.probing
+        self.pause == Some(Pause::Probe)
     }
 
     /// Lets all further commands wait for another connection.
     pub(super) fn leave(&mut self) {
-        self.leaving = true;
+        self.pause = Some(Pause::Replacement);
     }
 
     /// Whether another connection is to replace this one.
     pub(super) fn is_leaving(&self) -> bool {
-        self.leaving
+        self.pause == Some(Pause::Replacement)
     }
 
     /// Whether commands must wait, for the reply to a probe or for another connection.
     pub(super) fn is_paused(&self) -> bool {
-        self.probing || self.leaving
+        self.pause.is_some()
     }
 
     /// Sends a probe if there are commands and the connection was idle for long.
@@ -130,7 +136,7 @@ impl Dialogue {
             self.context.link.set_used(now);
             return;
         }
-        self.probing = true;
+        self.pause = Some(Pause::Probe);
         self.ask(InFlight::unheard(Command { purpose: Purpose::Probe, ..ping() }));
     }
 
@@ -281,7 +287,7 @@ impl Dialogue {
         match (&in_flight.command.purpose, self.unkilled) {
             (Purpose::Age, _) => self.read_age(&value),
             (Purpose::Probe, _) => {
-                self.probing = false;
+                self.pause = self.pause.filter(|pause| *pause != Pause::Probe);
                 self.context.link.set_used(self.context.clock.now());
             }
             (Purpose::Confirm, _) => self.confirm.answered(&value, self.context.clock.now()),

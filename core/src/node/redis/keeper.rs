@@ -142,7 +142,7 @@ impl<'a> Keeper<'a> {
                 // At once, not at the next failure: a primary that was left goes on answering for a while.
                 fault = self.news.left(&self.found) => Err(fault),
                 () = self.features.succeeds(), if !standing.gone => {
-                    self.of_session(|session| session.leave()).await;
+                    self.of_session(Session::leave).await;
                     Ok(())
                 }
                 _ = chores.tick(), if standing.chores => {
