@@ -66,6 +66,6 @@ test("values of a wrong type are rejected", () => {
     [{ fsync: 1 }, ["fsync", "boolean"]],
   ])
     assert.throws(() => new Redlock("redis://127.0.0.1:1", options), refusal(words));
-  const memory = refusal(["fsync is given, and memory://x has no disk"]);
+  const memory = refusal(["fsync is set, but memory://x has no disk"]);
   assert.throws(() => new Redlock("memory://x", { fsync: true }), memory);
 });

@@ -88,7 +88,7 @@ describe("rediss://", () => {
   test("a server with another authority's certificate is rejected", async () => {
     await assert.rejects(
       locks(server, { tlsCa: file("other-ca.crt") }),
-      unavailable(/name its CA with tlsCa \(.*UnknownIssuer/),
+      unavailable(/Set tlsCa to its CA \(.*UnknownIssuer/),
     );
     await assert.rejects(locks(server), unavailable(/./));
   });
@@ -97,7 +97,7 @@ describe("rediss://", () => {
     const tlsCa = file("ca.crt");
     await locks(server, { tlsCa, tlsServerName: "redis.test" });
     const wrong = locks(server, { tlsCa, tlsServerName: "other.test" });
-    await assert.rejects(wrong, unavailable(/tlsServerName says which one is right.*other\.test/));
+    await assert.rejects(wrong, unavailable(/Set tlsServerName to the expected name.*other\.test/));
   });
 
   test("certificates and keys can be passed as bytes", async () => {
@@ -173,15 +173,15 @@ describe("rediss://", () => {
 test("unusable certificates and keys are rejected by the constructor", () => {
   const tlsCa = () => file("ca.crt");
   const bad = [
-    [{ tlsCa: file("tls_ca.pem") }, /^tlsCa is .*tls_ca\.pem/],
+    [{ tlsCa: file("tls_ca.pem") }, /^cannot use tlsCa \(.*tls_ca\.pem/],
     [{ tlsCa: file("ca.key") }, /no PEM certificate/],
     [{ tlsCa: tlsCa(), tlsCert: file("client.crt") }, /tlsKey/],
     [{ tlsCa: tlsCa(), tlsKey: file("client.key") }, /tlsCert/],
     [{ tlsCa: tlsCa(), tlsCert: file("client.crt"), tlsKey: file("none.key") }, /none\.key/],
-    [{ tlsCa: tlsCa(), tlsServerName: "no name" }, /no name/],
+    [{ tlsCa: tlsCa(), tlsServerName: "no name" }, /not a name/],
     [
       { tlsCa: tlsCa(), tlsCert: file("client.crt"), tlsKey: file("ca.key") },
-      /tlsKey is .*ca\.key: it is not the key of the first certificate in tlsCert/,
+      /cannot use tlsKey \(.*ca\.key\): it is not the key of the first certificate in tlsCert/,
     ],
     [{ tlsCa: tlsCa(), tlsCert: file("client.crt"), tlsKey: file("locked.key") }, /encrypted/],
     [{ tlsCa: file("wide.crt") }, /UTF-16/],

@@ -139,10 +139,10 @@ def test_configure_takes_the_options_too(folder: Path, server: Secured) -> None:
         ({"tls_ca": "ca.crt", "tls_cert": "client.crt"}, "tls_key"),
         ({"tls_ca": "ca.crt", "tls_key": "client.key"}, "tls_cert"),
         ({"tls_ca": "ca.crt", "tls_cert": "client.crt", "tls_key": "none.key"}, "none.key"),
-        ({"tls_ca": "ca.crt", "tls_server_name": "no name"}, "no name"),
+        ({"tls_ca": "ca.crt", "tls_server_name": "no name"}, "not a name"),
         (
             {"tls_ca": "ca.crt", "tls_cert": "client.crt", "tls_key": "ca.key"},
-            "tls_key is .*ca.key: it is not the key of the first certificate in tls_cert",
+            r"cannot use tls_key \(.*ca\.key\): it is not the key of the first certificate in tls_cert",
         ),
         ({"tls_ca": "ca.crt", "tls_cert": "client.crt", "tls_key": "locked.key"}, "encrypted"),
         ({"tls_ca": "wide.crt"}, "UTF-16"),

@@ -48,7 +48,7 @@ async fn what_is_no_cluster_and_what_is_one_are_told_apart_at_the_first_connect(
     };
     let one = |server: &Server, scheme: &str| format!("{scheme}://127.0.0.1:{}", server.port);
     let said = says(&[one(&cluster.masters[0], "redis")]).await;
-    assert!(said.contains("use redis+cluster://host:port"), "{said}");
+    assert!(said.contains("Use redis+cluster://host:port"), "{said}");
     let said = says(&[one(&alone, "redis+cluster")]).await;
     assert!(said.contains("Use redis://host:port"), "{said}");
     let twice: Vec<String> =

@@ -149,7 +149,7 @@ async fn a_password_in_a_url_beside_it_is_refused() {
         let error = made.build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let text = error.to_string();
-        assert!(text.contains("credentials is given, and node redis://127.0.0.1:1 has"), "{text}");
+        assert!(text.contains("credentials is set, but node redis://127.0.0.1:1 has"), "{text}");
         assert!(!text.contains("s3cret"), "{text}");
     }
 }

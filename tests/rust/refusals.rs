@@ -98,7 +98,7 @@ async fn a_sentinels_port_is_named_and_no_script_is_shown() {
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     let text = error.to_string();
     assert!(text.contains("it is a Redis Sentinel"), "{text}");
-    assert!(text.contains("use redis+sentinel://host:port/service"), "{text}");
+    assert!(text.contains("Use redis+sentinel://host:port/service"), "{text}");
     assert!(!text.contains("KEYS"), "{text}");
 }
 

@@ -208,5 +208,5 @@ fn an_environment_that_is_no_text_is_said_and_not_shown() {
     this.args(["scope::nodes_by_the_environment", "--exact", "--nocapture"]).env(NODES, "1");
     let out = this.env("REDIS_URL", OsStr::from_bytes(b"redis://secret\xff@a")).output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(said.contains("REDIS_URL is no text in UTF-8") && !said.contains("secret"), "{said}");
+    assert!(said.contains("REDIS_URL is not valid UTF-8") && !said.contains("secret"), "{said}");
 }

@@ -177,7 +177,7 @@ async fn bad_tls_options_are_said_before_anything_is_sent() {
         (trusting(&papers.path("ca.key")), "no PEM certificate"),
         (trusted().cert(cert.clone()), "tls_key"),
         (trusted().key(key), "tls_cert"),
-        (trusted().server_name("no name"), "no name"),
+        (trusted().server_name("no name"), "not a name"),
         (TlsOptions::new().ca(b"/etc/ca.pem"), "Pass a path as text"),
         (TlsOptions::new().ca(read("ca.key")), "no PEM certificate"),
         (trusted().cert(cert.clone()).key(read("client.crt")), "no PEM private key"),
@@ -189,8 +189,11 @@ async fn bad_tls_options_are_said_before_anything_is_sent() {
         (trusted().cert(cert.clone()).key(read("locked.key")), "encrypted"),
         (trusted().cert(cert.clone()).key(papers.path("old.key")), "encrypted"),
         (TlsOptions::new().ca(wide), "UTF-16"),
-        (trusted().config(nobody()), "tls_config is given, and tls_ca"),
-        (TlsOptions::new().config(nobody()).verify(false), "tls_config is given, and tls_verify"),
+        (trusted().config(nobody()), "tls_config is set together with tls_ca"),
+        (
+            TlsOptions::new().config(nobody()).verify(false),
+            "tls_config is set together with tls_verify",
+        ),
     ] {
         let error = locks(url(), tls).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
