@@ -298,7 +298,7 @@ fn a_wait_without_an_end_says_so_again_and_again_and_once_for_all_behind_it() {
             let waited: f64 = after.split(' ').next().unwrap().parse().unwrap();
             assert!((least..least * 2.0).contains(&waited), "{line}");
             assert!(line.contains("lock:patient"), "{line}");
-            assert!(line.contains("somebody else holds it, for 7"), "{line}");
+            assert!(line.contains("it is already held, and expires in 7"), "{line}");
             assert!(line.contains("wait is not set"), "{line}");
         }
         first.abort();
