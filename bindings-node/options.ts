@@ -1,10 +1,17 @@
 /** Checks the names and types of options. Core checks their values. */
 
 import { isUint8Array } from "node:util/types";
-import { type CredentialsSource, Kept } from "./credentials.js";
+import { CredentialsHandle, type CredentialsSource } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import { clientOptions, insteadOf, lockOptions, type OptionRow, shown } from "./native.js";
-import { attemptTo, isList, isSignal, kindOf, LONE_SURROGATE, printed } from "./values.js";
+import {
+  describeType,
+  formatValue,
+  isList,
+  isSignal,
+  LONE_SURROGATE,
+  readValue,
+} from "./values.js";
 
 /** Options of a client. Times are in ms, rounded to whole numbers. */
 export interface RedlockOptions {
@@ -132,15 +139,19 @@ export const USING: Rules = { ...LOCK, signal: "signal" };
 export const SHUTDOWN: Rules = { timeout: "milliseconds" };
 
 /** The shared result of calls without options. */
-const NONE = Object.freeze({});
+const NO_OPTIONS = Object.freeze({});
 
 /**
  * Returns a copy of the options, after checking each name and the type of each value.
  *
  * Reads each value once, because a getter may return a different one the next time.
  */
-export function checked<T extends object>(given: T | undefined, rules: Rules, call: string): T {
-  if (given === undefined) return NONE as T;
+export function checkOptions<T extends object>(
+  given: T | undefined,
+  rules: Rules,
+  call: string,
+): T {
+  if (given === undefined) return NO_OPTIONS as T;
   if (typeof given === "number") {
     const instead = Object.hasOwn(rules, "ttl") ? "ttl" : "wait";
     const action = Object.hasOwn(rules, instead)
@@ -150,17 +161,17 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
   }
   if (typeof given !== "object" || given === null || isList(given, call)) {
     throw new InvalidOption(
-      `${call}: options must be an object (got ${kindOf(given)}). ${validOptions(rules)}`,
+      `${call}: options must be an object (got ${describeType(given)}). ${validOptions(rules)}`,
     );
   }
-  const names = attemptTo(() => Object.keys(given), call, "options");
+  const names = readValue(() => Object.keys(given), call, "options");
   if (names.length === 0) checkEmpty(given, call);
   for (const name of names) {
     if (!Object.hasOwn(rules, name)) throw unknownOption(name, rules, call);
   }
   const read: Record<string, unknown> = {};
   for (const [name, kind] of Object.entries(rules)) {
-    const value = attemptTo(() => Reflect.get(given, name), call, name);
+    const value = readValue(() => Reflect.get(given, name), call, name);
     if (value === undefined) continue;
     checkValue(name, value, kind, call);
     read[name] = kind === "milliseconds" ? Math.round(value as number) : value;
@@ -171,10 +182,10 @@ export function checked<T extends object>(given: T | undefined, rules: Rules, ca
 /** Rejects a signal, a `Map` or another object without options, which would have no effect. */
 function checkEmpty(given: object, call: string): void {
   if (isSignal(given)) throw misplacedSignal("options must be an object (got a signal)", call);
-  const tag = attemptTo(() => Object.prototype.toString.call(given), call, "options");
+  const tag = readValue(() => Object.prototype.toString.call(given), call, "options");
   if (tag === "[object Object]" || tag === "[object Module]") return;
   const rule = "options must be a plain object such as { ttl: 10_000 }";
-  throw new InvalidOption(`${call}: ${rule} (got ${kindOf(given)})`);
+  throw new InvalidOption(`${call}: ${rule} (got ${describeType(given)})`);
 }
 
 /** Options as `toJSON` shows them. */
@@ -204,9 +215,9 @@ function misplacedSignal(what: string, call: string): InvalidOption {
 }
 
 /** Throws if a call that accepts no signal received one, because it would have no effect. */
-export function noSignal(given: unknown, call: string): void {
+export function rejectSignal(given: unknown, call: string): void {
   if (typeof given !== "object" || given === null) return;
-  const inside = attemptTo(() => isSignal(given) || Reflect.has(given, "signal"), call, "options");
+  const inside = readValue(() => isSignal(given) || Reflect.has(given, "signal"), call, "options");
   if (inside) throw misplacedSignal("this call does not accept a signal", call);
 }
 
@@ -225,7 +236,7 @@ function validOptions(rules: Rules): string {
 
 function checkValue(name: string, value: unknown, kind: Kind, call: string): void {
   // Text in place of a certificate or a key may be the key itself.
-  const seen = kind === "pem" && typeof value === "string" ? "a string" : printed(value);
+  const seen = kind === "pem" && typeof value === "string" ? "a string" : formatValue(value);
   const fail = (rule: string) =>
     new InvalidOption(`${call}: ${name} must be ${rule} (got ${seen})`);
   if (kind === "milliseconds") {
@@ -235,11 +246,11 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
   } else if (kind === "count") {
     if (!Number.isInteger(value)) throw fail("a whole number");
   } else if (kind === "signal") {
-    if (!attemptTo(() => isSignal(value), call, name)) throw fail("an AbortSignal");
+    if (!readValue(() => isSignal(value), call, name)) throw fail("an AbortSignal");
   } else if (kind === "function") {
     // The value is not shown, because it may be the secret itself.
     if (typeof value === kind) return;
-    throw new InvalidOption(`${call}: ${name} must be a function (got ${kindOf(value)})`);
+    throw new InvalidOption(`${call}: ${name} must be a function (got ${describeType(value)})`);
   } else if (kind === "pem" && isUint8Array(value)) {
     return;
   } else if (typeof value !== (kind === "pem" ? "string" : kind)) {
@@ -250,9 +261,9 @@ function checkValue(name: string, value: unknown, kind: Kind, call: string): voi
 }
 
 /** Converts a client's options for the native part. Also returns what must stay alive for them. */
-export function nativeOptions(options: RedlockOptions): [object, Kept | undefined] {
+export function nativeOptions(options: RedlockOptions): [object, CredentialsHandle | undefined] {
   const { credentials, ...rest } = options;
   if (credentials === undefined) return [rest, undefined];
-  const kept = new Kept(credentials);
-  return [{ ...rest, credentials: kept.number }, kept];
+  const handle = new CredentialsHandle(credentials);
+  return [{ ...rest, credentials: handle.number }, handle];
 }

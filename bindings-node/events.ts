@@ -2,7 +2,7 @@
 
 import { channel } from "node:diagnostics_channel";
 import { debuglog } from "node:util";
-import type { Step } from "./native.js";
+import type { CoreEvent } from "./native.js";
 
 /** The message of the channel `redlock:renew`, for a background renewal of any lease in this process. */
 export interface LockRenewal {
@@ -32,17 +32,17 @@ const renew = channel("redlock:renew");
 const connect = channel("redlock:connect");
 const debug = debuglog("redlock");
 /** `NODE_DEBUG` does not change while the process runs. */
-const everything = debug.enabled;
+const debugEnabled = debug.enabled;
 
 /** Returns the topics with subscribers, as the bits that the native part expects. */
-export function wantedSteps(): number {
-  if (everything) return 15;
+export function wantedTopics(): number {
+  if (debugEnabled) return 15;
   return (renew.hasSubscribers ? 2 : 0) + (connect.hasSubscribers ? 4 : 0);
 }
 
-/** Publishes a step on the channel that it belongs to. */
-export function tellOfStep({ template, text, fields, dropped }: Step): void {
-  if (everything) {
+/** Publishes an event on the channel that it belongs to. */
+export function publishEvent({ template, text, fields, dropped }: CoreEvent): void {
+  if (debugEnabled) {
     if (dropped > 0) debug("%d events were dropped, because this thread was too slow", dropped);
     debug("%s", text);
   }
@@ -58,6 +58,6 @@ export function tellOfStep({ template, text, fields, dropped }: Step): void {
   }
 }
 
-function publish(to: typeof renew, told: object): void {
-  if (to.hasSubscribers) to.publish(told);
+function publish(to: typeof renew, message: object): void {
+  if (to.hasSubscribers) to.publish(message);
 }

@@ -15,7 +15,7 @@ const STORES = ["kResourceStore", "context_frame"];
  * first request of a server that imports the package while handling it.
  * @internal
  */
-export function outside<T>(make: () => T): T {
+export function outsideAsyncContext<T>(make: () => T): T {
   const resource = new AsyncResource("redlock") as AsyncResource & Record<symbol, unknown>;
   for (const key of Object.getOwnPropertySymbols(resource)) {
     if (STORES.includes(key.description ?? "")) resource[key] = undefined;

@@ -8,7 +8,7 @@ use redlock::ffi::{Field, Record};
 
 /// A background event of core.
 #[napi(object, object_from_js = false)]
-pub struct Step {
+pub struct CoreEvent {
     /// `acquire`, `lease`, `node` or `client`.
     pub topic: &'static str,
     /// The message, with names in braces for the parts that differ between events of this kind.
@@ -21,9 +21,9 @@ pub struct Step {
     pub dropped: u32,
 }
 
-impl Step {
+impl CoreEvent {
     /// Converts a record for JavaScript.
-    pub(crate) fn of(record: &Record, dropped: usize) -> Self {
+    pub(crate) fn from_record(record: &Record, dropped: usize) -> Self {
         let value = |field: &Field| match field {
             Field::Number(number) => Either::B(*number),
             #[allow(clippy::cast_precision_loss, reason = "no count comes near to 2^53")]

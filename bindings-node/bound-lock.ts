@@ -1,10 +1,10 @@
-/** Names and a set of options, which locks share. Together they make a lock. */
+/** A lock of one client: its names, and a set of options that several locks share. */
 
 import type { Names } from "./batch.js";
 import { attempt } from "./calls.js";
-import { Sites } from "./collection.js";
-import type { Kept } from "./credentials.js";
-import type { Locked } from "./handle.js";
+import { CallSites } from "./collection.js";
+import type { CredentialsHandle } from "./credentials.js";
+import type { LockInfo } from "./handle.js";
 import type { OptionSet } from "./native.js";
 import { LOCK, type LockOptions } from "./options.js";
 
@@ -12,33 +12,33 @@ import { LOCK, type LockOptions } from "./options.js";
  * The description of a lock.
  * @internal
  */
-export interface Described {
+export interface LockDescription {
   readonly names: readonly string[];
   readonly options: LockOptions;
   /** The call sites of its acquires. */
-  readonly sites: Sites;
+  readonly sites: CallSites;
   /** Returns the lock of its client. The default client is looked up at each use. */
-  bind(): Bound;
+  bind(): BoundLock;
   /** The same as `bind`, but does not choose a client. */
-  known(): Bound | undefined;
+  known(): BoundLock | undefined;
 }
 
 /**
  * Values by lock options. A program creates many locks with few different sets of options.
  * @internal
  */
-export class ByOptions<T> {
+export class OptionCache<T> {
   readonly #known = new Map<string, T>();
 
   /** Returns the value for these options. Creates it with `make` at the first use. */
-  of(options: LockOptions, make: () => T): T {
+  getOrCreate(options: LockOptions, make: () => T): T {
     let key = "";
     for (const name in LOCK) key += `${options[name as keyof LockOptions]},`;
     let value = this.#known.get(key);
     if (value === undefined) {
       value = make();
       // Options that differ for each lock, such as a computed `wait`, must not fill the memory.
-      if (this.#known.size === MOST) this.#known.clear();
+      if (this.#known.size === MAX_OPTION_SETS) this.#known.clear();
       this.#known.set(key, value);
     }
     return value;
@@ -46,7 +46,7 @@ export class ByOptions<T> {
 }
 
 /** Maximum number of option sets. */
-const MOST = 64;
+const MAX_OPTION_SETS = 64;
 
 /**
  * Returns whether core accepts this name with every client and options.
@@ -54,7 +54,7 @@ const MOST = 64;
  * Core only checks other names when the lock is created. Its rules are about length, several names, and hash tags of a
  * cluster.
  */
-export function isUsual(names: readonly string[]): boolean {
+export function isAlwaysValid(names: readonly string[]): boolean {
   const [name = ""] = names;
   return names.length === 1 && name !== "" && name.length < 10_000 && !name.includes("}");
 }
@@ -63,8 +63,8 @@ export function isUsual(names: readonly string[]): boolean {
  * The options of a client's locks.
  * @internal
  */
-export class Shared {
-  readonly sites = new Sites();
+export class SharedOptions {
+  readonly sites = new CallSites();
   readonly number: number;
   readonly ttl: number;
   readonly prefix: string;
@@ -74,7 +74,7 @@ export class Shared {
     readonly native: OptionSet,
     readonly options: LockOptions,
     /** Keeps the `credentials` function alive for the client's connections. */
-    readonly kept: Kept | undefined,
+    readonly keepAlive: CredentialsHandle | undefined,
   ) {
     this.number = native.number;
     this.ttl = native.ttl;
@@ -84,7 +84,7 @@ export class Shared {
 
   /** Throws if core rejects these names. */
   check(names: string[]): void {
-    if (!this.#usual || !isUsual(names)) attempt(() => this.native.check(names));
+    if (!this.#usual || !isAlwaysValid(names)) attempt(() => this.native.check(names));
   }
 }
 
@@ -92,12 +92,12 @@ export class Shared {
  * A lock of one client.
  * @internal
  */
-export class Bound implements Described, Locked {
+export class BoundLock implements LockDescription, LockInfo {
   /** Several keys are separated by commas. */
   readonly key: string;
 
   constructor(
-    readonly shared: Shared,
+    readonly shared: SharedOptions,
     readonly names: string[],
   ) {
     this.key = names.length === 1 ? shared.prefix + names[0] : this.keys.join(", ");
@@ -108,7 +108,7 @@ export class Bound implements Described, Locked {
   }
 
   /** The names in the form that the native part expects. Most locks have one. */
-  get named(): Names {
+  get nativeNames(): Names {
     return this.names.length === 1 ? (this.names[0] as string) : this.names;
   }
 
@@ -116,7 +116,7 @@ export class Bound implements Described, Locked {
     return this.shared.options;
   }
 
-  get sites(): Sites {
+  get sites(): CallSites {
     return this.shared.sites;
   }
 
@@ -124,15 +124,15 @@ export class Bound implements Described, Locked {
     return this.shared.ttl;
   }
 
-  get kept(): Kept | undefined {
-    return this.shared.kept;
+  get keepAlive(): CredentialsHandle | undefined {
+    return this.shared.keepAlive;
   }
 
-  bind(): Bound {
+  bind(): BoundLock {
     return this;
   }
 
-  known(): Bound {
+  known(): BoundLock {
     return this;
   }
 }

@@ -9,13 +9,13 @@ import type { CredentialsSource } from "./credentials.js";
 import { InvalidOption } from "./errors.js";
 import { shown } from "./native.js";
 import type { RedlockOptions } from "./options.js";
-import { kindOf, LONE_SURROGATE } from "./values.js";
+import { describeType, LONE_SURROGATE } from "./values.js";
 
 /** Settings as another client stores them. */
 export type Settings = Readonly<Record<string, unknown>>;
 
 /** The settings of one client, with the same names for all packages. */
-export interface Place {
+export interface ConnectionSettings {
   /** One server, or all the sentinels or servers of a cluster. */
   hosts: readonly { host?: unknown; port?: unknown }[];
   /** The path of a local socket. */
@@ -37,33 +37,33 @@ export interface Place {
 }
 
 /** The settings that were read from one client. */
-export interface Found {
-  place: Place;
+export interface ClientSettings {
+  settings: ConnectionSettings;
   /** Names of unknown settings. */
-  left: string[];
+  ignored: string[];
   /** The function that returns credentials, if the client has one. */
   provider: CredentialsSource | undefined;
 }
 
 /** Returns no settings if the value is not an object, for example `tls: true`. */
-export function settingsOf(value: unknown): Settings {
+export function toSettings(value: unknown): Settings {
   return typeof value === "object" && value !== null ? (value as Settings) : {};
 }
 
 /** The URL of one client, and the setting that only an option can express. */
-export interface Way {
+export interface NodeUrl {
   url: string;
   serverName: string | undefined;
 }
 
-const WITHOUT = "Use the URL of the node instead: new Redlock('rediss://...')";
-const PATHS = { ca: "tlsCa", cert: "tlsCert", key: "tlsKey" } as const;
+const USE_URL = "Use the URL of the node instead: new Redlock('rediss://...')";
+const PEM_OPTIONS = { ca: "tlsCa", cert: "tlsCert", key: "tlsKey" } as const;
 /** Options of `tls.connect` that do not affect which server is trusted. */
-const NOTHING = ["maxVersion", "ALPNProtocols", "session", "timeout", "enableTrace"];
-const LOW_ENOUGH = ["TLSv1", "TLSv1.1", "TLSv1.2"];
+const IGNORED_TLS_OPTIONS = ["maxVersion", "ALPNProtocols", "session", "timeout", "enableTrace"];
+const ACCEPTED_MIN_VERSIONS = ["TLSv1", "TLSv1.1", "TLSv1.2"];
 
 /** The error for a setting that must not be ignored. */
-export function unsupported(name: string, action = WITHOUT): InvalidOption {
+export function unsupported(name: string, action = USE_URL): InvalidOption {
   return rejected(`redlock does not support the client's ${shown(name)}`, action);
 }
 
@@ -73,42 +73,44 @@ export function rejected(problem: string, action: string): InvalidOption {
 }
 
 /** Builds the URL. The given options take precedence over the client's settings. */
-export function wayTo(place: Place, given: RedlockOptions): Way {
-  const named = given.clientName === undefined ? place.clientName : undefined;
+export function buildNode(settings: ConnectionSettings, given: RedlockOptions): NodeUrl {
+  const named = given.clientName === undefined ? settings.clientName : undefined;
   const parameters: Record<string, string | number | undefined> = {
     client_name: textOf(named, "name"),
     commandTimeout:
-      given.nodeTimeout === undefined ? timeOf(place.nodeTimeout, "commandTimeout") : undefined,
+      given.nodeTimeout === undefined
+        ? timeText(settings.nodeTimeout, "commandTimeout")
+        : undefined,
     connectTimeout:
       given.connectTimeout === undefined
-        ? timeOf(place.connectTimeout, "connectTimeout")
+        ? timeText(settings.connectTimeout, "connectTimeout")
         : undefined,
-    family: figureOf(place.family, "family", "4, 6 or 0"),
-    sentinel_username: textOf(place.sentinelUsername, "sentinels' username"),
-    sentinel_password: textOf(place.sentinelPassword, "sentinels' password"),
+    family: numberText(settings.family, "family", "4, 6 or 0"),
+    sentinel_username: textOf(settings.sentinelUsername, "sentinels' username"),
+    sentinel_password: textOf(settings.sentinelPassword, "sentinels' password"),
   };
-  const { tls } = place;
+  const { tls } = settings;
   if (tls !== undefined && trustsAll(tls, given)) parameters.ssl_cert_reqs = "none";
-  const serverName = tls === undefined ? undefined : nameToProve(tls, given);
-  const login: Partial<Place> = given.credentials === undefined ? place : {};
+  const serverName = tls === undefined ? undefined : requiredServerName(tls, given);
+  const login: Partial<ConnectionSettings> = given.credentials === undefined ? settings : {};
   const username = textOf(login.username, "username");
   const password = textOf(login.password, "password");
-  const db = place.db ? numberOf(place.db, "db") : undefined;
-  const socket = socketOf(place.path);
+  const db = settings.db ? numberOf(settings.db, "db") : undefined;
+  const socket = socketOf(settings.path);
   if (socket !== undefined) {
     // The URL of a socket can only have these as parameters.
     Object.assign(parameters, { db, username, password });
     const path = socket.split("/").map(encodeURIComponent).join("/");
     return { url: `unix://${path}${query(parameters)}`, serverName };
   }
-  const scheme = `${tls === undefined ? "redis" : "rediss"}${place.scheme}`;
-  const service = textOf(place.service, "service") ?? "";
-  const path = [place.service === undefined ? undefined : encodeURIComponent(service), db]
+  const scheme = `${tls === undefined ? "redis" : "rediss"}${settings.scheme}`;
+  const service = textOf(settings.service, "service") ?? "";
+  const path = [settings.service === undefined ? undefined : encodeURIComponent(service), db]
     .filter((part) => part !== undefined)
     .map((part) => `/${part}`)
     .join("");
-  const port = place.scheme === "+sentinel" ? 26_379 : 6379;
-  const hosts = place.hosts.map((each) => hostOf(each, port)).join(",");
+  const port = settings.scheme === "+sentinel" ? 26_379 : 6379;
+  const hosts = settings.hosts.map((each) => hostOf(each, port)).join(",");
   return {
     url: `${scheme}://${loginOf(username, password)}${hosts}${path}${query(parameters)}`,
     serverName,
@@ -122,7 +124,7 @@ function loginOf(username: string | undefined, password: string | undefined): st
   return user && `${user}@`;
 }
 
-function hostOf({ host, port }: { host?: unknown; port?: unknown }, usual: number): string {
+function hostOf({ host, port }: { host?: unknown; port?: unknown }, defaultPort: number): string {
   const name = textOf(host, "host") ?? "localhost";
   // A name with one of these characters would change the host of the URL, and send the password there.
   if (/[/?#@,[\]\\\s]/.test(name) || (name.includes(":") && !isIPv6(name))) {
@@ -132,7 +134,7 @@ function hostOf({ host, port }: { host?: unknown; port?: unknown }, usual: numbe
       "Use separate settings for user, password, port and db",
     );
   }
-  const number = port ? numberOf(port, "port") : usual;
+  const number = port ? numberOf(port, "port") : defaultPort;
   return name.includes(":") ? `[${name}]:${number}` : `${name}:${number}`;
 }
 
@@ -159,7 +161,7 @@ function textOf(value: unknown, name: string): string | undefined {
     typeof value === "number" ? `${value}` : isUint8Array(value) ? decoded(value) : value;
   if (typeof text === "string" && !LONE_SURROGATE.test(text)) return text || undefined;
   const encoded = isUint8Array(value) || typeof value === "string";
-  const got = encoded ? "text that is not UTF-8" : kindOf(value);
+  const got = encoded ? "text that is not UTF-8" : describeType(value);
   throw new InvalidOption(`fromClient(): a client's ${name} must be UTF-8 text (got ${got})`);
 }
 
@@ -179,13 +181,14 @@ function numberOf(value: unknown, name: string): number {
   throw mistyped(name, "a whole number", value);
 }
 
-const timeOf = (value: unknown, name: string) => figureOf(value, name, "a time in milliseconds");
+const timeText = (value: unknown, name: string) =>
+  numberText(value, name, "a time in milliseconds");
 
 /**
  * Returns the number as text. The parameter of the URL checks its range. A value that is not a number is neither shown
  * nor converted to text.
  */
-function figureOf(value: unknown, name: string, rule: string): string | undefined {
+function numberText(value: unknown, name: string, rule: string): string | undefined {
   if (!value) return undefined;
   const plain = typeof value === "number" || typeof value === "bigint";
   if (plain || (typeof value === "string" && Number.isFinite(Number(value)))) return `${value}`;
@@ -193,12 +196,12 @@ function figureOf(value: unknown, name: string, rule: string): string | undefine
 }
 
 function mistyped(name: string, rule: string, value: unknown): InvalidOption {
-  const got = `got ${kindOf(value)}, value not shown`;
+  const got = `got ${describeType(value)}, value not shown`;
   return new InvalidOption(`fromClient(): a client's ${name} must be ${rule} (${got})`);
 }
 
 /** Parses a URL as other packages do. An invalid one is not shown, although the platform's error would contain it. */
-export function urlOf(text: string): URL {
+export function parseUrl(text: string): URL {
   if (URL.canParse(text)) return new URL(text);
   throw new InvalidOption("fromClient(): the client has an invalid URL (value not shown)");
 }
@@ -218,19 +221,19 @@ function trustsAll(tls: Settings, given: RedlockOptions): boolean {
  * Returns the name that the server's certificate must contain. Throws for other settings that decide which server is
  * trusted.
  */
-function nameToProve(tls: Settings, given: RedlockOptions): string | undefined {
-  const unseen = given.tlsVerify === false || trustsAll(tls, given);
+function requiredServerName(tls: Settings, given: RedlockOptions): string | undefined {
+  const unverified = given.tlsVerify === false || trustsAll(tls, given);
   for (const [name, value] of Object.entries(tls)) {
-    if (value === undefined || value === null || NOTHING.includes(name)) continue;
+    if (value === undefined || value === null || IGNORED_TLS_OPTIONS.includes(name)) continue;
     if (name === "rejectUnauthorized" || name === "servername") continue;
-    if (name === "minVersion" && LOW_ENOUGH.some((low) => low === value)) continue;
+    if (name === "minVersion" && ACCEPTED_MIN_VERSIONS.some((low) => low === value)) continue;
     if (name === "checkServerIdentity") {
-      if (unseen || given.tlsServerName !== undefined) continue;
+      if (unverified || given.tlsServerName !== undefined) continue;
       throw unsupported(name, "Set tlsServerName to the name in the server's certificate");
     }
-    if (!Object.hasOwn(PATHS, name)) throw unsupported(`tls.${name}`);
-    const option = PATHS[name as keyof typeof PATHS];
-    if (given[option] !== undefined || (name === "ca" && unseen)) continue;
+    if (!Object.hasOwn(PEM_OPTIONS, name)) throw unsupported(`tls.${name}`);
+    const option = PEM_OPTIONS[name as keyof typeof PEM_OPTIONS];
+    if (given[option] !== undefined || (name === "ca" && unverified)) continue;
     throw unsupported(`tls.${name}`, `Set ${option} to the path of a PEM file, or to its bytes`);
   }
   const { servername } = tls;

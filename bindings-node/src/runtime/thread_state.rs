@@ -22,7 +22,7 @@ use crate::outcome::{Ended, Outcome};
 use crate::pending::{Call, Pending};
 
 /// The state of the JavaScript thread of one environment.
-pub(crate) struct Local {
+pub(crate) struct ThreadState {
     /// The environment in which exceptions are thrown.
     pub(crate) env: Env,
     me: Weak<Self>,
@@ -37,8 +37,8 @@ pub(crate) struct Local {
     /// The queue for outcomes.
     pub(super) event_loop: Arc<EventLoop>,
     /// The `settle` function of JavaScript.
-    pub(super) hearer: Callback,
-    /// The pending calls. While there are any, the process and `hearer` stay alive.
+    pub(super) settle_callback: Callback,
+    /// The pending calls. While there are any, the process and `settle_callback` stay alive.
     pending: RefCell<Pending>,
     /// The acquires of the last delivered batch. JavaScript passes their leases to the callers one after the other,
     /// which may take long.
@@ -51,17 +51,17 @@ pub(crate) struct Local {
     in_turn: Cell<bool>,
     last_number: Cell<Number>,
     /// The credential requests that JavaScript has not answered.
-    pub(super) questions: RefCell<Slab<Answer>>,
+    pub(super) credentials_requests: RefCell<Slab<Answer>>,
 }
 
-impl Local {
+impl ThreadState {
     /// Creates the state without pending calls.
     pub(super) fn new(
         env: Env,
         me: Weak<Self>,
         batch: Batch,
         event_loop: Arc<EventLoop>,
-        hearer: Callback,
+        settle_callback: Callback,
         turns: Option<Turns>,
     ) -> Self {
         Self {
@@ -72,14 +72,14 @@ impl Local {
             batch,
             default_client: DefaultClient::new(),
             event_loop,
-            hearer,
+            settle_callback,
             pending: RefCell::default(),
             delivered: RefCell::default(),
             host: OnceCell::new(),
             turns,
             in_turn: Cell::new(false),
             last_number: Cell::new(0),
-            questions: RefCell::default(),
+            credentials_requests: RefCell::default(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Local {
     }
 
     /// Enqueues an acquire, or repeats one. `wake` sends it.
-    pub(crate) fn ask(&self, slot: u32, acquire: Acquire) {
+    pub(crate) fn enqueue_acquire(&self, slot: u32, acquire: Acquire) {
         self.job(slot, acquire.ask().map(Outcome::Acquired), Some(acquire));
     }
 
@@ -132,8 +132,8 @@ impl Local {
     }
 
     /// Returns a guard. While it exists, new requests are left to this thread's event loop, and `wake` sends them.
-    pub(crate) fn asks(&self) -> Option<impl Sized + use<>> {
-        self.host().is_here().then(ffi::about_to_ask)
+    pub(crate) fn defer_sending(&self) -> Option<impl Sized + use<>> {
+        self.host().is_on_event_loop().then(ffi::about_to_ask)
     }
 
     /// Waits for the loss of a lease, for as long as it is held, without keeping the process alive.
@@ -151,7 +151,7 @@ impl Local {
     /// Cancels the call in this slot. False if there was none.
     pub(crate) fn cancel(&self, slot: u32) -> bool {
         let cancelled = self.change(|calls| calls.cancel(slot));
-        if cancelled && self.host().is_here() {
+        if cancelled && self.host().is_on_event_loop() {
             // Release a granted lease now, because the process may end before the loop's next turn.
             self.wake();
         }
@@ -160,20 +160,24 @@ impl Local {
 
     fn host(&self) -> &Host {
         self.host.get_or_init(|| {
-            let look = self.me.clone();
-            let look = move || look.upgrade().into_iter().for_each(|local| local.look());
-            let here = self.turns.as_ref().and_then(|turns| Host::here(turns.uv, self.env, look));
-            here.unwrap_or_else(|| Host::elsewhere(Arc::clone(&self.event_loop)))
+            let thread = self.me.clone();
+            let on_readable =
+                move || thread.upgrade().into_iter().for_each(|thread| thread.read_replies());
+            let host = self
+                .turns
+                .as_ref()
+                .and_then(|turns| Host::on_event_loop(turns.uv, self.env, on_readable));
+            host.unwrap_or_else(|| Host::on_background_thread(Arc::clone(&self.event_loop)))
         })
     }
 
     /// Reads and delivers outcomes when the loop reports readable data.
-    fn look(&self) {
+    fn read_replies(&self) {
         let done = self.host().driver.look().0;
         if let Some(turns) = self.turns.as_ref().filter(|_| !done.is_empty()) {
             self.event_loop.add(done);
             let _turn = self.turn();
-            turns.run(|| self.tell());
+            turns.run(|| self.deliver());
         }
     }
 
@@ -198,8 +202,8 @@ impl Local {
     }
 
     /// Removes and returns the answer for this request, if core still waits for it.
-    pub(crate) fn take_question(&self, question: u32) -> Option<Answer> {
-        self.questions.borrow_mut().try_remove(question as usize)
+    pub(crate) fn take_credentials_request(&self, request: u32) -> Option<Answer> {
+        self.credentials_requests.borrow_mut().try_remove(request as usize)
     }
 
     /// Returns a number that no call or lease had before. It is never 0, which means no lease in the row of an outcome.
@@ -225,7 +229,7 @@ impl Local {
     }
 
     fn keep(&self) {
-        self.event_loop.keep(&self.hearer, !self.pending.borrow().is_empty());
+        self.event_loop.keep(&self.settle_callback, !self.pending.borrow().is_empty());
     }
 }
 
@@ -238,8 +242,8 @@ impl<F: Fn()> Drop for Defer<F> {
     }
 }
 
-impl Drop for Local {
+impl Drop for ThreadState {
     fn drop(&mut self) {
-        self.event_loop.desert();
+        self.event_loop.mark_ended();
     }
 }
