@@ -98,5 +98,5 @@ test("invalid credentials options are rejected by the constructor", () => {
     );
   refused(url, "s3cret", "credentials must be a function (got string)");
   const node = "redis://:s3cret@127.0.0.1:1";
-  refused(node, () => "s3cret", "credentials is given", "redis://127.0.0.1:1");
+  refused(node, () => "s3cret", "credentials is set", "redis://127.0.0.1:1");
 });

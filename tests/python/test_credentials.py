@@ -128,7 +128,7 @@ async def coroutine() -> str:
     [
         ("redis://127.0.0.1", coroutine, ["coroutine function", "asyncio.run"]),
         ("redis://127.0.0.1", "s3cret", ["credentials is of type str", "function"]),
-        ("redis://:s3cret@127.0.0.1:1", fails, ["credentials is given", "redis://127.0.0.1:1"]),
+        ("redis://:s3cret@127.0.0.1:1", fails, ["credentials is set", "redis://127.0.0.1:1"]),
     ],
 )
 def test_what_is_wrong_at_once_is_said_at_once(node: str, ask: Any, words: list[str]) -> None:

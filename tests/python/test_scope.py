@@ -245,7 +245,7 @@ def test_waiting_for_oneself_is_warned_of(client: redlock.Redlock, name: str) ->
         with (
             pytest.warns(
                 RuntimeWarning,
-                match=rf"lock:{name}: this thread holds it already, acquired at .*test_scope\.py:\d+: "
+                match=rf"lock:{name}: this thread already holds it, acquired at .*test_scope\.py:\d+\. "
                 "Locks are not reentrant, so this call waits for itself",
             ) as warned,
             pytest.raises(redlock.LockTimeout, match=OWN) as caught,
@@ -305,7 +305,7 @@ def test_a_thread_whose_exit_stack_holds_it_is_warned_of(
     with contextlib.ExitStack() as stack:
         stack.enter_context(lock)
         with (
-            pytest.warns(RuntimeWarning, match="this thread holds it already"),
+            pytest.warns(RuntimeWarning, match="this thread already holds it"),
             pytest.raises(redlock.LockTimeout, match="this thread already holds it"),
         ):
             lock.acquire()
