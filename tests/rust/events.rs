@@ -333,7 +333,7 @@ fn frequent_outages_are_logged_at_growing_intervals_with_their_number() {
         // Behind all records so far.
         drop(redlock.lock("flush").ttl(Duration::from_secs(7200)).try_acquire().await.unwrap());
     });
-    said("a ttl above one hour", 1);
+    said("the ttl is above one hour", 1);
     // At 2, 8, 14, 20, 32, 50, 86, 152, 284 and 542 s.
     let records = now("unavailable for ");
     assert_eq!((records.len(), now("available again after ").len()), (10, 10));

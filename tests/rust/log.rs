@@ -417,9 +417,10 @@ fn features_are_logged_when_they_are_lost_and_found_again() {
         left.store(2, Ordering::SeqCst);
         server.ask("CLIENT KILL TYPE normal");
         block_on(redlock.lock("job").inspect()).ok();
-        for words in
-            ["a proxy before it, does not support HELLO", "the server supports all commands now"]
-        {
+        for words in [
+            "a proxy in front of it, does not support HELLO",
+            "the server supports all commands now",
+        ] {
             assert_eq!(said(words, count).len(), count);
         }
     }
@@ -440,8 +441,8 @@ fn what_each_connection_finds_again_is_logged_once() {
     // Behind all records so far.
     let flush = redlock.lock("flush").ttl(Duration::from_secs(7200)).wait(Duration::ZERO);
     block_on(flush.acquire()).unwrap_err();
-    said("a ttl above one hour", 1);
-    for words in ["may evict lock keys", "votes again in"] {
+    said("the ttl is above one hour", 1);
+    for words in ["may evict lock keys", "grants new leases in"] {
         let node = format!(":{}", server.port);
         let about = said(words, 1).into_iter().filter(|line| line.contains(&node)).count();
         assert_eq!(about, 1, "{words}");

@@ -111,7 +111,7 @@ const REFUSALS: [(&str, &str); 7] = [
     ("DENIED", "the server is in protected mode"),
 ];
 const NO_PASSWORD: &str =
-    "the server has no password: remove it from the node's URL, or add a user";
+    "the server has no password; remove it from the node's URL, or add a user";
 /// Further codes that are shown. Any other word may be a part of the password.
 const CODES: [&str; 6] = ["BUSY", "CLUSTERDOWN", "ERR", "LOADING", "MASTERDOWN", "NOPROTO"];
 
@@ -122,11 +122,11 @@ pub(super) fn login_refused(error: &ServerError) -> Fault {
     let known = REFUSALS.iter().find(|(words, _)| text.starts_with(words));
     if let Some((words, meaning)) = known {
         let code = words.split(' ').next().unwrap_or_default();
-        return Fault::new(format!("the server answered {code}: {meaning}")).refused();
+        return Fault::new(format!("the server replied {code} ({meaning})")).refused();
     }
     let code = CODES.into_iter().find(|code| *code == error.code()).unwrap_or("an error");
     Fault::new(format!(
-        "the server answered {code} to the login; its text is not shown, because it may repeat the password"
+        "the server replied {code} to the login. Its text is not shown, because it may repeat the password"
     ))
 }
 
@@ -137,12 +137,14 @@ fn login_answered(value: &Value) -> Fault {
         Value::Int(_) | Value::Double(_) => "a number",
         _ => "another value",
     };
-    Fault::new(format!("the login was answered by {kind}: is it a Redis server?"))
+    Fault::new(format!(
+        "the server replied to the login with {kind}. Check that it is a Redis server"
+    ))
 }
 
 /// The error of a server that has no room for another connection.
 fn no_room() -> Fault {
-    Fault::new("the server answered ERR max number of clients reached")
+    Fault::new("the server replied ERR max number of clients reached")
 }
 
 /// Returns the server's ID of this connection. The next connection uses it to close this one.

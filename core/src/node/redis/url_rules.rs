@@ -77,14 +77,14 @@ pub(crate) fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
 fn check_one_host(login: &str, place: &str) -> std::result::Result<(), &'static str> {
     if place.contains(',') {
         return Err(
-            "it names several hosts: give a list with one URL per node, redis+sentinel://host,host/service for \
+            "it names several hosts. Pass a list with one URL per node, redis+sentinel://host,host/service for \
              sentinels, or redis+cluster://host,host for a cluster",
         );
     }
     let earlier = login.strip_suffix('@').unwrap_or_default();
     if earlier.split_once('@').is_some_and(|(_, behind)| behind.contains(',')) {
         return Err(
-            "it names several hosts with logins: give a list with one URL per node (write @ in a password as %40)",
+            "it names several hosts with logins. Pass a list with one URL per node (write @ in a password as %40)",
         );
     }
     Ok(())
