@@ -152,10 +152,11 @@ fn twice(server: &Server, name: &'static str, verdict: Verdict) -> Gateway {
 async fn a_handshake_that_was_cut_twice_does_not_keep_the_node_from_voting() {
     let server = Server::start();
     let gateway = twice(&server, "INFO", Verdict::Close);
-    let redlock = Redlock::builder([gateway.url()]).restart_guard(millis(1)).build().unwrap();
-    let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
+    let redlock = Redlock::builder([gateway.url()]).restart_guard(millis(2000)).build().unwrap();
+    let lock = redlock.lock("job").ttl(millis(2000));
+    let error = lock.clone().wait(Duration::ZERO).acquire().await.unwrap_err();
     assert!(error.to_string().contains("its uptime cannot be read"), "{error}");
-    redlock.lock("job").wait(millis(60_000)).acquire().await.unwrap().release().await.unwrap();
+    lock.wait(millis(60_000)).acquire().await.unwrap().release().await.unwrap();
     assert_eq!(redlock.stats().reconnects, 1);
 }
 

@@ -4,7 +4,7 @@
 //! another cause, so [`super::features`] checks it again later.
 
 use super::endpoint::Endpoint;
-use super::login::{log_in, log_in_without_hello};
+use super::login::{Protocol, log_in, log_in_without_hello};
 use super::stream::Stream;
 use super::talk::{Talk, cannot_connect};
 use crate::node::Fault;
@@ -67,8 +67,13 @@ pub(super) async fn connect(
         }
         let mut talk = open_stream(endpoint).await?;
         // Sent first and alone, because it determines the protocol of later replies.
-        match log_in(&mut talk, endpoint, without).await {
-            Ok(hello) => return Ok((talk, hello)),
+        match log_in(&mut talk, endpoint).await {
+            Ok(Protocol::Resp3(id)) => return Ok((talk, Some(id))),
+            Ok(Protocol::Resp2) => return Ok((talk, None)),
+            Ok(Protocol::WithoutHello { doubtful }) => {
+                (without.hello, without.doubtful) = (true, without.doubtful || doubtful);
+                return Ok((talk, None));
+            }
             Err(fault) if talk.hung_up => why = Some(fault),
             Err(fault) => return Err(fault),
         }

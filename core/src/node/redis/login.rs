@@ -3,23 +3,27 @@
 use redis::{ServerError, Value, cmd};
 
 use super::endpoint::Endpoint;
-use super::fallback::Without;
 use super::refusal::{has_code, is_full, is_unknown, refusal, text_of, words};
 use super::talk::Talk;
 use crate::node::Fault;
 
-/// Logs in. With RESP3 it returns the connection's ID, if the server reports it. Without `HELLO` it uses RESP2, without
-/// notifications, and records that.
-pub(super) async fn log_in(
-    talk: &mut Talk,
-    endpoint: &Endpoint,
-    without: &mut Without,
-) -> Result<Option<Option<i64>>, Fault> {
+/// The protocol of a connection.
+pub(super) enum Protocol {
+    /// RESP3, and the connection's ID, if the server reports it.
+    Resp3(Option<i64>),
+    /// RESP2, as the URL requires.
+    Resp2,
+    /// RESP2 without `HELLO`. `doubtful` means that the server may support it after all.
+    WithoutHello { doubtful: bool },
+}
+
+/// Logs in. Without `HELLO` it uses RESP2, without notifications.
+pub(super) async fn log_in(talk: &mut Talk, endpoint: &Endpoint) -> Result<Protocol, Fault> {
     if endpoint.parameters.protocol == Some(2) {
-        return authenticate(talk, endpoint).await.map(|()| None);
+        return authenticate(talk, endpoint).await.map(|()| Protocol::Resp2);
     }
     let mut refusal = match hello(talk, endpoint, true).await? {
-        Ok(id) => return Ok(Some(id)),
+        Ok(id) => return Ok(Protocol::Resp3(id)),
         Err(error) => error,
     };
     if is_full(&refusal) {
@@ -38,13 +42,12 @@ pub(super) async fn log_in(
     logged_in.map_err(|fault| if talk.hung_up { refused(&refusal) } else { fault })?;
     if before_auth {
         match hello(talk, endpoint, false).await? {
-            Ok(id) => return Ok(Some(id)),
+            Ok(id) => return Ok(Protocol::Resp3(id)),
             Err(error) => refusal = error,
         }
     }
-    without.hello = true;
-    without.doubtful |= refusal.code() != "NOPROTO" && !is_unknown(&refusal);
-    Ok(None)
+    let doubtful = refusal.code() != "NOPROTO" && !is_unknown(&refusal);
+    Ok(Protocol::WithoutHello { doubtful })
 }
 
 /// Requests RESP3, with or without the login.

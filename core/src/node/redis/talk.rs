@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::Instant;
 
 use super::reader::Reader;
 use super::stream::Stream;
+use crate::clock::{Clock, SystemClock};
 use crate::node::Fault;
 
 /// A longer reply does not belong to a handshake, and no memory is spent on it. `INFO` takes a few KiB.
@@ -37,7 +37,7 @@ impl Talk {
     ///
     /// If the future is dropped early, replies are outstanding and the connection cannot be used.
     pub(super) async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
-        let sent = Instant::now();
+        let sent = SystemClock.now();
         self.tell(commands).await?;
         let mut answers = Vec::with_capacity(commands.len());
         while answers.len() < commands.len() {
@@ -47,7 +47,7 @@ impl Talk {
                 value => answers.push(value),
             }
         }
-        let took = sent.elapsed();
+        let took = SystemClock.now().since(sent);
         self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
         Ok(answers)
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use redis::{Cmd, Value, cmd};
 
 use super::super::endpoint::Endpoint;
-use super::super::fallback::Without;
-use super::super::login::log_in;
+use super::super::login::{Protocol, log_in};
 use super::super::stream::Stream;
 use super::super::talk::{Talk, cannot_connect};
 use super::word::Word;
@@ -28,7 +27,7 @@ impl Sentinel {
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, Fault> {
         let stream = Stream::connect(endpoint).await.map_err(|error| cannot_connect(&error))?;
         let mut talk = Talk::over(stream);
-        let resp3 = log_in(&mut talk, endpoint, &mut Without::default()).await?.is_some();
+        let resp3 = matches!(log_in(&mut talk, endpoint).await?, Protocol::Resp3(_));
         Ok(Self { talk, resp3 })
     }
 
