@@ -91,7 +91,8 @@ pub(super) async fn connect(
             fault.hinting("if this is a TLS port, write rediss:// instead of redis://")
         }
     })?;
-    (without.hello, without.doubtful) = (true, true);
+    // Only the end of a connection was the reason, unless an earlier call found another one.
+    without.doubtful |= !std::mem::replace(&mut without.hello, true);
     Ok((talk, None))
 }
 
