@@ -181,5 +181,5 @@ def test_a_password_that_a_server_repeats_is_not_shown_or_logged() -> None:
         out, err = run(LOGGED, *fakes.urls.values()).communicate(timeout=30)
     assert err == ""
     assert out.count("DEBUG:redlock.node:no connection") >= len(rows), out
-    assert out.count("***") >= 2 * len(rows), out
+    assert all(cause in out for row in rows for cause in row["cause"]), out
     assert "s3cret" not in out

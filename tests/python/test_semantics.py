@@ -243,7 +243,7 @@ def test_a_lease_held_for_long_is_warned_of_once_with_its_place(
         )
         call(lease, "release")
     (text,) = [record.getMessage() for record in found]
-    assert re.search(r"held for more than ten times its ttl, acquired at .*\.py:\d+", text)
+    assert re.search(r"held for more than ten times its TTL, acquired at .*\.py:\d+", text)
     assert found[0].levelno == logging.WARNING
 
 

@@ -231,7 +231,7 @@ fn those_behind_others_of_their_client_are_told_of_once() {
     block_on(async {
         let held = redlock.lock("line").acquire().await.unwrap();
         let first = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
-        tokio::task::spawn_blocking(|| said("waiting: somebody", 1)).await.unwrap();
+        tokio::task::spawn_blocking(|| said("waiting: it is already held", 1)).await.unwrap();
         let behind = tokio::spawn(redlock.lock("line").wait(millis(8000)).acquire());
         let waits = || said("waiting: other callers in this process", 1);
         let told = tokio::task::spawn_blocking(waits).await.unwrap();
