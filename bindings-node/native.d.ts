@@ -182,6 +182,8 @@ export interface Failure {
   reason?: string
   /** The report of each node. */
   nodes: Array<NodeFailure>
+  /** What to do, which ends the message. */
+  advice?: string
 }
 
 /** A snapshot of a lock, as reported by the nodes. */
@@ -240,7 +242,7 @@ export interface OptionRow {
   /** The name in JavaScript. */
   name: string
   /** The type of the value. */
-  kind: 'milliseconds' | 'count' | 'boolean' | 'string' | 'pem' | 'function'
+  kind: 'milliseconds' | 'milliseconds or null' | 'count' | 'boolean' | 'string' | 'pem' | 'function'
 }
 
 /**

@@ -96,7 +96,8 @@ macro_rules! lock_functions {
 lock_functions! {
     /// - ttl: how long the lease lives without renewal; at least 0.1, default 10
     ttl: "float | datetime.timedelta | None",
-    /// - wait: how long an acquire may wait for somebody else; 0: one round; default None: for ever
+    /// - wait: how long an acquire may wait, for the holder and for failed nodes; 0: one round; default None: for ever for the
+    ///   holder, and for failed nodes by the client's `unavailable_after`
     wait: "float | datetime.timedelta | None",
     /// - renew: whether to extend at a third of the ttl until released; default True
     renew: "bool | None",

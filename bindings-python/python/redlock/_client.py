@@ -104,6 +104,7 @@ class Redlock(_Redlock):
         key_prefix: "str | None" = None,
         node_timeout: "float | timedelta | None" = None,
         connect_timeout: "float | timedelta | None" = None,
+        unavailable_after: "float | timedelta | None" = ...,  # type: ignore[assignment]
         restart_guard: "float | timedelta | None" = None,
         min_replicas: "int | None" = None,
         fsync: "bool | None" = None,
@@ -134,6 +135,7 @@ class Redlock(_Redlock):
             "key_prefix": key_prefix,
             "node_timeout": node_timeout,
             "connect_timeout": connect_timeout,
+            "unavailable_after": unavailable_after,
             "restart_guard": restart_guard,
             "min_replicas": min_replicas,
             "fsync": fsync,
@@ -149,7 +151,12 @@ class Redlock(_Redlock):
         # Read only by whoever has such a client.
         from redlock._redis_py import taken_over
 
-        given = {name: value for name, value in options.items() if value is not None}
+        # None is a value of `unavailable_after`.
+        given = {
+            name: value
+            for name, value in options.items()
+            if (value is not ... if name == "unavailable_after" else value is not None)
+        }
         nodes, more = taken_over(client, service, given)
         return cls(nodes, **given, **more)
 
