@@ -56,7 +56,7 @@ impl Unit {
     /// How this language writes that an option sets no limit. Empty for options that must.
     fn endless(self, name: &str) -> &'static str {
         match (name, self) {
-            ("wait", Self::Seconds) => ". wait=None waits forever",
+            ("wait", Self::Seconds) => ". wait=math.inf waits forever",
             ("wait", Self::Milliseconds) => ". wait: Infinity waits forever",
             ("unavailable_after", Self::Seconds) => ". unavailable_after=None never gives up",
             ("unavailable_after", Self::Milliseconds) => ". unavailableAfter: null never gives up",

@@ -51,7 +51,8 @@ def each(request: pytest.FixtureRequest) -> Each:
         async def awaited() -> list[Any]:
             async def one(row: Row) -> Any:
                 async def call(thing: Any, verb: str, *args: Any, **options: Any) -> Any:
-                    return await getattr(thing, f"a{verb}")(*args, **options)
+                    result = await getattr(thing.as_async(), verb)(*args, **options)
+                    return result.as_sync() if isinstance(result, redlock.AsyncLease) else result
 
                 with client(row) as mine:
                     return await scene(row, mine, call)

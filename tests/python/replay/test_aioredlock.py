@@ -244,11 +244,11 @@ def test_lock_expire_retries_because_drift(ours: redlock.Redlock, name: str, cal
 @asks("cancelled", ALGORITHM)
 def test_cancel_lock_(pair: Any, r: Any, name: str) -> None:
     async def main() -> None:
-        lease = await pair[0].lock(name).aacquire()
+        lease = await pair[0].lock(name).as_async().acquire()
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(pair[1].lock(name).aacquire(), 0.1)
-        await lease.arelease()
-        assert not (await pair[0].lock(name).ainspect()).held
+            await asyncio.wait_for(pair[1].lock(name).as_async().acquire(), 0.1)
+        await lease.release()
+        assert not (await pair[0].lock(name).as_async().inspect()).held
 
     asyncio.run(main())
     assert not r.exists(name)
