@@ -241,9 +241,13 @@ def test_a_wait_that_others_take_for_forever_names_infinity(
     call: Callable[..., Any], wait: float
 ) -> None:
     client = redlock.Redlock("memory://")
-    with pytest.raises(redlock.InvalidOption, match=r"^wait must be .*\. wait=math\.inf waits forever$"):
+    with pytest.raises(
+        redlock.InvalidOption, match=r"^wait must be .*\. wait=math\.inf waits forever$"
+    ):
         client.lock("job", wait=wait)
-    with pytest.raises(redlock.InvalidOption, match=r"wait must be .*\. wait=math\.inf waits forever$"):
+    with pytest.raises(
+        redlock.InvalidOption, match=r"wait must be .*\. wait=math\.inf waits forever$"
+    ):
         call(client.lock("job"), "acquire", wait=wait)
     with pytest.raises(redlock.InvalidOption) as caught:
         client.lock("job", ttl=wait)

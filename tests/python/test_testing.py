@@ -148,7 +148,7 @@ def test_time_passes_in_one_test_alone(fake: TestRedlock) -> None:
 @pytest.mark.parametrize("wrong", [-1, "10", None, float("nan")])
 def test_time_that_cannot_pass_is_refused(fake: TestRedlock, call: Call, wrong: Any) -> None:
     lease = fake.lock("job").acquire()
-    with pytest.raises(redlock.InvalidOption, match="seconds (is|must be) "):
+    with pytest.raises(redlock.InvalidOption, match=r"seconds (is|must be) "):
         call(fake, "advance", wrong)
     assert lease.held
     lease.release()
