@@ -416,7 +416,7 @@ fn features_are_logged_when_they_are_lost_and_found_again() {
     for count in 1..=3 {
         left.store(2, Ordering::SeqCst);
         server.ask("CLIENT KILL TYPE normal");
-        block_on(redlock.lock("job").inspect()).ok();
+        block_on(redlock.lock("job").ttl(Duration::from_secs(3000)).inspect()).ok();
         for words in [
             "a proxy in front of it, does not support HELLO",
             "the server supports all commands now",
