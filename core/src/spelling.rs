@@ -44,7 +44,7 @@ mod tests {
     use super::joined;
 
     #[test]
-    fn words_are_joined_by_capitals() {
+    fn converts_to_camel_case() {
         for (name, spelled) in [
             ("ttl", "ttl"),
             ("max_hold", "maxHold"),

@@ -3,7 +3,7 @@
 use redlock::{ErrorKind, Redlock};
 
 #[test]
-fn a_lock_needs_no_feature() {
+fn works_without_features() {
     let client = Redlock::builder(["memory://"]).build().unwrap();
     let lease = client.lock("job").acquire_blocking().unwrap();
     assert!(client.lock("job").try_acquire_blocking().unwrap().is_none());
@@ -12,7 +12,7 @@ fn a_lock_needs_no_feature() {
 
 /// An address of this machine at which nobody is: nothing may be asked there before the error.
 #[test]
-fn tls_is_there_or_is_refused_by_the_name_of_its_feature() {
+fn supports_tls_or_names_the_missing_feature() {
     for url in [
         "rediss://127.0.0.1:1",
         "valkeys://127.0.0.1:1",

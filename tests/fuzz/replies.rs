@@ -172,13 +172,13 @@ fn memory() -> usize {
 
 /// Runs in a separate process, so that the memory of other tests does not count.
 #[test]
-fn changed_replies_are_never_taken_for_more_than_they_say() {
+fn mutated_replies_are_never_misread() {
     const ALONE: &str = "REDLOCK_TEST_FUZZ_ALONE";
     if std::env::var_os(ALONE).is_some() {
         return change_and_read();
     }
     let (_, module) = module_path!().split_once("::").unwrap();
-    let name = format!("{module}::changed_replies_are_never_taken_for_more_than_they_say");
+    let name = format!("{module}::mutated_replies_are_never_misread");
     let alone = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &name, "--nocapture"])
         .env(ALONE, "1")

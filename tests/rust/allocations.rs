@@ -104,7 +104,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 #[tokio::test]
 #[allow(clippy::await_holding_lock, reason = "each test has a runtime of its own")]
-async fn an_acquire_and_a_release_allocate_little() {
+async fn acquire_and_release_allocate_little() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let server = Server::start();
     let redlock = client([&server]);
@@ -117,7 +117,7 @@ async fn an_acquire_and_a_release_allocate_little() {
 }
 
 #[test]
-fn the_future_of_an_acquire_is_small() {
+fn acquire_future_is_small() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let lock = redlock::Redlock::builder(["memory://"]).build().unwrap().lock("size");
     let size = size_of_val(&lock.acquire());

@@ -99,7 +99,7 @@ fn of_file(text: &str, exported: &BTreeSet<String>, found: &mut BTreeSet<String>
 }
 
 #[test]
-fn the_public_interface_is_the_one_that_is_committed() {
+fn public_api_matches_the_committed_list() {
     let (exported, mut found) = (exported(), BTreeSet::new());
     for path in files(&root().join("core/src"), &[".rs"]) {
         if !path.components().any(|part| part.as_os_str() == "ffi") {
@@ -126,7 +126,7 @@ fn the_public_interface_is_the_one_that_is_committed() {
 }
 
 #[test]
-fn items_are_read_as_they_are_written() {
+fn reads_items_from_rustdoc_text() {
     let text = "/// Doc.\n#[derive(Clone)]\npub struct Lock {\n    pub name: String,\n    secret: u8,\n}\n\nimpl Lock {\n    \
                 /// Doc.\n    pub fn ask<W>(\n        &self,\n        wait: W,\n    ) -> u8\n    where\n        W: Copy,\n    {\n        \
                 1\n    }\n\n    pub(crate) fn hidden(&self) {}\n}\n\nimpl Drop for Lock {\n    fn drop(&mut self) {}\n}\n";

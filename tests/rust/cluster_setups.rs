@@ -9,7 +9,7 @@ use crate::support::{Cluster, alone, free_port, millis};
 use crate::support::{Papers, locks, trusting};
 
 #[tokio::test]
-async fn a_cluster_over_tls() {
+async fn connects_to_a_cluster_over_tls() {
     let papers = Papers::new();
     let port = free_port();
     let options = papers.options("server", "no", port);
@@ -25,7 +25,7 @@ async fn a_cluster_over_tls() {
 }
 
 #[tokio::test]
-async fn each_of_a_cluster_s_servers_is_logged_in_to_as_the_program_says() {
+async fn logs_in_to_every_cluster_server_with_the_callback() {
     let cluster = Cluster::start(3, false);
     for master in &cluster.masters {
         assert_eq!(master.ask("ACL SETUSER app on >first ~* &* +@all"), "+OK");

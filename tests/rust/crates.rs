@@ -20,7 +20,7 @@ fn crates(features: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn without_features_there_is_no_c_and_nothing_that_nobody_asked_for() {
+fn build_without_features_needs_no_c_and_few_crates() {
     let (least, tls, tracing) = (crates(""), crates("tls"), crates("tracing"));
     for (feature, of, brings) in
         [("tls", &tls, ["rustls", "ring", "cc"]), ("tracing", &tracing, ["tracing"; 3])]

@@ -13,7 +13,7 @@ fn on_disk(url: String) -> Redlock {
 }
 
 #[tokio::test]
-async fn what_is_granted_survives_the_servers_crash() {
+async fn fsync_grant_survives_a_server_crash() {
     let aof = ["--appendonly", "yes", "--appendfsync", "everysec"];
     let mut server = Server::with(&aof);
     let redlock = on_disk(server.url());
@@ -29,7 +29,7 @@ async fn what_is_granted_survives_the_servers_crash() {
 }
 
 #[tokio::test]
-async fn what_does_not_get_to_a_disk_is_a_fault() {
+async fn vote_without_fsync_is_an_error() {
     let never = ["--appendonly", "yes", "--appendfsync", "no"];
     let (without, never) = (Server::start(), Server::with(&never));
     let error = on_disk(without.url()).lock("job").acquire().await.unwrap_err();
@@ -44,7 +44,7 @@ async fn what_does_not_get_to_a_disk_is_a_fault() {
 
 /// With `always`, the write is on the server's disk before the reply. The client does not ask for the replica's disk.
 #[tokio::test]
-async fn both_together_ask_for_the_disks_of_replicas() {
+async fn fsync_and_min_replicas_require_replica_fsync() {
     let always = ["--appendonly", "yes", "--appendfsync", "always"];
     let primary = Server::with(&[&always[..], &["--repl-diskless-sync-delay", "0"]].concat());
     let _replica = Server::replica_of(&primary);

@@ -10,7 +10,7 @@ use redlock::{ErrorKind, Lease, LeaseHandle, Lock, NodeState, Redlock};
 use crate::support::{Silent, builder, free_port, millis};
 
 #[tokio::test]
-async fn behind_an_error_stands_what_the_system_said() {
+async fn error_source_is_the_io_error() {
     let url = format!("redis://:s3cret@127.0.0.1:{}", free_port());
     let redlock = builder([url]).build().unwrap();
     // The second time, the client already knows that it has no connection.
@@ -30,7 +30,7 @@ async fn behind_an_error_stands_what_the_system_said() {
 }
 
 #[tokio::test]
-async fn where_the_system_said_nothing_the_node_is_all_there_is() {
+async fn error_source_ends_at_the_node_without_io_error() {
     let node = Silent::listen();
     let lock = builder([node.url()]).build().unwrap().lock("job");
     let lock = lock.node_timeout(millis(100)).wait(millis(150));
@@ -44,7 +44,7 @@ async fn where_the_system_said_nothing_the_node_is_all_there_is() {
 }
 
 #[tokio::test]
-async fn a_time_of_rust_has_its_unit_with_it() {
+async fn durations_in_errors_have_a_unit() {
     let redlock = Redlock::builder(["memory://errors"]).build().unwrap();
     let error = redlock.lock("unit").ttl(millis(10)).acquire().await.unwrap_err().to_string();
     assert!(error.ends_with("ttl is 0.010 s: at least 0.1 s (100 ms) are needed"), "{error}");
@@ -54,7 +54,7 @@ async fn a_time_of_rust_has_its_unit_with_it() {
 }
 
 #[tokio::test]
-async fn what_a_panic_interrupts_is_used_again() {
+async fn client_and_lock_work_after_a_panic() {
     fn usable<T: UnwindSafe + RefUnwindSafe + Send + Sync>() {}
     usable::<Redlock>();
     usable::<Lock>();

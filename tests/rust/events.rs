@@ -184,7 +184,7 @@ fn milliseconds(said: &Said, field: &str) -> f64 {
 }
 
 #[test]
-fn each_step_of_a_lease_is_told_with_its_values_and_no_whole_token() {
+fn logs_each_step_with_values_and_a_short_token() {
     let _turn = turn(LevelFilter::DEBUG);
     let server = Server::start();
     let redlock = client([&server]);
@@ -225,7 +225,7 @@ fn each_step_of_a_lease_is_told_with_its_values_and_no_whole_token() {
 }
 
 #[test]
-fn those_behind_others_of_their_client_are_told_of_once() {
+fn logs_once_that_a_caller_waits_behind_others() {
     let _turn = turn(LevelFilter::DEBUG);
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     block_on(async {
@@ -248,7 +248,7 @@ fn now(words: &str) -> Vec<Said> {
 }
 
 #[test]
-fn an_outage_is_logged_at_growing_intervals_however_many_acquires_fail() {
+fn logs_an_outage_at_growing_intervals() {
     let _turn = turn(LevelFilter::DEBUG);
     let clock = TestClock::new();
     let redlock = TestRedlock::with_clock(&clock).unwrap();
@@ -298,7 +298,7 @@ fn an_outage_is_logged_at_growing_intervals_however_many_acquires_fail() {
 }
 
 #[test]
-fn a_node_that_fails_again_at_once_is_in_the_same_outage() {
+fn node_that_fails_again_at_once_continues_its_outage() {
     let _turn = turn(LevelFilter::DEBUG);
     let clock = TestClock::new();
     let redlock = TestRedlock::with_clock(&clock).unwrap();
@@ -316,7 +316,7 @@ fn a_node_that_fails_again_at_once_is_in_the_same_outage() {
 }
 
 #[test]
-fn an_outage_of_a_node_that_no_quorum_needs_is_logged() {
+fn logs_an_outage_of_a_minority_node() {
     let _turn = turn(LevelFilter::INFO);
     let mut servers = crate::support::servers(3);
     let redlock = client(&servers);
@@ -333,7 +333,7 @@ fn an_outage_of_a_node_that_no_quorum_needs_is_logged() {
 }
 
 #[test]
-fn an_outage_is_told_of_once_and_so_is_its_end() {
+fn logs_a_lost_connection_and_its_return_once() {
     let _turn = turn(LevelFilter::DEBUG);
     let mut server = Server::start();
     let redlock = client([&server]);
@@ -353,7 +353,7 @@ fn an_outage_is_told_of_once_and_so_is_its_end() {
 }
 
 #[test]
-fn a_loss_is_told_in_the_request_that_holds_and_ends_its_span() {
+fn loss_is_logged_in_the_holders_span_and_ends_it() {
     let _turn = turn(LevelFilter::INFO);
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     let request = tracing::info_span!(target: "redlock", "request");
@@ -386,7 +386,7 @@ fn a_loss_is_told_in_the_request_that_holds_and_ends_its_span() {
 }
 
 #[test]
-fn whoever_wants_errors_alone_gets_no_spans_and_no_steps() {
+fn level_error_gets_no_spans_and_no_steps() {
     let _turn = turn(LevelFilter::ERROR);
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     let before = lock(&SPANS).len();

@@ -17,7 +17,7 @@ fn at(addr: ConnectionAddr) -> ConnectionInfo {
 }
 
 #[test]
-fn what_their_url_says_ours_says_too() {
+fn connection_info_equals_its_url() {
     for (theirs, ours) in [
         ("redis://127.0.0.1", "redis://127.0.0.1:6379"),
         ("redis://10.0.0.7:6380/3", "redis://10.0.0.7:6380/3"),
@@ -36,7 +36,7 @@ fn what_their_url_says_ours_says_too() {
 }
 
 #[tokio::test]
-async fn a_lock_is_had_as_their_user_in_their_database() {
+async fn connects_with_their_user_and_database() {
     let server = Server::start();
     assert_eq!(server.ask("ACL SETUSER app on >p@ss:/#%word ~* +@all &*"), "+OK");
     let login = RedisConnectionInfo::default().set_username("app").set_password("p@ss:/#%word");
@@ -55,7 +55,7 @@ async fn a_lock_is_had_as_their_user_in_their_database() {
 }
 
 #[test]
-fn what_cannot_be_taken_over_is_refused_before_anything_is_sent() {
+fn refuses_unsupported_settings_before_connecting() {
     let tcp = |host: &str| at(ConnectionAddr::Tcp(host.to_owned(), 1));
     let login = |user: Option<&str>, db| {
         let settings = RedisConnectionInfo::default().set_db(db);
@@ -92,7 +92,7 @@ fn by_tls(port: u16, insecure: bool) -> ConnectionInfo {
 }
 
 #[tokio::test]
-async fn tls_is_taken_over_with_whether_it_verifies() {
+async fn adopts_tls_and_its_verification() {
     let papers = Papers::new();
     let (_server, port) = papers.server("no");
     let locks = async |builder: Builder| {

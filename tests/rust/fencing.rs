@@ -45,7 +45,7 @@ async fn increases(clients: Vec<Redlock>, rounds: usize) {
 }
 
 #[tokio::test]
-async fn tokens_increase_on_one_node_and_on_several_with_clocks_hours_apart() {
+async fn tokens_increase_with_clocks_hours_apart() {
     let one = servers(1);
     increases(vec![skewed(&one, 0), skewed(&one, 7), skewed(&one, -7)], 60).await;
     let five = servers(5);
@@ -55,7 +55,7 @@ async fn tokens_increase_on_one_node_and_on_several_with_clocks_hours_apart() {
 }
 
 #[tokio::test]
-async fn tokens_increase_when_every_lease_has_another_minority_dead() {
+async fn tokens_increase_with_changing_dead_minorities() {
     let nodes = servers(5);
     let redlock = client(&nodes);
     let lock = redlock.lock("job").ttl(millis(2000)).fencing(true).wait(millis(20_000));
@@ -73,7 +73,7 @@ async fn tokens_increase_when_every_lease_has_another_minority_dead() {
 }
 
 #[tokio::test]
-async fn a_quorum_that_disagrees_stores_the_largest_before_the_lease_is_returned() {
+async fn disagreeing_quorum_stores_the_largest_token_first() {
     let nodes = servers(3);
     let redlock = client(&nodes);
     let far = SystemClock.wall_micros() + 3_600_000_000;
@@ -90,7 +90,7 @@ async fn a_quorum_that_disagrees_stores_the_largest_before_the_lease_is_returned
 }
 
 #[tokio::test]
-async fn the_fence_outlives_the_lock_and_keeps_every_digit() {
+async fn fence_key_outlives_the_lock_and_keeps_every_digit() {
     let server = Server::start();
     let redlock = client([&server]);
     let lease = redlock.lock("job").fencing(true).acquire().await.unwrap();
@@ -115,7 +115,7 @@ async fn several_names_share_the_largest_token_under_each() {
 }
 
 #[tokio::test]
-async fn a_token_nobody_asked_for_is_an_error_and_so_is_a_name_without_a_slot() {
+async fn fencing_needs_the_option_and_a_name_with_a_slot() {
     let redlock = Redlock::builder(["memory://nofence"]).build().unwrap();
     let lease = redlock.lock("job").acquire().await.unwrap();
     assert_eq!(lease.fencing_token().unwrap_err().kind(), ErrorKind::Invalid);
@@ -125,7 +125,7 @@ async fn a_token_nobody_asked_for_is_an_error_and_so_is_a_name_without_a_slot() 
 }
 
 #[tokio::test]
-async fn a_token_that_no_client_can_have_stored_is_that_nodes_fault() {
+async fn impossible_stored_token_is_an_error_of_its_node() {
     let nodes = crate::support::servers(3);
     let redlock = crate::support::client(&nodes);
     let next = async || {

@@ -42,7 +42,7 @@ fn beyond_memory(name: &str) -> bool {
 }
 
 #[test]
-fn each_option_of_the_table_is_taken_and_only_as_what_it_is() {
+fn option_table_accepts_only_its_types() {
     let names = vec!["job".to_owned()];
     for row in LOCK_OPTIONS {
         assert!(!row.about.is_empty() && !row.default.is_empty(), "{}", row.name);
@@ -66,7 +66,7 @@ fn each_option_of_the_table_is_taken_and_only_as_what_it_is() {
 }
 
 #[test]
-fn options_are_checked_before_there_is_a_client() {
+fn checks_options_before_a_client_exists() {
     let check = |name: &str, ttl: f64| {
         let args = LockArgs::of_lock(Unit::Milliseconds).with("ttl", Some(ttl));
         ffi::check_lock(&[name.to_owned()], &args.with("fencing", Some(true)))
@@ -80,7 +80,7 @@ fn options_are_checked_before_there_is_a_client() {
 }
 
 #[tokio::test]
-async fn a_lease_that_ended_before_its_caller_ran_is_asked_for_again_within_one_budget() {
+async fn expired_lease_is_acquired_again_within_its_wait() {
     let lock = lock(&client("late"), 100.0, 60_000.0);
     let acquire = Acquire::new(&lock, None, Unit::Milliseconds, None).unwrap();
     assert!(acquire.may_wait());
@@ -100,7 +100,7 @@ async fn a_lease_that_ended_before_its_caller_ran_is_asked_for_again_within_one_
 }
 
 #[tokio::test]
-async fn one_round_is_tried_again_too_and_waits_for_nobody() {
+async fn expired_try_acquire_is_tried_again_without_waiting() {
     let lock = lock(&client("once"), 100.0, 60_000.0);
     let once = Acquire::once(&lock);
     assert!(!once.may_wait());

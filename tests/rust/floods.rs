@@ -5,7 +5,7 @@ use crate::replies::{client, none, patience, verdict};
 use crate::support::{eventually, millis};
 
 #[tokio::test]
-async fn a_server_that_never_stops_talking_starves_nobody_and_is_left() {
+async fn endless_reply_starves_no_client_and_is_disconnected() {
     let (calm, floods) = rows();
     let well = client(&calm[0], &Fake::start(&calm[0], false));
     let mut fakes = Vec::new();

@@ -119,7 +119,7 @@ async fn annoy(redlock: Redlock, over: Arc<AtomicBool>) {
 }
 
 #[tokio::test]
-async fn one_node_that_says_anything_changes_nothing() {
+async fn random_replies_of_one_node_change_nothing() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         PANICS.fetch_add(1, Ordering::Relaxed);

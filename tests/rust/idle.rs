@@ -62,7 +62,7 @@ impl Idle {
 }
 
 #[tokio::test]
-async fn a_call_that_finds_a_forgotten_connection_uses_a_new_one() {
+async fn call_replaces_a_forgotten_connection() {
     let idle = Idle::connected().await;
     let lock = idle.redlock.lock("job").wait(Duration::ZERO);
     idle.forgotten_after(60);
@@ -77,7 +77,7 @@ async fn a_call_that_finds_a_forgotten_connection_uses_a_new_one() {
 
 /// Each case has a new client, because a connection that was opened during a lease sends commands for it at some time.
 #[tokio::test]
-async fn a_lease_that_finds_a_forgotten_connection_uses_a_new_one() {
+async fn lease_replaces_a_forgotten_connection() {
     let held = async || {
         let idle = Idle::connected().await;
         let lock = idle.redlock.lock("job").ttl(Duration::from_secs(3600)).renew(false);
@@ -95,7 +95,7 @@ async fn a_lease_that_finds_a_forgotten_connection_uses_a_new_one() {
 }
 
 #[test]
-fn a_thread_that_waits_by_itself_survives_a_forgotten_connection() {
+fn blocking_thread_replaces_a_forgotten_connection() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let idle = runtime.block_on(Idle::connected());
     let lock = idle.redlock.lock("job").wait(Duration::ZERO).ttl(Duration::from_secs(3600));
@@ -108,7 +108,7 @@ fn a_thread_that_waits_by_itself_survives_a_forgotten_connection() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_that_still_answers_is_kept() {
+async fn keeps_an_idle_connection_that_replies() {
     let idle = Idle::connected().await;
     let before = idle.proxy.connections.load(Ordering::Relaxed);
     for _ in 0..5 {

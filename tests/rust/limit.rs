@@ -57,16 +57,16 @@ fn tests() -> Vec<(String, String)> {
 }
 
 #[test]
-fn hangs_if_asked_to() {
+fn hangs_if_requested() {
     if std::env::var_os("REDLOCK_TEST_HANG").is_some() {
         std::thread::sleep(Duration::from_secs(60));
     }
 }
 
 #[test]
-fn a_test_that_hangs_is_named() {
+fn names_a_test_that_hangs() {
     let mut this = std::process::Command::new(std::env::current_exe().unwrap());
-    let hangs = this.args(["limit::hangs_if_asked_to", "limit::nothing", "--test-threads=2"]);
+    let hangs = this.args(["limit::hangs_if_requested", "limit::nothing", "--test-threads=2"]);
     CHOSEN.iter().for_each(|name| _ = hangs.env_remove(name));
     let done = hangs.env("REDLOCK_TEST_HANG", "1").env("REDLOCK_TEST_LIMIT", "0.5").output();
     let done = done.unwrap();

@@ -9,7 +9,7 @@ use redlock::ErrorKind;
 use crate::support::{Proxy, Server, builder, client, eventually, millis};
 
 #[tokio::test]
-async fn a_foreign_value_of_megabytes_is_held_like_any_other() {
+async fn large_foreign_value_counts_as_held() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
@@ -29,7 +29,7 @@ async fn a_foreign_value_of_megabytes_is_held_like_any_other() {
 }
 
 #[tokio::test]
-async fn as_many_names_as_there_may_be_do_not_block_their_server() {
+async fn maximum_number_of_names_does_not_block_the_server() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let names: Vec<String> = (0..1000).map(|at| format!("{{t}}{at}")).collect();
@@ -57,7 +57,7 @@ async fn as_many_names_as_there_may_be_do_not_block_their_server() {
 }
 
 #[tokio::test]
-async fn one_of_many_names_that_is_no_lock_is_named_and_left_alone() {
+async fn names_and_preserves_one_of_many_foreign_keys() {
     let server = Server::start();
     server.ask("HSET lock:b field value");
     let lock = client([&server]).lock(["a", "b", "c"]);
@@ -68,7 +68,7 @@ async fn one_of_many_names_that_is_no_lock_is_named_and_left_alone() {
 }
 
 #[tokio::test]
-async fn several_names_need_no_more_rights_than_one() {
+async fn several_names_need_no_extra_permissions() {
     let server = Server::start();
     server.ask("ACL SETUSER app on >pw resetkeys ~lock:* resetchannels -@all +evalsha +script|load +set +get +del +pttl +pexpire +time +client|tracking +info");
     let url = format!("redis://app:pw@127.0.0.1:{}", server.port);
@@ -86,7 +86,7 @@ fn remembered(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn a_server_is_left_nothing_to_remember() {
+async fn server_tracks_no_key_after_the_end() {
     let server = Server::start();
     let redlock = client([&server]);
     let lock = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(1000)).renew(false);

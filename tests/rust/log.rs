@@ -135,7 +135,7 @@ fn said(words: &str, least: usize) -> Vec<String> {
 }
 
 #[test]
-fn one_that_blocks_delays_no_renewal_and_no_answer() {
+fn blocking_subscriber_delays_nothing() {
     let _turn = Turn::take();
     let server = Server::start();
     let redlock = client([&server]);
@@ -163,7 +163,7 @@ fn one_that_blocks_delays_no_renewal_and_no_answer() {
 }
 
 #[test]
-fn one_that_blocks_as_its_caller_finds_out_of_a_loss_holds_up_nobody() {
+fn blocking_subscriber_does_not_delay_loss_detection() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://blocked"]).build().unwrap();
     mood(Mood::BlocksAt("lock:late"));
@@ -180,7 +180,7 @@ fn one_that_blocks_as_its_caller_finds_out_of_a_loss_holds_up_nobody() {
 }
 
 #[test]
-fn one_that_panics_ends_no_connection_and_no_lease() {
+fn panicking_subscriber_ends_no_connection_or_lease() {
     let _turn = Turn::take();
     let server = Server::start();
     let proxy = Proxy::to(server.port);
@@ -200,7 +200,7 @@ fn one_that_panics_ends_no_connection_and_no_lease() {
 }
 
 #[test]
-fn what_has_no_room_is_dropped_and_counted() {
+fn full_log_queue_drops_and_counts_events() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://flood"]).build().unwrap();
     mood(Mood::BlocksAt("lease lost"));
@@ -239,7 +239,7 @@ fn what_has_no_room_is_dropped_and_counted() {
 }
 
 #[test]
-fn the_events_of_one_lease_keep_their_order_and_their_span() {
+fn events_of_a_lease_keep_order_and_span() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://order"]).build().unwrap();
     let span = tracing::info_span!(target: "redlock", "a request");
@@ -278,7 +278,7 @@ impl Clock for Fast {
 }
 
 #[test]
-fn a_wait_without_an_end_says_so_again_and_again_and_once_for_all_behind_it() {
+fn endless_wait_is_logged_at_doubling_intervals() {
     let _turn = Turn::take();
     let server = Server::start();
     let fast = Redlock::builder([server.url()]).clock(Arc::new(Fast)).build().unwrap();
@@ -312,7 +312,7 @@ fn a_wait_without_an_end_says_so_again_and_again_and_once_for_all_behind_it() {
 }
 
 #[test]
-fn a_delete_that_one_of_several_servers_refuses_is_said_once() {
+fn logs_a_refused_delete_once() {
     let _turn = Turn::take();
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let urls = servers.iter().map(|server| {
@@ -339,7 +339,7 @@ fn a_delete_that_one_of_several_servers_refuses_is_said_once() {
 }
 
 #[test]
-fn of_thousands_that_are_held_for_long_some_are_named() {
+fn long_holds_of_thousands_are_logged_up_to_a_limit() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://long"]).build().unwrap();
     block_on(async {
@@ -361,7 +361,7 @@ const LAST_WORDS: &str = "LAST_WORDS";
 
 /// The test below runs this in a process that ends right after its event.
 #[test]
-fn a_process_that_ends() {
+fn process_that_logs_and_exits() {
     if std::env::var_os(LAST_WORDS).is_none() {
         return;
     }
@@ -372,11 +372,11 @@ fn a_process_that_ends() {
 }
 
 #[test]
-fn the_last_words_of_a_process_are_heard() {
+fn last_events_before_exit_are_logged() {
     for _ in 0..10 {
         let test = std::env::current_exe().unwrap();
         let mut child = std::process::Command::new(test);
-        child.args(["--exact", "a_process_that_ends", "--nocapture"]).env(LAST_WORDS, "1");
+        child.args(["--exact", "process_that_logs_and_exits", "--nocapture"]).env(LAST_WORDS, "1");
         let out = child.output().unwrap();
         let out = String::from_utf8_lossy(&out.stdout).into_owned();
         assert!(out.contains("above one hour"), "{out}");
@@ -384,7 +384,7 @@ fn the_last_words_of_a_process_are_heard() {
 }
 
 #[test]
-fn what_a_proxy_does_not_support_is_logged_in_one_record() {
+fn logs_unsupported_proxy_commands_in_one_record() {
     let _turn = Turn::take();
     let server = Server::start();
     let gateway = Gateway::twemproxy(server.port);

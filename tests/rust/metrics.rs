@@ -20,7 +20,7 @@ use support::{Server, block_on, client, eventually_blocking, free_port, millis, 
 const GRANTED: &str = "redlock_acquires_total outcome=granted";
 
 #[test]
-fn whatever_is_counted_is_heard_under_the_words_of_the_dashboard() {
+fn recorder_receives_every_metric_of_the_dashboard() {
     let turn = Turn::take();
     let server = Server::start();
     let redlock = client([&server]);
@@ -68,7 +68,7 @@ fn whatever_is_counted_is_heard_under_the_words_of_the_dashboard() {
 }
 
 #[test]
-fn clients_are_added_up_and_what_one_did_stays_when_it_is_gone() {
+fn counts_of_closed_clients_stay_in_the_totals() {
     let turn = Turn::take();
     let server = Server::start();
     let redlock = client([&server]);
@@ -90,7 +90,7 @@ fn clients_are_added_up_and_what_one_did_stays_when_it_is_gone() {
 }
 
 #[test]
-fn one_that_blocks_delays_no_renewal_and_no_answer_and_misses_no_count() {
+fn blocking_recorder_delays_nothing_and_misses_no_count() {
     let turn = Turn::take();
     let server = Server::start();
     let redlock = client([&server]);
@@ -123,7 +123,7 @@ fn one_that_blocks_delays_no_renewal_and_no_answer_and_misses_no_count() {
 }
 
 #[test]
-fn one_that_panics_ends_no_lease_and_hears_the_rest_once_it_is_well() {
+fn panicking_recorder_ends_no_lease_and_gets_counts_later() {
     let turn = Turn::take();
     let server = Server::start();
     let redlock = client([&server]);
@@ -140,7 +140,7 @@ fn one_that_panics_ends_no_lease_and_hears_the_rest_once_it_is_well() {
 }
 
 #[test]
-fn it_runs_on_a_thread_that_does_nothing_else() {
+fn recorder_has_a_separate_thread() {
     let _turn = Turn::take();
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     let held = redlock.lock("job").acquire_blocking().unwrap();

@@ -108,7 +108,7 @@ fn lock_args(unit: Unit, options: &BTreeMap<String, f64>) -> LockArgs {
 }
 
 #[test]
-fn lock_options_are_checked_before_anything_is_sent() {
+fn checks_lock_options_before_sending() {
     let silent = [Silent::listen(), Silent::listen(), Silent::listen()];
     for case in read::<OptionCases>("options").lock {
         let nodes = silent.iter().take(case.nodes.unwrap_or(1)).map(Silent::url).collect();
@@ -126,7 +126,7 @@ fn lock_options_are_checked_before_anything_is_sent() {
 }
 
 #[test]
-fn client_options_are_checked_before_anything_is_sent() {
+fn checks_client_options_before_sending() {
     let silent = Silent::listen();
     let here = |text: &String| text.replace("PORT", &silent.port().to_string());
     for case in read::<OptionCases>("options").client {
@@ -147,7 +147,7 @@ fn client_options_are_checked_before_anything_is_sent() {
 }
 
 #[test]
-fn what_needs_a_script_is_refused_where_there_are_none() {
+fn refuses_options_that_need_scripts() {
     let silent = Silent::listen();
     let args = ClientArgs::of_client(Unit::Seconds).with("scripts", Some(false));
     let redlock = redlock::ffi::client(vec![silent.url()], &args).unwrap();
@@ -160,7 +160,7 @@ fn what_needs_a_script_is_refused_where_there_are_none() {
 
 /// Rust's own API for options is checked when it is used, and equally early.
 #[tokio::test]
-async fn options_in_order_reach_the_node_and_others_do_not() {
+async fn only_valid_options_reach_the_node() {
     let silent = Silent::listen();
     let redlock = Redlock::builder([silent.url()]).build().unwrap();
     let short = redlock.lock("job").ttl(Duration::from_millis(99)).acquire().await.unwrap_err();
@@ -203,7 +203,7 @@ impl Subscriber for Lines {
 }
 
 #[tokio::test]
-async fn warnings_are_logged_once() {
+async fn logs_each_warning_once() {
     let lines = Lines::default();
     let _listening = tracing::subscriber::set_default(lines.clone());
     for case in read::<OptionCases>("options").lock.into_iter().filter(|c| !c.warning.is_empty()) {
@@ -257,7 +257,7 @@ struct Named {
 
 /// The compiler refuses them all, so a row has the reason. The text that the other languages show comes from the core.
 #[test]
-fn other_libraries_options_name_ours() {
+fn options_of_other_libraries_name_ours() {
     for Foreign { library, rust, options } in read::<Arguments>("arguments").foreign {
         assert!(!rust.is_empty());
         for Named { name, says } in options {
@@ -270,7 +270,7 @@ fn other_libraries_options_name_ours() {
 }
 
 #[tokio::test]
-async fn what_the_compiler_lets_through_is_refused() {
+async fn refuses_invalid_values_of_valid_types() {
     let redlock = Redlock::builder(["memory://arguments"]).build().unwrap();
     let lease = redlock.lock("job").acquire().await.unwrap();
     let Arguments { r#type, argument, .. } = read("arguments");

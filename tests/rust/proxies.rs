@@ -31,7 +31,7 @@ fn over(gateway: &Gateway) -> Redlock {
 }
 
 #[tokio::test]
-async fn a_proxy_that_closes_at_what_it_does_not_know_is_used_without_it() {
+async fn supports_a_proxy_that_closes_at_unknown_commands() {
     let server = Server::start();
     let gateway = Gateway::twemproxy(server.port);
     let redlock = over(&gateway);
@@ -44,7 +44,7 @@ async fn a_proxy_that_closes_at_what_it_does_not_know_is_used_without_it() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_closes_at_client_setname_is_used_without_it() {
+async fn supports_a_proxy_that_closes_at_client_setname() {
     let server = Server::start();
     let gateway = Gateway::to(server.port, |words, _| match &*words[0] {
         "HELLO" => Verdict::Reply("-ERR unknown command 'HELLO'\r\n"),
@@ -55,7 +55,7 @@ async fn a_proxy_that_closes_at_client_setname_is_used_without_it() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_in_its_own_words_is_used_without_what_it_refuses() {
+async fn supports_a_proxy_with_custom_error_texts() {
     let server = Server::start();
     for words in [
         "-ERR unsupported command\r\n",
@@ -72,7 +72,7 @@ async fn a_proxy_that_refuses_in_its_own_words_is_used_without_what_it_refuses()
 }
 
 #[tokio::test]
-async fn a_proxy_that_wants_auth_before_hello_gets_it() {
+async fn sends_auth_before_hello_if_a_proxy_requires_it() {
     let server = Server::with(&["--user", "app", "on", ">s3cret-word", "~*", "&*", "+@all"]);
     let gateway = Gateway::to(server.port, |command, logged_in| {
         if logged_in || command[0] == "AUTH" {
@@ -95,7 +95,7 @@ async fn a_proxy_that_wants_auth_before_hello_gets_it() {
 }
 
 #[tokio::test]
-async fn a_server_without_script_load_and_evalsha_is_sent_scripts_in_full() {
+async fn sends_eval_without_script_load_and_evalsha() {
     let server =
         Server::with(&["--rename-command", "EVALSHA", "", "--rename-command", "SCRIPT", ""]);
     works(&client([&server]), "EVAL").await;
@@ -116,7 +116,7 @@ async fn a_server_without_script_load_and_evalsha_is_sent_scripts_in_full() {
 }
 
 #[tokio::test]
-async fn a_command_that_every_lock_needs_and_nobody_knows_is_named_at_connect() {
+async fn names_a_missing_required_command_at_connect() {
     for hidden in ["SET", "PEXPIRE", "DEL", "PTTL", "GET"] {
         let server = Server::with(&["--rename-command", hidden, ""]);
         let redlock = client([&server]);

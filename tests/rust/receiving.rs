@@ -21,7 +21,7 @@ fn alone(url: String) -> Redlock {
 }
 
 #[test]
-fn a_server_that_takes_its_time_is_waited_for() {
+fn waits_for_a_slow_server() {
     let server = Server::start();
     let client = alone(server.url());
     for pause in [5, 39, 41, 120, 300] {
@@ -34,7 +34,7 @@ fn a_server_that_takes_its_time_is_waited_for() {
 
 /// Replies that arrive in pieces, and more than a thread reads at once.
 #[test]
-fn many_answers_at_once_are_read_in_their_order() {
+fn reads_many_replies_at_once_in_order() {
     let server = Server::start();
     let client = alone(server.url());
     assert_eq!(server.ask("CLIENT PAUSE 30 ALL"), "+OK");

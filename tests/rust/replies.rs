@@ -57,7 +57,7 @@ pub(crate) fn client(row: &Row, fake: &Fake) -> Redlock {
 }
 
 #[tokio::test]
-async fn an_acquire_ends_within_its_wait() {
+async fn acquire_ends_within_its_wait() {
     let verdicts = rows().0.into_iter().map(|row| async move {
         let redlock = client(&row, &Fake::start(&row, true));
         let lock = redlock.lock("job").wait(millis(1000));
@@ -67,7 +67,7 @@ async fn an_acquire_ends_within_its_wait() {
 }
 
 #[tokio::test]
-async fn a_plain_attempt_that_is_answered_oddly_is_not_believed_and_a_script_asked_instead() {
+async fn wrong_reply_to_a_plain_attempt_runs_the_script() {
     let verdicts = attempts().into_iter().map(|row| async move {
         let fake = Fake::start(&row, true);
         let redlock = client(&row, &fake);
@@ -79,7 +79,7 @@ async fn a_plain_attempt_that_is_answered_oddly_is_not_believed_and_a_script_ask
 }
 
 #[tokio::test]
-async fn whatever_is_asked_says_the_cause_within_a_nodes_deadline() {
+async fn every_command_reports_the_cause_within_node_timeout() {
     let verdicts = rows().0.into_iter().map(|row| async move {
         let redlock = client(&row, &Fake::start(&row, true));
         let lock = redlock.lock("job");
@@ -95,7 +95,7 @@ async fn whatever_is_asked_says_the_cause_within_a_nodes_deadline() {
 }
 
 #[tokio::test]
-async fn a_lease_is_neither_extended_nor_released_by_an_odd_answer() {
+async fn wrong_reply_neither_extends_nor_releases() {
     let answers = rows().0.into_iter().filter(|row| row.to == "EVALSHA");
     let verdicts = answers.map(|row| async move {
         let fake = Fake::start(&row, false);

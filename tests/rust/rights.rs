@@ -15,7 +15,7 @@ fn as_user(server: &Server, rights: &str) -> Redlock {
 }
 
 #[tokio::test]
-async fn the_least_rights_are_enough_for_everything() {
+async fn minimum_permissions_suffice() {
     let server = Server::start();
     server.ask("ACL LOG RESET");
     let redlock = as_user(&server, RIGHTS);
@@ -43,7 +43,7 @@ async fn the_least_rights_are_enough_for_everything() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_is_named_at_once() {
+async fn names_a_missing_permission_at_once() {
     let server = Server::start();
     // Redis 6 can revoke whole commands only.
     let old =
@@ -68,7 +68,7 @@ async fn a_right_that_is_missing_is_named_at_once() {
 }
 
 #[tokio::test]
-async fn rights_of_a_feature_are_named_when_it_is_asked_for() {
+async fn names_a_feature_permission_when_it_is_used() {
     let server = Server::start();
     let redlock = as_user(&server, &format!("{RIGHTS} -time"));
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();

@@ -13,7 +13,7 @@ use crate::support::runtimes::{client_of, empties, in_task, pairs, runtimes};
 use crate::support::{Server, builder};
 
 #[test]
-fn an_acquire_that_is_cancelled_leaves_no_key() {
+fn cancelled_acquire_leaves_no_key() {
     for runtime in runtimes() {
         let server = Server::start();
         let client = client_of(runtime.handle(), &server);
@@ -42,7 +42,7 @@ fn an_acquire_that_is_cancelled_leaves_no_key() {
 
 /// Callers in different runtimes and threads. One at a time holds the lock.
 #[test]
-fn two_clients_in_two_runtimes_and_threads_take_turns() {
+fn clients_in_two_runtimes_exclude_each_other() {
     let server = Server::start();
     let [one, two] = runtimes();
     let clients = [client_of(one.handle(), &server), client_of(one.handle(), &server)];

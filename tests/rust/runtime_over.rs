@@ -15,7 +15,7 @@ use crate::support::runtimes::{client_of, empties, pairs, runtimes};
 use crate::support::{Server, builder, millis, within};
 
 #[test]
-fn a_runtime_that_cannot_read_is_refused() {
+fn refuses_a_runtime_without_io() {
     let server = Server::start();
     let refused = |handle: &Handle| {
         let refused = builder([server.url()]).runtime(handle.clone()).build().unwrap_err();
@@ -34,7 +34,7 @@ fn a_runtime_that_cannot_read_is_refused() {
 
 /// No thread runs the runtime any more, or for now. The last command is sent nevertheless.
 #[test]
-fn what_is_dropped_last_in_a_runtime_is_released() {
+fn lease_dropped_last_in_a_runtime_is_released() {
     for runtime in runtimes() {
         let server = Server::start();
         let client = client_of(runtime.handle(), &server);
@@ -74,7 +74,7 @@ fn parked<T>(work: impl Future<Output = T>) -> T {
 
 /// Its threads belong to the runtime, but none of them runs it.
 #[test]
-fn where_the_runtime_is_not_run_the_background_thread_reads() {
+fn background_thread_reads_if_the_runtime_is_not_run() {
     let [runtime, _] = runtimes();
     let server = Server::start();
     let client = client_of(runtime.handle(), &server);
@@ -89,7 +89,7 @@ fn where_the_runtime_is_not_run_the_background_thread_reads() {
 /// The runtime belongs to the parent process, which continues to use it.
 #[cfg(unix)]
 #[test]
-fn a_forked_child_leaves_the_runtime_alone() {
+fn forked_child_does_not_use_the_runtime() {
     let [runtime, _] = runtimes();
     let server = Server::start();
     let client = client_of(runtime.handle(), &server);

@@ -23,7 +23,7 @@ fn all_files() -> Vec<std::fs::File> {
 
 /// The tests below run this in a separate process.
 #[test]
-fn a_process_without() {
+fn process_with_limited_resource() {
     let Ok(what) = std::env::var(SCARCE) else { return };
     let redlock = Redlock::builder([std::env::var(URL).unwrap()]).build().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -56,7 +56,12 @@ fn a_process_without() {
 fn run(what: &str, set: impl FnOnce(&mut Command) -> &mut Command) {
     let server = Server::start();
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "scarce::a_process_without", "--nocapture", "--test-threads=1"]);
+    child.args([
+        "--exact",
+        "scarce::process_with_limited_resource",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
     set(child.env(SCARCE, what).env(URL, server.url()));
     let out = child.output().unwrap();
     let said = format!("{out:?}");
@@ -64,19 +69,19 @@ fn run(what: &str, set: impl FnOnce(&mut Command) -> &mut Command) {
 }
 
 #[test]
-fn no_files() {
+fn reports_exhausted_file_descriptors() {
     run("files", |child| child);
 }
 
 #[test]
-fn no_threads() {
+fn reports_exhausted_threads() {
     // A stack size that no thread can have. The test itself runs on the main thread.
     run("threads", |child| child.env("RUST_MIN_STACK", (1_u64 << 47).to_string()));
 }
 
 /// The test below runs this in a separate process.
 #[test]
-fn a_process_whose_threads_cannot_wait_by_themselves() {
+fn process_whose_threads_cannot_read_sockets() {
     let Ok(url) = std::env::var(THREADS_URL) else { return };
     let redlock = Redlock::builder([url]).node_timeout(Duration::from_secs(5)).build().unwrap();
     let pair = |name: String| {
@@ -122,10 +127,10 @@ fn a_process_whose_threads_cannot_wait_by_themselves() {
 const THREADS_URL: &str = "SCARCE_THREADS_URL";
 
 #[test]
-fn threads_without_stack_or_descriptor_keep_their_deadlines() {
+fn threads_without_stack_or_descriptor_keep_deadlines() {
     let server = Server::start();
     let mut child = Command::new(std::env::current_exe().unwrap());
-    let name = "scarce::a_process_whose_threads_cannot_wait_by_themselves";
+    let name = "scarce::process_whose_threads_cannot_read_sockets";
     child.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     let out = child.env(THREADS_URL, server.url()).output().unwrap();
     let said = format!("{out:?}");

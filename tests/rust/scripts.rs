@@ -48,17 +48,17 @@ async fn every_verb(knows: Knows, name: &str) {
 }
 
 #[tokio::test]
-async fn every_verb_works_as_valkey_deletes() {
+async fn all_commands_work_with_delifeq() {
     every_verb(Knows::DelIfEq, "DELIFEQ").await;
 }
 
 #[tokio::test]
-async fn every_verb_works_as_redis_deletes() {
+async fn all_commands_work_with_delex() {
     every_verb(Knows::DelEx, "DELEX").await;
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_delete_so_is_told_of_at_connect() {
+async fn reports_missing_conditional_delete_at_connect() {
     let small = Small::start(Knows::Nothing);
     let redlock = without(small.url());
     let error = redlock.lock("job").acquire().await.unwrap_err();
@@ -85,7 +85,7 @@ async fn a_server_that_cannot_delete_so_is_told_of_at_connect() {
 
 /// A user without the right to run scripts, and a client without the option.
 #[tokio::test]
-async fn without_the_option_a_user_without_scripts_is_refused() {
+async fn user_without_script_permission_needs_the_option() {
     let small = Small::start(Knows::DelIfEq);
     let redlock = Redlock::builder([small.url()]).build().unwrap();
     let error = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
@@ -95,7 +95,7 @@ async fn without_the_option_a_user_without_scripts_is_refused() {
 }
 
 #[tokio::test]
-async fn what_needs_a_script_is_refused_before_anything_is_sent() {
+async fn refuses_script_features_before_sending() {
     let silent = Silent::listen();
     let redlock = without(silent.url());
     let fenced = redlock.lock("job").fencing(true).acquire().await.unwrap_err();
@@ -117,7 +117,7 @@ async fn what_needs_a_script_is_refused_before_anything_is_sent() {
 
 /// The server loses one reply, so that all later ones are shifted. No caller gets the reply of another.
 #[tokio::test]
-async fn an_answer_to_another_question_is_none() {
+async fn rejects_a_shifted_reply() {
     for lost in ["DELIFEQ", "PING", "GETRANGE", "EXEC", "MULTI"] {
         let small = Small::start(Knows::DelIfEq);
         let redlock = without(small.url());
@@ -142,7 +142,7 @@ async fn an_answer_to_another_question_is_none() {
 
 /// A whole reply is lost. The next one has the same shape and belongs to another lease.
 #[tokio::test]
-async fn the_next_release_s_answer_is_not_taken_for_this_one_s() {
+async fn rejects_the_reply_of_the_next_release() {
     let small = Small::start(Knows::DelIfEq);
     let redlock = without(small.url());
     let lock = |name: &str| redlock.lock(name).ttl(millis(2000)).renew(false).acquire();
@@ -154,7 +154,7 @@ async fn the_next_release_s_answer_is_not_taken_for_this_one_s() {
 }
 
 #[tokio::test]
-async fn an_extension_never_shortens_whoever_asked_for_the_longer_one() {
+async fn extend_never_shortens_without_scripts() {
     let small = Small::start(Knows::DelIfEq);
     let (one, two) = (without(small.url()), without(small.url()));
     let lease = one.lock("job").ttl(millis(1000)).renew(false).acquire().await.unwrap();
@@ -167,7 +167,7 @@ async fn an_extension_never_shortens_whoever_asked_for_the_longer_one() {
 
 /// If the lease was taken over, a renewal must not extend the key of the other client.
 #[tokio::test]
-async fn an_extension_leaves_another_ones_key_alone() {
+async fn extend_does_not_touch_the_next_holders_key() {
     let small = Small::start(Knows::DelIfEq);
     let redlock = without(small.url());
     let lease = redlock.lock("job").ttl(millis(10_000)).renew(false).acquire().await.unwrap();
@@ -180,7 +180,7 @@ async fn an_extension_leaves_another_ones_key_alone() {
 
 /// Deletes the value that was seen, not the value that exists when the delete arrives.
 #[tokio::test]
-async fn a_release_by_force_hits_nobody_who_came_later() {
+async fn force_release_deletes_only_the_value_it_saw() {
     let small = Small::start(Knows::DelIfEq);
     let redlock = without(small.url());
     small.set("lock:job", "first", millis(10_000));
@@ -197,7 +197,7 @@ async fn a_release_by_force_hits_nobody_who_came_later() {
 
 /// The delete of a broken connection stays pending, and is sent in the dialect of the server that is then connected.
 #[tokio::test]
-async fn a_delete_that_was_lost_is_paid() {
+async fn lost_delete_is_sent_again() {
     for knows in [Knows::DelIfEq, Knows::DelEx] {
         let small = Small::start(knows);
         let redlock = without(small.url());
@@ -225,7 +225,7 @@ fn as_user(server: &Server, rights: &str) -> Redlock {
 
 #[cfg(feature = "delifeq")]
 #[tokio::test]
-async fn the_least_rights_are_enough_for_everything_without_scripts() {
+async fn minimum_permissions_suffice_without_scripts() {
     let server = Server::start();
     let redlock = as_user(&server, LEAST);
     let lock = redlock.lock("job").ttl(millis(600));
@@ -250,7 +250,7 @@ async fn the_least_rights_are_enough_for_everything_without_scripts() {
 
 #[cfg(feature = "delifeq")]
 #[tokio::test]
-async fn a_right_that_is_missing_without_scripts_is_named_at_once() {
+async fn names_a_missing_permission_without_scripts() {
     let server = Server::start();
     for right in ["set", "getrange", "pttl", "pexpire", "multi", "exec", "ping", "delifeq"] {
         let redlock = as_user(&server, &format!("{LEAST} -{right}"));
@@ -267,7 +267,7 @@ async fn a_right_that_is_missing_without_scripts_is_named_at_once() {
 
 /// By default, releases use the command that costs the server less. With `scripts(true)`, they use the script.
 #[tokio::test]
-async fn releases_take_the_cheaper_way_by_themselves() {
+async fn releases_use_the_cheaper_command_by_default() {
     let server = Server::start();
     let calls = |name: &str| {
         let said = server.info("commandstats", &format!("cmdstat_{name}"))?;
@@ -289,7 +289,7 @@ async fn releases_take_the_cheaper_way_by_themselves() {
 
 #[cfg(feature = "delifeq")]
 #[tokio::test]
-async fn a_right_to_the_cheaper_way_that_is_taken_away_costs_no_release() {
+async fn revoked_delifeq_falls_back_to_the_script() {
     let server = Server::start();
     assert_eq!(server.ask("ACL SETUSER app reset on >s3cret-word ~* &* +@all"), "+OK");
     let url = format!("redis://app:s3cret-word@127.0.0.1:{}", server.port);

@@ -15,7 +15,7 @@ fn lost(stats: &Stats, reason: LossReason) -> u64 {
 }
 
 #[tokio::test]
-async fn every_end_of_an_acquire_and_of_a_lease_is_counted_once() {
+async fn counts_every_outcome_once() {
     let server = Server::start();
     let redlock = client([&server]);
     assert_eq!((redlock.stats().granted, redlock.stats().lost.len()), (0, 9));
@@ -46,7 +46,7 @@ async fn every_end_of_an_acquire_and_of_a_lease_is_counted_once() {
 }
 
 #[tokio::test]
-async fn who_finds_a_lease_lost_finds_it_counted() {
+async fn loss_is_counted_before_it_is_visible() {
     let redlock = Redlock::builder(["memory://"]).build().unwrap();
     for round in 1..=1_000 {
         let lease = redlock.lock("job").acquire().await.unwrap();
@@ -63,7 +63,7 @@ async fn who_finds_a_lease_lost_finds_it_counted() {
 }
 
 #[tokio::test]
-async fn connections_that_were_opened_anew_and_nodes_that_are_away_are_counted() {
+async fn counts_reconnects_and_unavailable_nodes() {
     let server = Server::start();
     let redlock = client([&server]);
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
@@ -97,7 +97,7 @@ impl Clock for Once {
 }
 
 #[tokio::test]
-async fn a_clock_that_panics_does_not_come_between_an_end_and_the_word_of_it() {
+async fn panicking_clock_does_not_prevent_a_loss_notification() {
     for turn in 1..8 {
         let clock = Once::default();
         let client =

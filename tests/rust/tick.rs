@@ -23,7 +23,7 @@ fn left(server: &Server, key: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn whatever_gives_it_back_leaves_the_key() {
+async fn every_way_to_release_keeps_the_key() {
     let server = Server::start();
     let redlock = client([&server]);
     let gone = || server.ask("DEL lock:tick");
@@ -46,7 +46,7 @@ async fn whatever_gives_it_back_leaves_the_key() {
 }
 
 #[tokio::test]
-async fn of_several_names_each_stays_and_another_ones_key_is_left_alone() {
+async fn keeps_each_name_and_ignores_foreign_keys() {
     let server = Server::start();
     let redlock = client([&server]);
     let lock = redlock.lock(["a", "b"]).ttl(LONG).min_hold(STAY);
@@ -60,7 +60,7 @@ async fn of_several_names_each_stays_and_another_ones_key_is_left_alone() {
 
 /// Without scripts, in the dialects of Valkey and Redis 8.4.
 #[tokio::test]
-async fn it_stays_without_scripts() {
+async fn keeps_the_key_without_scripts() {
     for knows in [Knows::DelIfEq, Knows::DelEx] {
         let small = Small::start(knows);
         let redlock = Redlock::builder([small.url()]).scripts(false).build().unwrap();
@@ -113,7 +113,7 @@ async fn ends_for_both(one: Redlock, two: Redlock, left: impl Fn() -> Duration) 
 }
 
 #[tokio::test]
-async fn a_lease_of_its_token_in_another_client_ends_with_it() {
+async fn release_ends_the_attached_lease_of_another_client() {
     let memory = || Redlock::builder(["memory://twins"]).build().unwrap();
     ends_for_both(memory(), memory(), || Duration::ZERO).await;
     let five = servers(5);
@@ -129,7 +129,7 @@ async fn a_lease_of_its_token_in_another_client_ends_with_it() {
 
 /// An extension in two steps, of which the second would arrive after the release.
 #[tokio::test]
-async fn what_was_being_extended_stays_no_longer() {
+async fn extension_in_progress_does_not_prolong_the_key() {
     let small = Small::start(Knows::DelIfEq);
     let redlock = Redlock::builder([small.url()]).scripts(false).build().unwrap();
     let lease = Arc::new(tick(&redlock).renew(false).acquire().await.unwrap().into_handle());
@@ -147,7 +147,7 @@ async fn what_was_being_extended_stays_no_longer() {
 }
 
 #[tokio::test]
-async fn no_key_is_asked_to_live_for_less() {
+async fn refuses_lifetimes_below_min_hold() {
     let redlock = Redlock::builder(["memory://tick-rules"]).build().unwrap();
     let second = Duration::from_secs(1);
     let lock = redlock.lock("tick").ttl(second).min_hold(second);
@@ -165,7 +165,7 @@ async fn no_key_is_asked_to_live_for_less() {
 
 /// The key was deleted by hand. The error tells the waiter what to do.
 #[tokio::test]
-async fn one_whose_ttl_was_taken_is_told_as_such() {
+async fn reports_a_kept_key_without_ttl() {
     let server = Server::start();
     let redlock = client([&server]);
     tick(&redlock).acquire().await.unwrap().release().await.unwrap();

@@ -9,7 +9,7 @@ use redlock::{ErrorKind, Redlock, TlsOptions};
 use crate::support::{Papers, Server, free_port, locks, trusting};
 
 #[tokio::test]
-async fn trust_name_and_client_certificate_decide() {
+async fn checks_trust_name_and_client_certificate() {
     let papers = Papers::new();
     let (_server, port) = papers.server("no");
     let (_strict, strict_port) = papers.server("yes");
@@ -39,7 +39,7 @@ async fn trust_name_and_client_certificate_decide() {
 }
 
 #[tokio::test]
-async fn a_port_with_tls_and_one_without_are_named() {
+async fn names_ports_with_and_without_tls() {
     let papers = Papers::new();
     let (_server, port) = papers.server("no");
     let plain = Server::start();
@@ -59,7 +59,7 @@ async fn a_port_with_tls_and_one_without_are_named() {
 }
 
 #[tokio::test]
-async fn a_server_that_replies_to_tls_in_plain_text_is_named() {
+async fn names_a_server_that_replies_in_plain_text() {
     use std::io::Write;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -109,7 +109,7 @@ fn nobody() -> ClientConfig {
 }
 
 #[tokio::test]
-async fn what_a_program_has_in_memory_is_as_good_as_files() {
+async fn accepts_certificates_and_configurations_in_memory() {
     let papers = Papers::new();
     let (_server, port) = papers.server("no");
     let (_strict, strict_port) = papers.server("yes");
@@ -136,7 +136,7 @@ async fn what_a_program_has_in_memory_is_as_good_as_files() {
 }
 
 #[tokio::test]
-async fn a_file_that_begins_with_a_mark_of_its_encoding_is_read() {
+async fn reads_certificate_files_with_a_byte_order_mark() {
     let papers = Papers::new();
     let (_server, port) = papers.server("yes");
     let marked = |name: &str| {
@@ -154,13 +154,13 @@ async fn a_file_that_begins_with_a_mark_of_its_encoding_is_read() {
 }
 
 #[test]
-fn two_configurations_are_not_taken_for_one() {
+fn separate_tls_configurations_are_not_equal() {
     let (one, other) = (TlsOptions::new().config(nobody()), TlsOptions::new().config(nobody()));
     assert!(one == one.clone() && one != other && one != TlsOptions::new());
 }
 
 #[tokio::test]
-async fn bad_tls_options_are_said_before_anything_is_sent() {
+async fn checks_tls_options_before_sending() {
     let papers = Papers::new();
     let url = || "rediss://127.0.0.1:1".to_owned();
     let (cert, key) = (papers.path("client.crt"), papers.path("client.key"));
@@ -198,7 +198,7 @@ async fn bad_tls_options_are_said_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn tls_on_a_plain_port_and_the_reverse_are_faults_in_time() {
+async fn tls_mismatch_fails_in_time() {
     let papers = Papers::new();
     let (server, port) = papers.server("no");
     let ca = papers.path("ca.crt");
@@ -212,7 +212,7 @@ async fn tls_on_a_plain_port_and_the_reverse_are_faults_in_time() {
 }
 
 #[tokio::test]
-async fn a_refused_certificate_says_why_in_words() {
+async fn refused_certificate_error_explains_why() {
     let papers = Papers::new();
     let signed = "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial";
     std::fs::write(papers.path("usage.ext"), "keyUsage=digitalSignature").unwrap();
@@ -236,7 +236,7 @@ async fn a_refused_certificate_says_why_in_words() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_unix_socket_is_a_node() {
+async fn unix_socket_can_be_a_node() {
     let folder = std::env::temp_dir().join(format!("redlock-unix-{}", free_port()));
     std::fs::create_dir_all(&folder).unwrap();
     let socket = folder.join("redis.sock").to_string_lossy().into_owned();

@@ -10,7 +10,7 @@ use crate::support::many::{LEASES, TTL, count, limit, locks_of, quiet, release, 
 use crate::support::{RIGHTS, Server, eventually, millis};
 
 #[tokio::test]
-async fn leases_that_are_due_together_are_renewed_by_one_script() {
+async fn renews_concurrent_leases_in_one_script() {
     let server = Server::start();
     let redlock = quiet(&server);
     let leases = take(&redlock, LEASES).await;
@@ -26,7 +26,7 @@ async fn leases_that_are_due_together_are_renewed_by_one_script() {
 }
 
 #[tokio::test]
-async fn one_that_is_lost_costs_the_others_nothing() {
+async fn lost_lease_does_not_affect_the_batch() {
     let server = Server::start();
     let redlock = quiet(&server);
     let leases = take(&redlock, LEASES).await;
@@ -58,7 +58,7 @@ async fn one_that_is_lost_costs_the_others_nothing() {
 }
 
 #[tokio::test]
-async fn who_lacks_a_right_for_it_renews_one_by_one() {
+async fn renews_one_by_one_without_permission() {
     let server = Server::start();
     let set = format!("ACL SETUSER app reset on >s3cret-word {RIGHTS}");
     assert_eq!(server.ask(&set), "+OK");
@@ -76,7 +76,7 @@ async fn who_lacks_a_right_for_it_renews_one_by_one() {
 }
 
 #[tokio::test]
-async fn leases_that_are_given_back_together_are_deleted_by_few_scripts() {
+async fn releases_many_leases_in_few_scripts() {
     let server = Server::start();
     let redlock = told(&server);
     release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
@@ -89,7 +89,7 @@ async fn leases_that_are_given_back_together_are_deleted_by_few_scripts() {
 }
 
 #[tokio::test]
-async fn one_that_was_lost_is_told_so_and_the_others_are_given_back() {
+async fn batch_release_reports_lost_leases() {
     let server = Server::start();
     let redlock = told(&server);
     let leases = take(&redlock, LEASES).await;
@@ -109,7 +109,7 @@ async fn one_that_was_lost_is_told_so_and_the_others_are_given_back() {
 }
 
 #[tokio::test]
-async fn what_is_given_back_to_a_server_that_lost_its_scripts_leaves_no_key() {
+async fn batch_release_survives_a_script_flush() {
     let server = Server::start();
     let redlock = told(&server);
     for _ in 0..3 {
@@ -121,7 +121,7 @@ async fn what_is_given_back_to_a_server_that_lost_its_scripts_leaves_no_key() {
 }
 
 #[tokio::test]
-async fn attempts_that_go_out_together_share_a_read() {
+async fn concurrent_attempts_share_one_read() {
     let server = Server::start();
     let redlock = told(&server);
     // A value that was never a lock may be foreign data, so the client reads little of it.
@@ -137,7 +137,7 @@ async fn attempts_that_go_out_together_share_a_read() {
 }
 
 #[tokio::test]
-async fn one_that_is_taken_is_refused_and_the_others_are_granted() {
+async fn batch_refuses_only_taken_keys() {
     let server = Server::start();
     let redlock = told(&server);
     release(take(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
@@ -161,7 +161,7 @@ async fn one_that_is_taken_is_refused_and_the_others_are_granted() {
 }
 
 #[tokio::test]
-async fn who_lacks_a_right_for_it_asks_one_by_one() {
+async fn acquires_one_by_one_without_permission() {
     let server = Server::start();
     let set = format!("ACL SETUSER app reset on >s3cret-word {RIGHTS}");
     assert_eq!(server.ask(&set), "+OK");
@@ -178,7 +178,7 @@ async fn who_lacks_a_right_for_it_asks_one_by_one() {
 
 /// Each lease then has a separate request, for thousands of leases as for one.
 #[tokio::test]
-async fn thousands_that_were_lost_are_told_so_at_once() {
+async fn thousands_of_losses_are_reported_at_once() {
     const MANY: usize = 30_000;
     let server = Server::start();
     let redlock = told(&server);

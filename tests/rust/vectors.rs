@@ -63,7 +63,7 @@ fn validity() {
 }
 
 #[test]
-fn the_default_clients_nodes() {
+fn default_client_reads_its_nodes() {
     let some = |text: &str| Some(text.to_owned());
     let cases = [
         (None, None, vec!["redis://127.0.0.1:6379"]),
@@ -154,7 +154,7 @@ struct KeyCase {
 }
 
 #[tokio::test]
-async fn keys_that_are_no_lock_of_ours() {
+async fn reports_foreign_keys_and_preserves_them() {
     let server = Server::start();
     for (number, case) in read::<Keys>("keys").key.into_iter().enumerate() {
         let lock = client([&server]).lock(format!("foreign-{number}")).wait(millis(100));

@@ -103,12 +103,12 @@ fn none_of(promise: Promise) {
 }
 
 #[test]
-fn nothing_promised_is_broken() {
+fn all_guarantees_hold() {
     none(Promise::Kept, seeds(2000));
 }
 
 #[test]
-fn what_is_not_promised_is_found() {
+fn finds_second_holders_where_nothing_is_guaranteed() {
     for promise in [
         Promise::KeysAreDeleted,
         Promise::NodesAreFlushed,
@@ -123,42 +123,42 @@ fn what_is_not_promised_is_found() {
 }
 
 #[test]
-fn servers_that_change_break_nothing() {
+fn replaced_servers_break_no_guarantee() {
     none_of(Promise::ServersChange);
 }
 
 #[test]
-fn what_replicas_confirmed_stays_when_servers_change() {
+fn confirmed_writes_survive_replaced_servers() {
     none_of(Promise::ReplicasConfirm);
 }
 
 #[test]
-fn slots_that_move_break_nothing() {
+fn moving_slots_break_no_guarantee() {
     none_of(Promise::SlotsMove);
 }
 
 #[test]
-fn clusters_that_fail_over_break_nothing() {
+fn cluster_failovers_break_no_guarantee() {
     none_of(Promise::ClustersFailOver);
 }
 
 #[test]
-fn what_survives_a_flush_is_promised() {
+fn flushes_break_no_guarantee() {
     none_of(Promise::FlushesAreSurvived);
 }
 
 #[test]
-fn what_is_freed_by_force_is_free() {
+fn force_released_lock_is_free() {
     none_of(Promise::FreedByForce);
 }
 
 #[test]
-fn fencing_tokens_catch_a_second_holder_after_a_delete_by_hand() {
+fn fencing_tokens_increase_after_a_manual_delete() {
     none_of(Promise::TokensDespiteDeletes);
 }
 
 #[test]
-fn who_takes_a_lock_over_and_over_leaves_it_to_others_now_and_then() {
+fn repeated_acquires_let_others_in() {
     for seed in 0..20 {
         let scenario = Scenario::over_and_over(seed, 1);
         if let Err(violation) = play::play(&scenario) {
@@ -168,7 +168,7 @@ fn who_takes_a_lock_over_and_over_leaves_it_to_others_now_and_then() {
 }
 
 #[test]
-fn a_free_lock_is_granted_within_little_more_than_a_round_however_often_it_is_taken() {
+fn free_lock_is_granted_within_about_one_round() {
     for seed in 0..20 {
         let scenario = Scenario::short_waits(seed, [1, 3][usize::from(seed % 2 == 1)]);
         if let Err(violation) = play::play(&scenario) {
@@ -178,7 +178,7 @@ fn a_free_lock_is_granted_within_little_more_than_a_round_however_often_it_is_ta
 }
 
 #[test]
-fn a_seed_plays_the_same_way_twice() {
+fn seed_replays_identically() {
     let mut lines = 0;
     for seed in 0..50 {
         let scenario = Scenario::from_seed(seed, Promise::Kept);

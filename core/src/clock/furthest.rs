@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn whichever_clock_runs_faster_is_followed() {
+    fn follows_the_faster_clock() {
         let slow = 11.0 / 12.0;
         for step in [1, 10, 250] {
             about(counted(&[(10_000, [1.0, 1.0])], step), 10_000.0);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_between_the_two_readings_counts_once() {
+    fn pause_between_two_readings_counts_once() {
         let (furthest, time, pauses) =
             (Furthest::new(), Cell::new(5_000_000_000), Cell::new(false));
         let pass = |nanos: u64| time.set(time.get() + nanos);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_goes_back_whoever_reads() {
+    fn never_goes_back_with_concurrent_readers() {
         static TOLD: AtomicU64 = AtomicU64::new(0);
         static FURTHEST: Furthest = Furthest::new();
         static TIME: AtomicU64 = AtomicU64::new(1);

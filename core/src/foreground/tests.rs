@@ -101,7 +101,7 @@ fn answer(line: &Arc<Line>, bytes: usize) -> impl Future<Output = ()> {
 }
 
 #[test]
-fn a_thread_that_waits_reads_by_itself_and_leaves_its_seat() {
+fn waiting_thread_reads_and_releases_the_reader_role() {
     let (line, mut theirs) = line(true);
     let aside = thread::Builder::new().name("aside".into());
     let answers = aside.spawn(move || {
@@ -116,7 +116,7 @@ fn a_thread_that_waits_reads_by_itself_and_leaves_its_seat() {
 }
 
 #[test]
-fn without_the_seat_somebody_else_is_asked_and_wakes_it() {
+fn thread_without_the_reader_role_is_woken_by_another() {
     let (line, _theirs) = line(false);
     let other = Arc::clone(&line);
     let aside = thread::Builder::new().name("aside".into());
@@ -132,7 +132,7 @@ fn without_the_seat_somebody_else_is_asked_and_wakes_it() {
 }
 
 #[test]
-fn what_is_asked_before_a_wait_or_without_one_goes_out() {
+fn commands_outside_a_wait_are_sent() {
     let (line, _theirs) = line(true);
     assert!(!asked(&line), "nobody waits");
     let waits = Here::begin();
@@ -145,7 +145,7 @@ fn what_is_asked_before_a_wait_or_without_one_goes_out() {
 }
 
 #[test]
-fn no_ring_is_lost() {
+fn no_wakeup_is_lost() {
     let (sender, receiver) = mpsc::channel::<Waker>();
     let aside = thread::Builder::new().name("aside".into());
     let done = Arc::new(AtomicUsize::new(0));
@@ -171,7 +171,7 @@ fn no_ring_is_lost() {
 }
 
 #[test]
-fn time_is_kept_from_one_wait_to_the_next() {
+fn timers_continue_across_waits() {
     // As a set that polls only what was woken itself.
     let mut timers: FuturesUnordered<_> =
         [60, 120].into_iter().map(|ms| background::sleep(Duration::from_millis(ms))).collect();
@@ -186,7 +186,7 @@ fn time_is_kept_from_one_wait_to_the_next() {
 }
 
 #[test]
-fn a_wait_is_over_in_time() {
+fn wait_ends_at_its_limit() {
     let begun = Instant::now();
     assert!(
         wait(pin!(std::future::pending::<()>()), Duration::from_millis(30)).unwrap().is_pending()

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_taken_again_and_again_is_known_once_it_has_lasted() {
+    fn detects_repeated_acquires_after_a_while() {
         let (again, job) = (Again::new(), keys("job"));
         let mut told = Vec::new();
         for turn in 0..200 {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_pauses_in_between_has_not_taken_it_again() {
+    fn pause_between_acquires_resets_the_count() {
         let (again, job) = (Again::new(), keys("job"));
         for turn in 0..100 {
             assert_eq!(again.has_lasted(&job, at(turn * 60), (SOON, LONG)), None, "{turn}");

@@ -15,7 +15,7 @@ fn passed(since: Instant, time: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_renewed_as_the_test_sleeps_and_one_that_is_not_ends() {
+async fn paused_time_renews_leases_and_expires_unrenewed_ones() {
     let redlock = paused();
     let renewed = redlock.lock("renewed").acquire().await.unwrap();
     let left = redlock.lock("left").renew(false).acquire().await.unwrap();
@@ -33,7 +33,7 @@ async fn a_lease_is_renewed_as_the_test_sleeps_and_one_that_is_not_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_is_told_when_the_time_is_over_and_not_before() {
+async fn reports_a_loss_exactly_at_the_deadline() {
     let redlock = paused();
     let begun = Instant::now();
     let left = redlock.lock("left").renew(false).acquire().await.unwrap();
@@ -45,7 +45,7 @@ async fn the_loss_is_told_when_the_time_is_over_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_fail_end_a_lease_with_its_ttl() {
+async fn failing_nodes_end_a_lease_at_its_ttl() {
     let redlock = paused();
     let lease = redlock.lock("job").acquire().await.unwrap();
     sleep(60 * SECOND).await;
@@ -62,7 +62,7 @@ async fn nodes_that_fail_end_a_lease_with_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_waits_by_the_same_time() {
+async fn acquire_waits_by_paused_time() {
     let redlock = paused();
     let theirs = redlock.hold("job").await.unwrap();
     let begun = Instant::now();
@@ -79,7 +79,7 @@ async fn who_waits_waits_by_the_same_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_is_stopped_when_its_lease_ends() {
+async fn end_of_lease_cancels_the_body() {
     let redlock = paused();
     let begun = Instant::now();
     let lock = redlock.lock("job").max_hold(5 * SECOND);
@@ -89,7 +89,7 @@ async fn a_body_is_stopped_when_its_lease_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_in_a_row_each_have_their_hold() {
+async fn thousand_sequential_holds_keep_their_leases() {
     let redlock = paused();
     let begun = Instant::now();
     for turn in 0..1000 {
@@ -104,7 +104,7 @@ async fn a_thousand_in_a_row_each_have_their_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_who_want_one_have_it_one_after_the_other() {
+async fn concurrent_waiters_acquire_one_at_a_time() {
     let redlock = paused();
     let begun = Instant::now();
     let turns = (0..50).map(|_| {
@@ -122,7 +122,7 @@ async fn many_who_want_one_have_it_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_that_passes_at_once_passes_for_leases_alone() {
+async fn advance_moves_lease_time_without_tokio_time() {
     let clock = TestClock::tokio().unwrap();
     let redlock = TestRedlock::with_clock(&clock).unwrap();
     let lease = redlock.lock("job").acquire().await.unwrap();

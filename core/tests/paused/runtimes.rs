@@ -30,7 +30,7 @@ fn renewed_again(redlock: &Redlock, lease: &Lease) {
 }
 
 #[test]
-fn a_client_outlives_its_runtime() {
+fn client_outlives_its_runtime() {
     let ended = runtime();
     let (redlock, lease) = ended.block_on(async {
         let redlock = paused();
@@ -51,7 +51,7 @@ fn a_client_outlives_its_runtime() {
 }
 
 #[test]
-fn time_that_is_not_paused_is_the_machines() {
+fn unpaused_runtime_uses_machine_time() {
     unpaused().block_on(async {
         let redlock = paused();
         let lease = redlock.lock("job").ttl(9 * SECOND).acquire().await.unwrap();
@@ -65,7 +65,7 @@ fn time_that_is_not_paused_is_the_machines() {
 }
 
 #[test]
-fn time_that_passes_for_ever_ends_what_has_an_end() {
+fn endless_advance_expires_leases() {
     let ended = runtime();
     let (clock, lease) = ended.block_on(async {
         let clock = TestClock::tokio().unwrap();
@@ -83,7 +83,7 @@ fn time_that_passes_for_ever_ends_what_has_an_end() {
 }
 
 #[test]
-fn a_runtime_without_timers_is_refused() {
+fn refuses_runtime_without_timers() {
     let none = Builder::new_current_thread().build().unwrap();
     let error = none.block_on(async { TestClock::tokio().unwrap_err() });
     assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -91,7 +91,7 @@ fn a_runtime_without_timers_is_refused() {
 }
 
 #[test]
-fn outside_of_a_runtime_it_says_what_to_do() {
+fn error_outside_a_runtime_suggests_start_paused() {
     let error = TestClock::tokio().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("start_paused"), "{error}");
@@ -115,7 +115,7 @@ impl Drop for Local {
 }
 
 #[test]
-fn a_runtime_that_ends_with_its_thread_ends_as_others() {
+fn client_outlives_a_runtime_in_a_thread_local() {
     thread_local!(static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) });
     let (told, tells) = channel();
     let ends = thread::spawn(move || {
@@ -139,7 +139,7 @@ fn a_runtime_that_ends_with_its_thread_ends_as_others() {
 }
 
 #[test]
-fn waiting_ends_where_nobody_runs_the_runtime_and_time_goes_on() {
+fn wait_times_out_if_unpaused_runtime_is_not_run() {
     let idle = unpaused();
     let (redlock, lease) = idle.block_on(async {
         let redlock = paused();
@@ -154,7 +154,7 @@ fn waiting_ends_where_nobody_runs_the_runtime_and_time_goes_on() {
 }
 
 #[test]
-fn what_a_test_has_happen_comes_back_where_nobody_runs_the_runtime() {
+fn lose_and_advance_return_if_runtime_is_not_run() {
     let idle = runtime();
     let (redlock, lease) = idle.block_on(async {
         let redlock = paused();

@@ -40,7 +40,7 @@ async fn several_clusters_are_a_quorum() {
 
 // Slow: the servers must be older than the restart guard.
 #[tokio::test]
-async fn a_replica_that_joined_unseen_takes_no_first_vote_when_it_takes_over() {
+async fn promoted_unknown_replica_rejects_first_votes() {
     let mut clusters: Vec<Server> = (0..3).map(|_| alone(&[])).collect();
     let replica = member(&[]);
     let guard = millis(3000);
@@ -79,7 +79,7 @@ async fn a_replica_that_joined_unseen_takes_no_first_vote_when_it_takes_over() {
 
 // Slow: a replica is frozen, and an upper bound on a duration is the subject.
 #[tokio::test]
-async fn what_a_cluster_s_replica_does_not_have_is_no_grant() {
+async fn unreplicated_cluster_vote_is_not_a_grant() {
     let cluster = Cluster::start(1, true);
     let client = Redlock::builder([cluster.url()]).min_replicas(1).build().unwrap();
     let lease = client.lock("job").ttl(millis(1500)).acquire().await.unwrap();

@@ -28,7 +28,7 @@ fn late(server: &Server, delay: Duration) -> String {
 
 // Slow: the connection takes longer than any test of the first tier may wait.
 #[tokio::test]
-async fn a_connection_that_takes_three_seconds_is_made() {
+async fn connects_over_a_link_with_three_seconds_delay() {
     let server = Server::start();
     let url = late(&server, millis(3000));
     let cold = |url: &str| Redlock::builder([url]).build().unwrap();

@@ -6,7 +6,7 @@ use crate::support::{Proxy, Server, builder, client, millis, servers};
 
 // Slow: the node is away for two seconds.
 #[tokio::test]
-async fn a_shutdown_waits_within_its_timeout_for_a_node_that_it_owes_a_delete() {
+async fn shutdown_waits_for_a_node_with_a_pending_delete() {
     let servers = servers(3);
     let proxy = Proxy::to(servers[2].port);
     let urls = [servers[0].url(), servers[1].url(), proxy.url()];
@@ -29,7 +29,7 @@ async fn a_shutdown_waits_within_its_timeout_for_a_node_that_it_owes_a_delete() 
 /// Otherwise each client would check because the other one wrote, and its check would write again.
 // Slow: commands are counted for a second.
 #[tokio::test]
-async fn two_clients_of_one_token_leave_each_other_in_peace() {
+async fn two_clients_with_one_token_cause_no_check_loop() {
     let server = Server::start();
     let (one, two) = (client([&server]), client([&server]));
     let first = one.lock("job").ttl(millis(30_000)).acquire().await.unwrap();

@@ -17,7 +17,7 @@ async fn refused(url: &str) -> (Error, Duration) {
 
 // Slow: what a server can send in half a second is counted.
 #[tokio::test]
-async fn an_endless_answer_costs_no_memory() {
+async fn endless_reply_uses_no_memory() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let sent = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));

@@ -137,7 +137,7 @@ async fn rolled_back(server: &Server, proxy: &Holding, lock: Lock) {
 
 // Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
-async fn a_vote_that_arrives_after_its_own_delete_is_not_given() {
+async fn vote_arriving_after_its_delete_is_not_granted() {
     let server = Server::start();
     let proxy = Holding::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
@@ -150,7 +150,7 @@ async fn a_vote_that_arrives_after_its_own_delete_is_not_given() {
 
 // Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
-async fn where_no_connection_may_be_killed_its_votes_are_deleted_again() {
+async fn deletes_late_votes_again_without_client_kill() {
     let server = Server::start();
     server.ask("ACL SETUSER default -client|kill");
     let proxy = Holding::to(server.port);
@@ -169,7 +169,7 @@ async fn where_no_connection_may_be_killed_its_votes_are_deleted_again() {
 
 // Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
-async fn a_force_release_that_failed_deletes_nobodys_lock_later() {
+async fn failed_force_release_deletes_no_later_lock() {
     for word in ["", "EVALSHA"] {
         let server = Server::start();
         server.ask("ACL SETUSER default -client|kill");
@@ -192,7 +192,7 @@ async fn a_force_release_that_failed_deletes_nobodys_lock_later() {
 
 // Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
-async fn a_force_release_still_works_and_tells_the_holder_who_asked() {
+async fn force_release_notifies_the_holder() {
     let server = Server::start();
     let redlock = client([&server]);
     let lease = redlock.lock("job").acquire().await.unwrap();
@@ -203,7 +203,7 @@ async fn a_force_release_still_works_and_tells_the_holder_who_asked() {
 
 // Slow: the server is frozen for longer than the TTL.
 #[tokio::test]
-async fn a_debt_is_paid_however_long_its_server_was_frozen() {
+async fn pending_delete_survives_a_freeze_beyond_the_ttl() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
@@ -243,7 +243,7 @@ fn greet_and_be_silent(mut stream: TcpStream) -> &'static str {
 
 // Slow: bytes are held back for longer than a connection lasts.
 #[tokio::test]
-async fn a_connection_that_broke_is_reset_and_one_that_ends_is_not() {
+async fn resets_broken_connections_and_closes_others() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let ended = std::thread::spawn(move || greet_and_be_silent(listener.accept().unwrap().0));

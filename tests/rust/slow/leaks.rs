@@ -142,9 +142,9 @@ async fn hours(redlock: &Redlock, seen: bool) -> usize {
 #[cfg(target_env = "gnu")]
 // Slow: memory is measured over thousands of acquires, in a separate process.
 #[tokio::test]
-async fn nothing_of_long_leases_waits_for_their_end() {
+async fn released_long_leases_leave_no_memory() {
     let Ok(url) = std::env::var(URL) else {
-        return alone("slow::leaks::nothing_of_long_leases_waits_for_their_end", "memory://");
+        return alone("slow::leaks::released_long_leases_leave_no_memory", "memory://");
     };
     let mut grown = Vec::new();
     for seen in [false, true] {

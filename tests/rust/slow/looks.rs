@@ -62,7 +62,7 @@ fn acquire(lock: Lock, leases: &Leases) -> Pin<Box<dyn Future<Output = ()> + Sen
 
 // Slow: wake-ups are counted for four seconds.
 #[tokio::test]
-async fn renewals_wake_no_loop() {
+async fn renewals_do_not_wake_the_event_loop() {
     let server = Server::start();
     let redlock = client([&server]);
     let (here, leases) = (Loop::new(), Leases::default());

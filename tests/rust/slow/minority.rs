@@ -8,7 +8,7 @@ use crate::support::{Mode, Proxy, Server, builder, client, millis, servers};
 
 // Slow: a connection must stay silent until it is given up, and 11,000 pairs follow.
 #[tokio::test]
-async fn votes_that_were_never_sent_push_no_debt_out() {
+async fn unsent_votes_evict_no_pending_delete() {
     let nodes = servers(3);
     let proxy = Proxy::to(nodes[0].port);
     let urls = [proxy.url(), nodes[1].url(), nodes[2].url()];
@@ -47,7 +47,7 @@ fn scripts(server: &Server) -> u64 {
 
 // Slow: commands are counted for four seconds.
 #[tokio::test]
-async fn a_node_that_stays_down_has_no_lease_checked_again_and_again() {
+async fn dead_node_causes_no_repeated_checks() {
     let mut nodes = servers(3);
     let redlock = client(&nodes);
     let take = |at: usize| redlock.lock(format!("job-{at}")).ttl(Duration::from_secs(60)).acquire();

@@ -25,7 +25,7 @@ fn alone(url: String) -> Redlock {
 
 // Slow: an upper bound on a duration is the subject.
 #[test]
-fn a_connection_that_ends_under_it_is_told_at_once() {
+fn reports_a_reset_connection_at_once() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
     let client = alone(proxy.url());
@@ -50,7 +50,7 @@ fn a_connection_that_ends_under_it_is_told_at_once() {
 
 // Slow: an upper bound on a duration is the subject.
 #[test]
-fn a_client_that_is_closed_under_it_lets_go_of_it() {
+fn close_ends_a_blocking_wait_at_once() {
     let server = Server::start();
     let client = alone(server.url());
     assert_eq!(server.ask("CLIENT PAUSE 3000 ALL"), "+OK");
@@ -67,7 +67,7 @@ fn a_client_that_is_closed_under_it_lets_go_of_it() {
 /// The second thread comes while the first one waits in the socket, and the third while both wait.
 // Slow: threads start milliseconds apart while the server pauses.
 #[test]
-fn threads_that_come_meanwhile_have_their_answers() {
+fn concurrent_threads_get_their_replies() {
     let server = Server::start();
     let client = alone(server.url());
     for round in 0..20 {
@@ -87,7 +87,7 @@ fn threads_that_come_meanwhile_have_their_answers() {
 /// The connection task reads what this thread leaves, just when this thread waits in the socket again.
 // Slow: 20,000 pairs race with another thread.
 #[test]
-fn the_task_that_reads_for_it_and_the_thread_lose_no_answer() {
+fn thread_and_connection_task_lose_no_reply() {
     let server = Server::start();
     let client = alone(server.url());
     let other = client.lock("other").ttl(millis(60_000)).acquire_blocking().unwrap();

@@ -14,7 +14,7 @@ use crate::support::{Server, block_on, millis, within};
 /// The background thread renews leases and receives losses, whatever the runtime does.
 // Slow: the runtime is blocked for three seconds.
 #[test]
-fn a_runtime_that_is_blocked_loses_no_lease_and_no_word_of_a_loss() {
+fn blocked_runtime_loses_no_lease_or_notification() {
     for runtime in runtimes() {
         let server = Arc::new(Server::start());
         let client = client_of(runtime.handle(), &server);
@@ -49,7 +49,7 @@ fn a_runtime_that_is_blocked_loses_no_lease_and_no_word_of_a_loss() {
 /// The requests, leases and waiters of a runtime. Another runtime continues with the same client.
 // Slow: the lease is held for two TTLs after the runtime has ended.
 #[test]
-fn a_runtime_that_ends_takes_nothing_along() {
+fn ended_runtime_loses_no_lease_or_request() {
     for runtime in runtimes() {
         let server = Server::start();
         let client = client_of(runtime.handle(), &server);
@@ -103,7 +103,7 @@ fn worked() -> Duration {
 #[cfg(target_os = "linux")]
 // Slow: the CPU time of a second without a server is measured.
 #[test]
-fn a_server_that_goes_and_comes_back_keeps_nobody_busy() {
+fn lost_connection_uses_no_cpu_time() {
     let [runtime, _] = runtimes();
     let mut server = Server::start();
     let client = client_of(runtime.handle(), &server);

@@ -42,7 +42,7 @@ async fn stays(one: Redlock, two: Redlock) {
 
 // Slow: the key stays for its minimum hold time on real servers.
 #[tokio::test]
-async fn a_key_stays_on_a_server_in_memory_and_on_a_quorum() {
+async fn min_hold_keeps_the_key_on_every_kind_of_node() {
     let memory = || Redlock::builder(["memory://tick"]).build().unwrap();
     stays(memory(), memory()).await;
     let server = Server::start();
@@ -53,7 +53,7 @@ async fn a_key_stays_on_a_server_in_memory_and_on_a_quorum() {
 
 // Slow: the minimum hold time must pass on a real server.
 #[tokio::test]
-async fn it_is_only_a_delete_once_the_time_is_over_or_where_nothing_was_done() {
+async fn release_after_min_hold_or_unused_deletes_the_key() {
     let server = Server::start();
     let redlock = client([&server]);
     let lease = redlock.lock("tick").min_hold(millis(150)).acquire().await.unwrap();

@@ -29,7 +29,7 @@ fn room() -> usize {
 
 // Slow: a server is frozen 20 times.
 #[tokio::test]
-async fn what_was_asked_while_the_server_paused_is_sent_when_it_goes_on() {
+async fn requests_during_a_pause_are_sent_after_it() {
     let papers = Papers::new();
     let (server, port) = papers.server("no");
     // Around that size, some of the last bytes stay in the TLS layer after all were written to it.

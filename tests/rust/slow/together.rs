@@ -11,7 +11,7 @@ use crate::support::{Server, millis};
 
 // Slow: the scripts are flushed between renewals for two TTLs.
 #[tokio::test]
-async fn a_server_that_lost_its_scripts_is_given_them_again() {
+async fn reloads_lost_scripts() {
     let server = Server::start();
     let redlock = quiet(&server);
     let leases = take(&redlock, LEASES).await;
@@ -24,7 +24,7 @@ async fn a_server_that_lost_its_scripts_is_given_them_again() {
 
 // Slow: the releases must meet the renewals within milliseconds.
 #[tokio::test]
-async fn a_release_while_it_is_renewed_leaves_no_key() {
+async fn release_during_renewal_leaves_no_key() {
     let server = Server::start();
     let redlock = quiet(&server);
     for round in 0..6 {
@@ -39,7 +39,7 @@ async fn a_release_while_it_is_renewed_leaves_no_key() {
 
 // Slow: the first renewal of a lease of 12 seconds must pass.
 #[tokio::test]
-async fn what_was_renewed_with_others_is_still_told_of() {
+async fn batch_renewed_leases_are_still_tracked() {
     let server = Server::start();
     let redlock = Redlock::builder([server.url()]).restart_guard(Duration::ZERO).build().unwrap();
     let one = |at: usize| redlock.lock(format!("job-{at}")).ttl(millis(12_000)).acquire();
@@ -72,7 +72,7 @@ const LONG: [usize; 2] = [5_000, 3 << 20];
 
 // Slow: an acquire waits in vain eight times.
 #[tokio::test]
-async fn somebodys_data_under_the_name_of_a_lock_is_not_read_with_others() {
+async fn large_foreign_data_is_not_read_in_a_batch() {
     for length in LONG {
         let server = Server::start();
         server.ask(&format!("SETRANGE lock:job-3 {} x", length - 1));
@@ -85,7 +85,7 @@ async fn somebodys_data_under_the_name_of_a_lock_is_not_read_with_others() {
 
 // Slow: an acquire waits in vain eight times.
 #[tokio::test]
-async fn data_that_came_where_a_lock_was_is_read_once_at_most() {
+async fn large_data_in_place_of_a_lock_is_read_at_most_once() {
     for length in LONG {
         let server = Server::start();
         let redlock = told(&server);

@@ -30,7 +30,7 @@ async fn soon(lock: Lock) -> redlock::Lease {
 
 // Slow: waiters must have been refused, which no event shows.
 #[tokio::test]
-async fn a_waiter_for_two_names_holds_nobody_back_from_the_one_that_is_free() {
+async fn waiter_for_two_names_does_not_block_the_free_one() {
     let nodes = servers(3);
     for redlock in [client(&nodes[..1]), client(&nodes), memory()] {
         let a = redlock.lock("a").acquire().await.unwrap();
@@ -47,7 +47,7 @@ async fn a_waiter_for_two_names_holds_nobody_back_from_the_one_that_is_free() {
 
 // Slow: waiters must have been refused, which no event shows.
 #[tokio::test]
-async fn a_waiter_that_waits_for_its_turn_holds_nobody_back() {
+async fn queued_waiter_does_not_block_free_names() {
     let server = Server::start();
     for redlock in [client([&server]), memory()] {
         let a = redlock.lock("a").acquire().await.unwrap();
@@ -63,7 +63,7 @@ async fn a_waiter_that_waits_for_its_turn_holds_nobody_back() {
 
 // Slow: waiters must have been refused, which no event shows.
 #[tokio::test]
-async fn arrival_order_stays_among_those_who_want_the_key_that_is_taken() {
+async fn waiters_for_a_taken_key_keep_their_order() {
     let server = Server::start();
     for redlock in [client([&server]), memory()] {
         let a = redlock.lock("a").acquire().await.unwrap();
@@ -81,7 +81,7 @@ async fn arrival_order_stays_among_those_who_want_the_key_that_is_taken() {
 
 // Slow: waiters must have been refused, which no event shows.
 #[tokio::test]
-async fn a_key_on_a_minority_starves_no_waiter() {
+async fn stale_key_on_a_minority_starves_no_waiter() {
     for stale in ["SET lock:job stale", "SET lock:job stale PX 60000"] {
         let nodes = servers(5);
         let (one, two) = (client(&nodes), client(&nodes));
@@ -97,7 +97,7 @@ async fn a_key_on_a_minority_starves_no_waiter() {
 
 // Slow: waiters must have been refused, which no event shows.
 #[tokio::test]
-async fn a_key_on_a_minority_starves_no_waiter_though_others_wake_it_all_the_time() {
+async fn frequent_wakeups_starve_no_waiter() {
     let nodes = servers(5);
     let (one, two) = (client(&nodes), client(&nodes));
     let lease = one.lock("job").acquire().await.unwrap();
@@ -119,7 +119,7 @@ async fn a_key_on_a_minority_starves_no_waiter_though_others_wake_it_all_the_tim
 
 // Slow: a server is down for longer than the TTL.
 #[tokio::test]
-async fn wait_alone_decides_how_long_nodes_may_fail() {
+async fn only_wait_limits_retries_of_failing_nodes() {
     let mut server = Server::start();
     let redlock = client([&server]);
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();

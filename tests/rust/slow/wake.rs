@@ -23,7 +23,7 @@ async fn shortest(server: &Server) -> Duration {
 
 // Slow: an upper bound on a duration is the subject.
 #[tokio::test]
-async fn a_push_wakes_a_waiter_before_it_polls() {
+async fn push_wakes_a_waiter_before_it_polls() {
     let best = shortest(&Server::start()).await;
     // Without pushes, a waiter checks again after half a second.
     assert!(best < millis(300), "{best:?}");
@@ -31,7 +31,7 @@ async fn a_push_wakes_a_waiter_before_it_polls() {
 
 // Slow: an upper bound on a duration is the subject.
 #[tokio::test]
-async fn a_waiter_without_pushes_polls_often() {
+async fn waiter_without_pushes_polls_often() {
     let best = shortest(&Server::with(&["--rename-command", "HELLO", ""])).await;
     assert!(best < millis(250), "{best:?}");
 }

@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_reads_what_the_redis_crate_reads(
+        fn reads_the_same_as_the_redis_crate(
             stream in prop::collection::vec(kinds(), 1..8),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
             odd in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),

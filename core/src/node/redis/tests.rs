@@ -79,7 +79,7 @@ fn answer(words: &[String]) -> String {
 }
 
 #[tokio::test]
-async fn a_task_that_panics_refuses_what_was_under_way_and_begins_anew() {
+async fn panicking_task_fails_its_requests_and_restarts() {
     let url = server();
     let Address::Redis(route) = Address::parse(&url).unwrap() else { unreachable!() };
     let (key_prefix, durability, scripts) = ("lock:".to_owned(), Durability::default(), None);
