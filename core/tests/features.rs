@@ -10,7 +10,7 @@ fn works_without_features() {
     lease.release_blocking().unwrap();
 }
 
-/// An address of this machine at which nobody is: nothing may be asked there before the error.
+/// No server listens at this address. The error must come before any connection.
 #[test]
 fn supports_tls_or_names_the_missing_feature() {
     for url in [
@@ -20,7 +20,7 @@ fn supports_tls_or_names_the_missing_feature() {
         "rediss+cluster://127.0.0.1:1",
     ] {
         let made = Redlock::builder([url]).build();
-        // A machine without trusted certificates is told that, in words of its own.
+        // A machine without trusted certificates gets a different error.
         let refused = made.err().filter(|error| error.to_string().contains("feature"));
         assert_eq!(refused.is_some(), cfg!(not(feature = "tls")), "{url}: {refused:?}");
         let Some(error) = refused else { continue };

@@ -208,21 +208,21 @@ mod tests {
 
     #[test]
     fn never_goes_back_with_concurrent_readers() {
-        static TOLD: AtomicU64 = AtomicU64::new(0);
+        static LARGEST: AtomicU64 = AtomicU64::new(0);
         static FURTHEST: Furthest = Furthest::new();
         static TIME: AtomicU64 = AtomicU64::new(1);
         let reader = || {
             let mut last = 0;
             for _ in 0..200_000 {
                 let read = || TIME.fetch_add(STRETCH / 20, Ordering::Relaxed);
-                let told = FURTHEST.now(read, || TIME.load(Ordering::Relaxed) / 2);
+                let reading = FURTHEST.now(read, || TIME.load(Ordering::Relaxed) / 2);
                 // Another thread may be a few readings ahead.
-                assert!(told + STRETCH / 2 >= last, "{told} after {last}");
-                last = told.max(last);
-                TOLD.fetch_max(told, Ordering::Relaxed);
+                assert!(reading + STRETCH / 2 >= last, "{reading} after {last}");
+                last = reading.max(last);
+                LARGEST.fetch_max(reading, Ordering::Relaxed);
             }
         };
         std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(reader))));
-        assert!(TOLD.load(Ordering::Relaxed) <= TIME.load(Ordering::Relaxed));
+        assert!(LARGEST.load(Ordering::Relaxed) <= TIME.load(Ordering::Relaxed));
     }
 }

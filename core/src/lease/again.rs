@@ -101,13 +101,13 @@ mod tests {
     #[test]
     fn detects_repeated_acquires_after_a_while() {
         let (again, job) = (Again::new(), keys("job"));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for turn in 0..200 {
             let factor = again.has_lasted(&job, at(turn * 10), (SOON, LONG));
-            told.extend(factor.map(|factor| (turn, factor)));
+            reported.extend(factor.map(|factor| (turn, factor)));
             again.give_back(&job, at(turn * 10 + 10));
         }
-        assert_eq!(told, [(8, 1), (21, 2), (47, 4), (99, 8), (151, 8)]);
+        assert_eq!(reported, [(8, 1), (21, 2), (47, 4), (99, 8), (151, 8)]);
     }
 
     #[test]

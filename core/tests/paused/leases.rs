@@ -1,4 +1,4 @@
-//! `TestClock::tokio` and leases: waits, renewals and losses come as the test sleeps.
+//! `TestClock::tokio` and leases: waits, renewals and losses follow the sleeps of the test.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{NEAR, SECOND, paused};
 
-/// So much of tokio's time is over since then, and no more.
-fn passed(since: Instant, time: Duration) {
+/// Checks that exactly this much of tokio's time has passed since then.
+fn assert_passed(since: Instant, time: Duration) {
     let passed = since.elapsed();
     assert!(passed + NEAR >= time && passed <= time + NEAR, "{passed:?} for {time:?}");
 }
@@ -39,9 +39,9 @@ async fn reports_a_loss_exactly_at_the_deadline() {
     let left = redlock.lock("left").renew(false).acquire().await.unwrap();
     let short = redlock.lock("short").max_hold(25 * SECOND).acquire().await.unwrap();
     assert_eq!(left.lost().await.loss_reason(), Some(LossReason::Expired));
-    passed(begun, 10 * SECOND);
+    assert_passed(begun, 10 * SECOND);
     assert_eq!(short.lost().await.loss_reason(), Some(LossReason::MaxHold));
-    passed(begun, 25 * SECOND);
+    assert_passed(begun, 25 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,7 +53,7 @@ async fn failing_nodes_end_a_lease_at_its_ttl() {
     let begun = Instant::now();
     let waiting = redlock.lock("other").wait(3 * SECOND).acquire().await.unwrap_err();
     assert_eq!(waiting.kind(), ErrorKind::Unavailable);
-    passed(begun, 3 * SECOND);
+    assert_passed(begun, 3 * SECOND);
     assert!(lease.is_held());
     assert_eq!(lease.lost().await.loss_reason(), Some(LossReason::Expired));
     assert!(begun.elapsed() > 6 * SECOND && begun.elapsed() <= 10 * SECOND);
@@ -68,14 +68,14 @@ async fn acquire_waits_by_paused_time() {
     let begun = Instant::now();
     let error = redlock.lock("job").wait(30 * SECOND).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    passed(begun, 30 * SECOND);
+    assert_passed(begun, 30 * SECOND);
     let lock = redlock.lock("job");
     let waiter = tokio::spawn(async move { lock.acquire().await });
     sleep(3600 * SECOND).await;
     assert!(!waiter.is_finished() && theirs.is_held());
     theirs.release().await.unwrap();
     assert!(waiter.await.unwrap().unwrap().is_held());
-    passed(begun, 3630 * SECOND);
+    assert_passed(begun, 3630 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +85,7 @@ async fn end_of_lease_cancels_the_body() {
     let lock = redlock.lock("job").max_hold(5 * SECOND);
     let error = lock.using(async |_| sleep(3600 * SECOND).await).await.unwrap_err();
     assert_eq!(error.loss_reason(), Some(LossReason::MaxHold));
-    passed(begun, 5 * SECOND);
+    assert_passed(begun, 5 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +98,7 @@ async fn thousand_sequential_holds_keep_their_leases() {
         assert!(lease.is_held(), "turn {turn}");
         lease.release().await.unwrap();
     }
-    passed(begun, 20_000 * SECOND);
+    assert_passed(begun, 20_000 * SECOND);
     let stats = redlock.stats();
     assert_eq!((stats.granted, stats.released, stats.held), (1000, 1000, 0));
 }
@@ -118,7 +118,7 @@ async fn concurrent_waiters_acquire_one_at_a_time() {
     for turn in turns.collect::<Vec<_>>() {
         turn.await.unwrap();
     }
-    passed(begun, 1000 * SECOND);
+    assert_passed(begun, 1000 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,7 +134,7 @@ async fn advance_moves_lease_time_without_tokio_time() {
     assert!(begun.elapsed() <= SECOND);
     clock.advance(600 * SECOND).await;
     assert!(longer.is_held() && clock.elapsed() >= 611 * SECOND);
-    passed(begun, 600 * SECOND);
+    assert_passed(begun, 600 * SECOND);
     assert!(redlock.lose("longer").await.unwrap() && !longer.is_held());
     assert_eq!(longer.lost_reason(), Some(LossReason::Missing));
 }

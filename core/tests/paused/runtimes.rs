@@ -1,4 +1,4 @@
-//! `TestClock::tokio` and the life of runtimes: one that ends, that nobody runs, that has no time.
+//! `TestClock::tokio` and runtimes that end, are not run, or have no timers.
 
 use std::cell::RefCell;
 use std::sync::mpsc::{Sender, channel};
@@ -20,8 +20,8 @@ fn unpaused() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Until the lease was renewed once more, by the machine's clock.
-fn renewed_again(redlock: &Redlock, lease: &Lease) {
+/// Waits until the lease is renewed once more by the machine's clock.
+fn wait_renewed(redlock: &Redlock, lease: &Lease) {
     let before = redlock.stats().renewed;
     while redlock.stats().renewed == before {
         assert!(lease.is_held(), "{:?}", lease.lost_reason());
@@ -40,10 +40,10 @@ fn client_outlives_its_runtime() {
     });
     drop(ended);
     assert!(lease.is_held());
-    // By the machine's clock from now on, on the library's own thread: waited for, renewed, and lost.
+    // From now on, the background thread waits, renews and reports losses by the machine's clock.
     let lock = redlock.lock("job").wait(SECOND / 4);
     assert_eq!(lock.acquire_blocking().unwrap_err().kind(), ErrorKind::Timeout);
-    renewed_again(&redlock, &lease);
+    wait_renewed(&redlock, &lease);
     assert!(lease.is_held());
     lease.release_blocking().unwrap();
     let left = redlock.lock("left").ttl(SECOND / 4).renew(false).acquire_blocking().unwrap();
@@ -97,29 +97,29 @@ fn error_outside_a_runtime_suggests_start_paused() {
     assert!(error.to_string().contains("start_paused"), "{error}");
 }
 
-/// What a thread has until it ends, and tells then.
-struct Local {
+/// The state of a thread, which it sends when it ends.
+struct ThreadState {
     runtime: Option<Runtime>,
     kept: Option<(TestRedlock, Lease)>,
-    told: Sender<(TestRedlock, Lease, bool, ErrorKind)>,
+    sender: Sender<(TestRedlock, Lease, bool, ErrorKind)>,
 }
 
-impl Drop for Local {
+impl Drop for ThreadState {
     fn drop(&mut self) {
         let (redlock, lease) = self.kept.take().unwrap();
         let held = lease.is_held();
         drop(self.runtime.take());
         let error = redlock.lock("job").wait(NEAR).acquire_blocking().unwrap_err();
-        self.told.send((redlock, lease, held, error.kind())).unwrap();
+        self.sender.send((redlock, lease, held, error.kind())).unwrap();
     }
 }
 
 #[test]
 fn client_outlives_a_runtime_in_a_thread_local() {
-    thread_local!(static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) });
-    let (told, tells) = channel();
+    thread_local!(static LOCAL: RefCell<Option<ThreadState>> = const { RefCell::new(None) });
+    let (sender, receiver) = channel();
     let ends = thread::spawn(move || {
-        // Used before tokio's own, it is dropped after them.
+        // This value is used before tokio's thread locals, so it is dropped after them.
         LOCAL.with_borrow_mut(|local| assert!(local.is_none()));
         let runtime = runtime();
         let kept = runtime.block_on(async {
@@ -128,12 +128,12 @@ fn client_outlives_a_runtime_in_a_thread_local() {
             sleep(60 * SECOND).await;
             (redlock, lease)
         });
-        LOCAL.set(Some(Local { runtime: Some(runtime), kept: Some(kept), told }));
+        LOCAL.set(Some(ThreadState { runtime: Some(runtime), kept: Some(kept), sender }));
     });
     ends.join().unwrap();
-    let (redlock, lease, held, kind) = tells.recv().unwrap();
+    let (redlock, lease, held, kind) = receiver.recv().unwrap();
     assert!(held && kind == ErrorKind::Timeout);
-    renewed_again(&redlock, &lease);
+    wait_renewed(&redlock, &lease);
     assert!(lease.is_held());
     lease.release_blocking().unwrap();
 }

@@ -120,7 +120,7 @@ mod tests {
 
     /// Creates a listener that does not accept and whose queue is full, so that the system drops new connections.
     #[cfg(unix)]
-    fn swallower() -> (TcpListener, std::net::TcpStream) {
+    fn full_listener() -> (TcpListener, std::net::TcpStream) {
         use std::os::fd::AsRawFd;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // SAFETY: the socket is open, and listening again only shortens its queue.
@@ -132,10 +132,10 @@ mod tests {
     #[cfg(unix)]
     #[tokio::test]
     async fn does_not_wait_for_an_address_that_drops_packets() {
-        let swallowers: Vec<_> = (0..3).map(|_| swallower()).collect();
+        let full_listeners: Vec<_> = (0..3).map(|_| full_listener()).collect();
         let (answers, gone) = (TcpListener::bind("127.0.0.1:0").unwrap(), address("127.0.0.1:1"));
         let mut addresses: VecDeque<_> =
-            swallowers.iter().map(|(listener, _)| listener.local_addr().unwrap()).collect();
+            full_listeners.iter().map(|(listener, _)| listener.local_addr().unwrap()).collect();
         let silent = addresses.clone();
         assert!(timeout(Duration::from_millis(600), first_of(silent)).await.is_err());
         addresses.extend([gone, answers.local_addr().unwrap()]);
