@@ -68,7 +68,7 @@ async fn push_notifies_the_holder_of_a_loss() {
     let server = Server::start();
     let lease = client([&server]).lock("job").acquire().await.unwrap();
     server.ask("DEL lock:job");
-    tokio::time::timeout(millis(3000), lease.lost()).await.expect("told long before a renewal");
+    tokio::time::timeout(millis(3000), lease.lost()).await.expect("notified long before a renewal");
 }
 
 /// A caller that gives up between the two questions sends no second one, because its delete would arrive before it.
@@ -94,18 +94,18 @@ async fn cancelled_attempt_leaves_no_key_at_any_point() {
 }
 
 /// A server that grants nothing and reports the last caller as the owner of each key.
-fn liar(to_set: &'static str) -> String {
+fn rogue_server(to_set: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
-    crate::support::aside(move || {
+    crate::support::spawn_helper(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || lie(to_set, stream));
+            std::thread::spawn(move || serve_rogue_replies(to_set, stream));
         }
     });
     url
 }
 
-fn lie(to_set: &str, mut stream: TcpStream) -> Option<()> {
+fn serve_rogue_replies(to_set: &str, mut stream: TcpStream) -> Option<()> {
     let mut asked = BufReader::new(stream.try_clone().unwrap());
     let mut token = String::new();
     loop {
@@ -131,7 +131,7 @@ fn lie(to_set: &str, mut stream: TcpStream) -> Option<()> {
 async fn failed_set_is_not_a_grant_even_if_the_reply_names_us() {
     let client = |to_set| {
         // So short that there is time for a second question, and the cheap one comes first.
-        let builder = Redlock::builder([liar(to_set)]).node_timeout(millis(200));
+        let builder = Redlock::builder([rogue_server(to_set)]).node_timeout(millis(200));
         builder.build().unwrap()
     };
     for to_set in ["$-1\r\n", "_\r\n", "-OOM too much\r\n", "-READONLY a replica\r\n"] {

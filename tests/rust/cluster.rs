@@ -47,14 +47,14 @@ async fn detects_cluster_mode_on_first_connect() {
         error.to_string()
     };
     let one = |server: &Server, scheme: &str| format!("{scheme}://127.0.0.1:{}", server.port);
-    let said = says(&[one(&cluster.masters[0], "redis")]).await;
-    assert!(said.contains("use redis+cluster://host:port"), "{said}");
-    let said = says(&[one(&alone, "redis+cluster")]).await;
-    assert!(said.contains("use redis://host:port"), "{said}");
+    let error = says(&[one(&cluster.masters[0], "redis")]).await;
+    assert!(error.contains("use redis+cluster://host:port"), "{error}");
+    let error = says(&[one(&alone, "redis+cluster")]).await;
+    assert!(error.contains("use redis://host:port"), "{error}");
     let twice: Vec<String> =
         cluster.masters.iter().map(|master| one(master, "redis+cluster")).collect();
-    let said = says(&twice).await;
-    assert!(said.contains("it is the same server as"), "{said}");
+    let error = says(&twice).await;
+    assert!(error.contains("it is the same server as"), "{error}");
 }
 
 #[tokio::test]

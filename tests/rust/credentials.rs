@@ -138,7 +138,7 @@ async fn late_credentials_serve_the_next_attempt() {
         .unwrap();
     let lock = redlock.lock("job").wait(Duration::from_secs(20));
     lock.acquire().await.unwrap().release().await.unwrap();
-    assert!(asked.load(Ordering::SeqCst) <= 2, "each attempt asked anew and none had an answer");
+    assert!(asked.load(Ordering::SeqCst) <= 2, "each attempt requested credentials again");
 }
 
 #[tokio::test]
@@ -162,8 +162,8 @@ async fn logs_in_to_each_primary_that_sentinel_reports() {
         assert_eq!(server.ask("ACL SETUSER app on >first ~* &* +@all"), "+OK");
     }
     let old = sentinels.services[0].servers[0].port;
-    let word = Arc::new(Mutex::new("first"));
-    let now = Arc::clone(&word);
+    let password = Arc::new(Mutex::new("first"));
+    let now = Arc::clone(&password);
     let redlock = builder([sentinels.url(0)])
         .credentials(move || {
             let password = *now.lock().unwrap();
@@ -177,7 +177,7 @@ async fn logs_in_to_each_primary_that_sentinel_reports() {
     for server in &sentinels.services[0].servers {
         assert_eq!(server.ask("ACL SETUSER app resetpass >second"), "+OK");
     }
-    *word.lock().unwrap() = "second";
+    *password.lock().unwrap() = "second";
     sentinels.fail_over(0);
     let new = sentinels.wait_switched(0, old);
     eventually("logged in at the new primary", || {

@@ -21,7 +21,7 @@ async fn error_source_is_the_io_error() {
             (error.kind(), error.nodes()[0].state),
             (ErrorKind::Unavailable, NodeState::Fault)
         );
-        let node = error.source().expect("the node's own word");
+        let node = error.source().expect("the node's error");
         assert!(node.to_string().starts_with("redis://127.0.0.1:"), "{node}");
         let system = node.source().and_then(|cause| cause.downcast_ref::<io::Error>());
         assert_eq!(system.map(io::Error::kind), Some(io::ErrorKind::ConnectionRefused), "{node}");
@@ -35,7 +35,7 @@ async fn error_source_ends_at_the_node_without_io_error() {
     let lock = builder([node.url()]).build().unwrap().lock("job");
     let lock = lock.node_timeout(millis(100)).wait(millis(150));
     let error = lock.acquire().await.unwrap_err();
-    let source = error.source().expect("the node's own word");
+    let source = error.source().expect("the node's error");
     assert!(source.to_string().contains("no answer within 0.100 s"), "{source}");
     assert!(source.source().is_none());
     let memory = Redlock::builder(["memory://errors"]).build().unwrap().lock("job");
@@ -65,7 +65,7 @@ async fn client_and_lock_work_after_a_panic() {
     let lock = redlock.lock("job");
     let panicked = catch_unwind(|| {
         let _lease = lock.acquire_blocking().unwrap();
-        std::panic::resume_unwind(Box::new("a body's own"));
+        std::panic::resume_unwind(Box::new("a panic of the body"));
     });
     assert!(panicked.is_err());
     assert!(lock.try_acquire().await.unwrap().is_some(), "released on the way out");

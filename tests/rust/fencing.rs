@@ -9,9 +9,9 @@ use redlock::{ErrorKind, Redlock};
 use crate::support::{Server, client, millis, servers};
 
 /// The system's clock with a wall clock that is off by some hours.
-struct Skewed(i64);
+struct SkewedClock(i64);
 
-impl Clock for Skewed {
+impl Clock for SkewedClock {
     fn now(&self) -> Instant {
         SystemClock.now()
     }
@@ -27,10 +27,10 @@ impl Clock for Skewed {
 
 fn skewed(nodes: &[Server], hours: i64) -> Redlock {
     let builder = Redlock::builder(nodes.iter().map(Server::url)).restart_guard(Duration::ZERO);
-    builder.clock(Arc::new(Skewed(hours))).build().unwrap()
+    builder.clock(Arc::new(SkewedClock(hours))).build().unwrap()
 }
 
-async fn increases(clients: Vec<Redlock>, rounds: usize) {
+async fn assert_tokens_increase(clients: Vec<Redlock>, rounds: usize) {
     let mut last = 0;
     for round in 0..rounds {
         let redlock = &clients[round % clients.len()];
@@ -47,11 +47,11 @@ async fn increases(clients: Vec<Redlock>, rounds: usize) {
 #[tokio::test]
 async fn tokens_increase_with_clocks_hours_apart() {
     let one = servers(1);
-    increases(vec![skewed(&one, 0), skewed(&one, 7), skewed(&one, -7)], 60).await;
+    assert_tokens_increase(vec![skewed(&one, 0), skewed(&one, 7), skewed(&one, -7)], 60).await;
     let five = servers(5);
-    increases(vec![skewed(&five, -3), skewed(&five, 0), skewed(&five, 9)], 60).await;
+    assert_tokens_increase(vec![skewed(&five, -3), skewed(&five, 0), skewed(&five, 9)], 60).await;
     let memory = || Redlock::builder(["memory://fence"]).build().unwrap();
-    increases(vec![memory(), memory()], 20).await;
+    assert_tokens_increase(vec![memory(), memory()], 20).await;
 }
 
 #[tokio::test]

@@ -19,25 +19,25 @@ fn lock(client: &Redlock, ttl: f64, wait: f64) -> Lock {
 }
 
 /// Provides no credentials.
-struct Nobody;
+struct NoCredentials;
 
-impl redlock::ffi::Ask for Nobody {
+impl redlock::ffi::Ask for NoCredentials {
     fn ask(&self, _: redlock::ffi::Answer) {}
 }
 
-fn any<T>(kind: &Kind<T>) -> Value {
+fn valid_value<T>(kind: &Kind<T>) -> Value {
     match kind {
         Kind::Time(_) | Kind::TimeOrForEver(_) => Value::Number(20.0),
         Kind::Count(_) => Value::Number(2.0),
         Kind::Switch(_) => Value::Switch(true),
         Kind::Text(_) => Value::Text("text".into()),
         Kind::Pem(_) => Value::Pem("file.pem".into()),
-        Kind::Credentials(_) => Value::Credentials(std::sync::Arc::new(Nobody)),
+        Kind::Credentials(_) => Value::Credentials(std::sync::Arc::new(NoCredentials)),
     }
 }
 
 /// Options of TLS, of replicas and of disks.
-fn beyond_memory(name: &str) -> bool {
+fn unsupported_by_memory(name: &str) -> bool {
     name.starts_with("tls_") || ["min_replicas", "fsync"].contains(&name)
 }
 
@@ -47,16 +47,18 @@ fn option_table_accepts_only_its_types() {
     for row in LOCK_OPTIONS {
         assert!(!row.about.is_empty() && !row.default.is_empty(), "{}", row.name);
         let args = LockArgs::of_lock(Unit::Seconds).with("ttl", Some(60.0));
-        let taken = ffi::check_lock(&names, &args.clone().with(row.name, Some(any(&row.kind))));
+        let taken =
+            ffi::check_lock(&names, &args.clone().with(row.name, Some(valid_value(&row.kind))));
         taken.unwrap_or_else(|error| panic!("{}: {error}", row.name));
         let error = ffi::check_lock(&names, &args.with(row.name, Some("text".to_owned())));
         assert_eq!(error.unwrap_err().code(), "invalid", "{}", row.name);
     }
     for row in CLIENT_OPTIONS {
-        let args = ClientArgs::of_client(Unit::Seconds).with(row.name, Some(any(&row.kind)));
+        let args =
+            ClientArgs::of_client(Unit::Seconds).with(row.name, Some(valid_value(&row.kind)));
         // An option that this kind of node does not support is refused, which shows that it arrived.
         let made = ffi::client(vec!["memory://table".into()], &args);
-        assert_eq!(made.is_err(), beyond_memory(row.name), "{}", row.name);
+        assert_eq!(made.is_err(), unsupported_by_memory(row.name), "{}", row.name);
         if let Err(error) = made {
             assert!(error.to_string().contains(row.name), "{error}");
         }
@@ -108,6 +110,6 @@ async fn expired_try_acquire_is_tried_again_without_waiting() {
     std::thread::sleep(Duration::from_millis(120));
     assert!(once.accept(granted).is_none());
     let lease = once.accept(once.ask().await).unwrap().unwrap().expect("it is free");
-    assert!(Acquire::once(&lock).ask().await.unwrap().is_none(), "somebody holds it");
+    assert!(Acquire::once(&lock).ask().await.unwrap().is_none(), "another client holds it");
     lease.release().await.unwrap();
 }

@@ -11,9 +11,9 @@ use crate::support::{Proxy, Server, millis};
 
 /// The machine's clock, which can jump ahead.
 #[derive(Clone, Default)]
-struct Jumping(Arc<AtomicU64>);
+struct JumpingClock(Arc<AtomicU64>);
 
-impl Jumping {
+impl JumpingClock {
     fn jump(&self, seconds: u64) {
         self.0.fetch_add(seconds, Ordering::SeqCst);
     }
@@ -23,7 +23,7 @@ impl Jumping {
     }
 }
 
-impl Clock for Jumping {
+impl Clock for JumpingClock {
     fn now(&self) -> Instant {
         SystemClock.now() + self.ahead()
     }
@@ -40,13 +40,13 @@ impl Clock for Jumping {
 struct Idle {
     server: Server,
     proxy: Proxy,
-    clock: Jumping,
+    clock: JumpingClock,
     redlock: Redlock,
 }
 
 impl Idle {
     async fn connected() -> Self {
-        let (server, clock) = (Server::start(), Jumping::default());
+        let (server, clock) = (Server::start(), JumpingClock::default());
         let proxy = Proxy::to(server.port);
         let builder = Redlock::builder([proxy.url()]).clock(Arc::new(clock.clone()));
         let redlock = builder.node_timeout(millis(4000)).build().unwrap();

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// A caller that sets one of these chose the duration.
 const CHOSEN: [&str; 4] = ["SEEDS", "RUNS", "FUZZ", "FUZZ_S"];
 /// Interval of the checks.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -33,7 +33,7 @@ fn watch() {
     let limit = limit.map_or(LIMIT, Duration::from_secs_f64);
     let mut since = HashMap::new();
     loop {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
         let running = tests();
         since.retain(|test, _| running.contains(test));
         for test in running {
@@ -71,6 +71,6 @@ fn names_a_test_that_hangs() {
     let done = hangs.env("REDLOCK_TEST_HANG", "1").env("REDLOCK_TEST_LIMIT", "0.5").output();
     let done = done.unwrap();
     assert_eq!(done.status.code(), Some(101));
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert!(said.contains("test limit::hangs_if took longer than 500ms"), "{said}");
+    let output = String::from_utf8(done.stderr).unwrap();
+    assert!(output.contains("test limit::hangs_if took longer than 500ms"), "{output}");
 }

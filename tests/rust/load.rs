@@ -14,14 +14,14 @@ async fn large_foreign_value_counts_as_held() {
     let proxy = Proxy::to(server.port);
     let redlock = builder([proxy.url()]).build().unwrap();
     let lease = redlock.lock("other").ttl(Duration::from_secs(30)).acquire().await.unwrap();
-    server.ask("SET lock:job somebody-else");
+    server.ask("SET lock:job foreign-data");
     server.ask("SETRANGE lock:job 3000000 x");
     let lock = redlock.lock("job").wait(millis(300));
     let error = lock.acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert!(lock.try_acquire().await.unwrap().is_none());
     let seen = lock.inspect().await.unwrap();
-    assert!(seen.held && seen.nodes[0].token.as_deref() == Some("somebody"), "{seen:?}");
+    assert!(seen.held && seen.nodes[0].token.as_deref() == Some("foreign-"), "{seen:?}");
     assert_eq!(proxy.connections.load(Ordering::Relaxed), 1);
     lease.release().await.unwrap();
     assert!(redlock.force_release("job").await.unwrap());
@@ -40,9 +40,9 @@ async fn maximum_number_of_names_does_not_block_the_server() {
     lease.extend(Duration::from_secs(60)).await.unwrap();
     let left: i64 = server.ask("PTTL lock:{t}999").trim_start_matches(':').parse().unwrap();
     assert!(left > 50_000, "{left}");
-    let told = lease.lost();
+    let lost = lease.lost();
     server.ask("DEL lock:{t}500");
-    tokio::time::timeout(millis(3000), told).await.expect("each key is tracked");
+    tokio::time::timeout(millis(3000), lost).await.expect("each key is tracked");
     lease.release().await.unwrap_err();
     // The release of a lost lease also deletes its remaining keys.
     eventually("999 keys are deleted", || server.ask("DBSIZE") == ":1000").await;
@@ -50,7 +50,7 @@ async fn maximum_number_of_names_does_not_block_the_server() {
     for command in ["get", "getrange"] {
         let calls = server.info("commandstats", &format!("cmdstat_{command}"));
         let calls =
-            calls.as_deref().and_then(|said| said.strip_prefix("calls=")?.split(',').next());
+            calls.as_deref().and_then(|stats| stats.strip_prefix("calls=")?.split(',').next());
         let calls: u32 = calls.map_or(0, |calls| calls.parse().unwrap());
         assert!(calls < 100, "{calls} calls of {command}");
     }

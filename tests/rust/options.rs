@@ -222,12 +222,12 @@ async fn logs_each_warning_once() {
             // A separate thread writes the log in order.
             let last = redlock.lock("last").ttl(Duration::from_secs(9 * 365 * 24 * 3600));
             last.acquire().await.unwrap().release().await.unwrap();
-            let heard =
+            let logged =
                 || lines.0.lock().unwrap().last().is_some_and(|line| line.contains("lock:last"));
-            eventually("the last line", heard).await;
-            let mut said = std::mem::take(&mut *lines.0.lock().unwrap());
-            said.pop();
-            let [line] = &said[..] else { panic!("{}: {said:?}", case.about) };
+            eventually("the last line", logged).await;
+            let mut output = std::mem::take(&mut *lines.0.lock().unwrap());
+            output.pop();
+            let [line] = &output[..] else { panic!("{}: {output:?}", case.about) };
             let words = case.warning.iter().chain([&"WARN".to_owned()]).all(|w| line.contains(w));
             assert!(words, "{}: {line}", case.about);
         }
@@ -263,8 +263,8 @@ fn options_of_other_libraries_name_ours() {
         for Named { name, says } in options {
             let text = instead_of(&name, Unit::Seconds);
             assert_eq!(text.is_none(), library == "nobody", "{name}");
-            let said = |text: String| says.iter().all(|word| text.contains(word));
-            assert!(text.clone().is_none_or(said), "{name}: {text:?}");
+            let contains_all = |text: String| says.iter().all(|word| text.contains(word));
+            assert!(text.clone().is_none_or(contains_all), "{name}: {text:?}");
         }
     }
 }

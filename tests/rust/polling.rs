@@ -48,7 +48,7 @@ async fn polls(server: &Server, url: String) {
     let _ = tracing::subscriber::set_global_default(Warnings);
     let redlock = Redlock::builder([url]).build().unwrap();
     for _ in 0..3 {
-        server.ask("SET lock:job somebody PX 60000");
+        server.ask("SET lock:job other PX 60000");
         let asked = || calls(server, "evalsha") + calls(server, "set");
         let before = asked();
         let waiting = tokio::spawn(redlock.lock("job").wait(millis(10_000)).acquire());

@@ -81,7 +81,7 @@ async fn sends_auth_before_hello_if_a_proxy_requires_it() {
             Verdict::Reply("-NOAUTH Authentication required.\r\n")
         }
     });
-    let url = |login: &str| format!("redis://{login}{}", gateway.place());
+    let url = |login: &str| format!("redis://{login}{}", gateway.address());
     let redlock = Redlock::builder([url("app:s3cret-word@")]).build().unwrap();
     works(&redlock, "AUTH").await;
     // With notifications, as over a connection that has begun with HELLO.

@@ -44,7 +44,7 @@ async fn even_node_counts_work_and_a_tie_fails_in_time() {
         let nodes = servers(count);
         let (one, two) = (client(&nodes), client(&nodes));
         for node in &nodes[..count / 2] {
-            node.ask("SET lock:job somebody PX 600");
+            node.ask("SET lock:job other PX 600");
         }
         assert!(one.lock("job").try_acquire().await.unwrap().is_none());
         let lease = one.lock("job").wait(millis(5000)).acquire().await.unwrap();
@@ -101,11 +101,14 @@ async fn key_loss_on_a_majority_ends_the_lease_at_once() {
     nodes[0].ask("DEL lock:job");
     let error = tokio::time::timeout(millis(5000), lease.lost()).await;
     if error.is_err() {
-        assert!(lease.is_held() && healed(&nodes, lease.token()) >= 2, "held without a quorum");
+        assert!(
+            lease.is_held() && nodes_with_key(&nodes, lease.token()) >= 2,
+            "held without a quorum"
+        );
     }
 }
 
-fn healed(nodes: &[Server], token: &str) -> usize {
+fn nodes_with_key(nodes: &[Server], token: &str) -> usize {
     nodes.iter().filter(|node| node.ask("GET lock:job") == token).count()
 }
 
@@ -125,9 +128,9 @@ async fn notifies_a_cut_off_holder_before_another_can_acquire() {
         });
         let next = other.lock("job").wait(millis(20_000)).acquire().await.unwrap();
         assert!(!lease.is_held(), "two holders");
-        let (error, told) = lost.await.unwrap();
+        let (error, notified) = lost.await.unwrap();
         assert_eq!(error.reason(), Some("expired"));
-        assert!(told <= Instant::now());
+        assert!(notified <= Instant::now());
         next.release().await.unwrap();
         drop(lease);
         proxies.iter().for_each(|proxy| {

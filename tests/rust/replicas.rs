@@ -15,7 +15,7 @@ pub(crate) async fn refused(redlock: &Redlock) -> redlock::Error {
 }
 
 /// Waits for the delete, which may still be in flight when the call times out.
-pub(crate) async fn taken_back(server: &Server) {
+pub(crate) async fn wait_rolled_back(server: &Server) {
     eventually("no key", || server.ask("DBSIZE") == ":0").await;
 }
 
@@ -42,7 +42,7 @@ async fn unreplicated_grant_is_an_error_and_rolled_back() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let cause = error.nodes()[0].error.clone().unwrap();
     assert!(cause.contains("reached 0 of 1 replicas within 0.800 s"), "{cause}");
-    taken_back(&primary).await;
+    wait_rolled_back(&primary).await;
     // The primary's reply alone is enough for a client that requires no replicas.
     let easy = builder([primary.url()]).build().unwrap();
     let lease = easy.lock("job").acquire().await.unwrap();

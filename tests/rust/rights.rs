@@ -31,7 +31,7 @@ async fn minimum_permissions_suffice() {
     // By push, not by polling.
     let both = tokio::time::timeout(millis(5000), waiting).await.unwrap().unwrap().unwrap();
     assert!(redlock.force_release("other").await.unwrap());
-    tokio::time::timeout(millis(5000), both.lost()).await.expect("told by push");
+    tokio::time::timeout(millis(5000), both.lost()).await.expect("notified by push");
     assert_eq!(both.release().await.unwrap_err().kind(), ErrorKind::Lost);
     let plain = redlock.lock("plain").acquire().await.unwrap();
     let attached = redlock.lock("plain").attach(plain.token()).await.unwrap();

@@ -199,6 +199,9 @@ fn invalid_utf8_in_the_environment_is_not_shown() {
     this.args(["scope::reads_nodes_from_the_environment", "--exact", "--nocapture"])
         .env(NODES, "1");
     let out = this.env("REDIS_URL", OsStr::from_bytes(b"redis://secret\xff@a")).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(said.contains("REDIS_URL is no text in UTF-8") && !said.contains("secret"), "{said}");
+    let output = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        output.contains("REDIS_URL is no text in UTF-8") && !output.contains("secret"),
+        "{output}"
+    );
 }

@@ -58,11 +58,11 @@ fn check(about: &str, error: &Error, words: &[String]) {
     }
     let all = format!("{text} {error:?} {:?}", error.nodes());
     assert!(!all.contains("s3cret"), "{about}: {all}");
-    assert!(!all.contains(obeyed), "{about}: {all:?}");
+    assert!(!all.contains(is_control), "{about}: {all:?}");
     assert!(text.len() < 1000, "{about}: {text}");
 }
 
-fn obeyed(character: char) -> bool {
+fn is_control(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}' | '\u{202e}')
 }
 
@@ -134,6 +134,6 @@ async fn names_are_shown_escaped_and_used_unchanged() {
         let lost = lease.lost().await;
         check(&about, &lost, std::slice::from_ref(&shown));
         let shown = format!("{lock:?} {lease:?}");
-        assert!(!shown.contains(obeyed), "{about}: {shown:?}");
+        assert!(!shown.contains(is_control), "{about}: {shown:?}");
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use redlock::{ErrorKind, LossReason, Redlock, TlsOptions};
 
-use crate::support::Papers;
+use crate::support::Certificates;
 use crate::support::{SERVERS_PASSWORD, Sentinels, builder, eventually, millis};
 
 /// The time of a failover, with a margin.
-const LONG: Duration = Duration::from_secs(30);
+const FAILOVER_LIMIT: Duration = Duration::from_secs(30);
 
 fn client(sentinels: &Sentinels) -> Redlock {
     builder([sentinels.url(0)]).build().unwrap()
@@ -45,7 +45,8 @@ async fn failover_notifies_holder_of_an_unreplicated_key() {
         eventually("the replica has it", || replica.ask("DEL lock:job") == ":1").await;
     }
     sentinels.fail_over(0);
-    let lost = tokio::time::timeout(LONG, lease.lost()).await.expect("told at the switch");
+    let lost =
+        tokio::time::timeout(FAILOVER_LIMIT, lease.lost()).await.expect("notified at the switch");
     // The failover is not complete yet. The client waits only for the old primary to change its role.
     assert_eq!(lost.loss_reason(), Some(LossReason::Missing), "{lost}");
     let new = sentinels.wait_switched(0, old);
@@ -104,7 +105,7 @@ async fn refuses_a_replica_reported_as_primary() {
     let cause = error.nodes()[0].error.clone().unwrap_or_default();
     assert!(cause.contains("its role is slave"), "{cause}");
     sentinels.server(primary).ask("REPLICAOF NO ONE");
-    redlock.lock("job").wait(LONG).acquire().await.unwrap().release().await.unwrap();
+    redlock.lock("job").wait(FAILOVER_LIMIT).acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
@@ -159,14 +160,14 @@ async fn unknown_service_is_an_option_error() {
 
 #[tokio::test]
 async fn tls_applies_to_sentinels_and_servers() {
-    let papers = Papers::new();
-    let (_server, tls_port) = papers.server("no");
-    let sentinel = Sentinels::alone(tls_port, |name| papers.path(name));
+    let certificates = Certificates::new();
+    let (_server, tls_port) = certificates.server("no");
+    let sentinel = Sentinels::alone(tls_port, |name| certificates.path(name));
     let url = format!("rediss+sentinel://127.0.0.1:{}/service-0", sentinel.ports[0]);
-    let tls = TlsOptions::new().ca(papers.path("ca.crt"));
+    let tls = TlsOptions::new().ca(certificates.path("ca.crt"));
     let redlock = builder([url.clone()]).tls(tls).build().unwrap();
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
-    let tls = TlsOptions::new().ca(papers.path("other-ca.crt"));
+    let tls = TlsOptions::new().ca(certificates.path("other-ca.crt"));
     let stranger = builder([url.clone()]).tls(tls).build().unwrap();
     let plain = builder([url.replace("rediss", "redis")]).build().unwrap();
     for redlock in [stranger, plain] {

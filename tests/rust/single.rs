@@ -163,7 +163,7 @@ async fn every_kind_of_key_deletion_wakes_waiters() {
     let server = Server::start();
     let redlock = client([&server]);
     for delete in ["DEL lock:job", "FLUSHALL", "PEXPIRE lock:job 0"] {
-        server.ask("SET lock:job somebody PX 60000");
+        server.ask("SET lock:job other PX 60000");
         let waiting = tokio::spawn(redlock.lock("job").wait(millis(10_000)).acquire());
         let tracked = || server.info("stats", "tracking_total_keys");
         eventually("it was refused", || tracked().as_deref() == Some("1")).await;
@@ -183,7 +183,7 @@ async fn holder_is_notified_when_its_key_changes() {
         let lease = redlock.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
         let lost = lease.lost();
         server.ask(delete);
-        let error = tokio::time::timeout(millis(2000), lost).await.expect("told by push");
+        let error = tokio::time::timeout(millis(2000), lost).await.expect("notified by push");
         assert_eq!(error.reason(), Some(reason), "{delete}");
         drop(lease);
         server.ask("DEL lock:job");
@@ -197,7 +197,7 @@ async fn server_restart_without_data_ends_the_lease() {
     let lease = redlock.lock("job").ttl(millis(30_000)).acquire().await.unwrap();
     server.kill();
     server.restart();
-    let error = tokio::time::timeout(millis(5000), lease.lost()).await.expect("told");
+    let error = tokio::time::timeout(millis(5000), lease.lost()).await.expect("notified");
     assert_eq!(error.reason(), Some("missing"));
 }
 
@@ -351,7 +351,7 @@ async fn release_deletes_all_keys_except_one_of_another_type() {
         let lease = lock.acquire().await.unwrap();
         overwrite(&server, "a");
         assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost, "{names:?}");
-        eventually("the other keys are given back", || server.ask("DBSIZE") == left).await;
+        eventually("the other keys are deleted", || server.ask("DBSIZE") == left).await;
         if left == ":3" {
             assert!(server.ask("GET lock:b").starts_with("kept:"));
         }

@@ -70,8 +70,8 @@ async fn counts_reconnects_and_unavailable_nodes() {
     assert_eq!(redlock.stats().reconnects, 0);
     server.ask("CLIENT KILL TYPE normal SKIPME yes");
     eventually("a new connection", || redlock.stats().reconnects > 0).await;
-    let nobody = format!("redis://127.0.0.1:{}", free_port());
-    let away = Redlock::builder([nobody]).build().unwrap();
+    let closed_port = format!("redis://127.0.0.1:{}", free_port());
+    let away = Redlock::builder([closed_port]).build().unwrap();
     away.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
     away.lock("job").try_acquire().await.unwrap_err();
     assert_eq!((away.stats().unavailable, away.stats().timed_out), (2, 0));
@@ -79,9 +79,9 @@ async fn counts_reconnects_and_unavailable_nodes() {
 
 /// The machine's clock, which panics once after this many reads.
 #[derive(Clone, Default)]
-struct Once(Arc<AtomicI64>);
+struct PanickingClock(Arc<AtomicI64>);
 
-impl Clock for Once {
+impl Clock for PanickingClock {
     fn now(&self) -> Instant {
         assert!(self.0.fetch_sub(1, Ordering::SeqCst) != 1, "the clock");
         SystemClock.now()
@@ -99,18 +99,18 @@ impl Clock for Once {
 #[tokio::test]
 async fn panicking_clock_does_not_prevent_a_loss_notification() {
     for turn in 1..8 {
-        let clock = Once::default();
+        let clock = PanickingClock::default();
         let client =
             Redlock::builder(["memory://"]).clock(Arc::new(clock.clone())).build().unwrap();
         let lease = client.lock("job").renew(false).ttl(millis(60_000)).acquire().await.unwrap();
-        let told = tokio::spawn(lease.lost());
+        let notified = tokio::spawn(lease.lost());
         tokio::task::yield_now().await; // waiting now
         clock.0.store(turn, Ordering::SeqCst);
         let _ = catch_unwind(AssertUnwindSafe(|| client.close()));
         clock.0.store(0, Ordering::SeqCst);
         if !lease.is_held() {
-            let told = tokio::time::timeout(Duration::from_secs(10), told).await;
-            told.unwrap_or_else(|_| panic!("nobody was told after turn {turn}")).unwrap();
+            let notified = tokio::time::timeout(Duration::from_secs(10), notified).await;
+            notified.unwrap_or_else(|_| panic!("no notification after turn {turn}")).unwrap();
         }
     }
 }

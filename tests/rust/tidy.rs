@@ -100,9 +100,9 @@ fn longest_function(text: &str) -> Option<(usize, String)> {
     let before = ["pub", "const", "async", "unsafe", "extern"];
     let begins = |line: &str| {
         let mut words = line.split_whitespace();
-        let said =
+        let is_qualifier =
             |word: &&str| before.iter().any(|known| word.starts_with(known)) || *word == "\"C\"";
-        words.find(|word| !said(word)) == Some("fn")
+        words.find(|word| !is_qualifier(word)) == Some("fn")
     };
     let starts = lines.iter().enumerate().filter(|(_, line)| begins(line) && !line.ends_with(';'));
     starts

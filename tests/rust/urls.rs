@@ -8,7 +8,7 @@ use redlock::ffi::{ClientArgs, Unit};
 use redlock::{ErrorKind, Pem, Redlock, TlsOptions};
 use serde::Deserialize;
 
-use crate::support::{Papers, locks, trusting};
+use crate::support::{Certificates, locks, trusting};
 use crate::support::{Server, Silent, millis};
 use crate::vectors::read;
 
@@ -164,12 +164,12 @@ async fn node_timeouts_of_all_urls_must_be_equal() {
 
 #[tokio::test]
 async fn unverified_certificate_needs_the_option() {
-    let papers = Papers::new();
-    let (_server, port) = papers.server("no");
-    let (_strict, strict_port) = papers.server("yes");
+    let certificates = Certificates::new();
+    let (_server, port) = certificates.server("no");
+    let (_strict, strict_port) = certificates.server("yes");
     // The certificate has an authority that this machine does not trust, and another name.
     let unverified = |name: &str| TlsOptions::new().verify(false).server_name(name);
-    let verified = trusting(&papers.path("ca.crt")).verify(true).server_name("other.test");
+    let verified = trusting(&certificates.path("ca.crt")).verify(true).server_name("other.test");
     let url = format!("rediss://127.0.0.1:{port}");
     let error = locks(url.clone(), verified).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -177,16 +177,18 @@ async fn unverified_certificate_needs_the_option() {
     locks(format!("{url}?ssl_cert_reqs=none"), TlsOptions::default()).await.unwrap();
     // The client certificate is sent nevertheless.
     let strict = format!("rediss://127.0.0.1:{strict_port}?skip_verify=1");
-    let shown = TlsOptions::new().cert(papers.path("client.crt")).key(papers.path("client.key"));
+    let shown = TlsOptions::new()
+        .cert(certificates.path("client.crt"))
+        .key(certificates.path("client.key"));
     assert!(locks(strict.clone(), TlsOptions::default()).await.is_err());
     locks(strict, shown).await.unwrap();
 }
 
 #[tokio::test]
 async fn tls_files_in_a_url_equal_the_options() {
-    let papers = Papers::new();
-    let (_strict, port) = papers.server("yes");
-    let path = |name: &str| papers.path(name).to_string_lossy().into_owned();
+    let certificates = Certificates::new();
+    let (_strict, port) = certificates.server("yes");
+    let path = |name: &str| certificates.path(name).to_string_lossy().into_owned();
     let url = format!(
         "rediss://127.0.0.1:{port}?ssl_ca_certs={}&ssl_certfile={}&ssl_keyfile={}&ssl_cert_reqs=required",
         path("ca.crt"),

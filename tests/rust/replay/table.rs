@@ -50,7 +50,7 @@ fn rows() -> Vec<Vec<String>> {
 
 #[test]
 fn page_lists_the_verdict_of_each_case() {
-    let mut said = BTreeMap::new();
+    let mut verdicts = BTreeMap::new();
     for row in rows().iter().filter(|row| row.len() == 3 && row[0] != "behavior in their tests") {
         let here = &row[1];
         let says = |word: &str| here == word || here.starts_with(&format!("{word}: "));
@@ -59,10 +59,10 @@ fn page_lists_the_verdict_of_each_case() {
         assert!(here != word || *word == "same", "no reason: {here}");
         for case in row[2].split(", ") {
             let case = case.trim_matches('`').to_owned();
-            assert_eq!(said.insert(case, (*module).to_owned()), None, "{row:?}");
+            assert_eq!(verdicts.insert(case, (*module).to_owned()), None, "{row:?}");
         }
     }
-    assert_eq!(said, played());
+    assert_eq!(verdicts, played());
 }
 
 #[test]

@@ -71,7 +71,7 @@ async fn crash_failover_keeps_the_lock_or_notifies_its_holder() {
     cluster.masters[owner].kill();
     cluster.replicas[owner].signal(libc::SIGCONT);
     let waiting = tokio::spawn(two.lock("{a}lost").wait(millis(20_000)).acquire());
-    tokio::time::timeout(millis(15_000), lost.lost()).await.expect("told of the loss");
+    tokio::time::timeout(millis(15_000), lost.lost()).await.expect("notified of the loss");
     waiting.await.unwrap().unwrap().release().await.unwrap();
     assert!(kept.is_held());
     assert!(two.lock("{a}kept").try_acquire().await.unwrap().is_none());

@@ -63,17 +63,17 @@ async fn promoted_unknown_replica_rejects_first_votes() {
     wait(|| master.info("replication", "role").as_deref() == Some("slave"));
     // Its vote is required.
     clusters[1].kill();
-    let (begun, mut said) = (Instant::now(), false);
+    let (begun, mut seen) = (Instant::now(), false);
     loop {
         match lock.try_acquire().await {
             Ok(Some(_)) => break,
             Ok(None) => {}
-            Err(error) => said |= error.to_string().contains("votes again in"),
+            Err(error) => seen |= error.to_string().contains("votes again in"),
         }
         assert!(begun.elapsed() < millis(20_000), "it never votes again");
         tokio::time::sleep(millis(50)).await;
     }
-    assert!(said, "no log line says why");
+    assert!(seen, "no log line says why");
     assert!(begun.elapsed() >= guard, "{:?}", begun.elapsed());
 }
 
@@ -86,7 +86,7 @@ async fn unreplicated_cluster_vote_is_not_a_grant() {
     assert_eq!(cluster.replicas[0].ask("DBSIZE"), ":1");
     cluster.replicas[0].signal(libc::SIGSTOP);
     let cut = Instant::now();
-    let error = tokio::time::timeout(millis(6000), lease.lost()).await.expect("told in time");
+    let error = tokio::time::timeout(millis(6000), lease.lost()).await.expect("notified in time");
     assert_eq!(error.reason(), Some("expired"), "{error}");
     assert!(cut.elapsed() < millis(1500), "{:?}", cut.elapsed());
     let lock = client.lock("other").node_timeout(millis(500)).wait(Duration::ZERO);

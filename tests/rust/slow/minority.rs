@@ -13,9 +13,9 @@ async fn unsent_votes_evict_no_pending_delete() {
     let proxy = Proxy::to(nodes[0].port);
     let urls = [proxy.url(), nodes[1].url(), nodes[2].url()];
     let redlock = builder(urls).restart_guard(Duration::ZERO).build().unwrap();
-    let lease = redlock.lock("owed").ttl(Duration::from_secs(300)).acquire().await.unwrap();
+    let lease = redlock.lock("pending").ttl(Duration::from_secs(300)).acquire().await.unwrap();
     let end = Instant::now() + millis(60_000);
-    while nodes[0].ask("EXISTS lock:owed") != ":1" {
+    while nodes[0].ask("EXISTS lock:pending") != ":1" {
         assert!(Instant::now() < end, "no vote");
         tokio::time::sleep(millis(5)).await;
     }
@@ -30,19 +30,21 @@ async fn unsent_votes_evict_no_pending_delete() {
         join_all((0..100).map(cycle)).await;
         assert!(Instant::now() < end, "too slow");
     }
-    assert_eq!(nodes[0].ask("EXISTS lock:owed"), ":1");
+    assert_eq!(nodes[0].ask("EXISTS lock:pending"), ":1");
     proxy.set(Mode::Pass);
     proxy.reset();
     let end = Instant::now() + millis(8000);
-    while nodes[0].ask("EXISTS lock:owed") != ":0" {
-        assert!(Instant::now() < end, "the real debt is forgotten");
+    while nodes[0].ask("EXISTS lock:pending") != ":0" {
+        assert!(Instant::now() < end, "the pending delete is lost");
         tokio::time::sleep(millis(20)).await;
     }
 }
 
 fn scripts(server: &Server) -> u64 {
-    let said = server.info("commandstats", "cmdstat_evalsha").unwrap_or_default();
-    said.strip_prefix("calls=").map_or(0, |said| said.split(',').next().unwrap().parse().unwrap())
+    let stats = server.info("commandstats", "cmdstat_evalsha").unwrap_or_default();
+    stats
+        .strip_prefix("calls=")
+        .map_or(0, |stats| stats.split(',').next().unwrap().parse().unwrap())
 }
 
 // Slow: commands are counted for four seconds.

@@ -52,7 +52,7 @@ async fn does_not_wait_for_a_frozen_minority() {
     }
 }
 
-fn healed(nodes: &[Server], token: &str) -> usize {
+fn nodes_with_key(nodes: &[Server], token: &str) -> usize {
     nodes.iter().filter(|node| node.ask("GET lock:job") == token).count()
 }
 
@@ -95,7 +95,7 @@ async fn rolling_restarts_keep_the_lease_on_every_node() {
             tokio::time::sleep(millis(20)).await;
         }
     }
-    assert_eq!(healed(&nodes, lease.token()), 5);
+    assert_eq!(nodes_with_key(&nodes, lease.token()), 5);
     lease.release().await.unwrap();
 }
 
@@ -126,7 +126,7 @@ async fn amnesia(run: usize) {
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
         }
-        assert!(begun.elapsed() < millis(20_000), "nobody got it in run {run}");
+        assert!(begun.elapsed() < millis(20_000), "no client acquired it in run {run}");
     }
 }
 
@@ -158,8 +158,8 @@ async fn deletes_on_successive_nodes_are_not_healed() {
         node.ask("DEL lock:job");
         tokio::time::sleep(millis(8)).await;
     }
-    let told = tokio::time::timeout(millis(3000), lease.lost()).await;
-    assert!(told.is_ok(), "put back before the last was deleted");
+    let notified = tokio::time::timeout(millis(3000), lease.lost()).await;
+    assert!(notified.is_ok(), "put back before the last was deleted");
 }
 
 fn rounds(most: usize) -> usize {

@@ -18,7 +18,7 @@ async fn primary_without_its_replica_renews_no_lease() {
     let unaware = easy.lock("other").ttl(millis(1500)).acquire().await.unwrap();
     replica.signal(libc::SIGSTOP);
     let cut = Instant::now();
-    let error = tokio::time::timeout(millis(6000), lease.lost()).await.expect("told in time");
+    let error = tokio::time::timeout(millis(6000), lease.lost()).await.expect("notified in time");
     assert_eq!(error.reason(), Some("expired"), "{error}");
     // The last extension before the cut is shorter than this. From then on, the replica may expire the key.
     assert!(cut.elapsed() < millis(1500), "{:?}", cut.elapsed());
@@ -131,6 +131,6 @@ async fn two_clients_with_one_token_cause_no_check_loop() {
     assert!(first.is_held() && second.is_held());
     assert_eq!(primary.ask("DEL lock:job"), ":1");
     for lease in [first, second] {
-        tokio::time::timeout(millis(2000), lease.lost()).await.expect("told by its check");
+        tokio::time::timeout(millis(2000), lease.lost()).await.expect("notified by its check");
     }
 }

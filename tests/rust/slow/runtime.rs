@@ -48,7 +48,7 @@ fn pair_wakes_no_other_thread() {
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "slow::runtime::pair_wakes_no_other_thread", "--nocapture"]);
     let ran = child.env(COUNTED, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
-    assert_eq!(said.matches("counted").count(), runtimes().len(), "{said}");
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{output}{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(output.matches("counted").count(), runtimes().len(), "{output}");
 }

@@ -11,7 +11,7 @@ async fn refused(url: &str) -> (Error, Duration) {
     let redlock = Redlock::builder([url]).build().unwrap();
     let started = Instant::now();
     let outcome = redlock.lock("job").wait(millis(500)).acquire().await;
-    (outcome.expect_err("nobody granted it"), started.elapsed())
+    (outcome.expect_err("no node granted it"), started.elapsed())
 }
 
 #[tokio::test]

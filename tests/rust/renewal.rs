@@ -75,9 +75,9 @@ async fn release_during_attach_leaves_no_lease() {
 }
 
 /// A clock whose sleeps panic on the background thread once the flag is set.
-struct Treacherous(AtomicBool);
+struct PanickingClock(AtomicBool);
 
-impl Clock for Treacherous {
+impl Clock for PanickingClock {
     fn now(&self) -> testing::Instant {
         SystemClock.now()
     }
@@ -95,7 +95,7 @@ impl Clock for Treacherous {
 
 #[tokio::test]
 async fn panic_of_the_renewal_task_notifies_all_and_restarts() {
-    let clock = Arc::new(Treacherous(AtomicBool::new(false)));
+    let clock = Arc::new(PanickingClock(AtomicBool::new(false)));
     let shared: Arc<dyn Clock> = clock.clone();
     let redlock = Redlock::builder(["memory://panic"]).clock(shared).build().unwrap();
     let lock = redlock.lock("job").ttl(millis(600));

@@ -14,7 +14,7 @@ fn warm(client: &Redlock) {
 }
 
 /// A client whose thread has read its own replies.
-fn alone(url: String) -> Redlock {
+fn reading_client(url: String) -> Redlock {
     let client = builder([url]).build().unwrap();
     warm(&client);
     client
@@ -23,7 +23,7 @@ fn alone(url: String) -> Redlock {
 #[test]
 fn waits_for_a_slow_server() {
     let server = Server::start();
-    let client = alone(server.url());
+    let client = reading_client(server.url());
     for pause in [5, 39, 41, 120, 300] {
         assert_eq!(server.ask(&format!("CLIENT PAUSE {pause} ALL")), "+OK");
         let lease = client.lock("slow").acquire_blocking().unwrap();
@@ -36,7 +36,7 @@ fn waits_for_a_slow_server() {
 #[test]
 fn reads_many_replies_at_once_in_order() {
     let server = Server::start();
-    let client = alone(server.url());
+    let client = reading_client(server.url());
     assert_eq!(server.ask("CLIENT PAUSE 30 ALL"), "+OK");
     let leases: Vec<_> = (0..200)
         .map(|which| {

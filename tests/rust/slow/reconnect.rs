@@ -100,23 +100,23 @@ async fn starts_a_new_guard(mode: Mode) {
     }
     let switched = Instant::now();
     for (proxy, other) in proxies.iter().zip(&others) {
-        proxy.lead_to(other.port);
+        proxy.redirect_to(other.port);
     }
     // Another connection to the same server keeps the state.
     tokio::time::sleep(millis(500)).await;
     proxies.iter().for_each(Proxy::reset);
     // During a reconnect they count as failed for that reason. The guard is the reason that keeps them out.
-    let (end, mut said) = (Instant::now() + millis(15_000), false);
+    let (end, mut seen) = (Instant::now() + millis(15_000), false);
     loop {
         match lock.try_acquire().await {
             Ok(Some(_)) => break,
             Ok(None) => {}
-            Err(error) => said |= error.to_string().contains("votes again in"),
+            Err(error) => seen |= error.to_string().contains("votes again in"),
         }
         assert!(Instant::now() < end, "it never votes again");
         tokio::time::sleep(millis(50)).await;
     }
-    assert!(said, "nobody was told why");
+    assert!(seen, "no error named the restart guard");
     assert!(switched.elapsed() >= guard, "{:?}", switched.elapsed());
 }
 

@@ -223,7 +223,7 @@ fn closed_client_grants_no_lease() {
     }
 }
 
-const EXIT: &str = "ENDINGS_EXIT_URL";
+const EXIT: &str = "SHUTDOWN_EXIT_URL";
 
 #[test]
 fn lease_dropped_at_process_exit_leaves_no_key() {
@@ -236,7 +236,7 @@ fn lease_dropped_at_process_exit_leaves_no_key() {
         std::process::exit(0);
     }
     let server = Server::start();
-    let name = "endings::lease_dropped_at_process_exit_leaves_no_key";
+    let name = "shutdown::lease_dropped_at_process_exit_leaves_no_key";
     let left = (0..30).filter(|_| {
         let mut program = std::process::Command::new(std::env::current_exe().unwrap());
         program.args([name, "--exact", "--nocapture"]).env(EXIT, server.url());
@@ -246,7 +246,7 @@ fn lease_dropped_at_process_exit_leaves_no_key() {
     assert_eq!(left.count(), 0, "of 30 programs left their key");
 }
 
-const EXIT_IN_TASK: &str = "ENDINGS_EXIT_IN_TASK_URL";
+const EXIT_IN_TASK: &str = "SHUTDOWN_EXIT_IN_TASK_URL";
 
 #[test]
 fn leases_dropped_before_exit_in_a_task_leave_no_key() {
@@ -262,7 +262,7 @@ fn leases_dropped_before_exit_in_a_task_leave_no_key() {
         });
     }
     let server = Server::start();
-    let name = "endings::leases_dropped_before_exit_in_a_task_leave_no_key";
+    let name = "shutdown::leases_dropped_before_exit_in_a_task_leave_no_key";
     for _ in 0..10 {
         let mut program = std::process::Command::new(std::env::current_exe().unwrap());
         program.args([name, "--exact", "--nocapture"]).env(EXIT_IN_TASK, server.url());

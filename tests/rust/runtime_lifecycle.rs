@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use redlock::{ErrorKind, Lease};
 use tokio::runtime::{Builder, Handle};
 
-use crate::support::runtimes::{client_of, empties, pairs, runtimes};
+use crate::support::runtimes::{client_of, pairs, runtimes, wait_empty};
 use crate::support::{Server, builder, millis, within};
 
 #[test]
@@ -46,7 +46,7 @@ fn lease_dropped_last_in_a_runtime_is_released() {
                 assert_eq!(server.ask("DBSIZE"), format!(":{count}"));
                 drop(leases);
             });
-            empties(&server);
+            wait_empty(&server);
         }
     }
 }
@@ -61,7 +61,7 @@ impl Wake for Parked {
 }
 
 /// Runs the work without a runtime.
-fn parked<T>(work: impl Future<Output = T>) -> T {
+fn block_on_thread<T>(work: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Parked(thread::current())));
     let mut work = pin!(work);
     loop {
@@ -81,8 +81,8 @@ fn background_thread_reads_if_the_runtime_is_not_run() {
     runtime.block_on(pairs(&client, "warm", 50));
     within(Duration::from_secs(10), move || {
         let _inside = runtime.enter();
-        parked(pairs(&client, "job", 10));
-        parked(pairs(&client_of(runtime.handle(), &server), "cold", 10));
+        block_on_thread(pairs(&client, "job", 10));
+        block_on_thread(pairs(&client_of(runtime.handle(), &server), "cold", 10));
     });
 }
 
@@ -99,7 +99,8 @@ fn forked_child_does_not_use_the_runtime() {
         // SAFETY: the child runs only the tested code and exits immediately.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let asked = parked(client.lock("child").acquire()).and_then(Lease::release_blocking);
+            let asked =
+                block_on_thread(client.lock("child").acquire()).and_then(Lease::release_blocking);
             let well = asked.is_ok() && !lease.is_held();
             drop(client.clone());
             // SAFETY: it ends no state of the parent.

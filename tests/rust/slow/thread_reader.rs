@@ -17,7 +17,7 @@ fn warm(client: &Redlock) {
 }
 
 /// A client whose thread has read its own replies.
-fn alone(url: String) -> Redlock {
+fn reading_client(url: String) -> Redlock {
     let client = builder([url]).build().unwrap();
     warm(&client);
     client
@@ -28,7 +28,7 @@ fn alone(url: String) -> Redlock {
 fn reports_a_reset_connection_at_once() {
     let server = Server::start();
     let proxy = Proxy::to(server.port);
-    let client = alone(proxy.url());
+    let client = reading_client(proxy.url());
     for _ in 0..5 {
         proxy.set(Mode::Blackhole);
         let waiting = {
@@ -52,7 +52,7 @@ fn reports_a_reset_connection_at_once() {
 #[test]
 fn close_ends_a_blocking_wait_at_once() {
     let server = Server::start();
-    let client = alone(server.url());
+    let client = reading_client(server.url());
     assert_eq!(server.ask("CLIENT PAUSE 3000 ALL"), "+OK");
     let lock = client.lock("closed");
     let waiting = thread::spawn(move || lock.acquire_blocking().map(drop));
@@ -69,7 +69,7 @@ fn close_ends_a_blocking_wait_at_once() {
 #[test]
 fn concurrent_threads_get_their_replies() {
     let server = Server::start();
-    let client = alone(server.url());
+    let client = reading_client(server.url());
     for round in 0..20 {
         warm(&client);
         assert_eq!(server.ask("CLIENT PAUSE 10 ALL"), "+OK");
@@ -89,7 +89,7 @@ fn concurrent_threads_get_their_replies() {
 #[test]
 fn thread_and_connection_task_lose_no_reply() {
     let server = Server::start();
-    let client = alone(server.url());
+    let client = reading_client(server.url());
     let other = client.lock("other").ttl(millis(60_000)).acquire_blocking().unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let going = Arc::clone(&over);
